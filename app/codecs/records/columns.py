@@ -1,0 +1,91 @@
+"""Records in memory: a stream of Arrow record batches, in a closed set of column layouts.
+
+Every decoder of records yields these layouts and every encoder reads only them:
+
+| value of a row            | column                                                             |
+|---------------------------|--------------------------------------------------------------------|
+| scalar                    | the storage type of the dtype                                      |
+| all dimensions known      | `fixed_size_list(storage, product)`, row-major                     |
+| one dimension unknown     | `list(storage)`, row-major; the dimension follows from the length  |
+| several unknown           | `struct<shape: fixed_size_list(int64, rank), values: list(storage)>`|
+
+Storage is the Arrow type of the same name; bool is `uint8` (0 or 1; no bit-packing), bfloat16 is
+`uint16`, complex is `fixed_size_binary(8 or 16)`, text and bytes are `binary`. A null stands for an
+absent feature and only ever at the top; `schema` keeps the logical dtype and shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...domain.dtypes import DType
+from ...domain.schema import Feature, Schema
+
+__all__ = ["MAX_BATCH_ROWS", "Records", "arrow_schema", "column_type", "storage_type"]
+
+#: Rows of a batch at most: 8 k rows of a hundred bytes stay in the second-level cache.
+MAX_BATCH_ROWS: Final = 8192
+
+_STORAGE: Final[dict[str, pa.DataType]] = {
+    "bool": pa.uint8(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float16": pa.float16(),
+    "bfloat16": pa.uint16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "complex64": pa.binary(8),
+    "complex128": pa.binary(16),
+    "string": pa.binary(),
+    "text": pa.binary(),
+    "bytes": pa.binary(),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Rows on their way through a request.
+
+    Attributes:
+        schema: holds for every batch; known before the first one is drawn.
+        batches: at most `MAX_BATCH_ROWS` rows each, columns in the order of `schema`, of the types
+            of `arrow_schema(schema)`. Drawing one may read the body and may raise any InputError.
+    """
+
+    schema: Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def storage_type(dtype: DType) -> pa.DataType:
+    """The Arrow type that holds one element of `dtype`."""
+    return _STORAGE[dtype.name]
+
+
+def column_type(feature: Feature) -> pa.DataType:
+    """The Arrow type of the whole column, from the table above."""
+    storage = storage_type(feature.dtype)
+    if feature.is_scalar:
+        return storage
+    if (num_values := feature.num_values) is not None:
+        return pa.list_(storage, num_values)
+    if feature.num_unknown == 1:
+        return pa.list_(storage)
+    return pa.struct([("shape", pa.list_(pa.int64(), len(feature.shape))), ("values", pa.list_(storage))])
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of every batch."""
+    fields: list[pa.Field[Any]] = [
+        pa.field(feature.name, column_type(feature), nullable=True) for feature in schema
+    ]
+    return pa.schema(fields)

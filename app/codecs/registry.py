@@ -1,0 +1,114 @@
+"""Every codec, by noun and form. A new format is one new file and one line here.
+
+Decode by `Content-Type`, encode by `Accept`: the map from media type to candidate forms is derived
+from this table, never written by hand. The order is that of the documentation and breaks ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, TypeVar
+
+from ..domain.limits import Budget
+from ..domain.streams import Buffer, ByteFile, ByteStream
+from ..domain.tensor import NamedTensor
+from .options import (
+    RecordsDecodeOptions,
+    RecordsEncodeOptions,
+    TensorDecodeOptions,
+    TensorEncodeOptions,
+)
+from .records import json as records_json
+from .records import ndjson as records_ndjson
+from .records import npz as records_npz
+from .records import tfrecord as records_tfrecord
+from .records.columns import Records
+from .tensors import b64 as tensors_b64
+from .tensors import json as tensors_json
+from .tensors import npy as tensors_npy
+from .tensors import npz as tensors_npz
+from .tensors import raw as tensors_raw
+from .tensors import tensor_proto as tensors_tensor_proto
+from .tensors import tfrecord as tensors_tfrecord
+
+__all__ = [
+    "MEDIA_TYPES",
+    "RECORDS_CODECS",
+    "TENSOR_CODECS",
+    "Codec",
+    "FormName",
+    "RecordsCodec",
+    "TensorCodec",
+]
+
+FormName = Literal["json", "ndjson", "npy", "npz", "raw", "tensorproto", "tfrecord", "b64"]
+
+DecoderT = TypeVar("DecoderT")
+EncoderT = TypeVar("EncoderT")
+
+TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
+TensorEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
+RecordsDecoder = Callable[[ByteStream, RecordsDecodeOptions, Budget], Records]
+RecordsFileDecoder = Callable[[ByteFile, RecordsDecodeOptions, Budget], Records]
+RecordsEncoder = Callable[[Records, RecordsEncodeOptions, Budget], Iterator[Buffer]]
+
+#: Short name -> media types; the first is what answers carry. `b64` goes by its short name alone.
+MEDIA_TYPES: Final[dict[FormName, tuple[str, ...]]] = {
+    "json": ("application/json",),
+    "ndjson": ("application/x-ndjson", "application/jsonl"),
+    "npy": ("application/x-npy",),
+    "npz": ("application/x-npz",),
+    "raw": ("application/octet-stream",),
+    "tensorproto": ("application/protobuf", "application/x-protobuf"),
+    "tfrecord": ("application/x-tfrecord",),
+    "b64": ("application/json",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[DecoderT, EncoderT]):
+    """One form of one noun.
+
+    Attributes:
+        form: the short name.
+        decode, encode: None where that direction does not exist.
+        needs: what the decoder reads: a stream as it arrives, or a file it can seek in.
+    """
+
+    form: FormName
+    decode: DecoderT | None
+    encode: EncoderT | None
+    needs: Literal["stream", "file"] = "stream"
+
+    @property
+    def media_type(self) -> str:
+        """The media type that answers carry."""
+        return MEDIA_TYPES[self.form][0]
+
+
+TensorCodec = Codec[TensorDecoder, TensorEncoder]
+RecordsCodec = Codec[RecordsDecoder | RecordsFileDecoder, RecordsEncoder]
+
+TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
+    codec.form: codec
+    for codec in (
+        TensorCodec("json", tensors_json.decode, tensors_json.encode),
+        TensorCodec("npy", tensors_npy.decode, tensors_npy.encode),
+        TensorCodec("npz", tensors_npz.decode, tensors_npz.encode),
+        TensorCodec("raw", tensors_raw.decode, tensors_raw.encode),
+        TensorCodec("tensorproto", tensors_tensor_proto.decode, tensors_tensor_proto.encode),
+        TensorCodec("tfrecord", tensors_tfrecord.decode, tensors_tfrecord.encode),
+        TensorCodec("b64", tensors_b64.decode, tensors_b64.encode),
+    )
+}
+
+RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
+    codec.form: codec
+    for codec in (
+        RecordsCodec("json", records_json.decode, records_json.encode),
+        RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
+        RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
+        RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
+    )
+}

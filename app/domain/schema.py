@@ -1,0 +1,236 @@
+"""Schema: which features a row has, and how each is stored in a `tf.train.Example`.
+
+The JSON form is that of the HTTP contract:
+    {"features": {"x": {"dtype": "float32", "shape": [null, 3], "kind": "dense",
+                        "encoding": "list", "nullable": true}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, get_args
+
+from ..errors import LossyConversion, MalformedInput, UnprocessableInput
+from .dtypes import DType, parse_feature_dtype
+from .limits import Limits
+from .tensor import check_shape, num_elements
+
+__all__ = ["Encoding", "Feature", "FeatureKind", "FeatureShape", "Schema"]
+
+FeatureKind = Literal["dense", "ragged", "sparse", "sequence"]
+Encoding = Literal["list", "raw", "tensor"]
+#: `None` is a dimension that differs from row to row.
+FeatureShape = tuple[int | None, ...]
+
+#: dtypes whose values a FloatList (float32) or an Int64List (int64) cannot hold; by dtype, never by value.
+_LOSSY_IN_LIST: Final = frozenset({"float64", "uint64"})
+_MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One named column of rows.
+
+    Attributes:
+        dtype: logical dtype; strings are `text` or `bytes`, never `string`.
+        shape: of one row's value; `()` is a scalar, `None` an unknown dimension.
+        encoding: `list` flat in the Example's typed list, `raw` the little-endian bytes,
+            `tensor` a TensorProto; the last two as one value of a BytesList.
+        nullable: a row may lack the feature.
+    """
+
+    name: str
+    dtype: DType
+    shape: FeatureShape = ()
+    kind: FeatureKind = "dense"
+    encoding: Encoding = "list"
+    nullable: bool = False
+
+    @property
+    def is_scalar(self) -> bool:
+        return not self.shape
+
+    @property
+    def num_unknown(self) -> int:
+        """How many dimensions are unknown."""
+        return sum(dim is None for dim in self.shape)
+
+    @property
+    def num_values(self) -> int | None:
+        """Values in one row, or None where a dimension is unknown."""
+        known = [dim for dim in self.shape if dim is not None]
+        return num_elements(known) if len(known) == len(self.shape) else None
+
+    @property
+    def known_values(self) -> int:
+        """The product of the known dimensions."""
+        return num_elements([dim for dim in self.shape if dim is not None])
+
+    def require_lossless(self) -> None:
+        """Refuse what the Example's lists cannot hold.
+
+        Raises:
+            LossyConversion: float64 or uint64 with encoding `list`.
+        """
+        if self.encoding == "list" and self.dtype.name in _LOSSY_IN_LIST:
+            holder = "FloatList (float32)" if self.dtype.is_float else "Int64List (int64)"
+            raise LossyConversion(
+                f"Feature {self.name!r} is {self.dtype}, which a {holder} does not hold. Declare "
+                f"another dtype or encoding 'raw' or 'tensor' in the schema, or set ?lossy=allow.",
+                feature=self.name,
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dtype": self.dtype.name,
+            "shape": list(self.shape),
+            "kind": self.kind,
+            "encoding": self.encoding,
+            "nullable": self.nullable,
+        }
+
+    @classmethod
+    def from_json(cls, name: str, value: object) -> Feature:
+        """A feature from its JSON form.
+
+        Raises:
+            MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
+            UnprocessableInput: the members contradict one another.
+        """
+        if not isinstance(value, dict) or "dtype" not in value:
+            raise _invalid(name, 'must be an object with a "dtype"')
+        if unknown := sorted(set(value) - _MEMBERS):
+            raise _invalid(name, f"has unknown members {unknown}; known are {sorted(_MEMBERS)}")
+        if not isinstance(value["dtype"], str):
+            raise _invalid(name, '"dtype" must be a string')
+        try:
+            dtype = parse_feature_dtype(value["dtype"])
+        except MalformedInput as error:
+            raise error.shifted(feature=name) from None
+        shape = _shape_from_json(name, value.get("shape", []))
+        kind = value.get("kind", "dense")
+        if kind not in get_args(FeatureKind):
+            raise _invalid(name, f'"kind" must be one of {list(get_args(FeatureKind))}')
+        encoding = value.get("encoding") or default_encoding(dtype, shape)
+        if encoding not in get_args(Encoding):
+            raise _invalid(name, f'"encoding" must be one of {list(get_args(Encoding))}')
+        nullable = value.get("nullable", False)
+        if not isinstance(nullable, bool):
+            raise _invalid(name, '"nullable" must be true or false')
+        feature = cls(name, dtype, shape, kind, encoding, nullable)
+        feature._check()
+        return feature
+
+    def _check(self) -> None:
+        reason = None
+        if self.kind != "dense":
+            reason = f"kind {self.kind!r} is not served yet; only 'dense' is"
+        elif self.encoding == "list" and self.dtype.kind == "complex":
+            reason = f"{self.dtype} has no list form; use encoding 'tensor' or 'raw'"
+        elif self.encoding == "raw" and self.dtype.is_string:
+            reason = "strings have no raw form; use encoding 'list' or 'tensor'"
+        elif self.encoding != "tensor" and self.num_unknown > 1:
+            reason = "more than one unknown dimension needs encoding 'tensor'"
+        elif self.encoding != "tensor" and self.num_unknown == 1 and self.known_values == 0:
+            reason = "a zero beside an unknown dimension needs encoding 'tensor'"
+        if reason is not None:
+            raise UnprocessableInput(
+                f"Feature {self.name!r}: {reason}.", code="invalid_feature", feature=self.name
+            )
+
+
+def default_encoding(dtype: DType, shape: FeatureShape) -> Encoding:
+    """How a feature is stored when the schema does not say (API.md, the table of features)."""
+    unknown = sum(dim is None for dim in shape)
+    zero = any(dim == 0 for dim in shape)
+    return "tensor" if dtype.kind == "complex" or unknown > 1 or (unknown and zero) else "list"
+
+
+def _shape_from_json(name: str, value: object) -> FeatureShape:
+    if not isinstance(value, list):
+        raise _invalid(name, '"shape" must be an array of integers and nulls')
+    try:
+        check_shape([0 if dim is None else dim for dim in value])
+    except (MalformedInput, UnprocessableInput) as error:
+        raise error.shifted(feature=name) from None
+    return tuple(value)
+
+
+def _invalid(name: str, what: str) -> MalformedInput:
+    return MalformedInput(f"Schema: feature {name!r} {what}.", code="invalid_schema", feature=name)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The features of a row, in the order in which they were declared or first seen."""
+
+    features: tuple[Feature, ...]
+
+    def __iter__(self) -> Iterator[Feature]:
+        return iter(self.features)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Feature]:
+        return {feature.name: feature for feature in self.features}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(feature.name for feature in self.features)
+
+    def require_lossless(self) -> None:
+        """As `Feature.require_lossless`, for every feature."""
+        for feature in self.features:
+            feature.require_lossless()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"features": {feature.name: feature.to_json() for feature in self.features}}
+
+    @classmethod
+    def from_json(cls, value: object, limits: Limits | None = None) -> Schema:
+        """A schema from its JSON form.
+
+        Raises:
+            MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
+            UnprocessableInput: a feature contradicts itself (`invalid_feature`).
+        """
+        limits = limits or Limits()
+        if not isinstance(value, dict) or not isinstance(value.get("features"), dict):
+            raise MalformedInput(
+                'A schema is {"features": {name: {"dtype": ...}, ...}}.', code="invalid_schema"
+            )
+        if unknown := sorted(set(value) - {"features"}):
+            raise MalformedInput(
+                f"A schema has no member {unknown[0]!r}; only 'features'.", code="invalid_schema"
+            )
+        features = value["features"]
+        check_feature_names(features, limits)
+        return cls(tuple(Feature.from_json(name, item) for name, item in features.items()))
+
+
+def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits) -> None:
+    """Refuse too many features, and names that no Example can hold.
+
+    Raises:
+        UnprocessableInput: too many, too long, empty, or not valid Unicode.
+    """
+    if len(names) > limits.max_features:
+        raise UnprocessableInput(
+            f"{len(names)} features; at most {limits.max_features} are allowed.",
+            code="too_many_features",
+        )
+    for name in names:
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError:
+            size = 0
+        if not 0 < size <= limits.max_name_bytes:
+            raise UnprocessableInput(
+                f"A feature's name must be 1 to {limits.max_name_bytes} bytes of UTF-8.",
+                code="invalid_feature_name",
+                feature=name.encode("utf-8", "replace").decode()[:64],
+            )

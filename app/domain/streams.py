@@ -1,0 +1,114 @@
+"""Where bytes come from: `ByteStream` (once, in order) and `ByteFile` (anywhere, known size)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..errors import MalformedInput
+from .limits import MIB, Budget
+
+__all__ = [
+    "Buffer",
+    "ByteFile",
+    "ByteStream",
+    "MemoryFile",
+    "MemoryStream",
+    "read_all",
+    "read_exactly",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+_CHUNK = 1 * MIB
+
+
+class ByteStream(Protocol):
+    """Bytes that arrive once, in order."""
+
+    def read(self, n: int, /) -> bytes:
+        """Between 1 and `n` bytes, or `b""` at the end. Blocks until there is something.
+
+        Raises:
+            StreamInterrupted: the sender went away before the end.
+        """
+        ...
+
+
+class ByteFile(Protocol):
+    """Bytes that can be read anywhere."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """Exactly `n` bytes from `offset`; fewer only where the file ends."""
+        ...
+
+
+class MemoryStream:
+    """A `ByteStream` over bytes in memory, handed out at most `chunk` bytes at a time."""
+
+    def __init__(self, data: Buffer, *, chunk: int | None = None) -> None:
+        self._view = memoryview(data).cast("B")
+        self._chunk = chunk
+        self._position = 0
+
+    def read(self, n: int, /) -> bytes:
+        if self._chunk is not None:
+            n = min(n, self._chunk)
+        piece = bytes(self._view[self._position : self._position + n])
+        self._position += len(piece)
+        return piece
+
+
+class MemoryFile:
+    """A `ByteFile` over bytes in memory."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._view = memoryview(data).cast("B")
+
+    @property
+    def size(self) -> int:
+        return len(self._view)
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        return bytes(self._view[offset : offset + n])
+
+
+def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:
+    """`n` bytes of `stream`, gathered as they come; nothing is allocated ahead of what arrives.
+
+    Args:
+        what: names the missing thing in the error.
+        offset: where in the input this begins, for the error.
+
+    Raises:
+        MalformedInput: the stream ends early (`truncated`).
+    """
+    first = stream.read(min(n, _CHUNK)) if n else b""
+    if len(first) == n:
+        return first
+    gathered = bytearray(first)
+    while len(gathered) < n:
+        piece = stream.read(min(n - len(gathered), _CHUNK))
+        if not piece:
+            raise MalformedInput(
+                f"The body ends inside {what}: {n} bytes expected, {len(gathered)} found.",
+                code="truncated",
+                offset=offset + len(gathered),
+            )
+        gathered += piece
+    return bytes(gathered)
+
+
+def read_all(stream: ByteStream, budget: Budget, what: str = "The body") -> memoryview:
+    """All of `stream` in memory, charged to `budget` as it comes.
+
+    Raises:
+        LimitExceeded: larger than the budget allows.
+    """
+    gathered = bytearray()
+    while piece := stream.read(_CHUNK):
+        budget.charge(len(piece), what)
+        gathered += piece
+    return memoryview(gathered).toreadonly()

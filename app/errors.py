@@ -1,0 +1,212 @@
+"""The exceptions of Shardsmith. No HTTP in here: `api/problems.py` maps classes to statuses.
+
+ShardsmithError
+├── InputError                    what the client sent is at fault
+│   ├── MalformedInput            the bytes, text or parameters cannot be read at all
+│   │   └── AmbiguousInput        readable, but in more than one way
+│   ├── UnprocessableInput        readable, but contradictory or not expressible
+│   │   ├── SchemaConflict        a row does not fit the schema
+│   │   └── LossyConversion       the conversion would lose or alter values
+│   ├── UnknownForm               the input form is not known, or not accepted here
+│   ├── NotAcceptable             no output form matches what the client accepts
+│   └── LimitExceeded             larger, deeper or longer than allowed
+├── NotFound                      no such dataset, version, shard, ...
+├── Conflict                      the state of the store forbids it
+├── StorageError                  the object store failed
+│   ├── StorageUnavailable        cannot be reached, or answered with an error
+│   ├── OutcomeUnknown            a write may or may not have been stored
+│   └── StorageFull               no room left
+├── CorruptData                   stored data does not match its checksum or format
+└── StreamInterrupted             the client went away before its body ended
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "AmbiguousInput",
+    "Conflict",
+    "CorruptData",
+    "InputError",
+    "LimitExceeded",
+    "Location",
+    "LossyConversion",
+    "MalformedInput",
+    "NotAcceptable",
+    "NotFound",
+    "OutcomeUnknown",
+    "SchemaConflict",
+    "ShardsmithError",
+    "StorageError",
+    "StorageFull",
+    "StorageUnavailable",
+    "StreamInterrupted",
+    "UnknownForm",
+    "UnprocessableInput",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where in the input something is wrong. Every field is optional.
+
+    Attributes:
+        pointer: JSON Pointer (RFC 6901) into a JSON body.
+        row: index of the row or record, from 0, in the whole input.
+        feature: name of the feature, column or tensor.
+        offset: byte offset in the (decompressed) input.
+    """
+
+    pointer: str | None = None
+    row: int | None = None
+    feature: str | None = None
+    offset: int | None = None
+
+
+class ShardsmithError(Exception):
+    """Base of all errors that Shardsmith raises on purpose.
+
+    Args:
+        detail: one or two sentences for the client: what was wrong, and what to do.
+        code: stable, machine-readable name; defaults to the class's own.
+        pointer, row, feature, offset: see `Location`.
+        extra: further members for the client, JSON-compatible.
+    """
+
+    code: str = "internal_error"
+    #: Whether `detail` may be shown to a client.
+    disclosed: bool = True
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        pointer: str | None = None,
+        row: int | None = None,
+        feature: str | None = None,
+        offset: int | None = None,
+        extra: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        if code is not None:
+            self.code = code
+        self.location = Location(pointer=pointer, row=row, feature=feature, offset=offset)
+        self.extra = dict(extra or {})
+
+    def shifted(self, *, rows: int = 0, offset: int = 0, feature: str | None = None) -> ShardsmithError:
+        """This error with its location moved: for codecs that see one part of the input."""
+        old = self.location
+        self.location = Location(
+            pointer=old.pointer,
+            row=None if old.row is None else old.row + rows,
+            feature=old.feature if old.feature is not None else feature,
+            offset=None if old.offset is None else old.offset + offset,
+        )
+        return self
+
+
+class InputError(ShardsmithError):
+    """What the client sent is at fault."""
+
+    code = "invalid_input"
+
+
+class MalformedInput(InputError):
+    """The bytes, text or parameters cannot be read at all."""
+
+    code = "malformed_input"
+
+
+class AmbiguousInput(MalformedInput):
+    """The input can be read in more than one way."""
+
+    code = "ambiguous_json"
+
+
+class UnprocessableInput(InputError):
+    """Well-formed, but contradictory or not expressible in the target."""
+
+    code = "unprocessable_input"
+
+
+class SchemaConflict(UnprocessableInput):
+    """A row does not fit the schema, declared or inferred."""
+
+    code = "schema_conflict"
+
+
+class LossyConversion(UnprocessableInput):
+    """The conversion would lose or alter values; `detail` says which option permits it."""
+
+    code = "lossy_encoding"
+
+
+class UnknownForm(InputError):
+    """The input form is not known, or not accepted on this route."""
+
+    code = "unsupported_media_type"
+
+
+class NotAcceptable(InputError):
+    """No output form matches what the client accepts."""
+
+    code = "not_acceptable"
+
+
+class LimitExceeded(InputError):
+    """Larger, deeper or longer than the service allows."""
+
+    code = "limit_exceeded"
+
+
+class NotFound(ShardsmithError):
+    """No such dataset, version, shard or file."""
+
+    code = "not_found"
+
+
+class Conflict(ShardsmithError):
+    """The state of the store forbids it."""
+
+    code = "conflict"
+
+
+class StorageError(ShardsmithError):
+    """The object store failed."""
+
+    code = "storage_error"
+    disclosed = False
+
+
+class StorageUnavailable(StorageError):
+    """The object store cannot be reached, or answered with an error; try again."""
+
+    code = "storage_unavailable"
+
+
+class OutcomeUnknown(StorageError):
+    """A write may or may not have been stored; repeat it with the same key."""
+
+    code = "outcome_unknown"
+    disclosed = True
+
+
+class StorageFull(StorageError):
+    """No room left on the store or on the spool disk."""
+
+    code = "storage_full"
+
+
+class CorruptData(ShardsmithError):
+    """Stored data does not match its checksum or format."""
+
+    code = "corrupt_data"
+
+
+class StreamInterrupted(ShardsmithError):
+    """The client went away before its body ended; nothing is committed."""
+
+    code = "stream_interrupted"

@@ -68,6 +68,8 @@ class RecordsDecodeOptions:
 
     Attributes:
         schema: declared by the client; None infers one.
+        schema_of_dataset: the schema is that of the dataset appended to; a schema in the body is then
+            no second declaration, but has to equal it.
         nonfinite: as for tensors.
         infer: from the first 1,000 rows, or from all of them.
         compression: of `tfrecord`; None detects it.
@@ -75,6 +77,7 @@ class RecordsDecodeOptions:
     """
 
     schema: Schema | None = None
+    schema_of_dataset: bool = False
     nonfinite: Literal["error", "null", "bare"] = "error"
     infer: Literal["head", "all"] = "head"
     compression: Compression | None = None

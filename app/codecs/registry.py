@@ -66,7 +66,7 @@ MEDIA_TYPES: Final[dict[FormName, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Codec(Generic[DecoderT, EncoderT]):
     """One form of one noun.
 

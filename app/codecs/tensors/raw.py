@@ -1,0 +1,82 @@
+"""Tensors as nothing but their elements, row-major; dtype, shape and byte order come from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...domain.dtypes import DType
+from ...domain.limits import Budget
+from ...domain.streams import Buffer, ByteStream, read_all
+from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
+from ...errors import MalformedInput, UnprocessableInput
+from ..content import check_bools, content_view, swapped_chunks, to_little_endian
+from ..options import TensorDecodeOptions, TensorEncodeOptions
+from .single import only_tensor
+
+__all__ = ["decode", "encode"]
+
+
+def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+    """The body as the elements of one tensor; without a declared shape, of one dimension.
+
+    Raises:
+        MalformedInput: no dtype declared (`missing_dtype`).
+        UnprocessableInput: strings (`no_raw_form`), a body of another length than declared
+            (`content_size_mismatch`), a bool that is neither 0 nor 1 (`invalid_bool`).
+        LimitExceeded: larger than the budget.
+    """
+    dtype = options.dtype
+    if dtype is None:
+        raise MalformedInput(
+            "Raw bytes do not say what they are: set ?dtype= (and ?shape= for more than one dimension).",
+            code="missing_dtype",
+        )
+    _check_raw_form(dtype)
+    content: Buffer = read_all(source, budget)
+    shape = _checked_shape(len(content), dtype, options.shape)
+    check_bools(content, dtype)
+    if options.byte_order == "big" and dtype.itemsize > 1:
+        budget.charge(len(content), "The tensor, turned to little-endian,")
+        content = bytearray(content)
+        to_little_endian(content, dtype)
+        budget.release(len(content))
+    return [NamedTensor(Tensor(dtype, shape, np.frombuffer(content, dtype.numpy)))]
+
+
+def _checked_shape(num_bytes: int, dtype: DType, shape: Shape | None) -> Shape:
+    """The declared shape or the one that follows from the length, where the length fits."""
+    if shape is None and num_bytes % dtype.itemsize == 0:
+        return (num_bytes // dtype.itemsize,)
+    if shape is not None and num_bytes == num_elements(shape) * dtype.itemsize:
+        return shape
+    expected = (
+        f"a multiple of {dtype.itemsize}"
+        if shape is None
+        else f"{num_elements(shape) * dtype.itemsize} for shape {list(shape)}"
+    )
+    raise UnprocessableInput(
+        f"The body is {num_bytes} bytes; {dtype} takes {expected}.", code="content_size_mismatch"
+    )
+
+
+def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """The tensor's elements and nothing else.
+
+    Raises:
+        UnprocessableInput: not exactly one tensor, or one of strings (`no_raw_form`).
+    """
+    tensor = only_tensor(tensors, "raw")
+    _check_raw_form(tensor.dtype)
+    if options.byte_order == "big" and tensor.dtype.itemsize > 1:
+        return swapped_chunks(tensor.values, tensor.dtype)
+    return iter([content_view(tensor.values)])
+
+
+def _check_raw_form(dtype: DType) -> None:
+    if dtype.is_string:
+        raise UnprocessableInput(
+            "Strings have no raw form, since their lengths differ. Use 'tensorproto' or 'json'.",
+            code="no_raw_form",
+        )

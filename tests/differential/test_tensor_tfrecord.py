@@ -1,0 +1,68 @@
+"""A TFRecord of TensorProtos against `tf.io.TFRecordWriter` and `tf.data.TFRecordDataset`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.codecs.options import Compression, TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.tensors.tfrecord import decode, encode
+from app.domain.dtypes import DTYPES
+from app.domain.limits import Budget
+from app.domain.streams import MemoryStream
+from app.domain.tensor import NamedTensor, Tensor
+
+tf = pytest.importorskip("tensorflow")
+
+TENSORS = [
+    Tensor(DTYPES["float32"], (2, 3), np.arange(6, dtype="<f4")),
+    Tensor(DTYPES["string"], (2,), np.array([b"\xff\0", b"x" * 5000], object)),
+    Tensor(DTYPES["bool"], (), np.array([True])),
+    Tensor(DTYPES["int64"], (0, 4), np.zeros(0, "<i8")),
+    Tensor(DTYPES["bfloat16"], (300_000,), np.ones(300_000, DTYPES["bfloat16"].numpy)),
+]
+
+
+def theirs() -> list[Any]:
+    return [
+        tf.reshape(tf.constant(item.values, tf.dtypes.as_dtype(item.dtype.tf_enum)), item.shape)
+        for item in TENSORS
+    ]
+
+
+def ours(compression: Compression) -> bytes:
+    return b"".join(
+        encode([NamedTensor(item) for item in TENSORS], TensorEncodeOptions(compression=compression))
+    )
+
+
+def test_bytes_are_those_of_tensorflows_writer(tmp_path: Path) -> None:
+    path = tmp_path / "tensors"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for tensor in theirs():
+            writer.write(tf.io.serialize_tensor(tensor).numpy())
+    assert ours("none") == path.read_bytes()
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+def test_tensorflow_reads_them(tmp_path: Path, compression: Compression) -> None:
+    path = tmp_path / "tensors"
+    path.write_bytes(ours(compression))
+    records = tf.data.TFRecordDataset(str(path), "" if compression == "none" else compression.upper())
+    for record, tensor in zip(records, theirs(), strict=True):
+        parsed = tf.io.parse_tensor(record, tensor.dtype)
+        assert parsed.shape == tensor.shape
+        assert bool(tf.reduce_all(parsed == tensor))
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+def test_we_read_tensorflows(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / "tensors"
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for tensor in theirs():
+            writer.write(tf.io.serialize_tensor(tensor).numpy())
+    found = decode(MemoryStream(path.read_bytes()), TensorDecodeOptions(), Budget())
+    for item, expected in zip(found, TENSORS, strict=True):
+        assert (item.tensor.dtype, item.tensor.shape) == (expected.dtype, expected.shape)
+        assert item.tensor.values.tolist() == expected.values.tolist()

@@ -1,0 +1,81 @@
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.codecs.records.arrays import column_from_values, null_column, values_from_column
+from app.codecs.records.columns import column_type
+from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
+from app.domain.schema import Feature
+
+NUMERIC = [dtype for dtype in DTYPES.values() if not dtype.is_string]
+STRINGS = np.array([b"a", b"", b"\xff", b"bc", b"d", b"e"], object)
+
+
+def values_of(dtype: DType) -> Any:
+    return STRINGS if dtype.is_string else np.array([0, 1, 1, 0, 0, 1]).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("dtype", [*NUMERIC, TEXT, BYTES], ids=str)
+@pytest.mark.parametrize("row_shape", [(), (1,), (3, 2), (2,)])
+def test_known_shapes_round_trip(dtype: DType, row_shape: tuple[int, ...]) -> None:
+    feature = Feature("x", dtype, row_shape)
+    values = values_of(dtype)
+    num_rows = 6 // int(np.prod(row_shape))
+    column = column_from_values(values, feature, row_shape, num_rows)
+    column.validate(full=True)
+    assert (column.type, len(column)) == (column_type(feature), num_rows)
+    assert values_from_column(column, feature).tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("dtype", [DTYPES["int16"], DTYPES["complex64"], BYTES], ids=str)
+def test_slices_of_columns(dtype: DType) -> None:
+    values = values_of(dtype)
+    scalars = column_from_values(values, Feature("x", dtype), (), 6)[2:5]
+    assert values_from_column(scalars, Feature("x", dtype)).tolist() == values[2:5].tolist()
+    pairs = column_from_values(values, Feature("x", dtype, (2,)), (2,), 3)[1:2]
+    assert values_from_column(pairs, Feature("x", dtype, (2,))).tolist() == values[2:4].tolist()
+
+
+@pytest.mark.parametrize("dtype", NUMERIC, ids=str)
+def test_numbers_are_not_copied(dtype: DType) -> None:
+    values = values_of(dtype)
+    column = column_from_values(values, Feature("x", dtype), (), 6)
+    assert np.shares_memory(values_from_column(column, Feature("x", dtype)), values)
+
+
+def test_one_unknown_dimension_is_a_list() -> None:
+    column = column_from_values(np.arange(6), Feature("x", DTYPES["int64"], (None, 1)), (3, 1), 2)
+    column.validate(full=True)
+    assert column.type == pa.list_(pa.int64())
+    assert column.to_pylist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_several_unknown_dimensions_are_shape_and_values() -> None:
+    feature = Feature("x", BYTES, (None, None), encoding="tensor")
+    column = column_from_values(STRINGS, feature, (3, 1), 2)
+    column.validate(full=True)
+    assert column.type == column_type(feature)
+    assert column.to_pylist() == [
+        {"shape": [3, 1], "values": [b"a", b"", b"\xff"]},
+        {"shape": [3, 1], "values": [b"bc", b"d", b"e"]},
+    ]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (None,), (None, None)])
+def test_rows_without_values(shape: tuple[int | None, ...]) -> None:
+    feature = Feature("x", DTYPES["float32"], shape, encoding="tensor")
+    row_shape = tuple(0 if dim is None else dim for dim in shape)
+    column = column_from_values(np.zeros(0, "<f4"), feature, row_shape, 3)
+    column.validate(full=True)
+    assert (len(column), column.null_count) == (3, 0)
+    if None not in shape:
+        assert len(values_from_column(column, feature)) == 0
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (None,), (None, None)])
+def test_a_column_that_every_row_lacks(shape: tuple[int | None, ...]) -> None:
+    feature = Feature("x", DTYPES["float32"], shape, encoding="tensor", nullable=True)
+    column = null_column(feature, 3)
+    assert (column.type, len(column), column.null_count) == (column_type(feature), 3, 3)

@@ -1,0 +1,81 @@
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.tensors.npz import decode, encode
+from app.domain.dtypes import DTYPES
+from app.domain.limits import Budget
+from app.domain.streams import MemoryStream
+from app.domain.tensor import NamedTensor, tensor_from_array
+from app.errors import UnprocessableInput
+
+
+def saved(*args: Any, **arrays: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, *args, **arrays)
+    return file.getvalue()
+
+
+def decoded(data: bytes, budget: Budget | None = None, **options: Any) -> list[NamedTensor]:
+    return decode(MemoryStream(data), TensorDecodeOptions(**options), budget or Budget())
+
+
+def tensor(name: str | None, *values: int) -> NamedTensor:
+    return NamedTensor(tensor_from_array(np.array(values, "<i4"), DTYPES["int32"]), name)
+
+
+def test_every_array_is_a_tensor_under_its_name() -> None:
+    found = decoded(saved(x=np.zeros((2, 2), "<f4"), label=np.array(7, "<i4")))
+    assert [(item.name, item.tensor.dtype.name, item.tensor.shape) for item in found] == [
+        ("x", "float32", (2, 2)),
+        ("label", "int32", ()),
+    ]
+
+
+def test_numpy_loads_what_is_written_and_so_do_we() -> None:
+    data = b"".join(encode([tensor("x", 1, 2), tensor("y", 3)], TensorEncodeOptions()))
+    with np.load(io.BytesIO(data)) as loaded:
+        assert {name: loaded[name].tolist() for name in loaded.files} == {"x": [1, 2], "y": [3]}
+    assert [(item.name, item.tensor.values.tolist()) for item in decoded(data)] == [("x", [1, 2]), ("y", [3])]
+
+
+def test_tensors_without_a_name_get_numpys() -> None:
+    data = b"".join(encode([tensor(None, 1), tensor("x", 2), tensor(None, 3)], TensorEncodeOptions()))
+    with np.load(io.BytesIO(data)) as loaded:
+        assert loaded.files == ["arr_0", "x", "arr_2"]
+
+
+def test_no_tensors_are_an_empty_archive() -> None:
+    data = b"".join(encode([], TensorEncodeOptions()))
+    assert decoded(data) == []
+    assert decoded(saved()) == []
+
+
+def test_a_declaration_holds_for_every_array() -> None:
+    data = saved(x=np.zeros(2, "<f4"), y=np.zeros(2, "<f8"))
+    with pytest.raises(UnprocessableInput) as caught:
+        decoded(data, dtype=DTYPES["float32"])
+    assert (caught.value.code, caught.value.location.feature) == ("dtype_mismatch", "y")
+
+
+def test_bfloat16_comes_in_where_declared() -> None:
+    data = saved(x=np.array([1.5], DTYPES["bfloat16"].numpy))
+    [found] = decoded(data, dtype=DTYPES["bfloat16"])
+    assert found.tensor.values.tolist() == [1.5]
+    with pytest.raises(UnprocessableInput, match="bfloat16"):
+        decoded(data)
+
+
+def test_the_archive_is_let_go_once_it_is_read() -> None:
+    budget = Budget()
+    decoded(saved(x=np.zeros(1000)), budget)
+    assert budget.limits.max_decoded_bytes - budget.remaining == 8000
+
+
+def test_two_tensors_of_one_name_are_refused() -> None:
+    with pytest.raises(UnprocessableInput) as caught:
+        encode([tensor("x", 1), tensor("x", 2)], TensorEncodeOptions())
+    assert caught.value.code == "duplicate_member"

@@ -18,6 +18,7 @@ ShardsmithError
 │   └── StorageFull               no room left
 ├── CorruptData                   stored data does not match its checksum or format
 └── StreamInterrupted             the client went away before its body ended
+    └── StreamTimeout             the client sent nothing for too long
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = [
     "StorageFull",
     "StorageUnavailable",
     "StreamInterrupted",
+    "StreamTimeout",
     "UnknownForm",
     "UnprocessableInput",
 ]
@@ -210,3 +212,9 @@ class StreamInterrupted(ShardsmithError):
     """The client went away before its body ended; nothing is committed."""
 
     code = "stream_interrupted"
+
+
+class StreamTimeout(StreamInterrupted):
+    """The client sent nothing for too long; nothing is committed."""
+
+    code = "request_timeout"

@@ -1,0 +1,210 @@
+"""Which form comes in and which goes out: `?from=`/`?to=`, `Content-Type` and `Accept` (RFC 9110).
+
+The rules stand in the HTTP contract; nothing here knows a single codec, only their media types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from starlette.datastructures import Headers
+
+from ..errors import MalformedInput, NotAcceptable, UnknownForm
+
+__all__ = ["Chosen", "Forms", "choose_input", "choose_output", "parse_accept"]
+
+FormT = TypeVar("FormT", bound=str)
+
+#: Form -> media types, in the order that breaks ties.
+Forms = Mapping[FormT, tuple[str, ...]]
+
+_OCTETS: Final = "application/octet-stream"
+#: What `curl -d` and Java's URLConnection send without being asked: no statement about the body.
+_NO_STATEMENT: Final = frozenset({"", "application/x-www-form-urlencoded"})
+#: Forms that go by their short name alone: their media type belongs to another one.
+_SHORT_NAME_ONLY: Final = frozenset({"b64"})
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[FormT]):
+    """An output form.
+
+    Attributes:
+        media_type: as the client will see it: what it asked for, where aliases exist.
+        explicit: the client named this form, by `to=` or by a media type that is not a wildcard.
+    """
+
+    form: FormT
+    media_type: str
+    explicit: bool
+
+
+def choose_input(
+    forms: Forms[FormT],
+    headers: Headers,
+    *,
+    from_: str | None,
+    default: FormT | None,
+    raw_declared: bool = False,
+) -> FormT:
+    """The form of the body.
+
+    Args:
+        forms: what the route accepts.
+        headers: of the request.
+        from_: the query parameter `from`, which beats any Content-Type.
+        default: the form of a body without a Content-Type; None where the route has none.
+        raw_declared: `?dtype=` is given, which makes octets a raw tensor.
+
+    Raises:
+        UnknownForm: not a form that this route accepts.
+        MalformedInput: a Content-Type that cannot be read, or a charset other than UTF-8.
+    """
+    if from_ is not None:
+        return _by_short_name(forms, from_, "from")
+    media_type = _content_type(headers)
+    if media_type == _OCTETS:
+        if "inference-header-content-length" in headers:
+            return _named(forms, "oip", "The binary form of the Open Inference Protocol")
+        if raw_declared:
+            return _named(forms, "raw", "A raw tensor")
+        media_type = ""
+    if media_type in _NO_STATEMENT:
+        if default is not None:
+            return default
+        raise _unsupported(forms, "A body without a Content-Type that names its form")
+    for form, media_types in forms.items():
+        if media_type in media_types and form not in _SHORT_NAME_ONLY:
+            return form
+    raise _unsupported(forms, f"Content-Type {media_type[:100]!r}")
+
+
+def _content_type(headers: Headers) -> str:
+    if len(values := headers.getlist("content-type")) > 1:
+        raise MalformedInput("More than one Content-Type.", code="invalid_content_type")
+    media_type, *parameters = (values[0] if values else "").split(";")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+            raise UnknownForm(
+                f"charset {value.strip()[:40]!r} is not supported; send UTF-8.", code="unsupported_charset"
+            )
+    return media_type.strip().lower()
+
+
+def _named(forms: Forms[FormT], name: str, what: str) -> FormT:
+    for form in forms:
+        if form == name:
+            return form
+    raise _unsupported(forms, what)
+
+
+def _by_short_name(forms: Forms[FormT], name: str, parameter: str) -> FormT:
+    for form in forms:
+        if form == name:
+            return form
+    kind = UnknownForm if parameter == "from" else NotAcceptable
+    raise kind(f"{parameter}={name[:40]!r} is not served here. Use one of: {', '.join(forms)}.")
+
+
+def _unsupported(forms: Forms[FormT], what: str) -> UnknownForm:
+    accepted = [media_type for form in forms for media_type in forms[form][:1] if form != "b64"]
+    return UnknownForm(
+        f"{what} is not accepted here. Send one of: {', '.join(dict.fromkeys(accepted))}; "
+        f"or name the form with ?from= ({', '.join(forms)}).",
+        extra={"accepted": list(dict.fromkeys(accepted))},
+    )
+
+
+def choose_output(
+    forms: Forms[FormT],
+    headers: Headers,
+    *,
+    to: str | None,
+    default: FormT,
+    octets_are: FormT | None = None,
+) -> Chosen[FormT]:
+    """The form of the answer: `to=`, else the highest quality in Accept; ties go to the default.
+
+    Args:
+        forms: what the route can answer.
+        headers: of the request.
+        to: the query parameter.
+        default: the route's own form.
+        octets_are: the form behind `application/octet-stream` here; its bytes, under that name.
+
+    Raises:
+        NotAcceptable: nothing that the client accepts can be had.
+    """
+    if to is not None:
+        form = _by_short_name(forms, to, "to")
+        return Chosen(form, forms[form][0], explicit=True)
+    ranges = parse_accept(",".join(headers.getlist("accept")))
+    best: tuple[float, Chosen[FormT]] | None = None
+    for form, media_type in _candidates(forms, default, octets_are):
+        quality, exact = _quality(media_type, ranges)
+        candidate = Chosen(form, media_type, explicit=exact)
+        # Strictly better only: the order of the candidates decides between equals.
+        if quality > 0 and (best is None or quality > best[0]):
+            best = (quality, candidate)
+    if best is None:
+        served = list(dict.fromkeys(media_type for _, media_type in _candidates(forms, default, octets_are)))
+        raise NotAcceptable(
+            f"None of what Accept allows can be had here. Served: {', '.join(served)}; "
+            f"or name the form with ?to= ({', '.join(forms)}).",
+            extra={"served": served},
+        )
+    return best[1]
+
+
+def _candidates(forms: Forms[FormT], default: FormT, octets_are: FormT | None) -> list[tuple[FormT, str]]:
+    """Form and media type, the default first, then in the order of the table."""
+    ordered = [default, *(form for form in forms if form != default)]
+    found = [
+        (form, media_type)
+        for form in ordered
+        if form not in _SHORT_NAME_ONLY
+        for media_type in forms[form]
+        if media_type != _OCTETS
+    ]
+    return found if octets_are is None else [*found, (octets_are, _OCTETS)]
+
+
+def parse_accept(value: str) -> list[tuple[str, float]]:
+    """Media ranges and their quality; none at all means anything.
+
+    Raises:
+        MalformedInput: a quality that is not a number from 0 to 1 (RFC 9110, section 12.4.2).
+    """
+    ranges = []
+    for item in filter(None, (part.strip() for part in value.split(","))):
+        media_range, *parameters = (part.strip().lower() for part in item.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            name, _, text = parameter.partition("=")
+            if name.strip() == "q":
+                quality = _parse_quality(text.strip())
+        ranges.append((media_range, quality))
+    return ranges or [("*/*", 1.0)]
+
+
+def _parse_quality(text: str) -> float:
+    try:
+        quality = float(text) if len(text) <= 5 else -1.0
+    except ValueError:
+        quality = -1.0
+    if not 0.0 <= quality <= 1.0:
+        raise MalformedInput(f"Accept has q={text[:20]!r}; use 0 to 1.", code="invalid_accept")
+    return quality
+
+
+def _quality(media_type: str, ranges: list[tuple[str, float]]) -> tuple[float, bool]:
+    """The quality of the most specific range that covers `media_type`, and whether it names it."""
+    family = media_type.partition("/")[0] + "/*"
+    for wanted in (media_type, family, "*/*"):
+        for media_range, quality in ranges:
+            if media_range == wanted:
+                return quality, wanted == media_type
+    return 0.0, False

@@ -1,0 +1,125 @@
+"""The OpenAPI document: what FastAPI derives, plus the bodies and problems that it cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from .negotiation import Forms, FormT
+
+__all__ = [
+    "JSON_OBJECT",
+    "body_answer",
+    "body_of",
+    "build_openapi",
+    "conversion",
+    "json_body",
+    "json_response",
+    "octets_response",
+]
+
+JSON_OBJECT: Final = {"type": "object"}
+
+_BINARY: Final = {"type": "string", "format": "binary"}
+_DESCRIPTION: Final = """\
+Tensors in, TFRecord shards out, and back again, over plain HTTP.
+
+Decode by `Content-Type`, encode by `Accept`; `?from=` and `?to=` take the short names of the forms
+and beat both. Every error is `application/problem+json` (RFC 9457) with a stable `code`.
+"""
+_PROBLEM_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "RFC 9457 problem document.",
+    "required": ["type", "title", "status", "code", "detail", "error"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "Stable, machine-readable name."},
+        "detail": {"type": "string", "description": "What was wrong, and what to do."},
+        "pointer": {"type": "string", "description": "JSON Pointer into the body."},
+        "row": {"type": "integer", "description": "Index of the row or record, from 0."},
+        "feature": {"type": "string", "description": "Name of the feature, column or tensor."},
+        "offset": {"type": "integer", "description": "Byte offset in the body."},
+        "error": {"type": "string", "description": "The detail again, for Open Inference clients."},
+    },
+}
+
+
+def _content(forms: Forms[FormT]) -> dict[str, Any]:
+    """Media types as OpenAPI content; JSON is any JSON, the rest is bytes."""
+    media_types = dict.fromkeys(media_type for types in forms.values() for media_type in types)
+    return {
+        media_type: {"schema": {} if media_type.endswith("json") else _BINARY} for media_type in media_types
+    }
+
+
+def body_of(inputs: Forms[FormT]) -> dict[str, Any]:
+    """For `openapi_extra`: a body in any of these forms."""
+    return {
+        "requestBody": {
+            "required": True,
+            "description": f"Forms: {', '.join(f'`{form}`' for form in inputs)}.",
+            "content": _content(inputs),
+        }
+    }
+
+
+def body_answer(outputs: Forms[FormT], *, default: FormT) -> dict[str, Any]:
+    """For `openapi_extra`: an answer in any of these forms."""
+    description = f"Forms: {', '.join(f'`{form}`' for form in outputs)}; default `{default}`."
+    return {"responses": {"200": {"description": description, "content": _content(outputs)}}}
+
+
+def conversion(inputs: Forms[FormT], outputs: Forms[FormT], *, default: FormT) -> dict[str, Any]:
+    """For `openapi_extra`: a route that converts one form into another."""
+    return {**body_of(inputs), **body_answer(outputs, default=default)}
+
+
+def json_response(status: int, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """For `openapi_extra`: one JSON answer."""
+    content = {"application/json": {"schema": dict(schema)}}
+    return {"responses": {str(status): {"description": description, "content": content}}}
+
+
+def json_body(description: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    """For `openapi_extra`: a JSON request body."""
+    content = {"application/json": {"schema": dict(schema)}}
+    return {"requestBody": {"required": required, "description": description, "content": content}}
+
+
+def octets_response(statuses: Iterable[int], description: str) -> dict[str, Any]:
+    """For `openapi_extra`: an answer of bytes."""
+    content = {"application/octet-stream": {"schema": _BINARY}}
+    return {
+        "responses": {str(status): {"description": description, "content": content} for status in statuses}
+    }
+
+
+def build_openapi(app: FastAPI) -> dict[str, Any]:
+    """The document as a JSON-compatible value."""
+    document = get_openapi(
+        title="Shardsmith", version=app.version, description=_DESCRIPTION, routes=app.routes
+    )
+    components = document.setdefault("components", {})
+    components["schemas"] = {"Problem": _PROBLEM_SCHEMA}
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            _complete(operation)
+    return document
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    """Problems instead of FastAPI's own validation errors, and no answer that is only a guess."""
+    responses = operation["responses"]
+    responses.pop("422", None)
+    if len(responses) > 1 and responses.get("200", {}).get("description") == "Successful Response":
+        del responses["200"]
+    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    responses["default"] = {
+        "description": "A problem document.",
+        "content": {"application/problem+json": problem},
+    }

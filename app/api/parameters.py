@@ -1,0 +1,337 @@
+"""The query parameters of the conversion routes, each documented once.
+
+Unknown parameters are refused by the models, repeated ones by `refuse_repeated`: `?spilt=test` must
+not land in train.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..codecs.options import (
+    Compression,
+    RecordsDecodeOptions,
+    RecordsEncodeOptions,
+    TensorDecodeOptions,
+    TensorEncodeOptions,
+)
+from ..domain.dtypes import parse_dtype
+from ..domain.limits import KIB
+from ..domain.schema import Schema
+from ..domain.tensor import Shape, check_shape
+from ..errors import MalformedInput
+from ..services.datasets import PublishOptions
+
+__all__ = [
+    "AppendParameters",
+    "ExamplesParameters",
+    "ExamplesQuery",
+    "NoParameters",
+    "PublishParameters",
+    "RecordsParameters",
+    "RecordsQuery",
+    "RowsParameters",
+    "TensorsParameters",
+    "TensorsQuery",
+    "refuse_inapplicable",
+    "refuse_repeated",
+]
+
+
+class NoQuery(BaseModel):
+    """A route without query parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class _ConversionQuery(NoQuery):
+    """What every conversion takes."""
+
+    from_: Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")] = (
+        None
+    )
+    to: Annotated[str | None, Field(description="Form of the answer; beats Accept.")] = None
+    nonfinite: Annotated[
+        Literal["string", "null", "error", "bare"] | None,
+        Field(
+            description="NaN and infinities in JSON. In: `null` reads null as NaN, `bare` accepts the bare "
+            'tokens. Out: `string` (default) "NaN", "Infinity", "-Infinity"; `null`; `error` refuses.'
+        ),
+    ] = None
+    int64: Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")] = (
+        "number"
+    )
+    bytes_: Annotated[
+        Literal["b64", "utf8"],
+        Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
+    ] = "b64"
+    delivery: Annotated[
+        Literal["checked"] | None,
+        Field(description="`checked` completes the answer before its first byte leaves."),
+    ] = None
+
+    @property
+    def nonfinite_in(self) -> Literal["error", "null", "bare"]:
+        return self.nonfinite if self.nonfinite in ("null", "bare") else "error"
+
+    @property
+    def nonfinite_out(self) -> Literal["string", "null", "error"]:
+        return self.nonfinite if self.nonfinite in ("null", "error") else "string"
+
+
+class TensorsQuery(_ConversionQuery):
+    """Parameters of `/v1/tensors/*`."""
+
+    dtype: Annotated[
+        str | None, Field(description="dtype of a raw or untyped JSON body; typed forms must agree.")
+    ] = None
+    shape: Annotated[
+        str | None, Field(description="Comma-separated; empty for a scalar.", examples=["2,3"])
+    ] = None
+    byte_order: Annotated[Literal["little", "big"], Field(description="Of raw bodies and raw answers.")] = (
+        "little"
+    )
+    layout: Annotated[Literal["flat", "nested", "oip"], Field(description="Layout of a JSON answer.")] = (
+        "flat"
+    )
+    compression: Annotated[
+        Compression | None,
+        Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
+    ] = None
+
+    def decode_options(self, *, input_form: str, output_form: str) -> TensorDecodeOptions:
+        # Where both are TFRecord, the parameter speaks of the answer and the body is detected.
+        of_input = input_form == "tfrecord" != output_form
+        return TensorDecodeOptions(
+            dtype=None if self.dtype is None else parse_dtype(self.dtype),
+            shape=_parse_shape(self.shape),
+            byte_order=self.byte_order,
+            nonfinite=self.nonfinite_in,
+            compression=self.compression if of_input else None,
+        )
+
+    def encode_options(self) -> TensorEncodeOptions:
+        return TensorEncodeOptions(
+            layout=self.layout,
+            nonfinite=self.nonfinite_out,
+            int64=self.int64,
+            text=self.bytes_,
+            byte_order=self.byte_order,
+            compression=self.compression or "none",
+        )
+
+
+class ExamplesQuery(_ConversionQuery):
+    """Parameters of `/v1/examples/*`."""
+
+    schema_: Annotated[
+        str | None,
+        Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
+    ] = None
+    message: Annotated[
+        Literal["example"], Field(description="The message of a row; Examples only, for now.")
+    ] = "example"
+    lossy: Annotated[
+        Literal["allow"] | None,
+        Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
+    ] = None
+    undeclared: Annotated[
+        Literal["error", "drop"],
+        Field(description="Features of a message that a declared schema does not name."),
+    ] = "error"
+
+    def decode_options(self, schema: Schema | None, *, output_form: str = "") -> RecordsDecodeOptions:
+        del output_form
+        return RecordsDecodeOptions(schema=schema, nonfinite=self.nonfinite_in, undeclared=self.undeclared)
+
+    def encode_options(self) -> RecordsEncodeOptions:
+        return RecordsEncodeOptions(
+            nonfinite=self.nonfinite_out,
+            int64=self.int64,
+            text=self.bytes_,
+            lossy=self.lossy == "allow",
+        )
+
+
+class RecordsQuery(ExamplesQuery):
+    """Parameters of `/v1/records/*`."""
+
+    infer: Annotated[
+        Literal["head", "all"],
+        Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
+    ] = "head"
+    layout: Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")] = "rows"
+    compression: Annotated[
+        Compression | None,
+        Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
+    ] = None
+
+    def decode_options(self, schema: Schema | None, *, output_form: str = "") -> RecordsDecodeOptions:
+        return RecordsDecodeOptions(
+            schema=schema,
+            nonfinite=self.nonfinite_in,
+            infer=self.infer,
+            compression=None if output_form == "tfrecord" else self.compression,
+            undeclared=self.undeclared,
+        )
+
+    def encode_options(self) -> RecordsEncodeOptions:
+        return RecordsEncodeOptions(
+            layout=self.layout,
+            nonfinite=self.nonfinite_out,
+            int64=self.int64,
+            text=self.bytes_,
+            compression=self.compression or "none",
+            lossy=self.lossy == "allow",
+        )
+
+
+class PublishQuery(NoQuery):
+    """Parameters of a publication."""
+
+    num_shards: Annotated[
+        int | None,
+        Field(ge=1, le=10_000, description="Shards a split; by size (64 MiB to 1 GiB) if not given."),
+    ] = None
+    base: Annotated[
+        Literal["latest", "none"],
+        Field(description="`latest` adds to the last version, `none` holds the new rows alone."),
+    ] = "latest"
+
+    def publish_options(self, key: str | None = None) -> PublishOptions:
+        return PublishOptions(num_shards=self.num_shards, base=self.base, publish_key=key)
+
+
+class AppendQuery(PublishQuery):
+    """Parameters of `POST /v1/datasets/{dataset}/records`."""
+
+    from_: Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")] = (
+        None
+    )
+    split: Annotated[str, Field(description="The split that the rows belong to.")] = "train"
+    publish: Annotated[bool, Field(description="Publish everything acknowledged, in the same call.")] = False
+    schema_: Annotated[
+        str | None,
+        Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
+    ] = None
+    nonfinite: Annotated[
+        Literal["null", "bare"] | None,
+        Field(description="JSON: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity."),
+    ] = None
+    infer: Annotated[
+        Literal["head", "all"],
+        Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
+    ] = "head"
+    compression: Annotated[
+        Compression | None, Field(description="Of a TFRecord body; detected by default.")
+    ] = None
+    lossy: Annotated[
+        Literal["allow"] | None,
+        Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
+    ] = None
+    undeclared: Annotated[
+        Literal["error", "drop"],
+        Field(description="Features of a message that the schema does not name."),
+    ] = "error"
+
+    def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
+        return RecordsDecodeOptions(
+            schema=schema,
+            nonfinite=self.nonfinite or "error",
+            infer=self.infer,
+            compression=self.compression,
+            undeclared=self.undeclared,
+        )
+
+    def encode_options(self) -> RecordsEncodeOptions:
+        return RecordsEncodeOptions(lossy=self.lossy == "allow")
+
+
+class RowsQuery(NoQuery):
+    """Parameters of `GET .../records`."""
+
+    split: Annotated[str, Field(description="The split to read.")] = "train"
+    offset: Annotated[int, Field(ge=0, description="Rows to skip.")] = 0
+    length: Annotated[int | None, Field(ge=0, description="Rows to read at most; all by default.")] = None
+    to: Annotated[str | None, Field(description="Form of the answer; beats Accept.")] = None
+    layout: Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")] = "rows"
+    nonfinite: Annotated[
+        Literal["string", "null", "error"], Field(description="NaN and infinities in JSON answers.")
+    ] = "string"
+    int64: Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")] = (
+        "number"
+    )
+    bytes_: Annotated[
+        Literal["b64", "utf8"],
+        Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
+    ] = "b64"
+    compression: Annotated[Compression | None, Field(description="Of a TFRecord answer.")] = None
+    delivery: Annotated[
+        Literal["checked"] | None,
+        Field(description="`checked` completes the answer before its first byte leaves."),
+    ] = None
+
+    def encode_options(self) -> RecordsEncodeOptions:
+        return RecordsEncodeOptions(
+            layout=self.layout,
+            nonfinite=self.nonfinite,
+            int64=self.int64,
+            text=self.bytes_,
+            compression=self.compression or "none",
+            lossy=True,
+        )
+
+
+def _parse_shape(text: str | None) -> Shape | None:
+    if text is None:
+        return None
+    dims = [dim.strip() for dim in text.split(",")] if text.strip() else []
+    if len(text) > 8 * KIB or not all(dim.isascii() and dim.isdigit() for dim in dims):
+        raise MalformedInput(
+            f"shape={text[:60]!r} is not a comma-separated list of dimensions, like 2,3.",
+            code="invalid_shape",
+        )
+    # Twenty digits are past int64 already; longer ones need not be converted to be refused.
+    return check_shape([int(dim[:20]) for dim in dims])
+
+
+def refuse_repeated(request: Request) -> None:
+    """Refuse a query parameter that is given twice.
+
+    Raises:
+        MalformedInput: which one.
+    """
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if names.count(name) > 1:
+            raise MalformedInput(
+                f"The query parameter {name[:40]!r} is given more than once.",
+                code="repeated_parameter",
+                extra={"parameter": name[:40]},
+            )
+
+
+def refuse_inapplicable(compression: str | None, forms: tuple[str, ...]) -> None:
+    """Refuse `?compression=` where neither body nor answer is a TFRecord: it would change nothing.
+
+    Raises:
+        MalformedInput: what to do instead.
+    """
+    if compression is not None and "tfrecord" not in forms:
+        raise MalformedInput(
+            "?compression= applies to TFRecord alone, and neither the body nor the answer is one. "
+            "Leave it out, or set to=tfrecord.",
+            code="inapplicable_parameter",
+        )
+
+
+TensorsParameters = Annotated[TensorsQuery, Query()]
+RecordsParameters = Annotated[RecordsQuery, Query()]
+ExamplesParameters = Annotated[ExamplesQuery, Query()]
+NoParameters = Annotated[NoQuery, Query()]
+AppendParameters = Annotated[AppendQuery, Query()]
+PublishParameters = Annotated[PublishQuery, Query()]
+RowsParameters = Annotated[RowsQuery, Query()]

@@ -1,0 +1,136 @@
+"""Every error as `application/problem+json` (RFC 9457): one map from exception class to status."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from .. import errors
+
+__all__ = ["PROBLEM_MEDIA_TYPE", "STATUS", "install_problem_handlers", "problem", "problem_response"]
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+
+#: The nearest class in an exception's ancestry decides.
+STATUS: Final[dict[type[errors.ShardsmithError], int]] = {
+    errors.InputError: 400,
+    errors.MalformedInput: 400,
+    errors.UnprocessableInput: 422,
+    errors.UnknownForm: 415,
+    errors.NotAcceptable: 406,
+    errors.LimitExceeded: 413,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.StorageError: 503,
+    errors.StorageFull: 507,
+    errors.CorruptData: 500,
+    errors.StreamInterrupted: 400,
+    errors.StreamTimeout: 408,
+    errors.ShardsmithError: 500,
+}
+
+#: For statuses whose cause is ours to keep: what the client is told instead.
+_UNDISCLOSED: Final = "The object store did not do its part. Try again; the log of the service has the cause."
+_CODES: Final = {
+    404: "route_not_found",
+    405: "method_not_allowed",
+    413: "payload_too_large",
+    416: "range_not_satisfiable",
+}
+
+#: RFC 9110's names, where older versions of Python have those of its predecessors.
+_TITLES: Final = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
+
+logger = logging.getLogger(__name__)
+
+
+def status_of(error: errors.ShardsmithError) -> int:
+    """The status of the nearest class in the exception's ancestry."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def problem(status: int, code: str, detail: str, **members: object) -> dict[str, Any]:
+    """A problem document. `error` repeats the detail for Open Inference Protocol clients."""
+    known = {name: value for name, value in members.items() if value is not None}
+    return {
+        "type": "about:blank",
+        "title": _TITLES.get(status) or HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        **known,
+        "error": detail,
+    }
+
+
+def problem_response(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    members: Mapping[str, object] | None = None,
+) -> Response:
+    """The answer that carries a problem document."""
+    # Input may hold lone surrogates, which UTF-8 cannot: escaped, they can be shown.
+    body = json.dumps(problem(status, code, detail, **(members or {})), ensure_ascii=True)
+    return Response(body, status, dict(headers or {}), PROBLEM_MEDIA_TYPE)
+
+
+def response_for(error: errors.ShardsmithError) -> Response:
+    """The answer to an exception that was raised on purpose."""
+    status = status_of(error)
+    headers = {}
+    if status in (429, 503):
+        headers["Retry-After"] = "1"
+    if isinstance(error, errors.LimitExceeded | errors.StreamTimeout):
+        # The rest of the body is not wanted.
+        headers["Connection"] = "close"
+    if status >= 500:
+        logger.error("%s: %s", error.code, error.detail, exc_info=error)
+    detail = error.detail if error.disclosed else _UNDISCLOSED
+    members = {**asdict(error.location), **error.extra}
+    return problem_response(status, error.code, detail, headers=headers, members=members)
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Make every answer that is an error a problem document."""
+
+    @app.exception_handler(errors.ShardsmithError)
+    async def on_own_error(_: Request, error: errors.ShardsmithError) -> Response:
+        return response_for(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid_request(_: Request, error: RequestValidationError) -> Response:
+        return _invalid_request(error.errors())
+
+    @app.exception_handler(HTTPException)
+    async def on_http_error(request: Request, error: HTTPException) -> Response:
+        code = _CODES.get(error.status_code, "http_error")
+        detail = f"{request.method} {request.url.path}: {error.detail}. See /docs for the routes."
+        return problem_response(error.status_code, code, detail, headers=error.headers)
+
+    @app.exception_handler(Exception)
+    async def on_defect(_: Request, __: Exception) -> Response:
+        return problem_response(500, "internal_error", "A defect in the service; its log has the cause.")
+
+
+def _invalid_request(found: Sequence[Any]) -> Response:
+    """What pydantic found wrong with query, path or headers; the body is never validated by it."""
+    first = found[0]
+    where, *path = [str(part) for part in first["loc"]]
+    name = path[-1] if path else where
+    if first["type"] == "extra_forbidden":
+        detail = f"Unknown {where} parameter {name!r}; see /docs for those of this route."
+        return problem_response(400, "unknown_parameter", detail, members={"parameter": name})
+    detail = f"The {where} parameter {name!r}: {first['msg']}."
+    return problem_response(400, "invalid_parameter", detail, members={"parameter": name})

@@ -1,0 +1,218 @@
+"""`/v1/datasets`: create, append, publish; `versions.py` reads what was published."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request
+from starlette.responses import Response
+
+from ...codecs.json_text import parse_json
+from ...domain.limits import MIB, Budget
+from ...domain.names import check_idempotency_key
+from ...domain.schema import Schema
+from ...domain.streams import ByteStream, read_all
+from ...errors import LimitExceeded, MalformedInput
+from ...services.appending import AppendRequest, append_rows
+from ...services.datasets import DatasetOptions
+from ..answers import json_answer, no_content
+from ..digests import HashingStream, request_digest
+from ..exchange import Answer
+from ..negotiation import choose_input
+from ..openapi import JSON_OBJECT, body_of, json_body, json_response
+from ..parameters import AppendParameters, NoParameters, PublishParameters, refuse_repeated
+from ..schemas import declared_schema, unwrap
+from ..state import ServicesDependency
+from .records import RECORDS_IN
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+
+_MAX_CREATE_BYTES = 4 * MIB
+_CREATE_MEMBERS = {"schema", "description"}
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="1-128 of A-Z a-z 0-9 . _ -; the same key with the same body is stored once."),
+]
+
+
+@router.get(
+    "", operation_id="list_datasets", openapi_extra=json_response(200, "The datasets, by name.", JSON_OBJECT)
+)
+async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
+    """The names of all datasets."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer({"datasets": [{"dataset": name} for name in services.datasets.list()]})
+
+    return await services.exchanges.run(request, work)
+
+
+@router.put(
+    "/{dataset}",
+    operation_id="create_dataset",
+    openapi_extra={
+        **json_body(
+            'Optional: {"schema": {"features": ...}, "description": "..."}.', JSON_OBJECT, required=False
+        ),
+        **json_response(201, "Created. 200: it was there already, with the same content.", JSON_OBJECT),
+    },
+)
+async def create_dataset(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Create a dataset. Without a schema, the first append fixes it. The same request again answers 200."""
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        schema, options = _read_creation(body, budget)
+        info, created = services.datasets.create(dataset, schema, options)
+        location = {"Location": f"/v1/datasets/{dataset}"}
+        return json_answer(info.to_json(), status=201 if created else 200, headers=location)
+
+    return await services.exchanges.run(request, work)
+
+
+def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, DatasetOptions]:
+    text = bytes(read_all(body, budget))
+    if len(text) > _MAX_CREATE_BYTES:
+        raise LimitExceeded("The description of a dataset is larger than 4 MiB.", code="payload_too_large")
+    if not text:
+        return None, DatasetOptions()
+    value = parse_json(text, budget).value
+    if not isinstance(value, dict) or set(value) - _CREATE_MEMBERS:
+        raise MalformedInput(
+            f"The body of this request is an object with {sorted(_CREATE_MEMBERS)}, all optional.",
+            code="invalid_dataset",
+        )
+    description = value.get("description", "")
+    if not isinstance(description, str):
+        raise MalformedInput('"description" must be a string.', code="invalid_dataset")
+    schema = Schema.from_json(value["schema"], budget.limits) if "schema" in value else None
+    return schema, DatasetOptions(description=description)
+
+
+@router.get(
+    "/{dataset}",
+    operation_id="get_dataset",
+    openapi_extra=json_response(200, "The dataset.", JSON_OBJECT),
+)
+@router.head("/{dataset}", include_in_schema=False)
+async def get_dataset(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Schema, options and versions of a dataset."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.get(dataset).to_json())
+
+    return await services.exchanges.run(request, work)
+
+
+@router.delete(
+    "/{dataset}",
+    operation_id="delete_dataset",
+    status_code=204,
+    openapi_extra={"responses": {"204": {"description": "Deleted, with all its versions."}}},
+)
+async def delete_dataset(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Delete a dataset and all its versions. A dataset created again under the name begins at 2.0.0."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        services.datasets.delete(dataset)
+        return no_content()
+
+    return await services.exchanges.run(request, work)
+
+
+@router.post(
+    "/{dataset}/records",
+    operation_id="append_records",
+    openapi_extra={
+        **body_of(RECORDS_IN),
+        **json_response(
+            201, "Stored durably; with `publish=true` the manifest of the new version.", JSON_OBJECT
+        ),
+    },
+)
+async def append_records(
+    request: Request,
+    dataset: str,
+    query: AppendParameters,
+    services: ServicesDependency,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Append rows durably. A dataset that does not exist is created, with the schema of these rows."""
+    refuse_repeated(request)
+    key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
+
+    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+        hashed = HashingStream(body)
+        declared = declared_schema(query.schema_, services)
+        source, headers, declared = unwrap(hashed, request.headers, declared, services.limits)
+        form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        result = append_rows(
+            services.datasets,
+            AppendRequest(
+                dataset=dataset,
+                split=query.split,
+                form=form,
+                key=key,
+                decode=query.decode_options(declared),
+                encode=query.encode_options(),
+                publish=query.publish_options() if query.publish else None,
+            ),
+            source,
+            lambda: request_digest(request, hashed),
+            budget,
+            services.spool,
+            resources,
+        )
+        return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+
+    return await services.exchanges.run(request, work)
+
+
+@router.get(
+    "/{dataset}/appends/{append_id}",
+    operation_id="get_append",
+    openapi_extra=json_response(200, "What became of the append.", JSON_OBJECT),
+)
+@router.head("/{dataset}/appends/{append_id}", include_in_schema=False)
+async def get_append(
+    request: Request, dataset: str, append_id: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Whether an append was acknowledged, and which version holds it."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.get_append(dataset, append_id))
+
+    return await services.exchanges.run(request, work)
+
+
+@router.post(
+    "/{dataset}/versions",
+    operation_id="publish_version",
+    openapi_extra=json_response(201, "The manifest of the new version.", JSON_OBJECT),
+)
+async def publish_version(
+    request: Request,
+    dataset: str,
+    query: PublishParameters,
+    services: ServicesDependency,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Publish every acknowledged append as an immutable version."""
+    refuse_repeated(request)
+    key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        manifest = services.datasets.publish(dataset, query.publish_options(key))
+        location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
+        return json_answer(manifest.to_json(), status=201, headers=location)
+
+    return await services.exchanges.run(request, work)

@@ -1,0 +1,92 @@
+"""`/v1/tensors`: any tensor form -> any tensor form."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
+from ...domain.limits import Budget
+from ...domain.streams import ByteStream
+from ...services.tensors import TensorConversion, convert_tensors
+from ..exchange import Answer
+from ..headers import VARY, tensor_headers
+from ..negotiation import Chosen, choose_input, choose_output
+from ..openapi import conversion
+from ..parameters import TensorsParameters, TensorsQuery, refuse_inapplicable, refuse_repeated
+from ..state import Services, ServicesDependency
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/tensors", tags=["tensors"])
+
+_IN = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.decode}
+_OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.encode}
+
+
+@router.post(
+    "/serialize",
+    operation_id="serialize_tensors",
+    summary="Any tensor form to TensorProto",
+    openapi_extra=conversion(_IN, _OUT, default="tensorproto"),
+)
+async def serialize(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
+    """What `tf.io.serialize_tensor` gives, byte for byte; several tensors: a TFRecord of such protos."""
+    chosen = choose_output(
+        _OUT, request.headers, to=query.to, default="tensorproto", octets_are="tensorproto"
+    )
+    return await _convert(request, query, services, default_input=None, chosen=chosen)
+
+
+@router.post(
+    "/parse",
+    operation_id="parse_tensors",
+    summary="TensorProto to any tensor form",
+    openapi_extra=conversion(_IN, _OUT, default="json"),
+)
+async def parse(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
+    """A TensorProto (or any other tensor form) as JSON (or any other tensor form)."""
+    chosen = choose_output(_OUT, request.headers, to=query.to, default="json", octets_are="raw")
+    return await _convert(request, query, services, default_input="tensorproto", chosen=chosen)
+
+
+async def _convert(
+    request: Request,
+    query: TensorsQuery,
+    services: Services,
+    *,
+    default_input: FormName | None,
+    chosen: Chosen[FormName],
+) -> Response:
+    refuse_repeated(request)
+    input_form = choose_input(
+        _IN,
+        request.headers,
+        from_=query.from_,
+        default=default_input,
+        raw_declared=query.dtype is not None,
+    )
+    refuse_inapplicable(query.compression, (input_form, chosen.form))
+    plan = TensorConversion(
+        input_form=input_form,
+        output_form=chosen.form,
+        output_chosen=chosen.explicit,
+        decode=query.decode_options(input_form=input_form, output_form=chosen.form),
+        encode=query.encode_options(),
+    )
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        converted = convert_tensors(body, plan, budget)
+        headers = dict(VARY)
+        if converted.form == "raw":
+            headers |= tensor_headers(converted.tensors, query.byte_order)
+        if converted.form == "tfrecord":
+            headers["Record-Count"] = str(len(converted.tensors))
+        # A form that was not asked for goes under its own name, not under the one negotiated.
+        moved = converted.form != chosen.form
+        media_type = MEDIA_TYPES[converted.form][0] if moved else chosen.media_type
+        return Answer(media_type, converted.chunks, headers)
+
+    return await services.exchanges.run(request, work, checked=query.delivery == "checked")

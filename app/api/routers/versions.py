@@ -1,0 +1,129 @@
+"""`/v1/datasets/{dataset}/versions`: manifests, files and rows of what was published."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ...domain.limits import Budget
+from ...domain.streams import ByteStream
+from ...services.records import encode_records
+from ..answers import json_answer
+from ..exchange import Answer
+from ..files import file_response
+from ..headers import VARY
+from ..negotiation import choose_output
+from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
+from ..parameters import NoParameters, RowsParameters, refuse_inapplicable, refuse_repeated
+from ..state import Services, ServicesDependency
+from .records import RECORDS_OUT
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/datasets/{dataset}/versions", tags=["versions"])
+
+_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": "text/plain; charset=utf-8"}
+
+
+@router.get(
+    "", operation_id="list_versions", openapi_extra=json_response(200, "Versions, oldest first.", JSON_OBJECT)
+)
+@router.head("", include_in_schema=False)
+async def list_versions(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """The published versions of a dataset."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(
+            {
+                "dataset": dataset,
+                "versions": [str(version) for version in services.datasets.versions(dataset)],
+            }
+        )
+
+    return await services.exchanges.run(request, work)
+
+
+@router.get(
+    "/{version}",
+    operation_id="get_version",
+    openapi_extra=json_response(200, "The manifest.", JSON_OBJECT),
+)
+@router.head("/{version}", include_in_schema=False)
+async def get_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.manifest(dataset, version).to_json())
+
+    return await services.exchanges.run(request, work)
+
+
+@router.get(
+    "/{version}/shards/{file}",
+    operation_id="download_shard",
+    openapi_extra=octets_response((200, 206), "The TFRecord file, or the range of it that was asked for."),
+)
+@router.head("/{version}/shards/{file}", include_in_schema=False)
+async def download_shard(
+    request: Request, dataset: str, version: str, file: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Download a shard. Understands `Range`, `If-Range` and `If-None-Match`; the ETag is its SHA-256."""
+    return await _download(request, services, dataset, version, file)
+
+
+@router.get(
+    "/{version}/files/{file}",
+    operation_id="download_file",
+    openapi_extra=octets_response((200, 206), "The side file, or the range of it that was asked for."),
+)
+@router.head("/{version}/files/{file}", include_in_schema=False)
+async def download_file(
+    request: Request, dataset: str, version: str, file: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Download a side file: dataset_info.json, features.json, schema.pbtxt."""
+    return await _download(request, services, dataset, version, file)
+
+
+async def _download(request: Request, services: Services, dataset: str, version: str, file: str) -> Response:
+    stored = await asyncio.to_thread(services.datasets.open_file, dataset, version, file)
+    suffix = "." + file.rpartition(".")[2]
+    media_type = _SIDE_FILE_TYPES.get(suffix, "application/x-tfrecord")
+    return file_response(request, stored, name=file, media_type=media_type, sha256=stored.sha256)
+
+
+@router.get(
+    "/{version}/records",
+    operation_id="read_records",
+    openapi_extra=body_answer(RECORDS_OUT, default="ndjson"),
+)
+@router.head("/{version}/records", include_in_schema=False)
+async def read_records(
+    request: Request, dataset: str, version: str, query: RowsParameters, services: ServicesDependency
+) -> Response:
+    """Rows of a split, in order, in any records form."""
+    refuse_repeated(request)
+    chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
+    refuse_inapplicable(query.compression, (chosen.form,))
+
+    def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
+        rows = services.datasets.read_records(
+            dataset, version, query.split, offset=query.offset, length=query.length, budget=budget
+        )
+        converted = encode_records(rows, chosen.form, query.encode_options(), budget)
+        count = converted.count
+        return Answer(
+            chosen.media_type,
+            converted.chunks,
+            VARY,
+            late_headers=lambda: {"Record-Count": str(count.value)},
+        )
+
+    return await services.exchanges.run(request, work, checked=query.delivery == "checked")

@@ -1,0 +1,70 @@
+"""The schema that a request declares, in its query or in a part before its rows; and the rows behind it."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+
+from ..codecs.json_text import parse_json
+from ..domain.limits import KIB, Budget, Limits
+from ..domain.schema import Schema
+from ..domain.streams import ByteStream
+from ..errors import MalformedInput, NotFound
+from .multipart import MULTIPART, open_multipart
+from .state import Services
+
+__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "unwrap"]
+
+#: `?schema=dataset:NAME` takes the schema of a dataset.
+DATASET_SCHEMA_PREFIX = "dataset:"
+_MAX_QUERY_BYTES = 8 * KIB
+
+
+def declared_schema(text: str | None, services: Services) -> Schema | None:
+    """What `?schema=` gives, or None. Reads the store for `dataset:NAME`, so not on the event loop.
+
+    Raises:
+        MalformedInput: not JSON, longer than 8 KiB, or not a schema.
+        NotFound: the dataset does not exist or has no schema yet.
+    """
+    if text is None:
+        return None
+    if text.startswith(DATASET_SCHEMA_PREFIX):
+        name = text.removeprefix(DATASET_SCHEMA_PREFIX)
+        schema = services.datasets.schema(name)
+        if schema is None:
+            raise NotFound(f"Dataset {name!r} does not exist or has no schema.", code="dataset_not_found")
+        return schema
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > _MAX_QUERY_BYTES:
+        raise MalformedInput(
+            "?schema= is longer than 8 KiB; put it into the body beside the rows.", code="invalid_schema"
+        )
+    return _parse_schema(encoded, services.limits)
+
+
+def _parse_schema(text: bytes, limits: Limits) -> Schema:
+    return Schema.from_json(parse_json(text, Budget(limits)).value, limits)
+
+
+def unwrap(
+    body: ByteStream, headers: Headers, schema: Schema | None, limits: Limits
+) -> tuple[ByteStream, Headers, Schema | None]:
+    """The rows of a body, the headers that describe them, and the schema declared for them.
+
+    A `multipart/form-data` body is opened up to its part `data`; any other one is the rows themselves.
+
+    Raises:
+        MalformedInput: a multipart body that cannot be read, or a schema given twice.
+    """
+    content_type = headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != MULTIPART:
+        return body, headers, schema
+    parts = open_multipart(body, content_type)
+    if parts.schema is not None:
+        if schema is not None:
+            raise MalformedInput(
+                "The schema is given twice, in the query and in the part 'schema'. Give it once.",
+                code="schema_twice",
+            )
+        schema = _parse_schema(parts.schema, limits)
+    return parts.data, parts.headers, schema

@@ -1,0 +1,36 @@
+"""What the routes share: wired once by `main`, found on the application's state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from ..domain.limits import Limits
+from ..services.datasets import Datasets
+from ..services.readiness import Readiness
+from ..storage.spool import Spool
+from .exchange import Exchanges
+
+__all__ = ["Services", "ServicesDependency"]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The service layer behind the routes."""
+
+    limits: Limits
+    spool: Spool
+    exchanges: Exchanges
+    datasets: Datasets
+    readiness: Readiness
+
+
+def _services(request: Request) -> Services:
+    services = request.app.state.services
+    assert isinstance(services, Services)  # noqa: S101  # wired by main; this is for the type
+    return services
+
+
+ServicesDependency = Annotated[Services, Depends(_services)]

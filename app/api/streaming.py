@@ -1,0 +1,257 @@
+"""Between the event loop and the worker threads: a body in, an answer out, neither blocking the other.
+
+A conversion is plain synchronous code in a worker thread. It pulls the body from a `RequestBody`,
+which the event loop fills, and pushes its output into an `OutputPipe`, which the event loop sends.
+Clients that write everything before they read are the rule: as long as the body is still arriving,
+output that nobody takes goes to the spool, never into a wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import Receive
+
+from ..domain.limits import MIB
+from ..domain.streams import Buffer
+from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
+from ..storage.spool import Spool, SpoolFile
+
+__all__ = ["OutputPipe", "RequestBody"]
+
+#: Body bytes held in memory before the socket is no longer read.
+BODY_WINDOW: Final = 2 * MIB
+#: Output bytes held in memory before they go to the spool or the worker waits.
+OUTPUT_WINDOW: Final = 4 * MIB
+
+
+class RequestBody:
+    """A `ByteStream` that the event loop fills and one worker thread reads."""
+
+    def __init__(self, *, max_bytes: int, timeout_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._ready = threading.Condition()
+        self._room = asyncio.Event()
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+        self._received = 0
+        self._ended = False
+        self._wanted = True
+        self._error: ShardsmithError | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body has arrived (or never will)."""
+        return self._ended
+
+    async def pump(self, receive: Receive, on_disconnect: Callable[[], None]) -> None:
+        """Take the body from the connection until it ends, then wait for the client to leave."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self._end(StreamInterrupted("The connection closed before the body ended."))
+                on_disconnect()
+                return
+            if not self._ended:
+                await self._accept(message.get("body", b""))
+                if not message.get("more_body", False):
+                    self._end(None)
+
+    async def _accept(self, piece: bytes) -> None:
+        self._received += len(piece)
+        if self._received > self._max_bytes:
+            self._end(
+                LimitExceeded(
+                    f"The body is larger than {self._max_bytes} bytes. Send it in pieces.",
+                    code="payload_too_large",
+                )
+            )
+            return
+        if piece and self._wanted:
+            with self._ready:
+                self._pieces.append(piece)
+                self._held += len(piece)
+                self._ready.notify()
+        while self._held > BODY_WINDOW and self._wanted:
+            self._room.clear()
+            if self._held > BODY_WINDOW:
+                await self._room.wait()
+
+    def _end(self, error: ShardsmithError | None) -> None:
+        with self._ready:
+            if not self._ended:
+                self._ended, self._error = True, error
+            self._ready.notify()
+
+    def read(self, n: int, /) -> bytes:
+        """Between 1 and `n` bytes, or `b""` at the end.
+
+        Raises:
+            StreamInterrupted: the client went away.
+            StreamTimeout: nothing came for too long.
+            LimitExceeded: the body is larger than allowed.
+        """
+        with self._ready:
+            while not self._pieces:
+                if self._error is not None:
+                    raise self._error
+                if self._ended:
+                    return b""
+                if not self._ready.wait(self._timeout_s) and not self._pieces and not self._ended:
+                    raise StreamTimeout(f"No byte of the body came for {self._timeout_s:g} s.")
+            piece = self._pieces.popleft()
+            if len(piece) > n:
+                self._pieces.appendleft(piece[n:])
+                piece = piece[:n]
+            self._held -= len(piece)
+        if self._held <= BODY_WINDOW // 2:
+            self._wake(self._room)
+        return piece
+
+    def discard(self) -> None:
+        """The rest is not wanted: let it arrive and drop it."""
+        with self._ready:
+            self._wanted = False
+            self._pieces.clear()
+            self._held = 0
+        self._wake(self._room)
+
+    def _wake(self, event: asyncio.Event) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(event.set)
+
+
+class OutputPipe:
+    """Output in order: in memory while there is room, on the spool past that.
+
+    Args:
+        may_wait: asked when memory is full: true lets the worker wait for the client (the body has
+            arrived, so the client is reading or gone), false sends the surplus to the spool.
+        digest_limit: past so many bytes no digest is kept, since the headers will be gone by then;
+            None keeps it to the end.
+    """
+
+    def __init__(self, spool: Spool, may_wait: Callable[[], bool], *, digest_limit: int | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._spool = spool
+        self._may_wait = may_wait
+        self._digest_limit = digest_limit
+        self._changed = threading.Condition()
+        self._data = asyncio.Event()
+        self._queue: deque[Buffer | tuple[int, int]] = deque()
+        self._in_memory = 0
+        self._file: SpoolFile | None = None
+        self._digest = hashlib.sha256()
+        self._finished = False
+        self._abandoned = False
+        self._error: BaseException | None = None
+        #: Bytes written so far.
+        self.size = 0
+
+    # The worker's side.
+
+    def write(self, data: Buffer) -> None:
+        """Add `data`, which must stay as it is until it is sent.
+
+        Raises:
+            StreamInterrupted: nobody will read it any more.
+            StorageFull: it had to go to the spool, which is full.
+        """
+        length = len(memoryview(data).cast("B")) if not isinstance(data, bytes) else len(data)
+        if not length:
+            return
+        if self._digest_limit is None or self.size + length <= self._digest_limit:
+            self._digest.update(data)
+        with self._changed:
+            while self._in_memory >= OUTPUT_WINDOW and self._may_wait() and not self._abandoned:
+                self._changed.wait()
+            if self._abandoned:
+                raise StreamInterrupted("The client is gone.")
+            if self._in_memory < OUTPUT_WINDOW:
+                self._queue.append(data)
+                self._in_memory += length
+            else:
+                self._queue.append(self._spill(data, length))
+            self.size += length
+        self._wake()
+
+    def _spill(self, data: Buffer, length: int) -> tuple[int, int]:
+        if self._file is None:
+            self._file = self._spool.open()
+        return self._file.append(data), length
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """No more will come, because all is there or because of `error`."""
+        with self._changed:
+            self._finished, self._error = True, error
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._data.set)
+
+    # The event loop's side.
+
+    async def settle(self, limit: int | None) -> bool:
+        """Wait until all output is there, or more than `limit` bytes; true if it is all there.
+
+        Raises:
+            BaseException: whatever ended the worker, while nothing has been sent.
+        """
+        while not self._settled(limit):
+            self._data.clear()
+            # Looked at again after clearing: the worker may have set it in between.
+            if not self._settled(limit):
+                await self._data.wait()
+        if self._error is not None:
+            raise self._error
+        return limit is None or self.size <= limit
+
+    def _settled(self, limit: int | None) -> bool:
+        return self._finished or (limit is not None and self.size > limit)
+
+    async def next_piece(self) -> Buffer | None:
+        """The next piece, or None at the end.
+
+        Raises:
+            BaseException: whatever ended the worker early.
+        """
+        while not self._queue:
+            if self._error is not None:
+                raise self._error
+            if self._finished:
+                return None
+            self._data.clear()
+            if not self._queue and not self._finished:
+                await self._data.wait()
+        with self._changed:
+            item = self._queue.popleft()
+            if not isinstance(item, tuple):
+                self._in_memory -= len(memoryview(item).cast("B"))
+                self._changed.notify()
+                return item
+        if self._file is None:
+            raise RuntimeError("a spooled piece without a spool file")
+        return await asyncio.to_thread(self._file.read_at, *item)
+
+    def repr_digest(self) -> str:
+        """`Repr-Digest` (RFC 9530) of all that was written; only within the digest's limit."""
+        return f"sha-256=:{base64.b64encode(self._digest.digest()).decode()}:"
+
+    def abandon(self) -> None:
+        """Nobody reads any more: the worker's next write raises, and the room is freed."""
+        with self._changed:
+            self._abandoned = True
+            self._queue.clear()
+            self._in_memory = 0
+            self._changed.notify_all()
+            if self._file is not None:
+                self._file.close()

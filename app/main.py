@@ -1,0 +1,83 @@
+"""The application: `create_app()` reads the environment, `create_app_with()` wires."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from . import __version__
+from .api.exchange import Exchanges
+from .api.openapi import build_openapi
+from .api.problems import install_problem_handlers
+from .api.routers import datasets, examples, forms, health, records, tensors, versions
+from .api.state import Services
+from .services.datasets import Datasets
+from .services.readiness import Readiness
+from .settings import Settings
+from .storage.object_store import ObjectStore
+from .storage.obstore_store import open_store
+from .storage.spool import Spool
+
+__all__ = ["create_app", "create_app_with", "run"]
+
+
+def create_app() -> FastAPI:
+    """The application as the environment configures it: `uvicorn app.main:create_app --factory`."""
+    return create_app_with(Settings())
+
+
+def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> FastAPI:
+    """The application with these settings; tests give a store of their own."""
+    services = _wire(settings, store if store is not None else open_store(settings.storage_url))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        services.readiness.start()
+        try:
+            yield
+        finally:
+            services.readiness.stop()
+            services.exchanges.close()
+
+    app = FastAPI(title="Shardsmith", version=__version__, lifespan=lifespan, redoc_url=None)
+    app.state.services = services
+    install_problem_handlers(app)
+    for module in (tensors, examples, records, datasets, versions, forms, health):
+        app.include_router(module.router)
+    app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]  # FastAPI's documented hook
+    return app
+
+
+def _wire(settings: Settings, store: ObjectStore) -> Services:
+    spool = Spool(settings.spool_dir, settings.spool_max_bytes)
+    return Services(
+        limits=settings.limits,
+        spool=spool,
+        exchanges=Exchanges(
+            limits=settings.limits,
+            spool=spool,
+            streams=settings.streams,
+            body_timeout_s=settings.body_timeout_s,
+        ),
+        datasets=Datasets(store, limits=settings.limits),
+        readiness=Readiness(store),
+    )
+
+
+def run() -> None:
+    """Serve as the environment says, until SIGTERM or SIGINT."""
+    settings = Settings()
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    uvicorn.run(
+        create_app_with(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        timeout_graceful_shutdown=settings.shutdown_grace_s,
+    )

@@ -1,0 +1,55 @@
+"""One row <-> one bare `tf.train.Example`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ..codecs.records import example, example_b64
+from ..codecs.records import json as records_json
+from ..codecs.records.columns import Records
+from ..codecs.registry import MEDIA_TYPES
+from ..domain.limits import Budget
+from ..domain.streams import Buffer, ByteStream, read_all
+
+__all__ = ["ROW_FORMS", "RowForm", "convert_row"]
+
+RowForm = Literal["json", "example", "b64"]
+
+#: Form -> media types. A message has no media type of its own: on this route protobuf is an Example.
+ROW_FORMS: Final[dict[RowForm, tuple[str, ...]]] = {
+    "json": MEDIA_TYPES["json"],
+    "example": MEDIA_TYPES["tensorproto"],
+    "b64": MEDIA_TYPES["b64"],
+}
+
+_READ: Final[dict[RowForm, Callable[[Buffer, RecordsDecodeOptions, Budget], Records]]] = {
+    "json": records_json.parse_row,
+    "example": example.parse_example,
+    "b64": example_b64.parse_example_b64,
+}
+
+
+_WRITE: Final[dict[RowForm, Callable[[Records, RecordsEncodeOptions, Budget], bytes]]] = {
+    "json": records_json.format_row,
+    "example": example.serialize_example,
+    "b64": example_b64.serialize_example_b64,
+}
+
+
+def convert_row(
+    source: ByteStream,
+    input_form: RowForm,
+    output_form: RowForm,
+    decode: RecordsDecodeOptions,
+    encode: RecordsEncodeOptions,
+    budget: Budget,
+) -> bytes:
+    """The one row of `source` in another form.
+
+    Raises:
+        InputError: not one row of that form, or one that the output form does not hold.
+    """
+    row = _READ[input_form](read_all(source, budget), decode, budget)
+    return _WRITE[output_form](row, encode, budget)

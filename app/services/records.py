@@ -1,0 +1,107 @@
+"""Records in any form -> records in any form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ..codecs.records.columns import Records
+from ..codecs.registry import RECORDS_CODECS, FormName
+from ..domain.limits import MIB, Budget
+from ..domain.streams import Buffer, ByteFile, ByteStream, MemoryFile
+from ..storage.spool import Spool
+
+__all__ = ["ConvertedRecords", "RowCount", "encode_records", "open_records"]
+
+#: A body up to this size is read in memory where a codec needs a file; a larger one is spooled.
+_FILE_IN_MEMORY = 8 * MIB
+_CHUNK = 1 * MIB
+
+
+@dataclass(slots=True)
+class RowCount:
+    """How many rows have passed so far; final when the answer's bytes are exhausted."""
+
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedRecords:
+    """The answer's bytes, not yet drawn, and the count of rows in them."""
+
+    chunks: Iterator[Buffer]
+    count: RowCount = field(default_factory=RowCount)
+
+
+def open_records(
+    source: ByteStream,
+    form: FormName,
+    options: RecordsDecodeOptions,
+    budget: Budget,
+    spool: Spool,
+    resources: ExitStack,
+) -> Records:
+    """The rows of `source`, decoded as they are drawn.
+
+    Args:
+        source: the body.
+        form: what it is.
+        options: how to read it.
+        budget: what it may hold in memory.
+        spool: room for a form that has to be whole before it can be read.
+        resources: closed by the caller once the rows are drawn or given up.
+
+    Raises:
+        InputError: the beginning cannot be read; later rows raise as they are drawn.
+        StorageFull: a form that needs a file, and no room to spool it.
+    """
+    codec = RECORDS_CODECS[form]
+    decode = codec.decode
+    if decode is None:
+        raise LookupError(f"{form} has no records decoder")
+    if codec.needs == "stream":
+        return decode(source, options, budget)  # type: ignore[arg-type]  # `needs` says which
+    file = _as_file(source, budget, spool, resources)
+    return decode(file, options, budget)  # type: ignore[arg-type]  # `needs` says which
+
+
+def _as_file(source: ByteStream, budget: Budget, spool: Spool, resources: ExitStack) -> ByteFile:
+    """All of `source`, in memory where it is small and on the spool where it is not."""
+    head = bytearray()
+    while len(head) < _FILE_IN_MEMORY and (piece := source.read(_CHUNK)):
+        budget.charge(len(piece), "The body")
+        head += piece
+    if len(head) < _FILE_IN_MEMORY:
+        return MemoryFile(head)
+    spooled = resources.enter_context(spool.open())
+    spooled.append(head)
+    budget.release(len(head))
+    while piece := source.read(_CHUNK):
+        spooled.append(piece)
+    return spooled
+
+
+def encode_records(
+    records: Records, form: FormName, options: RecordsEncodeOptions, budget: Budget
+) -> ConvertedRecords:
+    """Start encoding `records`.
+
+    Raises:
+        InputError: the schema or a row does not go into the output form; rows raise as they are drawn.
+    """
+    encode = RECORDS_CODECS[form].encode
+    if encode is None:
+        raise LookupError(f"{form} has no records encoder")
+    count = RowCount()
+    counted = replace(records, batches=_counting(records.batches, count))
+    return ConvertedRecords(encode(counted, options, budget), count)
+
+
+def _counting(batches: Iterator[pa.RecordBatch], count: RowCount) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        count.value += batch.num_rows
+        yield batch

@@ -1,0 +1,65 @@
+"""Tensors in any form -> tensors in any form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from ..codecs.registry import TENSOR_CODECS, FormName
+from ..domain.limits import Budget
+from ..domain.streams import Buffer, ByteStream
+from ..domain.tensor import NamedTensor
+from ..errors import UnprocessableInput
+
+__all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorConversion:
+    """What a client asked for.
+
+    Attributes:
+        output_chosen: the client named the output form; otherwise several tensors, which a bare
+            TensorProto cannot hold, leave as a TFRecord of TensorProtos.
+    """
+
+    input_form: FormName
+    output_form: FormName
+    output_chosen: bool
+    decode: TensorDecodeOptions
+    encode: TensorEncodeOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedTensors:
+    """The answer: its form, the tensors that it holds, and its bytes, not yet drawn."""
+
+    form: FormName
+    tensors: Sequence[NamedTensor]
+    chunks: Iterator[Buffer]
+
+
+def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
+    """Decode `source` whole, and start encoding it.
+
+    Raises:
+        InputError: what was sent cannot be read, or does not go into the output form.
+    """
+    decode = TENSOR_CODECS[conversion.input_form].decode
+    if decode is None:
+        raise LookupError(f"{conversion.input_form} has no tensor decoder")
+    tensors = decode(source, conversion.decode, budget)
+    form = conversion.output_form
+    if form == "tensorproto" and len(tensors) != 1:
+        if conversion.output_chosen:
+            raise UnprocessableInput(
+                f"{len(tensors)} tensors do not fit one TensorProto. Ask for to=tfrecord (one "
+                "TensorProto a record, in input order).",
+                code="several_tensors",
+            )
+        form = "tfrecord"
+    encode = TENSOR_CODECS[form].encode
+    if encode is None:
+        raise LookupError(f"{form} has no tensor encoder")
+    return ConvertedTensors(form, tensors, encode(tensors, conversion.encode))

@@ -1,0 +1,126 @@
+"""Bounded room on the local disk for what does not fit in memory.
+
+A `Spool` is shared by all requests and counts what they hold together; a `SpoolFile` is one
+request's anonymous temporary file, gone with its last handle whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..domain.streams import Buffer
+from ..errors import StorageFull
+
+__all__ = ["Spool", "SpoolFile"]
+
+
+class Spool:
+    """Room for at most `max_bytes` over all open files. Safe to use from several threads."""
+
+    def __init__(self, directory: Path | None, max_bytes: int) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """Bytes held by the files that are open now."""
+        return self._used
+
+    def open(self) -> SpoolFile:
+        """A new, empty file."""
+        return SpoolFile(self)
+
+    def reserve(self, num_bytes: int) -> None:
+        """Take room before writing.
+
+        Raises:
+            StorageFull: the spool has no room left.
+        """
+        with self._lock:
+            if self._used + num_bytes > self._max_bytes:
+                raise StorageFull(
+                    f"The spool is full ({self._max_bytes} bytes). Send less at a time, or later.",
+                    code="spool_full",
+                )
+            self._used += num_bytes
+
+    def release(self, num_bytes: int) -> None:
+        """Give room back."""
+        with self._lock:
+            self._used -= num_bytes
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the files lie; None is the system's temporary folder."""
+        return self._directory
+
+
+class SpoolFile:
+    """An append-only temporary file that is also a `ByteFile`.
+
+    One thread appends while another reads what was appended; the file position is not shared
+    because both go through absolute offsets under a lock.
+    """
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._size = 0
+        self._lock = threading.Lock()
+        # Unbuffered: what was appended is readable at once. Closed by `close`, not by a `with` here.
+        self._file = tempfile.TemporaryFile(dir=spool.directory, buffering=0)  # noqa: SIM115
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: Buffer) -> int:
+        """Add `data` at the end and return the offset at which it begins.
+
+        Raises:
+            StorageFull: no room left in the spool or on the disk.
+        """
+        view = memoryview(data).cast("B")
+        self._spool.reserve(len(view))
+        with self._lock:
+            offset, self._size = self._size, self._size + len(view)
+            try:
+                self._file.seek(offset)
+                while view:
+                    view = view[self._file.write(view) :]
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise StorageFull("The spool's disk is full.", code="spool_full") from error
+                raise
+        return offset
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """Exactly `n` bytes from `offset`; fewer only where the file ends."""
+        with self._lock:
+            self._file.seek(offset)
+            pieces = []
+            while n > 0 and (piece := self._file.read(n)):
+                pieces.append(piece)
+                n -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        """Free the room. May be called twice."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.close()
+                self._spool.release(self._size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

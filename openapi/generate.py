@@ -1,0 +1,77 @@
+"""Write openapi.yaml from the application's routes and the recorded examples beside this file.
+
+Each operation has one example, `examples/<operationId>.yaml`: a request and the response to it, as
+a test sends and checks them. They go into the document, so that what is printed is what happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.api.openapi import build_openapi
+from app.main import create_app_with
+from app.settings import Settings
+
+from .recorded import load, record
+
+TARGET = Path(__file__).parent / "openapi.yaml"
+
+
+def build() -> str:
+    """The document as YAML, examples included."""
+    app = create_app_with(Settings(storage_url="memory://"))
+    document = build_openapi(app)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            _add_example(operation)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _add_example(operation: dict[str, Any]) -> None:
+    recorded = load(operation["operationId"])
+    request, response = recorded["request"], recorded["response"]
+    operation["x-example"] = {"request": request, "response": response}
+    content = operation.get("requestBody", {}).get("content", {})
+    _place(content, request.get("headers", {}).get("Content-Type", ""), request)
+    answer = operation["responses"].get(str(response["status"]), {})
+    _place(answer.get("content", {}), response.get("headers", {}).get("Content-Type", ""), response)
+
+
+def _place(content: dict[str, Any], media_type: str, message: dict[str, Any]) -> None:
+    """Put a JSON or text body under its media type; binary ones stay in x-example, as hex."""
+    if media_type in content and "body" in message:
+        body = message["body"]
+        value = json.loads(body) if media_type == "application/json" and isinstance(body, str) else body
+        content[media_type]["example"] = value
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument(
+        "--record", nargs="+", default=[], metavar="ID", help="first write these examples' responses anew"
+    )
+    arguments = parser.parse_args()
+    for operation_id in arguments.record:
+        record(operation_id)
+    wanted = build()
+    if not arguments.check:
+        TARGET.write_text(wanted, "utf-8")
+        return 0
+    found = TARGET.read_text("utf-8") if TARGET.exists() else ""
+    diff = difflib.unified_diff(found.splitlines(), wanted.splitlines(), "openapi.yaml", "code", lineterm="")
+    lines = list(diff)
+    if lines:
+        print("\n".join(lines[:60]), "openapi/openapi.yaml has drifted; run bin/openapi", sep="\n")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

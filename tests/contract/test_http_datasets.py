@@ -1,0 +1,181 @@
+"""Datasets over a real connection: create, append, publish, download, read back."""
+
+import base64
+import hashlib
+import json
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+ROWS: list[dict[str, Any]] = [{"x": [1.5, 2.0], "label": i, "name": f"row {i}"} for i in range(10)]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"d-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def published(client: httpx.Client, name: str) -> dict[str, Any]:
+    """A dataset with ten rows in train and three in test, in two shards each."""
+    for split, rows in (("train", ROWS), ("test", ROWS[:3])):
+        answer = client.post(f"/v1/datasets/{name}/records", params={"split": split}, json=rows)
+        assert answer.status_code == 201, answer.text
+    answer = client.post(f"/v1/datasets/{name}/versions", params={"num_shards": 2})
+    assert answer.status_code == 201, answer.text
+    manifest: dict[str, Any] = answer.json()
+    return manifest
+
+
+def test_the_whole_road(client: httpx.Client, name: str, published: dict[str, Any]) -> None:
+    assert published["dataset"] == name
+    assert published["version"] == "1.0.0"
+    assert published["splits"]["train"]["num_records"] == 10
+    assert published["schema"]["features"]["x"]["shape"] == [2]
+    base = f"/v1/datasets/{name}/versions/1.0.0"
+    content = b""
+    for shard in published["splits"]["train"]["shards"]:
+        answer = client.get(f"{base}/shards/{shard['file']}")
+        assert len(answer.content) == shard["num_bytes"]
+        assert hashlib.sha256(answer.content).hexdigest() == shard["sha256"]
+        assert answer.headers["content-type"] == "application/x-tfrecord"
+        content += answer.content
+    schema = json.dumps(published["schema"])
+    rows = client.post("/v1/records/parse", params={"schema": schema}, content=content)
+    assert [json.loads(line) for line in rows.text.splitlines()] == ROWS
+    assert client.get(f"/v1/datasets/{name}/versions/latest").json() == published
+    assert client.get(f"/v1/datasets/{name}/versions").json()["versions"] == ["1.0.0"]
+    assert {"dataset": name} in client.get("/v1/datasets").json()["datasets"]
+
+
+def test_an_append_says_what_was_stored(client: httpx.Client, name: str) -> None:
+    answer = client.post(f"/v1/datasets/{name}/records", json=ROWS)
+    body = answer.json()
+    assert answer.status_code == 201
+    assert set(body) == {"dataset", "split", "append_id", "num_records", "num_bytes"}
+    assert (body["dataset"], body["split"], body["num_records"]) == (name, "train", 10)
+    assert answer.headers["location"] == f"/v1/datasets/{name}/appends/{body['append_id']}"
+    assert client.get(answer.headers["location"]).status_code == 200
+
+
+def test_publish_in_one_call(client: httpx.Client, name: str) -> None:
+    answer = client.post(f"/v1/datasets/{name}/records", params={"publish": "true"}, json=ROWS)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == f"/v1/datasets/{name}/versions/1.0.0"
+    assert answer.json()["append"]["num_records"] == 10
+    again = client.post(f"/v1/datasets/{name}/records", params={"publish": "true"}, json=ROWS[:2])
+    assert again.json()["version"] == "1.1.0"
+    assert again.json()["splits"]["train"]["num_records"] == 12
+    nothing = client.post(f"/v1/datasets/{name}/versions")
+    assert nothing.status_code == 409
+
+
+def test_an_idempotency_key_stores_once(client: httpx.Client, name: str) -> None:
+    url, headers = f"/v1/datasets/{name}/records", {"Idempotency-Key": "job-17"}
+    first = client.post(url, json=ROWS, headers=headers)
+    second = client.post(url, json=ROWS, headers=headers)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json() == second.json()
+    assert first.json()["append_id"] == hashlib.sha256(b"job-17").hexdigest()[:32]
+    other = client.post(url, json=ROWS[:1], headers=headers)
+    assert other.status_code == 422
+    assert client.post(f"/v1/datasets/{name}/versions").json()["splits"]["train"]["num_records"] == 10
+
+
+def test_rows_back_by_offset_in_any_form(client: httpx.Client, name: str, published: dict[str, Any]) -> None:
+    url = f"/v1/datasets/{name}/versions/latest/records"
+    rows = client.get(url, params={"offset": 3, "length": 4})
+    assert [json.loads(line) for line in rows.text.splitlines()] == ROWS[3:7]
+    assert rows.headers["record-count"] == "4"
+    assert client.get(url, params={"split": "test", "to": "json"}).json() == ROWS[:3]
+    assert client.get(url, params={"offset": 100}).text == ""
+    assert client.get(url, params={"split": "dev"}).status_code == 404
+    whole = client.get(url, params={"to": "tfrecord"}).content
+    shards = published["splits"]["train"]["shards"]
+    parts = [
+        client.get(f"/v1/datasets/{name}/versions/latest/shards/{shard['file']}").content for shard in shards
+    ]
+    assert whole == b"".join(parts)
+
+
+def test_ranges_validators_and_head(client: httpx.Client, name: str, published: dict[str, Any]) -> None:
+    shard = published["splits"]["train"]["shards"][0]
+    url = f"/v1/datasets/{name}/versions/1.0.0/shards/{shard['file']}"
+    whole = client.get(url)
+    etag = whole.headers["etag"]
+    assert etag == f'"{shard["sha256"]}"'
+    digest = base64.b64encode(bytes.fromhex(shard["sha256"])).decode()
+    assert whole.headers["repr-digest"] == f"sha-256=:{digest}:"
+    assert shard["file"] in whole.headers["content-disposition"]
+    head = client.head(url)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(shard["num_bytes"])
+    part = client.get(url, headers={"Range": "bytes=5-14"})
+    assert (part.status_code, part.content) == (206, whole.content[5:15])
+    assert part.headers["content-range"] == f"bytes 5-14/{shard['num_bytes']}"
+    same = client.get(url, headers={"Range": "bytes=-3", "If-Range": etag})
+    assert (same.status_code, same.content) == (206, whole.content[-3:])
+    other = client.get(url, headers={"Range": "bytes=-3", "If-Range": '"another"'})
+    assert (other.status_code, other.content) == (200, whole.content)
+    assert client.get(url, headers={"If-None-Match": etag}).status_code == 304
+    beyond = client.get(url, headers={"Range": f"bytes={shard['num_bytes']}-"})
+    assert beyond.status_code == 416
+    assert beyond.headers["content-range"] == f"bytes */{shard['num_bytes']}"
+    assert beyond.json()["code"] == "range_not_satisfiable"
+
+
+def test_side_files_are_served(client: httpx.Client, name: str, published: dict[str, Any]) -> None:
+    url = f"/v1/datasets/{name}/versions/latest/files"
+    info = client.get(f"{url}/dataset_info.json")
+    assert info.headers["content-type"] == "application/json"
+    assert info.json()["splits"][0]["shardLengths"]
+    assert client.get(f"{url}/features.json").status_code == 200
+    assert client.get(f"{url}/_manifest.json").status_code == 404
+    assert client.get(f"{url}/..%2f..%2fsecret").status_code in (400, 404)
+
+
+def test_create_show_delete(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    body = {"schema": {"features": {"x": {"dtype": "float32", "shape": [2]}}}}
+    assert client.get(url).status_code == 404
+    created = client.put(url, json=body)
+    assert created.status_code == 201, created.text
+    assert client.put(url, json=body).status_code == 200
+    other = client.put(url, json={"schema": {"features": {"y": {"dtype": "int64"}}}})
+    assert other.status_code == 409
+    shown = client.get(url).json()
+    assert shown["schema"]["features"]["x"]["dtype"] == "float32"
+    refused = client.post(f"{url}/records", json=[{"x": [1, 2, 3]}])
+    assert refused.status_code == 422
+    assert client.post(f"{url}/records", json=[{"x": [1, 2]}], params={"publish": "true"}).status_code == 201
+    assert client.delete(url).status_code == 204
+    assert client.get(url).status_code == 404
+    assert client.get(f"{url}/versions/1.0.0").status_code == 404
+    reborn = client.post(f"{url}/records", json=ROWS, params={"publish": "true"})
+    assert reborn.json()["version"] == "2.0.0"
+
+
+def test_a_refused_append_stores_nothing(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}/records"
+    bad = client.post(url, json=[*ROWS, {"x": [1.0, "two"], "label": 1, "name": "n"}])
+    assert bad.status_code == 422
+    assert client.get(f"/v1/datasets/{name}").status_code == 404
+    assert client.post(url, json=ROWS, params={"spilt": "test"}).status_code == 400
+    assert client.get(f"/v1/datasets/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("bad", ["_gen", "a b", "a%00b", "ü", "x" * 65, "%2e%2e", "a.b"])
+def test_bad_dataset_names_are_refused(client: httpx.Client, bad: str) -> None:
+    answer = client.put(f"/v1/datasets/{bad}")
+    assert answer.status_code in (400, 404), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("version", ["1.0", "v1", "0.0.1", "latest"])
+def test_versions_that_do_not_exist(client: httpx.Client, name: str, version: str) -> None:
+    client.put(f"/v1/datasets/{name}")
+    answer = client.get(f"/v1/datasets/{name}/versions/{version}")
+    assert answer.status_code in (400, 404)
+    assert answer.json()["code"] in ("invalid_version", "version_not_found")

@@ -1,0 +1,79 @@
+"""The README is true: every command in it, run as printed, gives the output printed below it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings
+from tests.e2e.service import ROOT, Service, start
+
+README = (ROOT / "README.md").read_text("utf-8")
+#: Where the README's service listens.
+PRINTED_URL = "http://127.0.0.1:8000"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Each command with the output printed below it, in order."""
+    found = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Iterator[Service]:
+    """The README's service, with its datasets in `data`, on a port of its own."""
+    started = start(folder)
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        started.kill()
+
+
+def test_every_command_gives_the_output_printed_below_it(service: Service, folder: Path) -> None:
+    if shutil.which("curl") is None and not os.environ.get("CI"):
+        pytest.skip("curl is not installed here; the gate installs it")
+    assert len(commands()) >= 9
+    for command, printed in commands():
+        run = command.replace(PRINTED_URL, service.url)
+        ended = subprocess.run(
+            ["sh", "-c", run], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, ""), command
+        # A shell's next prompt would follow an answer without a last newline at once.
+        assert ended.stdout.rstrip("\n") == printed.rstrip("\n"), command
+
+
+@pytest.mark.parametrize("snippet", blocks("python"), ids=["tensorflow", "tfds"])
+def test_every_python_snippet_runs_on_what_the_commands_made(folder: Path, snippet: str) -> None:
+    if not (folder / "rows.tfrecord").exists():
+        pytest.skip("the commands, which make the files, did not run: no curl")
+    ended = subprocess.run(
+        [sys.executable, "-c", snippet], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "setosa" in ended.stdout
+
+
+def test_every_setting_is_listed_with_its_default() -> None:
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{field.default}`"
+        assert f"| `SHARDSMITH_{name.upper()}` | {default} | {field.description} |" in README, name

@@ -1,0 +1,186 @@
+"""Body and output between event loop and worker thread."""
+
+import asyncio
+import base64
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.streaming import BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
+from app.errors import LimitExceeded, StreamInterrupted, StreamTimeout
+from app.storage.spool import Spool
+
+PIECE = b"x" * 65536
+
+
+class Connection:
+    """ASGI's receiving end, fed by the test."""
+
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.messages = list(messages)
+        self.taken = 0
+
+    async def receive(self) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        if self.taken == len(self.messages):
+            await asyncio.Event().wait()
+        self.taken += 1
+        return self.messages[self.taken - 1]
+
+
+def part(body: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def drain(body: RequestBody) -> bytes:
+    pieces = []
+    while piece := body.read(10_000):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def pumped(
+    connection: Connection,
+    read: Callable[[RequestBody], Any],
+    *,
+    max_bytes: int = 2**30,
+    timeout_s: float = 10,
+) -> Any:
+    body = RequestBody(max_bytes=max_bytes, timeout_s=timeout_s)
+    pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
+    try:
+        return await asyncio.to_thread(read, body)
+    finally:
+        pump.cancel()
+
+
+def test_a_body_arrives_whole_and_in_order() -> None:
+    pieces = [bytes([i]) * 50_000 for i in range(200)]  # 10 MB: past the window several times
+    connection = Connection(*[part(piece) for piece in pieces], part(b"end", more=False))
+    assert asyncio.run(pumped(connection, drain)) == b"".join(pieces) + b"end"
+
+
+def test_a_body_that_is_not_read_is_not_taken_from_the_connection() -> None:
+    async def main() -> int:
+        connection = Connection(*[part(PIECE)] * 100)
+        body = RequestBody(max_bytes=2**30, timeout_s=10)
+        pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
+        await asyncio.sleep(0.05)
+        pump.cancel()
+        return connection.taken
+
+    assert asyncio.run(main()) == BODY_WINDOW // len(PIECE) + 1
+
+
+def test_a_discarded_body_is_let_in() -> None:
+    async def main() -> bool:
+        connection = Connection(*[part(PIECE)] * 100, part(b"", more=False))
+        body = RequestBody(max_bytes=2**30, timeout_s=10)
+        pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
+        await asyncio.sleep(0.01)
+        body.discard()
+        await asyncio.sleep(0.05)
+        pump.cancel()
+        return body.ended
+
+    assert asyncio.run(main())
+
+
+def test_a_client_that_leaves_interrupts_the_reader() -> None:
+    with pytest.raises(StreamInterrupted):
+        asyncio.run(pumped(Connection(part(b"abc"), {"type": "http.disconnect"}), drain))
+
+
+def test_a_silent_client_is_given_up() -> None:
+    with pytest.raises(StreamTimeout):
+        asyncio.run(pumped(Connection(part(b"abc")), drain, timeout_s=0.05))
+
+
+def test_a_body_beyond_the_limit_is_refused() -> None:
+    with pytest.raises(LimitExceeded):
+        asyncio.run(pumped(Connection(part(b"abc"), part(b"def", more=False)), drain, max_bytes=5))
+
+
+async def collected(pipe: OutputPipe) -> bytes:
+    pieces = []
+    while (piece := await pipe.next_piece()) is not None:
+        pieces.append(bytes(piece))
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("may_wait", [False, True])
+def test_output_keeps_its_order_in_memory_and_on_the_spool(tmp_path: Path, may_wait: bool) -> None:
+    pieces = [bytes([i % 251]) * 100_000 for i in range(150)]  # 15 MB: past the window
+
+    async def main() -> tuple[bytes, str, int]:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: may_wait, digest_limit=None)
+
+        def work() -> None:
+            for piece in pieces:
+                pipe.write(piece)
+            pipe.finish()
+
+        worker = asyncio.create_task(asyncio.to_thread(work))
+        if not may_wait:
+            await worker  # nobody reads meanwhile, and the worker is not held up
+        content = await collected(pipe)
+        await worker
+        digest = pipe.repr_digest()
+        pipe.abandon()
+        return content, digest, pipe.size
+
+    expected = b"".join(pieces)
+    digest = base64.b64encode(hashlib.sha256(expected).digest()).decode()
+    assert asyncio.run(main()) == (expected, f"sha-256=:{digest}:", len(expected))
+
+
+def test_a_worker_that_may_wait_is_held_and_released_when_nobody_reads(tmp_path: Path) -> None:
+    async def main() -> tuple[int, bool]:
+        spool = Spool(tmp_path, 2**30)
+        pipe = OutputPipe(spool, lambda: True, digest_limit=None)
+        interrupted = threading.Event()
+
+        def work() -> None:
+            try:
+                while True:
+                    pipe.write(PIECE)
+            except StreamInterrupted:
+                interrupted.set()
+
+        worker = asyncio.create_task(asyncio.to_thread(work))
+        await asyncio.sleep(0.1)
+        held = pipe.size
+        pipe.abandon()
+        await worker
+        assert spool.used == 0
+        return held, interrupted.is_set()
+
+    assert asyncio.run(main()) == (OUTPUT_WINDOW, True)
+
+
+def test_an_error_reaches_the_reader_in_place_of_the_rest(tmp_path: Path) -> None:
+    async def main() -> None:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=None)
+        pipe.write(b"some")
+        pipe.finish(LimitExceeded("too much"))
+        assert await pipe.next_piece() == b"some"
+        await pipe.next_piece()
+
+    with pytest.raises(LimitExceeded):
+        asyncio.run(main())
+
+
+def test_settle_says_whether_all_is_there(tmp_path: Path) -> None:
+    async def main() -> tuple[bool, bool]:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=10)
+        pipe.write(b"12345")
+        pipe.write(b"678901")
+        early = await pipe.settle(10)
+        pipe.finish()
+        return early, await pipe.settle(None)
+
+    assert asyncio.run(main()) == (False, True)

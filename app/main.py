@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
+import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import FrameType
+from typing import Final, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -23,6 +28,13 @@ from .storage.obstore_store import open_store
 from .storage.spool import Spool
 
 __all__ = ["create_app", "create_app_with", "run"]
+
+_TRY: Final = """
+Shardsmith is listening. Try:
+
+  curl -s '{url}/v1/tensors/serialize?to=b64' -H 'Content-Type: application/json' -d '[[1, 2], [3, 4]]'
+
+"""
 
 
 def create_app() -> FastAPI:
@@ -69,15 +81,36 @@ def _wire(settings: Settings, store: ObjectStore) -> Services:
 
 
 def run() -> None:
-    """Serve as the environment says, until SIGTERM or SIGINT."""
+    """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0."""
     settings = Settings()
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    uvicorn.run(
+    # uvicorn ends gracefully and then raises the signal again, which would make the status a failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _exit)
+    config = uvicorn.Config(
         create_app_with(settings),
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
         timeout_graceful_shutdown=settings.shutdown_grace_s,
     )
+    _Server(config).run()
+
+
+def _exit(_: int, __: FrameType | None) -> NoReturn:
+    sys.exit(0)
+
+
+class _Server(uvicorn.Server):
+    """Says what to try, once it listens."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            host, port = server.sockets[0].getsockname()[:2]
+            sys.stdout.write(
+                _TRY.format(url=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            )
+            sys.stdout.flush()

@@ -42,6 +42,7 @@ IdempotencyKey = Annotated[
 @router.get(
     "", operation_id="list_datasets", openapi_extra=json_response(200, "The datasets, by name.", JSON_OBJECT)
 )
+@router.head("", include_in_schema=False)
 async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
     """The names of all datasets."""
 

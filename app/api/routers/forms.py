@@ -15,6 +15,7 @@ router = APIRouter(prefix="/v1", tags=["forms"])
 
 
 @router.get("/forms", operation_id="list_forms", summary="Every form, in and out")
+@router.head("/forms", include_in_schema=False)
 async def forms(_: NoParameters) -> dict[str, Any]:
     """Short names, media types and directions, for tensors and for records."""
     return {

@@ -1,0 +1,155 @@
+"""What happens on the connection itself: clients that write first, leave early, or speak HTTP/1.0."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.e2e.service import Service
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+LINE = json.dumps({"x": [0.5] * 20, "n": 1, "text": "abcdefgh" * 4}).encode() + b"\n"
+
+
+def connect(client: httpx.Client) -> socket.socket:
+    return socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=60)
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    pieces = []
+    while piece := connection.recv(1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def dechunk(body: bytes) -> bytes:
+    """The content of a chunked body; fails where its last chunk is missing."""
+    content, position = b"", 0
+    while True:
+        end = body.index(b"\r\n", position)
+        size = int(body[position:end], 16)
+        if size == 0:
+            assert body[end:] == b"\r\n\r\n"
+            return content
+        content += body[end + 2 : end + 2 + size]
+        position = end + 2 + size + 2
+
+
+def test_a_client_that_writes_everything_before_it_reads_is_not_hung(client: httpx.Client) -> None:
+    body = LINE * 150_000  # some 30 MB in, as much out: past every window between the two
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
+        connection.sendall(body)
+        answer = read_to_end(connection)
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    rows = dechunk(content).splitlines()
+    assert len(rows) == 150_000
+    assert json.loads(rows[-1]) == json.loads(LINE)
+
+
+def test_output_begins_while_input_arrives(client: httpx.Client) -> None:
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: x\r\n"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: 1000000000\r\n\r\n" + LINE * 60_000
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_failure_after_the_first_byte_leaves_the_last_chunk_out(client: httpx.Client) -> None:
+    def body() -> Iterator[bytes]:
+        yield LINE * 60_000
+        yield b"{broken\n"
+
+    with (
+        pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"),
+        client.stream("POST", "/v1/records/serialize", content=body(), headers=NDJSON) as answer,
+    ):
+        assert answer.status_code == 200
+        answer.read()
+
+
+def test_the_same_failure_is_a_problem_where_the_answer_is_checked(client: httpx.Client) -> None:
+    url, content = "/v1/records/serialize", LINE * 60_000 + b"{broken\n"
+    answer = client.post(url, params={"delivery": "checked"}, content=content, headers=NDJSON)
+    assert (answer.status_code, answer.json()["row"]) == (400, 60_000)
+
+
+def test_http_1_0_gets_a_length(client: httpx.Client) -> None:
+    body = LINE * 10_000
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/records/serialize HTTP/1.0\r\nContent-Type: application/x-ndjson\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body)
+        )
+        connection.sendall(body)
+        answer = read_to_end(connection)
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert b"content-length: %d\r\n" % len(content) in head + b"\r\n"
+    assert b"record-count: 10000" in head
+
+
+def test_a_client_that_leaves_in_the_middle_commits_nothing(client: httpx.Client) -> None:
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/datasets/left-early/records HTTP/1.1\r\nHost: x\r\n"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: 100000000\r\n\r\n" + LINE * 20_000
+        )
+    time.sleep(0.3)
+    assert client.get("/v1/datasets/left-early/versions/latest").status_code == 404
+    assert client.post("/v1/datasets/left-early/versions").status_code in (404, 409)
+
+
+@pytest.mark.parametrize(
+    "path", ["/livez", "/readyz", "/startupz", "/v2", "/v2/health/live", "/v1/forms", "/v1/datasets"]
+)
+def test_head_answers_as_get_without_the_body(client: httpx.Client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+
+
+def test_an_upload_longer_than_allowed_is_refused_before_it_is_read(client: httpx.Client) -> None:
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
+            b"Content-Length: 99999999999\r\n\r\n"
+        )
+        answer = read_to_end(connection)
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413")
+    assert json.loads(content)["code"] == "payload_too_large"
+
+
+def test_a_tensor_survives_the_round_trip_bit_for_bit(client: httpx.Client) -> None:
+    array = np.random.default_rng(7).standard_normal(2_000_000)  # 16 MB
+    raw = {"from": "raw", "dtype": "float64", "shape": "2000,1000"}
+    proto = client.post("/v1/tensors/serialize", params=raw, content=array.tobytes()).content
+    back = client.post("/v1/tensors/parse", params={"to": "raw"}, content=proto)
+    assert back.content == array.tobytes()
+    assert back.headers["tensor-shape"] == "2000,1000"
+
+
+def test_memory_does_not_grow_with_a_stream(service_process: Service, client: httpx.Client) -> None:
+    def body() -> Iterator[bytes]:
+        for _ in range(60):
+            yield LINE * 20_000  # 240 MB in all
+
+    def resident() -> int:
+        status = (service_process.status_file).read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+    client.post("/v1/records/serialize", content=LINE * 50_000, headers=NDJSON)
+    before = resident()
+    with client.stream("POST", "/v1/records/serialize", content=body(), headers=NDJSON) as answer:
+        size = sum(map(len, answer.iter_bytes()))
+    assert size > 100_000_000
+    assert resident() - before < 100_000_000

@@ -1,0 +1,222 @@
+"""Records as one JSON text: rows, columns, and the columns of an Open Inference request.
+
+Which of them a body is follows from its shape alone (`_read_body`); the table stands in the HTTP
+contract. A body is parsed whole; NDJSON is the form for what does not fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from ...domain.limits import Budget
+from ...domain.schema import Schema
+from ...domain.streams import Buffer, ByteStream
+from ...errors import AmbiguousInput, MalformedInput, SchemaConflict, UnprocessableInput
+from ..json_forms import IGNORED_MEMBERS, is_oip
+from ..json_out import gather, quote
+from ..json_text import parse_json, read_json
+from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .columns import Records
+from .json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
+from .json_cells import cell_texts, row_texts, slices
+from .json_oip import read_oip_columns
+from .ndjson import require_row
+
+__all__ = ["decode", "encode", "format_row", "parse_row"]
+
+#: What a bare object of columns cannot be named at the top, since the name says what the body is.
+_RESERVED: Final = frozenset({"instances", "inputs", "outputs", "columns", "schema", "b64"})
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A body whose form is known.
+
+    Attributes:
+        kind: how to read `value`.
+        schema: the JSON of the member `schema`, or `_ABSENT`.
+    """
+
+    kind: Literal["rows", "columns", "oip"]
+    value: Any
+    schema: Any = _ABSENT
+
+
+def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows or columns of the body.
+
+    Raises:
+        MalformedInput: not strict JSON; a schema here and another one elsewhere (`schema_twice`).
+        AmbiguousInput: none of the forms.
+        UnprocessableInput: columns that differ in length (`row_count_mismatch`) or have none (`no_rows`).
+        InputError: as `records_from_blocks`.
+    """
+    document = read_json(source, budget, bare_nonfinite=options.nonfinite == "bare")
+    body = _read_body(document.value)
+    options = _with_schema(body, options, budget)
+    block: Block
+    if body.kind == "rows":
+        block = RowBlock(body.value, document.num_bytes)
+    elif body.kind == "columns":
+        block = ColumnBlock(body.value, _count_rows(body.value), document.num_bytes)
+    else:
+        columns, schema = read_oip_columns(body.value, options.schema, budget.limits)
+        block = ColumnBlock(columns, _count_rows(columns), document.num_bytes)
+        options = replace(options, schema=schema)
+    return records_from_blocks(iter([block]), options, budget)
+
+
+def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """One bare JSON object as one row: never an envelope, no key is reserved.
+
+    Raises:
+        MalformedInput: not strict JSON, or not an object.
+        InputError: as `records_from_blocks`.
+    """
+    document = parse_json(bytes(text), budget, bare_nonfinite=options.nonfinite == "bare")
+    block = RowBlock([require_row(document)], document.num_bytes)
+    return records_from_blocks(iter([block]), options, budget)
+
+
+def _read_body(body: Any) -> _Body:
+    if _are_objects(body):
+        return _Body("rows", body)
+    if not isinstance(body, dict):
+        raise _ambiguous("neither an array of objects nor an object")
+    if not _RESERVED & body.keys():
+        return _Body("columns", body)
+    members = body.keys() - {"schema"}
+    schema = body.get("schema", _ABSENT)
+    if members == {"columns"} and isinstance(body["columns"], dict):
+        return _Body("columns", body["columns"], schema)
+    members -= IGNORED_MEMBERS
+    if members == {"instances"} and _are_objects(body["instances"]):
+        return _Body("rows", body["instances"], schema)
+    if members == {"inputs"}:
+        inputs = body["inputs"]
+        if isinstance(inputs, dict):
+            return _Body("columns", inputs, schema)
+        if inputs == [] or is_oip(inputs):
+            return _Body("oip", inputs, schema)
+    raise _ambiguous(f"an object with {', '.join(map(repr, sorted(body)[:8]))[:200]}")
+
+
+def _are_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _ambiguous(what: str) -> AmbiguousInput:
+    return AmbiguousInput(
+        f"This body is {what}, which no form of records is. Send rows as [{{...}}, ...] or "
+        '{"instances": [{...}, ...]}, columns as {"columns": {"name": [...], ...}} or {"inputs": {...}}, '
+        'or Open Inference {"inputs": [{"name", "datatype", "shape", "data"}, ...]}.'
+    )
+
+
+def _with_schema(body: _Body, options: RecordsDecodeOptions, budget: Budget) -> RecordsDecodeOptions:
+    if body.schema is _ABSENT:
+        return options
+    schema = Schema.from_json(body.schema, budget.limits)
+    if options.schema is None:
+        return replace(options, schema=schema)
+    if not options.schema_of_dataset:
+        raise MalformedInput(
+            "The schema is given in the body and elsewhere too. Give it once.",
+            code="schema_twice",
+            pointer="/schema",
+        )
+    if schema != options.schema:
+        raise SchemaConflict(
+            "The schema in the body is not that of the dataset. Leave it out, or append to another dataset.",
+            pointer="/schema",
+        )
+    return options
+
+
+def _count_rows(columns: dict[str, Any]) -> int:
+    first = next(iter(columns), "")
+    for name, cells in columns.items():
+        if not isinstance(cells, list):
+            raise UnprocessableInput(
+                f"Column {name[:64]!r} is not an array; the first axis of every column counts the rows. "
+                "One row is sent as [{...}].",
+                code="no_rows",
+                feature=name,
+            )
+        if len(cells) != len(columns[first]):
+            raise UnprocessableInput(
+                f"Column {name[:64]!r} has {len(cells)} rows, but {first[:64]!r} has {len(columns[first])}.",
+                code="row_count_mismatch",
+                feature=name,
+            )
+    return len(columns[first]) if columns else 0
+
+
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
+    """`[{...}, ...]` as the batches come, or with `layout=columns` `{"name": [...], ...}` at the end.
+
+    Columns of which one has a name that is reserved at the top of a body come as `{"columns": {...}}`.
+
+    Raises:
+        LimitExceeded: columns that do not fit into the budget.
+        InputError: a value that has no text under these options.
+    """
+    if options.layout == "columns":
+        return gather(_columns_texts(records, options, budget))
+    return gather(_rows_texts(records, options))
+
+
+def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+    separator = "["
+    first_row = 0
+    for batch in records.batches:
+        for start, piece in slices(batch):
+            rows = row_texts(piece, records.schema, options, first_row + start)
+            yield separator + ",\n".join(rows)
+            separator = ",\n"
+        first_row += batch.num_rows
+    yield "]" if first_row else "[]"
+
+
+def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str]:
+    batches: list[tuple[int, pa.RecordBatch]] = []
+    first_row = 0
+    for batch in records.batches:
+        budget.charge(batch.nbytes, "Rows gathered into columns")
+        batches.append((first_row, batch))
+        first_row += batch.num_rows
+    enveloped = not _RESERVED.isdisjoint(records.schema.names)
+    yield '{"columns":{' if enveloped else "{"
+    for index, feature in enumerate(records.schema):
+        yield ("," if index else "") + quote(feature.name) + ":"
+        separator = "["
+        for row, batch in batches:
+            for start, piece in slices(batch.select([index])):
+                yield separator + ",".join(cell_texts(piece.column(0), feature, options, row + start))
+                separator = ","
+        yield "]" if first_row else "[]"
+    yield "}}" if enveloped else "}"
+
+
+def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:  # noqa: ARG001 (one signature for all)
+    """The one row as one JSON object.
+
+    Raises:
+        UnprocessableInput: not exactly one row (`not_one_row`).
+        InputError: a value that has no text under these options.
+    """
+    rows: list[str] = []
+    for batch in records.batches:
+        rows += row_texts(batch.slice(0, 2), records.schema, options, len(rows))
+    if len(rows) != 1:
+        raise UnprocessableInput(
+            f"This form holds exactly one row, and there {'are more' if rows else 'is none'}. "
+            "Ask for 'ndjson' or 'json'.",
+            code="not_one_row",
+        )
+    return rows[0].encode()

@@ -1,0 +1,218 @@
+"""Parsed JSON rows or columns to record batches: what row JSON, column JSON and NDJSON have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from ...domain.limits import MIB, Budget
+from ...domain.schema import Feature, Schema
+from ...errors import SchemaConflict, UnprocessableInput
+from ..json_values import Reading
+from ..options import RecordsDecodeOptions
+from .columns import MAX_BATCH_ROWS, Records, arrow_schema
+from .infer import HEAD_ROWS, infer_schema
+from .json_arrays import build_column
+
+__all__ = ["Block", "ColumnBlock", "RowBlock", "records_from_blocks"]
+
+#: A row that lacks a wide feature still takes its place in a fixed-size column.
+_MAX_BATCH_BYTES: Final = 32 * MIB
+
+
+class Block(Protocol):
+    """Some consecutive rows of the input, parsed.
+
+    Attributes:
+        first_row: where they begin in the whole input.
+        num_rows: how many there are.
+        num_bytes: what was charged to the budget for them.
+    """
+
+    @property
+    def first_row(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+    def names(self, stop: int) -> Iterable[str]:
+        """The keys of the rows before `stop`, in the order in which they occur."""
+        ...
+
+    def cells(self, name: str, start: int, stop: int) -> list[Any]:
+        """The values of one feature, None where a row lacks it; indices count within the block."""
+        ...
+
+    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
+        """A row, counted within the block, and a key other than `known` under which it has a value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Rows that came as objects."""
+
+    rows: list[dict[str, Any]]
+    num_bytes: int
+    first_row: int = 0
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows)
+
+    def names(self, stop: int) -> Iterable[str]:
+        return dict.fromkeys(chain.from_iterable(self.rows[:stop]))
+
+    def cells(self, name: str, start: int, stop: int) -> list[Any]:
+        return [row.get(name) for row in self.rows[start:stop]]
+
+    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
+        # Row by row: a look at every row for every key would be quadratic in what a client sends.
+        for index, row in enumerate(self.rows):
+            if not row.keys() <= known:
+                for name, cell in row.items():
+                    if cell is not None and name not in known:
+                        return index, name
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBlock:
+    """Rows that came as columns of equal length."""
+
+    columns: dict[str, list[Any]]
+    num_rows: int
+    num_bytes: int
+    first_row: int = 0
+
+    def names(self, stop: int) -> Iterable[str]:  # noqa: ARG002 (columns begin with the first row)
+        return self.columns
+
+    def cells(self, name: str, start: int, stop: int) -> list[Any]:
+        column = self.columns.get(name)
+        return [None] * (stop - start) if column is None else column[start:stop]
+
+    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
+        for name, column in self.columns.items():
+            if name not in known:
+                for index, cell in enumerate(column):
+                    if cell is not None:
+                        return index, name
+        return None
+
+
+def records_from_blocks(blocks: Iterator[Block], options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of all blocks, under the declared schema or one inferred from the first of them.
+
+    A null and an absent feature are the same. What was charged for a block is released once its
+    batches were drawn.
+
+    Raises:
+        InputError: as `infer_schema`; while batches are drawn, as `build_column`, and for a value
+            under a key that the schema does not name (`schema_conflict`).
+    """
+    declared = options.schema
+    reading = Reading.of(options.nonfinite, declared=declared is not None)
+    if declared is not None:
+        schema = declared
+        drop = options.undeclared == "drop"
+    else:
+        held = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
+        schema = _infer(held, options, reading, budget)
+        blocks = chain(_taken(held), blocks)
+        drop = False
+    return Records(schema, _batches(blocks, schema, reading, budget, drop=drop))
+
+
+def _head(blocks: Iterator[Block], num_rows: int | None) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if num_rows is not None and block.first_row + block.num_rows >= num_rows:
+            return
+
+
+def _taken(held: list[Block]) -> Iterator[Block]:
+    """The blocks in their order, none of which is kept."""
+    held.reverse()
+    while held:
+        yield held.pop()
+
+
+def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, budget: Budget) -> Schema:
+    for block in held:
+        _refuse_sequences(block)
+    stops = [
+        block.num_rows if options.infer == "all" else min(block.num_rows, HEAD_ROWS - block.first_row)
+        for block in held
+    ]
+    parts = list(zip(held, stops, strict=True))
+    names = dict.fromkeys(chain.from_iterable(block.names(stop) for block, stop in parts))
+
+    def cells_of(name: str) -> list[Any]:
+        return list(chain.from_iterable(block.cells(name, 0, stop) for block, stop in parts))
+
+    return infer_schema(names, cells_of, reading, budget.limits)
+
+
+def _batches(
+    blocks: Iterable[Block], schema: Schema, reading: Reading, budget: Budget, *, drop: bool
+) -> Iterator[pa.RecordBatch]:
+    row_bytes = sum(map(_row_bytes, schema))
+    step = max(1, min(MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(row_bytes, 1)))
+    for block in blocks:
+        _refuse_sequences(block)
+        if not drop:
+            _refuse_unknown(block, schema, reading)
+        for start in range(0, block.num_rows, step):
+            stop = min(start + step, block.num_rows)
+            num_bytes = row_bytes * (stop - start)
+            budget.charge(num_bytes, "A batch of rows")
+            yield _batch(block, start, stop, schema, reading)
+            budget.release(num_bytes)
+        budget.release(block.num_bytes)
+
+
+def _row_bytes(feature: Feature) -> int:
+    """What a row takes in the column even where it lacks the feature."""
+    return 1 + (feature.num_values or 1) * max(feature.dtype.itemsize, 12)
+
+
+def _refuse_sequences(block: Block) -> None:
+    if set(block.names(1)) == {"context", "feature_lists"}:
+        cells = block.cells("context", 0, 1) + block.cells("feature_lists", 0, 1)
+        if all(isinstance(cell, dict) for cell in cells):
+            raise UnprocessableInput(
+                "Rows with context and feature_lists are SequenceExamples, which are not served; send the "
+                "features of an Example side by side.",
+                code="unsupported_kind",
+                row=block.first_row,
+            )
+
+
+def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
+    found = block.first_beside(schema.by_name.keys())
+    if found is None:
+        return
+    row, name = block.first_row + found[0], found[1]
+    hint = "Add it there, or leave it out."
+    if not reading.declared:
+        hint = f"No value of it is in the first {HEAD_ROWS} rows: declare a schema, or set ?infer=all."
+    raise SchemaConflict(
+        f"Row {row} has the key {name[:64]!r}, which is not in the schema. {hint}", row=row, feature=name
+    )
+
+
+def _batch(block: Block, start: int, stop: int, schema: Schema, reading: Reading) -> pa.RecordBatch:
+    columns = [
+        build_column(feature, block.cells(feature.name, start, stop), reading, block.first_row + start)
+        for feature in schema
+    ]
+    # Not RecordBatch.from_arrays: rows without any feature would lose their number.
+    fields = pa.struct(list(arrow_schema(schema)))
+    rows: Any = pa.Array.from_buffers(fields, stop - start, [None], children=columns)
+    return pa.RecordBatch.from_struct_array(rows)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.codecs.json_values import Reading
+from app.codecs.records.infer import HEAD_ROWS, infer_feature, infer_schema
+from app.domain.limits import Limits
+from app.domain.schema import FeatureShape
+from app.errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
+
+INFERRED = Reading(declared=False)
+
+
+def refused(*cells: Any, reading: Reading = INFERRED) -> InputError:
+    with pytest.raises(InputError) as caught:
+        infer_feature("x", list(cells), reading)
+    return caught.value
+
+
+def test_the_contract_says_a_thousand_rows() -> None:
+    assert HEAD_ROWS == 1000
+
+
+@pytest.mark.parametrize(
+    ("cells", "dtype", "shape", "nullable"),
+    [
+        ([1, 2], "int64", (), False),
+        ([1, 2.0], "float32", (), False),
+        ([True], "bool", (), False),
+        (["a", "NaN"], "text", (), False),
+        ([{"b64": ""}], "bytes", (), False),
+        ([None, 1], "int64", (), True),
+        ([[1, 2], [3, 4]], "int64", (2,), False),
+        ([[1, 2], None, [3.5, 4]], "float32", (2,), True),
+        ([[[1], [2]]], "int64", (2, 1), False),
+        ([[1], [2, 3]], "int64", (None,), False),
+        ([[], [2.5, 3]], "float32", (None,), False),
+        ([[], []], "float32", (None,), False),
+        ([[[], []]], "float32", (2, 0), False),
+        ([["a"], []], "text", (None,), False),
+    ],
+)
+def test_a_feature_from_its_cells(cells: list[Any], dtype: str, shape: FeatureShape, nullable: bool) -> None:
+    feature = infer_feature("x", cells, INFERRED)
+    assert feature is not None
+    assert (feature.name, feature.dtype.name, feature.shape) == ("x", dtype, shape)
+    assert (feature.nullable, feature.encoding, feature.kind) == (nullable, "list", "dense")
+
+
+def test_nulls_alone_are_no_feature() -> None:
+    assert infer_feature("x", [None, None], INFERRED) is None
+    assert infer_feature("x", [], INFERRED) is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "row"),
+    [
+        ([1, None, "a"], 2),
+        ([1, True], 1),
+        (["a", {"b64": ""}], 1),
+        ([1, [1]], 1),
+        ([[1], None, 1], 2),
+        ([[1, 2], [3, "a"]], 1),
+        ([[], None, [1], [2, True]], 3),
+        ([[1], ["a", {"b64": ""}]], 1),
+        ([["a"], [{"b64": ""}]], 1),
+    ],
+)
+def test_two_kinds_in_one_feature_are_a_conflict(cells: list[Any], row: int) -> None:
+    error = refused(*cells)
+    assert isinstance(error, SchemaConflict)
+    assert (error.code, error.location.row, error.location.feature) == ("schema_conflict", row, "x")
+
+
+@pytest.mark.parametrize(
+    ("cells", "row"),
+    [
+        ([[[1], [2, 3]]], 0),
+        ([[1, 2], None, [[1], [2]]], 2),
+        ([[[1, 2]], [[1, 2], [3, 4]]], 1),
+        ([[[1]], []], 1),
+        ([[1, [2]]], 0),
+    ],
+)
+def test_arrays_that_vary_beyond_their_length_are_ragged(cells: list[Any], row: int) -> None:
+    error = refused(*cells)
+    assert isinstance(error, UnprocessableInput)
+    assert (error.code, error.location.row, error.location.feature) == ("ragged", row, "x")
+    assert "schema" in error.detail
+
+
+def test_null_inside_an_array_is_refused_or_nan() -> None:
+    error = refused([1], [2, None])
+    assert (error.code, error.location.row) == ("null_value", 1)
+    feature = infer_feature("x", [[1], [None]], Reading(declared=False, null_is_nan=True))
+    assert feature is not None
+    assert feature.dtype.name == "float32"
+
+
+def test_too_many_axes_are_refused() -> None:
+    nested: Any = 1
+    for _ in range(300):
+        nested = [nested]
+    assert isinstance(refused(nested), LimitExceeded)
+
+
+def test_a_schema_keeps_the_order_of_its_names_and_drops_what_has_no_value() -> None:
+    cells: dict[str, list[Any]] = {"b": [1, None], "none": [None, None], "a": ["x", "y"]}
+    schema = infer_schema(cells, cells.__getitem__, INFERRED, Limits())
+    assert [(feature.name, feature.nullable) for feature in schema] == [("b", True), ("a", False)]
+
+
+@pytest.mark.parametrize("names", [["a" * 5000], [""], ["a", "b", "c"]])
+def test_names_that_no_example_holds_are_refused(names: list[str]) -> None:
+    with pytest.raises(UnprocessableInput):
+        infer_schema(names, lambda _: [1], INFERRED, Limits(max_features=2))

@@ -19,6 +19,7 @@ from .options import (
     TensorDecodeOptions,
     TensorEncodeOptions,
 )
+from .records import b64 as records_b64
 from .records import json as records_json
 from .records import ndjson as records_ndjson
 from .records import npz as records_npz
@@ -110,5 +111,6 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
         RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
+        RecordsCodec("b64", records_b64.decode, records_b64.encode),
     )
 }

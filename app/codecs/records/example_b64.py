@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...domain.limits import Budget
 from ...domain.streams import Buffer
-from ...errors import AmbiguousInput
+from ...errors import UnprocessableInput
+from ..b64_messages import message_texts, read_messages
 from ..json_convert import decode_b64
-from ..json_out import b64_text
 from ..json_text import parse_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .columns import Records
@@ -21,8 +21,8 @@ def serialize_example_b64(records: Records, options: RecordsEncodeOptions, budge
     Raises:
         InputError: as `serialize_example`.
     """
-    digits = "".join(b64_text([serialize_example(records, options, budget)]))
-    return f'{{"b64": "{digits}"}}\n'.encode()
+    message = serialize_example(records, options, budget)
+    return "".join(message_texts([(message,)])).encode()
 
 
 def parse_example_b64(data: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -30,9 +30,13 @@ def parse_example_b64(data: Buffer, options: RecordsDecodeOptions, budget: Budge
 
     Raises:
         AmbiguousInput: not of that form.
+        UnprocessableInput: several messages.
         MalformedInput: not JSON, not base64, or not an Example.
     """
-    body = parse_json(bytes(data), budget).value
-    if not isinstance(body, dict) or body.keys() != {"b64"}:
-        raise AmbiguousInput('One serialized Example is sent as {"b64": "..."}.')
-    return parse_example(decode_b64(body["b64"]), options, budget)
+    messages = read_messages(parse_json(bytes(data), budget).value)
+    if len(messages) != 1:
+        raise UnprocessableInput(
+            f"{len(messages)} messages, but this route takes one; send them to /v1/records instead.",
+            code="not_one_row",
+        )
+    return parse_example(decode_b64(messages[0][1]), options, budget)

@@ -1,0 +1,82 @@
+"""Rows as base64 in JSON: the Example of each, in the form that TensorFlow Serving takes bytes in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from ...domain.limits import Budget
+from ...domain.streams import Buffer, ByteStream
+from ...errors import InputError
+from ..b64_messages import message_texts, read_messages
+from ..json_convert import decode_b64
+from ..json_out import gather
+from ..json_text import read_json
+from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from . import tfrecord
+from .columns import Records
+from .framing import frame_footer, frame_header
+
+__all__ = ["decode", "encode"]
+
+_HEADER_BYTES: Final = 12
+_FOOTER_BYTES: Final = 4
+
+
+def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of the messages, by the declared schema or an inferred one.
+
+    Raises:
+        AmbiguousInput: neither of the two forms.
+        InputError: as `read_json` and `tfrecord.decode`; `pointer` names a message that is not base64.
+    """
+    document = read_json(source, budget)
+    messages = read_messages(document.value)
+    frames = _Frames(messages)
+    return tfrecord.decode(frames, replace(options, compression="none"), budget)
+
+
+class _Frames:
+    """The messages as a `ByteStream` of TFRecord frames, decoded one at a time as they are read."""
+
+    def __init__(self, messages: list[tuple[str, object]]) -> None:
+        self._messages = iter(messages)
+        self._rest = memoryview(b"")
+
+    def read(self, n: int, /) -> bytes:
+        if not self._rest:
+            self._rest = memoryview(self._next_frame())
+        piece, self._rest = self._rest[:n], self._rest[n:]
+        return bytes(piece)
+
+    def _next_frame(self) -> bytes:
+        for pointer, text in self._messages:
+            try:
+                message = decode_b64(text)
+            except InputError as error:
+                error.location = replace(error.location, pointer=pointer)
+                raise
+            return b"".join((frame_header(len(message)), message, frame_footer(message)))
+        return b""
+
+
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
+    """The messages, in pieces.
+
+    Raises:
+        InputError: as `tfrecord.encode`.
+    """
+    return gather(message_texts(_messages(records, options, budget)))
+
+
+def _messages(
+    records: Records, options: RecordsEncodeOptions, budget: Budget
+) -> Iterator[tuple[Buffer, ...]]:
+    for block in tfrecord.encode_blocks(records, options, budget):
+        position = 0
+        while position < len(block.data):
+            length = int.from_bytes(block.data[position : position + 8], "little")
+            start = position + _HEADER_BYTES
+            yield (bytes(block.data[start : start + length]),)
+            position = start + length + _FOOTER_BYTES

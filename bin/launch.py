@@ -1,0 +1,173 @@
+"""Makes or refreshes `.venv` where needed, then becomes the command: `launch.py serve|test [arguments]`.
+
+The standard library alone, since it runs before anything is installed. A stamp in `.venv` says for
+which locks and project tables it was completed; it is removed before an installation begins, so that
+an interrupted one is never mistaken for a whole one and starts over. One process installs at a time,
+others wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "shardsmith-stamp.json"
+#: Held while installing. Beside .venv, not in it: .venv itself is removed and made anew.
+LOCK_FILE = ROOT / ".venv.lock"
+
+LOCKS = {"serve": ROOT / "requirements.lock", "test": ROOT / "requirements-dev.lock"}
+COMMANDS = {
+    "serve": [str(VENV / "bin" / "shardsmith")],
+    "test": [str(VENV_PYTHON), "-m", "pytest"],
+}
+#: What source distributions and the editable installation are built with, from the lock like all else.
+BUILD_TOOLS = ("setuptools", "wheel")
+
+
+def installed_digest() -> str:
+    """Of everything that decides what `.venv` holds: both locks, the project's tables, its place."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tables = [project["build-system"], project["project"], project["tool"]["setuptools"]]
+    digest = hashlib.sha256(json.dumps([str(ROOT), tables], sort_keys=True).encode())
+    for lock in LOCKS.values():
+        digest.update(lock.read_bytes())
+    return digest.hexdigest()
+
+
+def stamped() -> dict[str, str] | None:
+    """What `.venv` was completed for; None when it was not, or can no longer run."""
+    try:
+        stamp: dict[str, str] = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return stamp if os.access(VENV_PYTHON, os.X_OK) else None
+
+
+def is_ready(command: str) -> bool:
+    """Whether `.venv` serves `command` as it is; the environment of the tests also serves."""
+    stamp = stamped()
+    return (
+        stamp is not None
+        and stamp.get("for") in (command, "test")
+        and stamp.get("digest") == installed_digest()
+    )
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Holds the installation lock; waits where another process has it."""
+    with LOCK_FILE.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another process is setting up .venv; waiting for it.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def install(command: str) -> None:
+    """Brings `.venv` to the state that `command` needs. The caller holds the lock."""
+    if stamped() is None:
+        create_venv()
+    STAMP.unlink(missing_ok=True)
+    lock = LOCKS[command]
+    say(f"Installing {lock.name} into .venv; the first time this downloads several hundred MB.")
+    # Build tools first, so that what has no wheel is built with the locked ones, not with the newest.
+    tools = VENV / "build-tools.lock"
+    tools.write_text("".join(locked(lock, name) for name in BUILD_TOOLS), encoding="utf-8")
+    pip("--require-hashes", "--no-deps", "-r", str(tools))
+    pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
+    pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    stamp = STAMP.with_suffix(".new")
+    stamp.write_text(json.dumps({"for": command, "digest": installed_digest()}), encoding="utf-8")
+    stamp.replace(STAMP)
+
+
+def create_venv() -> None:
+    """An empty `.venv`, in place of one that was left unfinished."""
+    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        fail(
+            f"This Python ({sys.executable}) cannot make virtual environments: its venv module is missing.\n"
+            f"Debian, Ubuntu: apt install python3-venv (or python{version}-venv). Then run this again."
+        )
+    begun = VENV / "shardsmith-begun"
+    if VENV.exists() and any(VENV.iterdir()) and not begun.exists():
+        fail(f"{VENV} was not made by this command. Move it away, then run this again.")
+    shutil.rmtree(VENV, ignore_errors=True)
+    VENV.mkdir()
+    begun.touch()
+    say(f"Making .venv with {sys.executable}.")
+    run(sys.executable, "-I", "-m", "venv", str(VENV))
+
+
+def locked(lock: Path, name: str) -> str:
+    """The entry of package `name` in `lock`, with its hashes."""
+    entry = re.search(rf"^{name}==.*\n(?:[ ]+--hash=.*\n)+", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    if entry is None:
+        fail(f"{lock.name} does not name {name}; run bin/lock.")
+    return entry[0]
+
+
+def pip(*arguments: str) -> None:
+    """`pip install` in `.venv`; with its progress on a terminal, with its warnings alone elsewhere."""
+    volume = [] if sys.stderr.isatty() else ["--quiet"]
+    install = [str(VENV_PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check"]
+    run(*install, *volume, *arguments)
+
+
+def run(*command: str) -> None:
+    """Runs `command` with its output on stderr: stdout belongs to what is started afterwards."""
+    result = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+    if result.returncode != 0:
+        fail(f"Setting up .venv failed in: {' '.join(command)}\nRun this again to retry.")
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def fail(message: str) -> NoReturn:
+    say(message)
+    raise SystemExit(1)
+
+
+def main() -> None:
+    command, *arguments = sys.argv[1:]
+    # Ended during an installation, take pip along: subprocess.run kills its child when this unwinds.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        if not is_ready(command):
+            with one_at_a_time():
+                if not is_ready(command):
+                    install(command)
+    except KeyboardInterrupt:
+        say("Interrupted. Run this again to start over.")
+        raise SystemExit(128 + signal.SIGINT) from None
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if command == "serve":
+        # The same folder wherever this was called from; what the user sets stays relative to there.
+        os.environ.setdefault("SHARDSMITH_STORAGE_URL", (ROOT / "data").as_uri())
+    else:
+        os.chdir(ROOT)
+    os.execv(COMMANDS[command][0], [*COMMANDS[command], *arguments])  # noqa: S606 - becoming it is the point
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Starting the service as a process of its own."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: What bin/serve becomes, in the interpreter that runs the tests.
+RUN = (sys.executable, "-c", "from app.main import run; run()")
+#: Kernels are compiled where no earlier run left them in numba's cache.
+READY_WITHIN_S = 180
+STOPS_WITHIN_S = 10
+
+#: bin/test asks for nothing but Python; where the gate runs, curl must be there.
+needs_curl = pytest.mark.skipif(
+    shutil.which("curl") is None and not os.environ.get("CI"),
+    reason="curl is not installed here; .ci/run installs it",
+)
+
+
+@dataclass
+class Service:
+    """A started service: its process, its address, and the file its output goes to."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+    output: Path
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not self._is_ready():
+            assert self.process.poll() is None, f"the service ended:\n{self.log()}"
+            assert time.monotonic() < deadline, f"not ready after {READY_WITHIN_S} s:\n{self.log()}"
+            time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def log(self) -> str:
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+    def resident_mib(self) -> float:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.process.pid}/status")
+        if status.exists():
+            kib = re.search(r"^VmRSS:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE)
+            assert kib is not None
+            return int(kib[1]) / 1024
+        ps = ["ps", "-o", "rss=", "-p", str(self.process.pid)]
+        return int(subprocess.run(ps, capture_output=True, text=True, check=True).stdout) / 1024
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end, and give its exit status."""
+        self.process.send_signal(how)
+        return self.process.wait(STOPS_WITHIN_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def start(folder: Path) -> Service:
+    """A service that keeps everything in `folder`; it may not be ready, nor listen, yet."""
+    port = free_port()
+    environment = {
+        **os.environ,
+        "SHARDSMITH_HOST": "127.0.0.1",
+        "SHARDSMITH_PORT": str(port),
+        "SHARDSMITH_STORAGE_URL": (folder / "data").as_uri(),
+    }
+    output = folder / "service.log"
+    with output.open("wb") as log:
+        process = subprocess.Popen(RUN, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    return Service(process, f"http://127.0.0.1:{port}", output)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,45 @@
+"""The service as a process: what it prints, how it ends, what it weighs."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.service import Service, needs_curl
+
+IDLE_MIB = 250
+
+
+def test_probes_answer(service: Service) -> None:
+    assert httpx.get(f"{service.url}/livez").status_code == 200
+    ready = httpx.get(f"{service.url}/readyz")
+    assert ready.status_code == 200
+    assert ready.json()["ready"] is True
+
+
+@needs_curl
+def test_prints_a_request_that_works(service: Service, tmp_path: Path) -> None:
+    lines = [line.strip() for line in service.log().splitlines() if line.strip().startswith("curl ")]
+    assert len(lines) == 1, service.log()
+    assert service.url in lines[0]
+
+    answer = subprocess.run(
+        ["sh", "-c", lines[0]], cwd=tmp_path, capture_output=True, check=False, timeout=30
+    )
+
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_ends_cleanly_when_asked(service: Service, how: signal.Signals) -> None:
+    assert service.stop(how) == 0, service.log()
+    assert "Traceback" not in service.log()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{service.url}/livez")
+
+
+def test_is_small_when_idle(service: Service) -> None:
+    assert service.resident_mib() < IDLE_MIB

@@ -1,0 +1,273 @@
+"""What surrounds the code: package list, locks, image, composition, and the wheel used by a stranger."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import app
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_package_is_listed() -> None:
+    folders = sorted(path.parent.relative_to(ROOT) for path in (ROOT / "app").rglob("__init__.py"))
+    packages = [".".join(("shardsmith", *folder.parts[1:])) for folder in folders]
+    assert PYPROJECT["tool"]["setuptools"]["packages"] == packages
+
+
+def test_versions_agree() -> None:
+    assert PYPROJECT["project"]["version"] == app.__version__
+
+
+# Locks
+
+
+def copy_lock_inputs(folder: Path) -> Path:
+    (folder / "bin").mkdir()
+    for name in ("bin/lock.py", "pyproject.toml", "requirements.lock", "requirements-dev.lock"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def check_locks(checkout: Path) -> tuple[int, str]:
+    command = [sys.executable, str(checkout / "bin" / "lock.py"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.returncode, result.stderr
+
+
+def test_locks_are_in_step() -> None:
+    assert check_locks(ROOT) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "complaint"),
+    [
+        ("pyproject.toml", '"fastapi>=', '"fastapi>=0,>=', "was not made from this pyproject.toml"),
+        (
+            "requirements.lock",
+            "fastapi==",
+            "fastapi==9",
+            "has what requirements-dev.lock has not: fastapi==9",
+        ),
+        ("requirements.lock", "    # via", "--index-url https://example.org\n    # via", "names an index"),
+        ("requirements-dev.lock", "    # via", "    # via file:///x", "names an index, a host or a file"),
+        ("requirements-dev.lock", "absl-py==", "extra==1\nabsl-py==", "without a hash: extra==1"),
+    ],
+)
+def test_locks_out_of_step_are_noticed(file: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    checkout = copy_lock_inputs(tmp_path)
+    text = (checkout / file).read_text(encoding="utf-8")
+    assert old in text
+    (checkout / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    status, complaints = check_locks(checkout)
+
+    assert status == 1
+    assert complaint in complaints
+
+
+# Image
+
+
+def instructions(dockerfile: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) in order, continuation lines joined, comments dropped."""
+    lines = [line for line in dockerfile.splitlines() if not line.lstrip().startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [
+        (name, rest.strip())
+        for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line)
+    ]
+
+
+@pytest.fixture(scope="module")
+def dockerfile() -> list[tuple[str, str]]:
+    return instructions((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+
+
+def of(dockerfile: list[tuple[str, str]], name: str) -> list[str]:
+    return [rest for instruction, rest in dockerfile if instruction == name]
+
+
+def test_image_installs_the_lock_with_hashes(dockerfile: list[tuple[str, str]]) -> None:
+    installs = [run for run in of(dockerfile, "RUN") if "pip install" in run]
+    assert len(installs) == 2
+    assert "--require-hashes" in installs[0]
+    assert "-r requirements.lock" in installs[0]
+    assert "--no-deps" in installs[1]
+
+
+def test_image_runs_as_a_numbered_user_that_is_not_root(dockerfile: list[tuple[str, str]]) -> None:
+    # A number, so that Kubernetes can see for itself that it is not root (runAsNonRoot).
+    assert of(dockerfile, "USER") == ["10001:10001"]
+    assert dockerfile.index(("USER", "10001:10001")) > max(
+        index for index, (name, _) in enumerate(dockerfile) if name == "RUN"
+    )
+
+
+def test_image_has_pinned_bases_and_two_stages(dockerfile: list[tuple[str, str]]) -> None:
+    assert of(dockerfile, "FROM") == ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"]
+    base = of(dockerfile, "ARG")[0].removeprefix("BASE_IMAGE=")
+    assert re.fullmatch(r"python:3\.1[1-3]-slim", base)
+
+
+def test_image_is_probed_without_curl(dockerfile: list[tuple[str, str]]) -> None:
+    [check] = of(dockerfile, "HEALTHCHECK")
+    assert "curl" not in check
+    command = json.loads(check.partition("CMD ")[2])
+    script = ROOT / "docker" / Path(command[-1]).name
+    assert '"/livez"' in script.read_text(encoding="utf-8")
+
+
+def test_image_starts_what_signals_reach(dockerfile: list[tuple[str, str]]) -> None:
+    assert of(dockerfile, "STOPSIGNAL") == ["SIGTERM"]
+    [entrypoint] = of(dockerfile, "ENTRYPOINT")
+    script = ROOT / "docker" / Path(json.loads(entrypoint)[0]).name
+    assert script.read_text(encoding="utf-8").rstrip().endswith('exec "$@"')
+    assert json.loads(of(dockerfile, "CMD")[0]) == ["/opt/shardsmith/bin/shardsmith"]
+    assert of(dockerfile, "EXPOSE") == ["8000"]
+    assert "SHARDSMITH_HOST=0.0.0.0" in of(dockerfile, "ENV")[-1]
+
+
+def test_image_is_labelled_with_the_version(dockerfile: list[tuple[str, str]]) -> None:
+    assert f"VERSION={PYPROJECT['project']['version']}" in of(dockerfile, "ARG")
+    assert 'org.opencontainers.image.version="${VERSION}"' in of(dockerfile, "LABEL")[0]
+
+
+def test_image_can_copy_what_it_names(dockerfile: list[tuple[str, str]]) -> None:
+    ignore = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    named = [
+        source.removeprefix("./")
+        for copy in of(dockerfile, "COPY")
+        if not copy.startswith("--from")
+        for source in copy.split()[:-1]
+    ]
+    assert sorted(named) == sorted(line[1:] for line in ignore if line.startswith("!"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+# Composition
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    composition = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = composition["services"]
+    return found
+
+
+def test_composition_pins_its_images(services: dict[str, Any]) -> None:
+    foreign = [service["image"] for service in services.values() if "build" not in service]
+    assert foreign
+    assert [image for image in foreign if re.search(r":latest$|/[^:]+$", image)] == []
+
+
+def test_composition_starts_in_order(services: dict[str, Any]) -> None:
+    assert services["shardsmith"]["depends_on"] == {"bucket": {"condition": "service_completed_successfully"}}
+    assert services["bucket"]["depends_on"] == {"store": {"condition": "service_healthy"}}
+    assert services["store"]["healthcheck"]["test"]
+
+
+def test_composition_keeps_its_datasets_in_the_store(services: dict[str, Any]) -> None:
+    environment = services["shardsmith"]["environment"]
+    assert environment["SHARDSMITH_STORAGE_URL"] == "s3://shardsmith"
+    assert "demo/shardsmith" in services["bucket"]["command"][0]
+    assert environment["AWS_SECRET_ACCESS_KEY"] == services["store"]["environment"]["MINIO_ROOT_PASSWORD"]
+
+
+def test_composition_holds_no_secret_and_is_not_reachable_from_outside(services: dict[str, Any]) -> None:
+    secrets = [
+        value
+        for service in services.values()
+        for name, value in service.get("environment", {}).items()
+        if re.search("PASSWORD|SECRET|KEY", name)
+    ]
+    assert secrets
+    assert [secret for secret in secrets if "demo" not in secret] == []
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_composition_gives_the_service_no_rights(services: dict[str, Any]) -> None:
+    service = services["shardsmith"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+# Wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    shutil.copytree(ROOT / "app", source / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", folder, source], check=True)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+def test_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    modules = {f"shardsmith/{path.relative_to(ROOT / 'app')}" for path in (ROOT / "app").rglob("*.py")}
+    assert names == {*modules, "shardsmith/py.typed"}
+
+
+SERVE_ONE_REQUEST = """
+import asyncio, httpx
+from shardsmith.main import create_app
+
+async def ask():
+    transport = httpx.ASGITransport(create_app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        return await client.post("/v1/tensors/serialize", json=[1, 2])
+
+answer = asyncio.run(ask())
+print(answer.status_code, answer.content.hex())
+"""
+
+
+def test_wheel_works_beside_a_foreign_app_module(wheel: Path, tmp_path: Path) -> None:
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    (stranger / "app.py").write_text("raise RuntimeError('imported the app.py of the caller')\n", "utf-8")
+    environment = tmp_path / "venv"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    paths = {"base": str(environment), "platbase": str(environment)}
+    site_packages = Path(sysconfig.get_path("purelib", "venv", paths))
+    # The dependencies of this environment, without what it installs in editable form.
+    (site_packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", "utf-8")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site_packages)
+
+    result = subprocess.run(
+        [python, "-c", SERVE_ONE_REQUEST],
+        cwd=stranger,
+        env={"SHARDSMITH_STORAGE_URL": "memory://"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert result.returncode == 0, result.stderr
+    # What TensorFlow's serialize_tensor makes of the int64 tensor [1, 2].
+    tensor = "0809" + "120412020802" + "2210" + "0100000000000000" + "0200000000000000"
+    assert result.stdout.split() == ["200", tensor]

@@ -109,8 +109,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for server in self.servers:
-            host, port = server.sockets[0].getsockname()[:2]
-            sys.stdout.write(
-                _TRY.format(url=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-            )
+            sys.stdout.write(_TRY.format(url=_url(*server.sockets[0].getsockname()[:2])))
             sys.stdout.flush()
+
+
+def _url(host: str, port: int) -> str:
+    """Where a client on this machine finds a server that listens on `host`."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (read, not bound)
+    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"

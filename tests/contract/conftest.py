@@ -5,16 +5,22 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.e2e.service import start
+from tests.e2e.service import Service, start
 
 
 @pytest.fixture(scope="session")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of a ready service that keeps its datasets on the local disk."""
-    service = start(tmp_path_factory.mktemp("service"))
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A ready service that keeps its datasets on the local disk."""
+    started = start(tmp_path_factory.mktemp("service"))
     try:
-        service.wait_until_ready()
-        with httpx.Client(base_url=service.url, timeout=60) as opened:
-            yield opened
+        started.wait_until_ready()
+        yield started
     finally:
-        service.stop()
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def client(service: Service) -> Iterator[httpx.Client]:
+    """A client of that service."""
+    with httpx.Client(base_url=service.url, timeout=60) as opened:
+        yield opened

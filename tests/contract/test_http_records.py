@@ -85,7 +85,7 @@ def test_ndjson_npz_and_gzip(client: httpx.Client) -> None:
 
 
 def test_the_schema_may_come_as_a_part_before_the_data(client: httpx.Client) -> None:
-    files = [
+    files: list[tuple[str, Any]] = [
         ("schema", (None, json.dumps({"features": {"x": {"dtype": "float64", "encoding": "raw"}}}))),
         ("data", ("rows.ndjson", b'{"x": 1.5}\n', "application/x-ndjson")),
     ]

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from app.api.negotiation import choose_input, choose_output, parse_accept
+from app.api.negotiation import Chosen, choose_input, choose_output, parse_accept
 from app.errors import MalformedInput, NotAcceptable, UnknownForm
 
 FORMS = {
@@ -19,13 +19,13 @@ FORMS = {
 def chosen_input(content_type: str | None = None, **options: object) -> str:
     headers = {} if content_type is None else {"content-type": content_type}
     arguments = {"from_": None, "default": None, **options}
-    return choose_input(FORMS, Headers(headers), **arguments)  # type: ignore[arg-type]  # test shorthand
+    return choose_input(FORMS, Headers(headers), **arguments)  # type: ignore[arg-type]  # shorthand
 
 
 def chosen_output(accept: str | None = None, **options: object) -> tuple[str, str, bool]:
     headers = {} if accept is None else {"accept": accept}
     arguments = {"to": None, "default": "tensorproto", "octets_are": "tensorproto", **options}
-    chosen = choose_output(FORMS, Headers(headers), **arguments)  # type: ignore[arg-type]  # shorthand
+    chosen: Chosen[str] = choose_output(FORMS, Headers(headers), **arguments)  # type: ignore[arg-type]  # shorthand
     return chosen.form, chosen.media_type, chosen.explicit
 
 

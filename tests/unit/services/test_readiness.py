@@ -1,0 +1,93 @@
+"""Readiness: kernels warm, store probed, and neither ever waited for by a probe."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from app.domain.streams import Buffer
+from app.errors import StorageUnavailable
+from app.services.readiness import Readiness
+from app.storage.object_store import ObjectStore
+from app.storage.obstore_store import open_store
+
+
+@contextmanager
+def running(store: ObjectStore, warm: Callable[[], object] = lambda: None) -> Iterator[Readiness]:
+    readiness = Readiness(store, warm=warm)
+    readiness.start()
+    try:
+        yield readiness
+    finally:
+        readiness.stop()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Overwriting:
+    """A store that ignores the condition of a conditional put, as some S3-alikes do."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def create(self, key: str, data: Buffer) -> None:
+        self._inner.put(key, data)
+
+
+class Unreachable(Overwriting):
+    """A store that cannot be reached until `back` is set."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.back = threading.Event()
+
+    def create(self, key: str, data: Buffer) -> None:
+        if not self.back.is_set():
+            raise StorageUnavailable("The store does not answer.")
+        self._inner.create(key, data)
+
+
+def test_ready_once_kernels_are_warm_and_the_store_is_probed() -> None:
+    warmed = threading.Event()
+    with running(open_store("memory://"), warm=warmed.wait) as readiness:
+        wait_for(lambda: readiness.checks()["storage"].ok)
+        assert not readiness.started
+        assert not readiness.checks()["kernels"].ok
+        warmed.set()
+        wait_for(lambda: readiness.started)
+        assert all(check.ok for check in readiness.checks().values())
+
+
+def test_a_store_that_ignores_conditions_is_refused_by_name() -> None:
+    store = Overwriting(open_store("memory://"))
+    with running(store) as readiness:  # type: ignore[arg-type]  # the rest of the store is the inner one's
+        wait_for(lambda: "create-only" in readiness.checks()["storage"].detail)
+        assert not readiness.checks()["storage"].ok
+        assert not readiness.started
+
+
+def test_a_store_that_comes_back_makes_the_service_ready() -> None:
+    store = Unreachable(open_store("memory://"))
+    with running(store) as readiness:  # type: ignore[arg-type]  # the rest of the store is the inner one's
+        wait_for(lambda: "does not answer" in readiness.checks()["storage"].detail)
+        store.back.set()
+        wait_for(lambda: readiness.checks()["storage"].ok)
+
+
+def test_kernels_that_cannot_be_compiled_are_said_to_be_so(caplog: pytest.LogCaptureFixture) -> None:
+    def warm() -> None:
+        raise RuntimeError("no compiler today")
+
+    with running(open_store("memory://"), warm=warm) as readiness:
+        wait_for(lambda: "cannot be compiled" in readiness.checks()["kernels"].detail)
+    assert "no compiler today" in caplog.text

@@ -1,0 +1,116 @@
+"""Manifest: what one published version holds. Its JSON form is that of the HTTP contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import CorruptData, InputError
+from .schema import Schema
+
+__all__ = ["FileEntry", "Manifest", "ShardEntry", "SplitEntry"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file beside the shards: its size in bytes and the SHA-256 of its bytes, in hex."""
+
+    file: str
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard: an uncompressed TFRecord file. `num_bytes` counts the framing, too."""
+
+    file: str
+    num_records: int
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEntry:
+    """The shards of one split, in the order of its records."""
+
+    shards: tuple[ShardEntry, ...] = ()
+
+    @property
+    def num_records(self) -> int:
+        return sum(shard.num_records for shard in self.shards)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(shard.num_bytes for shard in self.shards)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "num_records": self.num_records,
+            "num_bytes": self.num_bytes,
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One published version of a dataset; it never changes.
+
+    Attributes:
+        splits: by name, in the order in which they first got records.
+        schema: of every record.
+        files: what lies beside the shards, such as features.json.
+    """
+
+    dataset: str
+    version: str
+    splits: Mapping[str, SplitEntry]
+    schema: Schema
+    files: tuple[FileEntry, ...] = ()
+
+    @cached_property
+    def by_file(self) -> Mapping[str, FileEntry | ShardEntry]:
+        """Every file of the version, by name."""
+        entries: list[FileEntry | ShardEntry] = list(self.files)
+        for split in self.splits.values():
+            entries += split.shards
+        return MappingProxyType({entry.file: entry for entry in entries})
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "version": self.version,
+            "splits": {name: split.to_json() for name, split in self.splits.items()},
+            "schema": self.schema.to_json(),
+            "files": [asdict(file) for file in self.files],
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Manifest:
+        """A manifest from its stored JSON form; members that it does not know are left out.
+
+        Raises:
+            CorruptData: not of that form.
+        """
+        try:
+            return cls(
+                dataset=str(value["dataset"]),
+                version=str(value["version"]),
+                splits={
+                    name: SplitEntry(tuple(_shard(shard) for shard in split["shards"]))
+                    for name, split in value["splits"].items()
+                },
+                schema=Schema.from_json(value["schema"]),
+                files=tuple(
+                    FileEntry(item["file"], item["num_bytes"], item["sha256"]) for item in value["files"]
+                ),
+            )
+        except (AttributeError, KeyError, TypeError, InputError) as error:
+            raise CorruptData("A stored manifest is not of the known form.") from error
+
+
+def _shard(item: Mapping[str, Any]) -> ShardEntry:
+    return ShardEntry(item["file"], item["num_records"], item["num_bytes"], item["sha256"])

@@ -1,0 +1,234 @@
+"""Appending rows: encode, keep the bytes under a name of one's own, then win the slot.
+
+Until the slot is created nothing is visible, and a failure removes what was uploaded; from then on
+the append is acknowledged, and exactly one published version will hold it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+from ..codecs.options import RecordsEncodeOptions
+from ..codecs.records.columns import Records
+from ..codecs.records.tfrecord import RecordBlock, encode_blocks
+from ..domain.limits import MIB, Budget
+from ..domain.names import check_dataset_name, check_idempotency_key, check_split_name
+from ..errors import Conflict, OutcomeUnknown, StorageError, UnprocessableInput
+from ..storage.create_once import create_once, new_nonce
+from ..storage.object_store import ObjectNotFound, ObjectStore
+from .dataset_catalog import Catalog, require_same_schema
+from .dataset_layout import Layout
+from .dataset_slot import INLINE_BYTES, Commit, Slot, parse_slot, read_slot
+from .record_pieces import Piece, PieceCutter
+
+__all__ = ["AppendResult", "Appender"]
+
+#: A part is one put; this much is held in memory while the body arrives.
+_PART_BYTES: Final = 16 * MIB
+#: An attempt that took longer gives up: by then its parts may be taken for leftovers.
+_LONGEST_ATTEMPT_S: Final = 3600.0
+
+Digest = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """An acknowledged append. `replayed`: an earlier request with the same key had stored it."""
+
+    dataset: str
+    split: str
+    append_id: str
+    num_records: int
+    num_bytes: int
+    replayed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        value = asdict(self)
+        del value["replayed"]
+        return value
+
+
+class Appender:
+    """Appends rows to datasets. Safe to use from several threads."""
+
+    def __init__(
+        self, store: ObjectStore, catalog: Catalog, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._monotonic = monotonic
+        self._clock = _Clock()
+
+    def append(
+        self,
+        name: str,
+        split: str,
+        records: Records,
+        *,
+        key: str | None,
+        digest: Digest,
+        options: RecordsEncodeOptions,
+        budget: Budget,
+    ) -> AppendResult:
+        """See `Datasets.append`."""
+        check_dataset_name(name)
+        check_split_name(split)
+        append_id = secrets.token_hex(16) if key is None else _id_of(check_idempotency_key(key))
+        started = self._monotonic()
+        layout, settled = self._prepare(name, records)
+        if key is not None and (earlier := self._earlier(layout, append_id)) is not None:
+            deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
+            return _replay(name, earlier, digest())
+        attempt = _Attempt(self._store, layout, append_id)
+        try:
+            attempt.write(encode_blocks(records, replace(options, compression="none"), budget), budget)
+            body_digest = digest()
+            if not settled:
+                self._settle(layout, records, attempt.num_records)
+            if self._monotonic() - started > _LONGEST_ATTEMPT_S:
+                raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")
+        except BaseException:
+            attempt.discard()
+            raise
+        return self._commit(attempt, split, body_digest)
+
+    def _prepare(self, name: str, records: Records) -> tuple[Layout, bool]:
+        """Where the rows go, and whether the dataset with its schema is there already."""
+        layout, incarnation = self._catalog.locate(name)
+        schema = None if incarnation is None else self._catalog.schema(incarnation)
+        if schema is not None:
+            require_same_schema(records.schema, schema)
+        return layout, schema is not None
+
+    def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
+        try:
+            return read_slot(self._store, layout, append_id)
+        except ObjectNotFound:
+            return None
+
+    def _settle(self, layout: Layout, records: Records, num_records: int) -> None:
+        if num_records == 0:
+            raise UnprocessableInput(
+                f"Dataset {layout.dataset!r} has no schema yet, and no records were sent to infer one "
+                f"from. Send at least one, or create the dataset with a schema.",
+                code="no_records",
+            )
+        self._catalog.settle(layout, records.schema)
+
+    def _commit(self, attempt: _Attempt, split: str, digest: str) -> AppendResult:
+        """Create the slot: the acknowledgement, unless someone else had the key."""
+        slot = attempt.slot(split, digest, self._clock.now())
+        layout = attempt.layout
+        key = layout.slot(slot.append_id)
+        try:
+            winner = create_once(self._store, key, slot.serialize(attempt.inline))
+        except StorageError as error:
+            if not isinstance(error, OutcomeUnknown):
+                attempt.discard()
+            raise
+        if winner is None:
+            return _result(layout.dataset, slot, replayed=False)
+        attempt.discard()
+        return _replay(layout.dataset, parse_slot(slot.append_id, winner, key), digest)
+
+
+class _Attempt:
+    """The record bytes of one attempt: in memory while they are few, otherwise in parts."""
+
+    def __init__(self, store: ObjectStore, layout: Layout, append_id: str) -> None:
+        self.layout = layout
+        self.inline = b""
+        self.num_records = 0
+        self._store = store
+        self._append_id = append_id
+        self._name = new_nonce()
+        self._pieces: list[Piece] = []
+        self._begun: list[str] = []
+
+    def write(self, blocks: Iterator[RecordBlock], budget: Budget) -> None:
+        """Take all blocks of framed records, uploading each part as soon as it is full."""
+        cutter = PieceCutter(_PART_BYTES, budget)
+        for block in blocks:
+            self.num_records += block.num_records
+            for data, piece in cutter.add_run(block.data, block.num_records):
+                self._upload(data, piece)
+        for data, piece in cutter.flush():
+            if self._begun or len(data) > INLINE_BYTES:
+                self._upload(data, piece)
+            else:
+                self.inline = data
+                self._pieces.append(piece)
+
+    def slot(self, split: str, digest: str, now: int) -> Commit:
+        return Commit(
+            append_id=self._append_id,
+            nonce=new_nonce(),
+            attempt=self._name,
+            split=split,
+            digest=digest,
+            num_records=self.num_records,
+            num_bytes=sum(piece.size for piece in self._pieces),
+            time=now,
+            pieces=tuple(self._pieces),
+        )
+
+    def discard(self) -> None:
+        """Remove the parts as far as the store lets us; what stays is nobody's."""
+        for key in self._begun:
+            with contextlib.suppress(StorageError):
+                self._store.delete(key)
+
+    def _upload(self, data: bytes, piece: Piece) -> None:
+        key = self.layout.part(self._append_id, self._name, len(self._begun))
+        self._begun.append(key)
+        self._store.put(key, data)
+        self._pieces.append(piece)
+
+
+class _Clock:
+    """This process's time in nanoseconds, which never stands still or goes back."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        with self._lock:
+            self._last = max(self._last + 1, time.time_ns())
+            return self._last
+
+
+def _id_of(key: str) -> str:
+    return sha256(key.encode()).hexdigest()[:32]
+
+
+def _result(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
+    return AppendResult(name, slot.split, slot.append_id, slot.num_records, slot.num_bytes, replayed)
+
+
+def _replay(name: str, slot: Slot, digest: str) -> AppendResult:
+    """The answer that the winner of the slot got.
+
+    Raises:
+        UnprocessableInput: it had sent something else.
+        Conflict: the slot was closed.
+    """
+    if not isinstance(slot, Commit):
+        raise Conflict(
+            "This append came too late and is not stored. Send it again with another key.",
+            code="append_expired",
+        )
+    if slot.digest != digest:
+        raise UnprocessableInput(
+            "This Idempotency-Key was used for another body or other parameters. Use a new key.",
+            code="idempotency_key_reused",
+        )
+    return _result(name, slot, replayed=True)

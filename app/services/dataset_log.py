@@ -1,0 +1,252 @@
+"""The log of a dataset: one plan after the other, each decided by one manifest.
+
+Plans are numbered densely from 1, and plan n+1 is not created before manifest n exists. So only the
+newest can be undecided, and all is found by a few reads of known names; nothing is listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+from ..domain.manifest import Manifest
+from ..domain.schema import Schema
+from ..domain.shard_plan import ShardPlan
+from ..errors import CorruptData, InputError, StorageError
+from ..storage.object_store import ObjectNotFound, ObjectStore
+from .dataset_catalog import exists
+from .dataset_layout import INDEX, Layout
+from .kept import Kept
+from .record_pieces import Piece
+from .stored_json import dump_json, load_json
+
+__all__ = ["Aborted", "Base", "Decided", "NamedFile", "Plan", "PublishLog", "Seen", "Verdict"]
+
+Base = Literal["latest", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """An object that a plan names, and the SHA-256 that it must have."""
+
+    key: str
+    sha256: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"key": self.key, "sha256": self.sha256}
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """A plan that will never be a version; its number is a gap, its inputs are free again."""
+
+    reason: str
+
+
+#: None: not decided yet.
+Verdict = Manifest | Aborted | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a version will hold, to the byte.
+
+    Attributes:
+        n: the plan's number.
+        publish_key: the client's key of the request that made it.
+        options: what that request asked for, in JSON.
+        base: number of the version whose records come first.
+        inputs: the appends that follow, as `dataset_slot.parse_commits` reads them.
+        seen: all that is published once this plan is, as `Seen` reads it.
+        fingerprint: of the executor; see `shard_writer.FINGERPRINT`.
+    """
+
+    n: int
+    publish_key: str | None
+    options: Mapping[str, Any]
+    base: int | None
+    inputs: NamedFile
+    seen: NamedFile
+    schema: Schema
+    fingerprint: str
+    shards: tuple[ShardPlan, ...]
+
+    def serialize(self, nonce: str) -> bytes:
+        return dump_json(
+            {
+                "nonce": nonce,
+                "n": self.n,
+                "publish_key": self.publish_key,
+                "options": dict(self.options),
+                "base": self.base,
+                "inputs": self.inputs.to_json(),
+                "seen": self.seen.to_json(),
+                "schema": self.schema.to_json(),
+                "fingerprint": self.fingerprint,
+                "shards": [[shard.split, shard.file, shard.start, shard.stop] for shard in self.shards],
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes, key: str) -> Plan:
+        """The plan that `serialize` wrote.
+
+        Raises:
+            CorruptData: not of that form.
+        """
+        value = load_json(data, key)
+        try:
+            return cls(
+                n=value["n"],
+                publish_key=value["publish_key"],
+                options=value["options"],
+                base=value["base"],
+                inputs=NamedFile(value["inputs"]["key"], value["inputs"]["sha256"]),
+                seen=NamedFile(value["seen"]["key"], value["seen"]["sha256"]),
+                schema=Schema.from_json(value["schema"]),
+                fingerprint=value["fingerprint"],
+                shards=tuple(ShardPlan(*shard) for shard in value["shards"]),
+            )
+        except (KeyError, TypeError, InputError) as error:
+            raise CorruptData(f"{key} is not of the known form.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the published plans have consumed: the number of the plan for each append and publish key.
+
+    One line each, `<id> <n>` and `=<publish key> <n>`.
+    """
+
+    appends: Mapping[str, int]
+    publish_keys: Mapping[str, int]
+
+    def serialize(self) -> bytes:
+        lines = [f"{append_id} {n}\n" for append_id, n in self.appends.items()]
+        lines += [f"={key} {n}\n" for key, n in self.publish_keys.items()]
+        return "".join(lines).encode()
+
+    @classmethod
+    def parse(cls, data: bytes, key: str) -> Seen:
+        """What `serialize` wrote.
+
+        Raises:
+            CorruptData: not of that form.
+        """
+        try:
+            entries = [line.split(" ") for line in data.decode().splitlines()]
+            appends = {name: int(n) for name, n in entries if not name.startswith("=")}
+            publish_keys = {name[1:]: int(n) for name, n in entries if name.startswith("=")}
+        except ValueError as error:
+            raise CorruptData(f"{key} is not of the known form.") from error
+        return cls(appends, publish_keys)
+
+
+class Decided:
+    """Verdicts and indexes that were read; they never change."""
+
+    def __init__(self) -> None:
+        self.verdicts: Kept[str, Manifest | Aborted] = Kept(256)
+        self.indexes: Kept[str, Mapping[str, tuple[Piece, ...]]] = Kept(16)
+
+
+class PublishLog:
+    """Reads the log of one incarnation of a dataset; `decided` may be shared between many."""
+
+    def __init__(self, store: ObjectStore, layout: Layout, decided: Decided) -> None:
+        self._store = store
+        self._decided = decided
+        self.layout = layout
+
+    def newest(self) -> int:
+        """The number of the newest plan, 0 where there is none.
+
+        Usually two requests: the hint, and that there is no plan behind it. From an old hint it
+        gallops, then bisects, since the numbers are dense.
+        """
+        low, step = self._hint(), 1
+        while exists(self._store, self.layout.plan(low + step)):
+            low, step = low + step, 2 * step
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            if exists(self._store, self.layout.plan(middle)):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def newest_published(self, newest: int) -> int:
+        """The number of the last plan up to `newest` that became a version, 0 where none did."""
+        while newest and not isinstance(self.verdict(newest), Manifest):
+            newest -= 1
+        return newest
+
+    def verdict(self, n: int) -> Verdict:
+        """What became of plan `n`."""
+        key = self.layout.manifest(n)
+        if (kept := self._decided.verdicts.get(key)) is not None:
+            return kept
+        try:
+            data = self._store.get(key)
+        except ObjectNotFound:
+            return None
+        return self.decide(n, data)
+
+    def decide(self, n: int, data: bytes) -> Manifest | Aborted:
+        """The verdict that the manifest object of plan `n` states."""
+        key = self.layout.manifest(n)
+        value = load_json(data, key)
+        verdict = Aborted(str(value["aborted"])) if "aborted" in value else Manifest.from_json(value)
+        return self._decided.verdicts.put(key, verdict)
+
+    def plan(self, n: int) -> Plan:
+        """Plan `n`, which exists."""
+        key = self.layout.plan(n)
+        return Plan.parse(self._store.get(key), key)
+
+    def named(self, file: NamedFile) -> bytes:
+        """The bytes of an object that a plan names.
+
+        Raises:
+            CorruptData: it is missing, or another one.
+        """
+        try:
+            data = self._store.get(file.key)
+        except ObjectNotFound as error:
+            raise CorruptData(f"{file.key} is missing.") from error
+        if sha256(data).hexdigest() != file.sha256:
+            raise CorruptData(f"{file.key} does not have the SHA-256 on record.")
+        return data
+
+    def seen(self, published: int) -> Seen:
+        """What the published plans up to `published`, itself one or 0, have consumed."""
+        if published == 0:
+            return Seen({}, {})
+        file = self.plan(published).seen
+        return Seen.parse(self.named(file), file.key)
+
+    def index(self, n: int, manifest: Manifest) -> Mapping[str, tuple[Piece, ...]]:
+        """The pieces of each shard of a published version, by file name."""
+        key = self.layout.file(n, INDEX)
+        if (kept := self._decided.indexes.get(key)) is not None:
+            return kept
+        data = self.named(NamedFile(key, manifest.by_file[INDEX].sha256))
+        shards = load_json(data, key)["shards"]
+        index = {file: tuple(map(Piece.from_json, pieces)) for file, pieces in shards.items()}
+        return self._decided.indexes.put(key, index)
+
+    def put_hint(self, n: int) -> None:
+        """Note that `n` is published; only ever a saving, so a failure does not matter."""
+        with contextlib.suppress(StorageError):
+            self._store.put(self.layout.hint, dump_json({"n": n}))
+
+    def _hint(self) -> int:
+        try:
+            n = load_json(self._store.get(self.layout.hint), self.layout.hint).get("n")
+        except (ObjectNotFound, CorruptData):
+            return 0
+        return n if type(n) is int and n > 0 else 0

@@ -1,0 +1,187 @@
+"""Reading what was published: manifests, files, rows. Nothing here lists or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from ..codecs.options import RecordsDecodeOptions
+from ..codecs.records.columns import Records
+from ..codecs.records.tfrecord import decode
+from ..domain.limits import Budget
+from ..domain.manifest import Manifest
+from ..domain.names import check_file_name, check_split_name, parse_version
+from ..domain.schema import Schema
+from ..errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
+from ..storage.object_store import ObjectNotFound, ObjectStore
+from .dataset_catalog import Incarnation, exists
+from .dataset_layout import DATASET_INFO
+from .dataset_log import Decided, PublishLog
+from .record_pieces import PieceStream, SplitPieces, stored_in
+
+__all__ = ["FileKind", "Reader", "StoredFile"]
+
+FileKind = Literal["shard", "json", "text"]
+_KINDS: Final[dict[str, FileKind]] = {".json": "json", ".pbtxt": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a published version: a `ByteFile` with its SHA-256 in hex."""
+
+    size: int
+    sha256: str
+    kind: FileKind
+    _store: ObjectStore
+    _key: str
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """Exactly `n` bytes from `offset`; fewer only where the file ends.
+
+        Raises:
+            CorruptData: the store has fewer bytes than the manifest says.
+        """
+        n = max(0, min(n, self.size - offset))
+        try:
+            data = self._store.get_range(self._key, offset, n)
+        except ObjectNotFound as error:
+            raise CorruptData(f"{self._key} is missing.") from error
+        if len(data) != n:
+            raise CorruptData(f"{self._key} is shorter than the {self.size} bytes on record.")
+        return data
+
+
+class Reader:
+    """Reads the published versions of one incarnation of a dataset."""
+
+    def __init__(
+        self, store: ObjectStore, incarnation: Incarnation, decided: Decided, pool: ThreadPoolExecutor
+    ) -> None:
+        self._store = store
+        self._layout = incarnation.layout
+        self._log = PublishLog(store, incarnation.layout, decided)
+        self._pool = pool
+
+    def latest(self) -> int:
+        """The number of the last published version, 0 where there is none."""
+        return self._log.newest_published(self._log.newest())
+
+    def versions(self) -> list[str]:
+        """Every published version, oldest first."""
+        manifests = self._pool.map(self._published, range(1, self._log.newest() + 1))
+        return [manifest.version for manifest in manifests if manifest is not None]
+
+    def manifest(self, version: str) -> Manifest:
+        """The manifest of `version`, which may be `latest`.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
+        return self._find(version)[1]
+
+    def version_of(self, append_id: str) -> str | None:
+        """The version that consumed an append, None where none has."""
+        n = self._log.seen(self.latest()).appends.get(append_id)
+        return None if n is None else str(self._layout.version(n))
+
+    def open_file(self, version: str, name: str) -> StoredFile:
+        """A file that the manifest names.
+
+        Raises:
+            NotFound: it does not (`file_not_found`, `version_not_found`).
+            CorruptData: the store does not have it as the manifest says.
+        """
+        check_file_name(name)
+        n, manifest = self._find(version)
+        entry = manifest.by_file.get(name)
+        if entry is None:
+            raise NotFound(f"Version {manifest.version} has no file {name!r}.", code="file_not_found")
+        key = self._layout.file(n, name)
+        try:
+            size = self._store.head(key).size
+        except ObjectNotFound as error:
+            if name == DATASET_INFO:  # written last; its publisher may have died before
+                raise NotFound(f"{name} is not written yet.", code="file_not_found") from error
+            raise CorruptData(f"{key} is missing.") from error
+        if size != entry.num_bytes:
+            raise CorruptData(f"{key} has {size} bytes instead of the {entry.num_bytes} on record.")
+        kind = _KINDS.get(name[name.rfind(".") :], "shard")
+        return StoredFile(entry.num_bytes, entry.sha256, kind, self._store, key)
+
+    def read_records(
+        self, version: str, split: str, offset: int, length: int | None, budget: Budget
+    ) -> Records:
+        """The rows `offset` to `offset + length` of a split, in order across its shards.
+
+        Raises:
+            NotFound: no such version or split (`split_not_found`).
+            UnprocessableInput: a negative offset or length (`invalid_range`).
+            CorruptData: the stored rows do not match their checksums; also as batches are drawn.
+        """
+        if offset < 0 or (length is not None and length < 0):
+            raise UnprocessableInput("offset and length must not be negative.", code="invalid_range")
+        check_split_name(split)
+        n, manifest = self._find(version)
+        entry = manifest.splits.get(split)
+        if entry is None:
+            raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
+        stop = entry.num_records if length is None else min(entry.num_records, offset + length)
+        if offset >= stop:
+            return Records(manifest.schema, iter(()))
+        index = self._log.index(n, manifest)
+        split_pieces = SplitPieces(
+            [
+                stored
+                for shard in entry.shards
+                for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
+            ]
+        )
+        pieces, skip = split_pieces.covering(offset, stop)
+        stream = PieceStream(self._store, pieces, self._pool)
+        return Records(manifest.schema, _rows(stream, manifest.schema, skip, stop - offset, budget))
+
+    def _find(self, version: str) -> tuple[int, Manifest]:
+        n = self.latest() if version == "latest" else self._number(version)
+        # The last published version is never deleted.
+        manifest = self._log.verdict(n) if version == "latest" and n else self._published(n)
+        if not isinstance(manifest, Manifest):
+            raise NotFound(
+                f"Dataset {self._layout.dataset!r} has no published version {version!r}.",
+                code="version_not_found",
+            )
+        return n, manifest
+
+    def _number(self, version: str) -> int:
+        """The number of the plan that can have published `version`, 0 where none can."""
+        parsed = parse_version(version)
+        n = parsed.minor + 1
+        return n if self._layout.version(n) == parsed else 0
+
+    def _published(self, n: int) -> Manifest | None:
+        verdict = self._log.verdict(n) if n else None
+        if not isinstance(verdict, Manifest) or exists(self._store, self._layout.deleted(n)):
+            return None
+        return verdict
+
+
+def _rows(
+    stream: PieceStream, schema: Schema, skip: int, take: int, budget: Budget
+) -> Iterator[pa.RecordBatch]:
+    """`take` rows of `stream`, after the first `skip`."""
+    options = RecordsDecodeOptions(schema=schema, compression="none")
+    try:
+        for batch in decode(stream, options, budget).batches:
+            rows = batch.slice(skip, take)
+            skip = max(0, skip - batch.num_rows)
+            take -= rows.num_rows
+            if rows.num_rows:
+                yield rows
+            if not take:
+                return
+    except (MalformedInput, UnprocessableInput) as error:
+        raise CorruptData(f"The stored rows cannot be read: {error.detail}") from error
+    raise CorruptData(f"The stored shards hold {take} rows fewer than their manifest says.")

@@ -1,0 +1,172 @@
+"""A slot: the one object that decides the fate of an append. Creating it is the acknowledgement.
+
+Form: a line of JSON, the header; behind it the framed records themselves, where they are few. So
+one range request reads every header, and an append of a few rows is a single object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..domain.limits import KIB
+from ..errors import CorruptData
+from ..storage.object_store import ObjectStore
+from .dataset_layout import Layout
+from .record_pieces import Piece, StoredPiece
+from .stored_json import dump_json, load_json
+
+__all__ = [
+    "INLINE_BYTES",
+    "Commit",
+    "Dead",
+    "Slot",
+    "parse_commits",
+    "parse_slot",
+    "read_slot",
+    "serialize_commits",
+]
+
+#: Up to so many bytes of records stay in the slot.
+INLINE_BYTES: Final = 256 * KIB
+#: Holds the header of an append of 9 GiB, a line of some 90 bytes for each part of 16 MiB.
+_HEADER_BYTES: Final = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An acknowledged append.
+
+    Attributes:
+        nonce: tells the writer of this slot from others.
+        attempt: whose parts these are.
+        digest: SHA-256 of what the client sent; a repetition has the same.
+        time: nanoseconds by the writer's clock; orders appends, decides nothing.
+        pieces: of the records, in order: the parts, or one piece in the slot itself.
+        inline_at: offset of the records in the slot, where they are in it.
+    """
+
+    append_id: str
+    nonce: str
+    attempt: str
+    split: str
+    digest: str
+    num_records: int
+    num_bytes: int
+    time: int
+    pieces: tuple[Piece, ...]
+    inline_at: int | None = None
+
+    def serialize(self, inline: bytes = b"") -> bytes:
+        """The slot's bytes; `inline` are the records, where they go into it."""
+        return dump_json(self.header(inline=bool(inline))) + b"\n" + inline
+
+    def header(self, *, inline: bool) -> dict[str, Any]:
+        return {
+            "fate": "commit",
+            "nonce": self.nonce,
+            "attempt": self.attempt,
+            "split": self.split,
+            "digest": self.digest,
+            "num_records": self.num_records,
+            "num_bytes": self.num_bytes,
+            "time": self.time,
+            "inline": inline,
+            "pieces": [piece.to_json() for piece in self.pieces],
+        }
+
+    @classmethod
+    def from_header(cls, append_id: str, header: dict[str, Any], length: int) -> Commit:
+        return cls(
+            append_id=append_id,
+            nonce=header["nonce"],
+            attempt=header["attempt"],
+            split=header["split"],
+            digest=header["digest"],
+            num_records=header["num_records"],
+            num_bytes=header["num_bytes"],
+            time=header["time"],
+            pieces=tuple(Piece.from_json(item) for item in header["pieces"]),
+            inline_at=length if header["inline"] else None,
+        )
+
+    def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:
+        """Where the records lie."""
+        if self.inline_at is not None:
+            slot = layout.slot(self.append_id)
+            return tuple(StoredPiece(slot, self.inline_at, piece) for piece in self.pieces)
+        return tuple(
+            StoredPiece(key, 0, piece) for key, piece in zip(self.parts(layout), self.pieces, strict=True)
+        )
+
+    def parts(self, layout: Layout) -> list[str]:
+        """The objects that hold the records, none where they are in the slot."""
+        if self.inline_at is not None:
+            return []
+        return [layout.part(self.append_id, self.attempt, k) for k in range(len(self.pieces))]
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """An append that will never be: its slot was taken before it could commit."""
+
+    append_id: str
+
+
+Slot = Commit | Dead
+
+
+def read_slot(store: ObjectStore, layout: Layout, append_id: str) -> Slot:
+    """The fate of an append, without its records.
+
+    Raises:
+        ObjectNotFound: nothing is decided.
+        CorruptData: not of the known form.
+    """
+    key = layout.slot(append_id)
+    data = store.get_range(key, 0, _HEADER_BYTES)
+    if b"\n" not in data:
+        data = store.get(key)
+    return parse_slot(append_id, data, key)
+
+
+def parse_slot(append_id: str, data: bytes, key: str) -> Slot:
+    """The slot whose bytes begin with `data`, which holds at least the header.
+
+    Raises:
+        CorruptData: not of the known form.
+    """
+    line, newline, _ = data.partition(b"\n")
+    header = load_json(line, key)
+    try:
+        if header["fate"] == "dead":
+            return Dead(append_id)
+        return Commit.from_header(append_id, header, len(line) + len(newline))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptData(f"{key} is not of the known form.") from error
+
+
+def serialize_commits(commits: Iterable[Commit]) -> bytes:
+    """The appends that a plan consumes, in order: for each a line with its id and the header of its slot."""
+    lines = [
+        f"{commit.append_id} ".encode() + dump_json(commit.header(inline=commit.inline_at is not None))
+        for commit in commits
+    ]
+    return b"".join(line + b"\n" for line in lines)
+
+
+def parse_commits(data: bytes, key: str) -> list[Commit]:
+    """What `serialize_commits` wrote.
+
+    Raises:
+        CorruptData: not of that form.
+    """
+    commits = []
+    for line in data.splitlines(keepends=True):
+        append_id, _, header = line.partition(b" ")
+        slot = parse_slot(append_id.decode("ascii", "replace"), header, key)
+        if not isinstance(slot, Commit):
+            raise CorruptData(f"{key} names an append that is dead.")
+        commits.append(slot)
+    return commits

@@ -1,0 +1,234 @@
+"""Datasets: rows appended durably, published as immutable versions of TFRecord shards, read back.
+
+All state is on the object store, so that any number of replicas may serve it, and any of them may
+die at any step. Three objects decide everything, each created at most once: the slot acknowledges
+an append, the plan fixes what a version will hold, the manifest publishes it. So each acknowledged
+append is in exactly one step from one version to the next, and a version is whole or invisible.
+Writing is in `dataset_append`, `dataset_publish` and `dataset_execute`, reading in `dataset_read`,
+the names of all objects in `dataset_layout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ..codecs.options import RecordsEncodeOptions
+from ..codecs.records.columns import Records
+from ..domain.limits import Budget, Limits
+from ..domain.manifest import Manifest
+from ..domain.names import check_append_id
+from ..domain.schema import Schema
+from ..errors import NotFound
+from ..storage.object_store import ObjectNotFound, ObjectStore
+from .dataset_append import Appender, AppendResult
+from .dataset_catalog import Catalog, DatasetOptions, Incarnation
+from .dataset_log import Decided
+from .dataset_publish import Publisher, PublishOptions
+from .dataset_read import Reader, StoredFile
+from .dataset_slot import Commit, read_slot
+
+__all__ = [
+    "AppendResult",
+    "DatasetInfo",
+    "DatasetOptions",
+    "Datasets",
+    "PublishOptions",
+    "StoredFile",
+]
+
+#: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
+_STORE_THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """A dataset as it is now. `latest_version` is None until something is published."""
+
+    dataset: str
+    generation: int
+    schema: Schema | None
+    options: DatasetOptions
+    latest_version: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "generation": self.generation,
+            "schema": None if self.schema is None else self.schema.to_json(),
+            **asdict(self.options),
+            "latest_version": self.latest_version,
+        }
+
+
+class Datasets:
+    """The datasets on one object store. Safe to use from several threads; every call blocks.
+
+    Any call may raise `MalformedInput` for a name that is not allowed and `StorageError` where the
+    store fails; all but `create`, `append` and `list` raise `NotFound` where the dataset is not there.
+    """
+
+    def __init__(self, store: ObjectStore, *, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
+        self._catalog = Catalog(store, self._pool)
+        self._decided = Decided()
+        self._appender = Appender(store, self._catalog)
+
+    def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
+        """Create a dataset; the same again finds it. Also says whether it was created.
+
+        Raises:
+            Conflict: it exists with another schema or other options (`dataset_exists`).
+        """
+        incarnation, created = self._catalog.create(name, schema, options)
+        return self._info(incarnation), created
+
+    def get(self, name: str) -> DatasetInfo:
+        """The dataset as it is now."""
+        return self._info(self._catalog.open(name))
+
+    def delete(self, name: str) -> None:
+        """Delete a dataset with all its versions. Created again, it begins at the next major version."""
+        self._catalog.end(name)
+
+    def schema(self, name: str) -> Schema | None:
+        """The schema that rows for this dataset must have; None while there is none, or no dataset."""
+        incarnation = self._catalog.find(name)
+        return None if incarnation is None else self._catalog.schema(incarnation)
+
+    def append(
+        self,
+        name: str,
+        split: str,
+        records: Records,
+        *,
+        key: str | None,
+        digest: Callable[[], str],
+        options: RecordsEncodeOptions,
+        budget: Budget,
+    ) -> AppendResult:
+        """Store rows durably; a dataset that is not there is created with their schema.
+
+        Args:
+            records: drawn while they are stored.
+            key: an idempotency key: the same key and digest again give the first result.
+            digest: SHA-256 of what the client sent, in hex; called once `records` are exhausted.
+
+        Raises:
+            InputError: whatever drawing or encoding the rows raises; nothing is stored.
+            SchemaConflict: the dataset's schema is another one.
+            UnprocessableInput: no rows for a dataset without a schema (`no_records`); the key was
+                used for something else (`idempotency_key_reused`).
+            Conflict: the key was closed, or the attempt took over an hour (`append_expired`).
+            OutcomeUnknown: the rows may or may not be stored; the same key finds out.
+        """
+        return self._appender.append(
+            name, split, records, key=key, digest=digest, options=options, budget=budget
+        )
+
+    def get_append(self, name: str, append_id: str) -> dict[str, Any]:
+        """What became of an append: `state` is acknowledged, published (with `version`) or dead.
+
+        Raises:
+            NotFound: no such append (`append_not_found`).
+        """
+        check_append_id(append_id)
+        incarnation = self._catalog.open(name)
+        try:
+            slot = read_slot(self._store, incarnation.layout, append_id)
+        except ObjectNotFound as error:
+            raise NotFound(f"Dataset {name!r} has no append {append_id}.", code="append_not_found") from error
+        if not isinstance(slot, Commit):
+            return {"dataset": name, "append_id": append_id, "state": "dead"}
+        version = self._reader(incarnation).version_of(append_id)
+        return {
+            "dataset": name,
+            "split": slot.split,
+            "append_id": append_id,
+            "num_records": slot.num_records,
+            "num_bytes": slot.num_bytes,
+            **({"state": "acknowledged"} if version is None else {"state": "published", "version": version}),
+        }
+
+    def publish(self, name: str, options: PublishOptions, *, wants: str | None = None) -> Manifest:
+        """Publish every acknowledged append as the next version.
+
+        Args:
+            wants: an append that must be in the version, or in an earlier one, which is then the
+                answer. With it a publication in progress is helped along instead of refused.
+
+        Raises:
+            Conflict: another publication is in progress (`publish_in_progress`, with `version`), or
+                there is nothing new (`nothing_to_publish`).
+            UnprocessableInput: the publish key was used with other options (`idempotency_key_reused`).
+            LimitExceeded: more shards than a manifest may name (`too_many_shards`).
+            CorruptData: an acknowledged append cannot be read back; the version is aborted.
+        """
+        incarnation = self._catalog.open(name)
+        publisher = Publisher(
+            self._store, self._catalog, incarnation, self._decided, self._limits, self._pool
+        )
+        return publisher.publish(options, wants)
+
+    def versions(self, name: str) -> Sequence[str]:
+        """Every published version, oldest first."""
+        return self._reader(self._catalog.open(name)).versions()
+
+    def manifest(self, name: str, version: str) -> Manifest:
+        """The manifest of `version`, which is `x.y.z` or `latest`.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        return self._reader(self._catalog.open(name)).manifest(version)
+
+    def open_file(self, name: str, version: str, file: str) -> StoredFile:
+        """A shard or side file that the manifest of `version` names.
+
+        Raises:
+            NotFound: it names no such file (`file_not_found`), or there is no such version.
+            CorruptData: the store does not have it as the manifest says.
+        """
+        return self._reader(self._catalog.open(name)).open_file(version, file)
+
+    def read_records(
+        self,
+        name: str,
+        version: str,
+        split: str,
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        budget: Budget,
+    ) -> Records:
+        """Rows of a split in order, from `offset`, all of the rest unless `length` says fewer.
+
+        Raises:
+            NotFound: no such version or split (`version_not_found`, `split_not_found`).
+            UnprocessableInput: a negative offset or length (`invalid_range`).
+            CorruptData: the stored rows do not match their checksums; also as batches are drawn.
+        """
+        reader = self._reader(self._catalog.open(name))
+        return reader.read_records(version, split, offset, length, budget)
+
+    def list(self) -> Sequence[str]:
+        """The names of all datasets, sorted."""
+        return self._catalog.names()
+
+    def _reader(self, incarnation: Incarnation) -> Reader:
+        return Reader(self._store, incarnation, self._decided, self._pool)
+
+    def _info(self, incarnation: Incarnation) -> DatasetInfo:
+        layout = incarnation.layout
+        latest = self._reader(incarnation).latest()
+        return DatasetInfo(
+            layout.dataset,
+            layout.generation,
+            self._catalog.schema(incarnation),
+            incarnation.options,
+            str(layout.version(latest)) if latest else None,
+        )

@@ -1,0 +1,214 @@
+"""Framed records in verified pieces: how an append's parts and a shard's index are made and read.
+
+A piece is a run of bytes with its own SHA-256. It begins with a record, or only carries on a record
+too large for one piece. So a range of records is found by adding up counts, and read with nothing
+before it; and the pieces of several objects, one after the other, are again one TFRecord stream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domain.limits import MIB, Budget
+from ..domain.shard_plan import covering, record_offsets
+from ..errors import CorruptData
+from ..storage.object_store import ObjectNotFound, ObjectStore
+
+__all__ = ["Piece", "PieceCutter", "PieceStream", "SplitPieces", "StoredPiece", "load_piece", "stored_in"]
+
+#: Pieces fetched ahead of the reader: many small ones hide the store's latency, few large ones fit.
+_AHEAD: Final = 16
+_AHEAD_BYTES: Final = 32 * MIB
+#: A read that does not match is repeated once before the bytes at rest are blamed.
+_TRIES: Final = 2
+
+_LENGTH: Final = struct.Struct("<Q")
+#: A TFRecord frame adds 8 bytes of length and two checksums of 4 bytes.
+_FRAMING: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`size` bytes in which `num_records` records begin."""
+
+    size: int
+    sha256: str
+    num_records: int
+
+    @classmethod
+    def of(cls, data: bytes, num_records: int) -> Piece:
+        return cls(len(data), sha256(data).hexdigest(), num_records)
+
+    def to_json(self) -> list[Any]:
+        return [self.size, self.sha256, self.num_records]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Piece:
+        size, digest, num_records = value
+        return cls(int(size), str(digest), int(num_records))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """A piece and where it lies: `offset` bytes into the object `key`."""
+
+    key: str
+    offset: int
+    piece: Piece
+
+
+def stored_in(key: str, pieces: Sequence[Piece], offset: int = 0) -> Iterator[StoredPiece]:
+    """Pieces that lie in one object one after the other."""
+    for piece in pieces:
+        yield StoredPiece(key, offset, piece)
+        offset += piece.size
+
+
+class SplitPieces:
+    """The pieces of all records of a split, in order."""
+
+    def __init__(self, pieces: Sequence[StoredPiece]) -> None:
+        self._pieces = pieces
+        self._offsets = record_offsets(stored.piece.num_records for stored in pieces)
+
+    def covering(self, start: int, stop: int) -> tuple[Sequence[StoredPiece], int]:
+        """The pieces that hold the records `start` to `stop`, and how many of the first to pass over."""
+        found = covering(self._offsets, start, stop)
+        return self._pieces[found.pieces], found.skip
+
+
+class PieceCutter:
+    """Gathers framed records and hands them out in pieces of at most `max_bytes`.
+
+    What is gathered is charged to `budget` until it is handed out.
+    """
+
+    def __init__(self, max_bytes: int, budget: Budget) -> None:
+        self._max = max_bytes
+        self._budget = budget
+        self._gathered = bytearray()
+        self._num_records = 0
+
+    def add_run(self, data: memoryview, num_records: int) -> Iterator[tuple[bytes, Piece]]:
+        """Add whole records, kept together where they fit into one piece."""
+        if len(self._gathered) + len(data) > self._max:
+            yield from self.flush()
+        if len(data) <= self._max:
+            self._gather(data, num_records)
+        else:
+            yield from self.add(data, _record_ends(data))
+
+    def add(self, data: memoryview, ends: NDArray[np.int64]) -> Iterator[tuple[bytes, Piece]]:
+        """Add whole records that end at `ends`; a piece takes as many as fit, however they arrive."""
+        begin, done = 0, 0
+        while done < len(ends):
+            room = begin + self._max - len(self._gathered)
+            fitting = int(np.searchsorted(ends, room, side="right"))
+            if fitting > done:
+                end = int(ends[fitting - 1])
+                self._gather(data[begin:end], fitting - done)
+                begin, done = end, fitting
+            elif self._gathered:
+                yield from self.flush()
+            else:
+                end = int(ends[done])
+                yield from self._cut_up(data[begin:end])
+                begin, done = end, done + 1
+
+    def flush(self) -> Iterator[tuple[bytes, Piece]]:
+        """Hand out what is gathered, if anything."""
+        if self._gathered:
+            data = bytes(self._gathered)
+            piece = Piece.of(data, self._num_records)
+            self._gathered.clear()
+            self._num_records = 0
+            yield data, piece
+            self._budget.release(len(data))
+
+    def _gather(self, data: memoryview, num_records: int) -> None:
+        self._budget.charge(len(data), "A part of the records")
+        self._gathered += data
+        self._num_records += num_records
+
+    def _cut_up(self, record: memoryview) -> Iterator[tuple[bytes, Piece]]:
+        """One record that is larger than a piece."""
+        for offset in range(0, len(record), self._max):
+            data = bytes(record[offset : offset + self._max])
+            yield data, Piece.of(data, 1 if offset == 0 else 0)
+
+
+def _record_ends(data: memoryview) -> NDArray[np.int64]:
+    """Where each of the whole frames in `data` ends."""
+    ends, position = [], 0
+    while position < len(data):
+        position += _LENGTH.unpack_from(data, position)[0] + _FRAMING
+        ends.append(position)
+    return np.array(ends, np.int64)
+
+
+def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
+    """The bytes of a piece, verified.
+
+    Raises:
+        CorruptData: they are missing, short, or not those that were stored.
+    """
+    piece = stored.piece
+    try:
+        for _ in range(_TRIES):
+            data = store.get_range(stored.key, stored.offset, piece.size)
+            if len(data) == piece.size and sha256(data).hexdigest() == piece.sha256:
+                return data
+    except ObjectNotFound as error:
+        raise CorruptData(f"{stored.key} is missing.") from error
+    raise CorruptData(f"{stored.key} at offset {stored.offset} does not have the SHA-256 on record.")
+
+
+class PieceStream:
+    """A `ByteStream` over pieces, each verified before a byte of it is handed out."""
+
+    def __init__(
+        self, store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        self._loaded = _loaded(store, pieces, pool)
+        self._rest = memoryview(b"")
+
+    def read(self, n: int, /) -> bytes:
+        while not self._rest:
+            data = next(self._loaded, None)
+            if data is None:
+                return b""
+            self._rest = memoryview(data)
+        taken, self._rest = self._rest[:n], self._rest[n:]
+        return bytes(taken)
+
+
+def _loaded(
+    store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None
+) -> Iterator[bytes]:
+    if pool is None or len(pieces) == 1:
+        yield from (load_piece(store, piece) for piece in pieces)
+        return
+    pending: deque[tuple[int, Future[bytes]]] = deque()
+    held = 0
+    try:
+        for piece in pieces:
+            while pending and (len(pending) >= _AHEAD or held + piece.piece.size > _AHEAD_BYTES):
+                size, future = pending.popleft()
+                held -= size
+                yield future.result()
+            pending.append((piece.piece.size, pool.submit(load_piece, store, piece)))
+            held += piece.piece.size
+        while pending:
+            yield pending.popleft()[1].result()
+    finally:
+        for _, future in pending:
+            future.cancel()

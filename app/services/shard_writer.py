@@ -1,0 +1,153 @@
+"""Writing one shard: execute its plan, byte for byte the same whoever does it and however often.
+
+The records were encoded when they were appended; here they are only verified, cut and copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from ..codecs.records.framing import iter_frames
+from ..domain.limits import MIB, Budget, Limits
+from ..domain.manifest import ShardEntry
+from ..domain.shard_plan import ShardPlan
+from ..errors import CorruptData, InputError, StorageUnavailable
+from ..storage.object_store import ObjectNotFound, ObjectStore
+from .record_pieces import Piece, PieceCutter, PieceStream, SplitPieces, StoredPiece, load_piece, stored_in
+from .stored_json import dump_json, load_json
+
+__all__ = ["FINGERPRINT", "ShardSource", "WrittenShard", "is_whole", "read_done", "write_done", "write_shard"]
+
+#: How much a read of a few records has to fetch at most, and how fine a shard's checksums are.
+_PIECE_BYTES: Final = 4 * MIB
+#: Names everything that decides the bytes of a shard and of the files beside it. An executor with
+#: another one leaves a plan alone: two that disagree would overwrite each other's shards.
+FINGERPRINT: Final = f"copy-1 pieces-{_PIECE_BYTES} schemas-1"
+
+#: A frame's last checksum.
+_FOOTER_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSource:
+    """Where a shard's records lie: in `pieces`, after the first `skip` records, `take` of them."""
+
+    pieces: tuple[StoredPiece, ...]
+    skip: int
+    take: int
+
+    @classmethod
+    def of(cls, plan: ShardPlan, split: SplitPieces) -> ShardSource:
+        """What `plan` takes of the records of its split."""
+        pieces, skip = split.covering(plan.start, plan.stop)
+        return cls(tuple(pieces), skip, plan.num_records)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """A shard that lies in its place, and the pieces by which it can be read."""
+
+    entry: ShardEntry
+    pieces: tuple[Piece, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "num_records": self.entry.num_records,
+            "num_bytes": self.entry.num_bytes,
+            "sha256": self.entry.sha256,
+            "pieces": [piece.to_json() for piece in self.pieces],
+        }
+
+
+def write_shard(
+    plan: ShardPlan,
+    source: ShardSource,
+    store: ObjectStore,
+    key: str,
+    limits: Limits,
+    pool: ThreadPoolExecutor | None = None,
+) -> WrittenShard:
+    """Write the shard `key` and see that it is there.
+
+    Raises:
+        CorruptData: an input does not match its checksum, or holds other records than were counted.
+        StorageUnavailable: the store failed; writing the shard again is safe.
+    """
+    budget = Budget(limits)
+    whole = sha256()
+    pieces: list[Piece] = []
+
+    def chunks() -> Iterator[bytes]:
+        for data, piece in _cut(source, store, budget, pool):
+            whole.update(data)
+            pieces.append(piece)
+            yield data
+
+    size = store.put_stream(key, chunks())
+    if store.head(key).size != size:
+        raise StorageUnavailable(f"{key} is not as long as it was written.")
+    entry = ShardEntry(plan.file, plan.num_records, size, whole.hexdigest())
+    return WrittenShard(entry, tuple(pieces))
+
+
+def _cut(
+    source: ShardSource, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None
+) -> Iterator[tuple[bytes, Piece]]:
+    cutter = PieceCutter(_PIECE_BYTES, budget)
+    skip, left = source.skip, source.take
+    try:
+        stream = PieceStream(store, source.pieces, pool)
+        for block in iter_frames(stream, budget, compression="none"):
+            first, stop = min(skip, block.num_records), min(skip + left, block.num_records)
+            skip -= first
+            left -= stop - first
+            if first < stop:
+                ends = block.starts[first:stop] + block.sizes[first:stop] + _FOOTER_BYTES
+                begin = int(block.starts[first - 1] + block.sizes[first - 1]) + _FOOTER_BYTES if first else 0
+                yield from cutter.add(block.data[begin : int(ends[-1])], ends - begin)
+            if not left:
+                break
+    except InputError as error:
+        raise CorruptData(f"The records for a shard cannot be read: {error.detail}") from error
+    if left:
+        raise CorruptData(f"The inputs of a shard hold {left} records fewer than were counted.")
+    yield from cutter.flush()
+
+
+def read_done(store: ObjectStore, key: str, file: str) -> WrittenShard | None:
+    """What an executor noted of the shard `file` once it had written it.
+
+    Raises:
+        CorruptData: the note is not of the known form.
+    """
+    try:
+        value = load_json(store.get(key), key)
+    except ObjectNotFound:
+        return None
+    try:
+        entry = ShardEntry(file, value["num_records"], value["num_bytes"], value["sha256"])
+        return WrittenShard(entry, tuple(Piece.from_json(item) for item in value["pieces"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptData(f"{key} is not of the known form.") from error
+
+
+def write_done(store: ObjectStore, key: str, shard: WrittenShard) -> None:
+    """Note that a shard is written."""
+    store.put(key, dump_json(shard.to_json()))
+
+
+def is_whole(store: ObjectStore, key: str, shard: WrittenShard) -> bool:
+    """Whether the shard that another executor noted lies there with exactly those bytes."""
+    try:
+        if store.head(key).size != shard.entry.num_bytes:
+            return False
+        whole = sha256()
+        for stored in stored_in(key, shard.pieces):
+            whole.update(load_piece(store, stored))
+    except (ObjectNotFound, CorruptData):
+        return False
+    return whole.hexdigest() == shard.entry.sha256

@@ -1,0 +1,84 @@
+"""Create-only puts with a definite outcome, and the store's own clock."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from ..errors import OutcomeUnknown, StorageError, StorageUnavailable
+from .object_store import AlreadyExists, ObjectNotFound, ObjectStore
+
+__all__ = ["PROBE_PREFIX", "create_once", "new_nonce", "store_time"]
+
+#: Objects that live for a moment; no dataset's name begins with an underscore.
+PROBE_PREFIX: Final = "_probe"
+#: How long an unknown outcome is pursued, before the last operation's own deadline.
+_DEADLINE_S: Final = 15.0
+_FIRST_WAIT_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 1.0
+
+
+def new_nonce() -> str:
+    """128 random bits: what tells one writer's object from another's."""
+    return secrets.token_hex(16)
+
+
+def create_once(
+    store: ObjectStore,
+    key: str,
+    data: bytes,
+    *,
+    deadline_s: float = _DEADLINE_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes | None:
+    """Create `key` with `data`, which contains a nonce; None if it is ours, else what is there.
+
+    A put that was applied but answered with an error comes back as `AlreadyExists` on its own
+    repetition, so what is stored is compared. After an error of unknown outcome, or a conflict
+    with nothing stored, the same create is repeated: only an answer is proof, never an absence.
+
+    Raises:
+        OutcomeUnknown: still no definite answer at the deadline; it may yet be stored.
+        StorageFull, StorageError: refused for good; nothing is stored.
+    """
+    give_up = time.monotonic() + deadline_s
+    wait = _FIRST_WAIT_S
+    uncertain = False
+    while True:
+        try:
+            store.create(key, data)
+            return None
+        except AlreadyExists as error:
+            cause: Exception = error
+            with contextlib.suppress(ObjectNotFound, StorageUnavailable):
+                stored = store.get(key)
+                return None if stored == data else stored
+        except StorageUnavailable as error:
+            cause, uncertain = error, True
+        except StorageError as error:
+            if not uncertain:
+                raise
+            cause = error
+        if time.monotonic() + wait > give_up:
+            raise OutcomeUnknown(
+                "The store did not confirm the write in time; it may or may not have been stored. "
+                "Repeat the request with the same key."
+            ) from cause
+        sleep(wait * random.uniform(0.5, 1))  # noqa: S311  # jitter, not a secret
+        wait = min(2 * wait, _LONGEST_WAIT_S)
+
+
+def store_time(store: ObjectStore) -> datetime:
+    """Now, by the store's clock: the time at which a fresh object was modified."""
+    key = f"{PROBE_PREFIX}/{new_nonce()}"
+    store.put(key, b"")
+    try:
+        return store.head(key).last_modified
+    finally:
+        with contextlib.suppress(StorageError):
+            store.delete(key)

@@ -1,0 +1,48 @@
+"""The folder behind a local store, and whether a key stays inside it.
+
+obstore's LocalStore follows symbolic links wherever they lead; a link planted in the root would
+let a reader out of it. The check is made per operation; someone who can write into the folder
+while an operation runs is trusted, as they could replace the data itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..errors import StorageError, StorageUnavailable
+
+__all__ = ["LocalRoot"]
+
+
+class LocalRoot:
+    """An existing folder, created when missing.
+
+    Raises:
+        StorageUnavailable: it cannot be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self.path = path.resolve(strict=True)
+        except OSError as error:
+            raise StorageUnavailable(
+                f"The storage folder {path} cannot be created: {error.strerror}."
+            ) from error
+
+    def contains(self, key: str) -> bool:
+        """Whether `key`, with every symbolic link on its way resolved, lies in this folder."""
+        resolved = os.path.realpath(self.path / key)
+        return resolved == str(self.path) or resolved.startswith(f"{self.path}{os.sep}")
+
+    def check(self, key: str) -> None:
+        """Refuse a key that a symbolic link leads out of this folder.
+
+        Raises:
+            StorageError: it does (`outside_storage_root`).
+        """
+        if not self.contains(key):
+            raise StorageError(
+                f"{key} leads out of the storage folder by a symbolic link.", code="outside_storage_root"
+            )

@@ -1,0 +1,107 @@
+"""What an object store must offer: put, create-only put, get, range, head, list, delete. Nothing else.
+
+There is no compare-and-swap and no rename here, because the local store has neither; the storage
+protocol is built from create-only puts alone. All calls block; they are made from worker threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from ..domain.streams import Buffer
+from ..errors import NotFound, StorageError
+
+__all__ = ["AlreadyExists", "ObjectInfo", "ObjectNotFound", "ObjectStore"]
+
+
+class AlreadyExists(StorageError):
+    """`create` found an object under that key; it may be the caller's own, see `create_once`."""
+
+    code = "object_exists"
+
+
+class ObjectNotFound(NotFound):
+    """There is no object under that key."""
+
+    code = "object_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store tells about an object without its bytes.
+
+    Attributes:
+        key: full key, no leading slash.
+        size: in bytes.
+        last_modified: by the store's clock, with a time zone.
+        etag: the store's own; it may change when identical bytes are written again.
+    """
+
+    key: str
+    size: int
+    last_modified: datetime
+    etag: str | None
+
+
+class ObjectStore(Protocol):
+    """Keys are relative, `/`-separated, ASCII. Every method may raise `StorageError`."""
+
+    def put(self, key: str, data: Buffer) -> None:
+        """Store `data` in one request, over whatever is there."""
+        ...
+
+    def create(self, key: str, data: Buffer) -> None:
+        """Store `data` in one request unless the key is taken; at most one creator succeeds.
+
+        Raises:
+            AlreadyExists: the key is taken, or seems to be: see `create_once`.
+            StorageUnavailable: it may or may not have been stored.
+        """
+        ...
+
+    def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+        """Store the chunks one after the other and return their size in bytes.
+
+        The object appears whole at the end or not at all. A chunk is copied before the next is
+        drawn; an error that drawing one raises abandons the upload and passes through.
+        """
+        ...
+
+    def get(self, key: str) -> bytes:
+        """All bytes of a small object.
+
+        Raises:
+            ObjectNotFound: no such object.
+        """
+        ...
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer, or none, only where the object ends.
+
+        Raises:
+            ObjectNotFound: no such object.
+        """
+        ...
+
+    def head(self, key: str) -> ObjectInfo:
+        """What the store knows about an object.
+
+        Raises:
+            ObjectNotFound: no such object.
+        """
+        ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Every object below the folder `prefix`, however deep, in no particular order."""
+        ...
+
+    def list_children(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly below the folder `prefix`, sorted."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is fine."""
+        ...

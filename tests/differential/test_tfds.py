@@ -1,0 +1,210 @@
+"""TFDS loads a published version in one line, and finds in it the rows that went in.
+
+The oracle is `tfds.builder_from_directory`, on the folder as it lies on a local store.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records import ndjson
+from app.domain.limits import MIB, Budget, Limits
+from app.domain.schema import Schema
+from app.domain.shard_plan import default_num_shards
+from app.domain.streams import MemoryStream
+from app.services.datasets import DatasetOptions, Datasets, PublishOptions
+from app.storage.obstore_store import open_store
+
+# What TensorFlow and TFDS warn of while they are imported is theirs.
+pytestmark = pytest.mark.filterwarnings("default")
+
+tfds = pytest.importorskip("tensorflow_datasets")
+
+Row = dict[str, Any]
+
+
+def b64(data: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(data).decode()}
+
+
+class Published:
+    """A dataset on a local store, filled with JSON rows under a declared schema."""
+
+    def __init__(self, root: Path, features: dict[str, Any], name: str = "my_ds") -> None:
+        self.folder = root
+        self.name = name
+        self.schema = Schema.from_json({"features": features})
+        self.datasets = Datasets(open_store(f"file://{root}"), limits=Limits())
+        self.datasets.create(name, self.schema, DatasetOptions("Made in a test."))
+
+    def append(self, rows: list[Row], split: str = "train") -> None:
+        body = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        budget = Budget()
+        options = RecordsDecodeOptions(schema=self.schema)
+        self.datasets.append(
+            self.name,
+            split,
+            ndjson.decode(MemoryStream(body), options, budget),
+            key=None,
+            digest=lambda: "",
+            options=RecordsEncodeOptions(lossy=True),
+            budget=budget,
+        )
+
+    def load(self, **options: Any) -> Any:
+        version = self.datasets.publish(self.name, PublishOptions(**options)).version
+        return tfds.builder_from_directory(str(self.folder / self.name / version))
+
+
+def rows_of(builder: Any, split: str = "train") -> Iterator[Row]:
+    for row in tfds.as_numpy(builder.as_dataset(split=split)):
+        yield {
+            name: value.to_list() if hasattr(value, "to_list") else np.asarray(value).tolist()
+            for name, value in row.items()
+        }
+
+
+def round_trip(root: Path, feature: Any, values: list[Any]) -> list[Any]:
+    published = Published(root, {"i": {"dtype": "int64"}, "x": feature})
+    rows: list[Row] = [{"i": i, "x": value} for i, value in enumerate(values)]
+    published.append([{name: v for name, v in row.items() if v is not None} for row in rows])
+    loaded = sorted(rows_of(published.load()), key=lambda row: row["i"])
+    assert [row["i"] for row in loaded] == list(range(len(values)))
+    return [row["x"] for row in loaded]
+
+
+@pytest.mark.parametrize(
+    ("feature", "values"),
+    [
+        ({"dtype": "bool"}, [True, False]),
+        ({"dtype": "int8"}, [-128, 127]),
+        ({"dtype": "uint8"}, [0, 255]),
+        ({"dtype": "int32"}, [-(2**31), 2**31 - 1]),
+        ({"dtype": "uint32"}, [0, 2**32 - 1]),
+        ({"dtype": "int64"}, [-(2**63), 2**63 - 1]),
+        ({"dtype": "float16"}, [0.5, -2.0]),
+        ({"dtype": "bfloat16"}, [0.5, -2.0]),
+        ({"dtype": "float32"}, [0.25, -1.5]),
+        ({"dtype": "float32", "shape": [2, 3]}, [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]),
+        ({"dtype": "int64", "shape": [0]}, [[], []]),
+        ({"dtype": "int64", "shape": [None]}, [[1, 2], [], [3]]),
+        ({"dtype": "float32", "shape": [None, 2]}, [[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]),
+        ({"dtype": "int64", "shape": [2, None]}, [[[1, 2], [3, 4]], [[5], [6]]]),
+        ({"dtype": "float64", "encoding": "raw"}, [0.1, 1e300]),
+        ({"dtype": "uint64", "shape": [2], "encoding": "raw"}, [[0, 2**64 - 1]]),
+        ({"dtype": "bool", "shape": [2], "encoding": "raw"}, [[True, False]]),
+        (
+            {"dtype": "float64", "shape": [None, 2], "encoding": "raw"},
+            [[[0.1, 0.2]], [[1.0, 2.0], [3.0, 4.0]]],
+        ),
+    ],
+)
+def test_numbers_come_back(tmp_path: Path, feature: Any, values: list[Any]) -> None:
+    assert round_trip(tmp_path, feature, values) == values
+
+
+@pytest.mark.parametrize(
+    ("feature", "values", "expected"),
+    [
+        ({"dtype": "text"}, ["zwölf", ""], ["zwölf".encode(), b""]),
+        ({"dtype": "bytes"}, [b64(b"\x00\xff"), b64(b"")], [b"\x00\xff", b""]),
+        ({"dtype": "text", "shape": [2]}, [["a", "b"]], [[b"a", b"b"]]),
+        ({"dtype": "text", "shape": [None]}, [["a", "b"], [], ["c"]], [[b"a", b"b"], [], [b"c"]]),
+    ],
+)
+def test_strings_come_back(tmp_path: Path, feature: Any, values: list[Any], expected: list[Any]) -> None:
+    assert round_trip(tmp_path, feature, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("feature", "values", "expected"),
+    [
+        ({"dtype": "int64"}, [1, None], [1, -(2**63)]),
+        ({"dtype": "text"}, ["a", None], [b"a", b""]),
+        ({"dtype": "bool"}, [True, None], [True, False]),
+        ({"dtype": "int64", "shape": [2]}, [[1, 2], None], [[1, 2], [-(2**63)] * 2]),
+        ({"dtype": "int64", "shape": [None]}, [[1, 2], None], [[1, 2], []]),
+        ({"dtype": "bfloat16"}, [0.5, None], [0.5, float(np.finfo("f4").min)]),
+        ({"dtype": "float64"}, [0.5, None], [0.5, float(np.finfo("f4").min)]),
+    ],
+)
+def test_an_absent_feature_is_the_least_value_or_empty(
+    tmp_path: Path, feature: Any, values: list[Any], expected: list[Any]
+) -> None:
+    assert round_trip(tmp_path, {**feature, "nullable": True}, values) == expected
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_encoded_tensors_are_opaque_bytes(tmp_path: Path, nullable: bool) -> None:
+    tf = pytest.importorskip("tensorflow")
+    feature = {"dtype": "float32", "shape": [None, None], "encoding": "tensor", "nullable": nullable}
+    values: list[Any] = [[[1.0, 2.0]], [[3.0], [4.0]]] + ([None] if nullable else [])
+    loaded = round_trip(tmp_path, feature, values)
+    parsed = [tf.io.parse_tensor(data, tf.float32).numpy().tolist() for data in loaded[:2]]
+    assert parsed == values[:2]
+    assert loaded[2:] == ([b""] if nullable else [])
+
+
+def test_raw_bytes_that_may_be_absent_are_opaque(tmp_path: Path) -> None:
+    feature = {"dtype": "float64", "shape": [2], "encoding": "raw", "nullable": True}
+    loaded = round_trip(tmp_path, feature, [[0.1, 0.2], None])
+    assert loaded == [np.array([0.1, 0.2]).tobytes(), b""]
+
+
+def test_raw_uint32_is_opaque(tmp_path: Path) -> None:
+    loaded = round_trip(tmp_path, {"dtype": "uint32", "shape": [2], "encoding": "raw"}, [[1, 2**32 - 1]])
+    assert loaded == [np.array([1, 2**32 - 1], "<u4").tobytes()]
+
+
+@pytest.mark.parametrize("name", ["my_ds", "my-ds", "1ds", "A"])
+def test_every_name_that_we_allow_loads(tmp_path: Path, name: str) -> None:
+    published = Published(tmp_path, {"x": {"dtype": "int64"}}, name)
+    published.append([{"x": 1}])
+    published.append([{"x": 2}], "test-2")
+    builder = published.load()
+    assert builder.name == name
+    assert [row["x"] for row in rows_of(builder, "train")] == [1]
+    assert [row["x"] for row in rows_of(builder, "test-2")] == [2]
+
+
+def test_shards_splits_and_versions(tmp_path: Path) -> None:
+    published = Published(tmp_path, {"x": {"dtype": "int64"}})
+    published.append([{"x": i} for i in range(10)])
+    published.append([{"x": i} for i in range(100, 103)], "test")
+    published.append([], "empty")
+    first = published.load(num_shards=4)
+    published.append([{"x": 10}])
+    second = published.load(num_shards=3)
+    assert (str(first.version), str(second.version)) == ("1.0.0", "1.1.0")
+    assert set(first.info.splits) == {"train", "test"}
+    assert first.info.splits["train"].num_examples == 10
+    assert first.info.splits["train"].shard_lengths == [2, 3, 3, 2]
+    assert first.info.splits["test"].shard_lengths == [1, 1, 0, 1]
+    assert sorted(row["x"] for row in rows_of(first)) == list(range(10))
+    assert sorted(row["x"] for row in rows_of(first, "test")) == [100, 101, 102]
+    assert sorted(row["x"] for row in rows_of(second)) == list(range(11))
+    assert sorted(row["x"] for row in rows_of(second, "train[3:5]")) == [3, 4]
+    assert second.info.description == "Made in a test."
+
+
+#: Records and MiB; TFDS loops forever where there are fewer records than shards.
+SIZES = [
+    (num_records, mib)
+    for num_records in (1, 1000, 1023, 1024, 2048, 10**7)
+    for mib in (0, 1, 63, 64, 127, 128, 1000, 4096, 65_536, 2**20 - 1, 2**20, 2**20 + 1024)
+    if mib <= 2**20 or num_records >= 2048
+]
+
+
+@pytest.mark.parametrize(("num_records", "mib"), SIZES)
+def test_as_many_shards_as_tfds_would_write(num_records: int, mib: int) -> None:
+    shard_utils = pytest.importorskip("tensorflow_datasets.core.utils.shard_utils")
+    payload = max(0, mib * MIB - 16 * num_records)
+    expected = shard_utils.ShardConfig.calculate_number_shards(payload, num_records)
+    assert default_num_shards(payload + 16 * num_records, num_records) == expected

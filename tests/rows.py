@@ -1,0 +1,72 @@
+"""Rows for tests of datasets: one int64 feature `x`, and a client that counts on it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from app.codecs.options import RecordsEncodeOptions
+from app.codecs.records.columns import Records, arrow_schema
+from app.domain.limits import Budget, Limits
+from app.domain.manifest import Manifest
+from app.domain.schema import Schema
+from app.services.datasets import AppendResult, Datasets, PublishOptions
+from app.storage.object_store import ObjectStore
+
+SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
+PADDED = Schema.from_json({"features": {"x": {"dtype": "int64"}, "pad": {"dtype": "bytes"}}})
+
+
+def records(values: Iterable[int], *, pad: int | None = None) -> Records:
+    """A row for each value; with `pad`, each also has that many bytes of no meaning."""
+    return Records(SCHEMA if pad is None else PADDED, _batches(list(values), pad))
+
+
+def _batches(values: list[int], pad: int | None) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(SCHEMA if pad is None else PADDED)
+    step = 1000 if pad is None else max(1, 4_000_000 // (pad + 1))
+    for begin in range(0, len(values), step):
+        chunk = values[begin : begin + step]
+        columns: list[pa.Array[Any]] = [pa.array(chunk, pa.int64())]
+        if pad is not None:
+            columns.append(pa.array([bytes([value % 256]) * pad for value in chunk], pa.binary()))
+        yield pa.record_batch(columns, schema=schema)
+
+
+class Client:
+    """One replica of the service and somebody who uses it: dataset `d`, split `train` unless said."""
+
+    def __init__(self, store: ObjectStore, limits: Limits | None = None) -> None:
+        self.store = store
+        self.datasets = Datasets(store, limits=limits or Limits())
+
+    def append(
+        self,
+        values: Iterable[int],
+        *,
+        key: str | None = None,
+        digest: str | None = None,
+        split: str = "train",
+        name: str = "d",
+        pad: int | None = None,
+    ) -> AppendResult:
+        values = list(values)
+        return self.datasets.append(
+            name,
+            split,
+            records(values, pad=pad),
+            key=key,
+            digest=lambda: digest or f"{split}:{values}",
+            options=RecordsEncodeOptions(),
+            budget=Budget(),
+        )
+
+    def publish(self, options: PublishOptions | None = None, *, wants: str | None = None) -> Manifest:
+        return self.datasets.publish("d", options or PublishOptions(), wants=wants)
+
+    def read(
+        self, version: str = "latest", split: str = "train", *, offset: int = 0, length: int | None = None
+    ) -> list[int]:
+        rows = self.datasets.read_records("d", version, split, offset=offset, length=length, budget=Budget())
+        values: list[Any] = [value for batch in rows.batches for value in batch.column("x").to_pylist()]
+        return values

@@ -1,0 +1,91 @@
+"""A store with faults, for tests of what stands on one."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Literal, TypeVar
+
+from app.domain.streams import Buffer
+from app.storage.object_store import ObjectInfo, ObjectStore
+
+Operation = Literal["put", "create", "put_stream", "get", "get_range", "head", "list", "delete"]
+When = Literal["before", "after"]
+#: Told of each request; raises what is to go wrong.
+Fault = Callable[[When, Operation, str], None]
+
+WRITES: tuple[Operation, ...] = ("put", "create", "put_stream", "delete")
+
+ResultT = TypeVar("ResultT")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing catches this, and its store does nothing more."""
+
+
+class FaultStore:
+    """An `ObjectStore` over `inner` whose requests fail as `fault` says.
+
+    An error raised before a request is one that was never applied; after it, one that was applied
+    and whose answer was lost.
+    """
+
+    def __init__(self, inner: ObjectStore, fault: Fault | None = None) -> None:
+        self._inner = inner
+        self.fault = fault
+        self.requests: list[tuple[Operation, str]] = []
+        #: Added to the store's own clock.
+        self.clock_offset = timedelta(0)
+
+    def _do(self, operation: Operation, key: str, request: Callable[[], ResultT]) -> ResultT:
+        self.requests.append((operation, key))
+        if self.fault is not None:
+            self.fault("before", operation, key)
+        result = request()
+        if self.fault is not None:
+            self.fault("after", operation, key)
+        return result
+
+    def put(self, key: str, data: Buffer) -> None:
+        self._do("put", key, lambda: self._inner.put(key, data))
+
+    def create(self, key: str, data: Buffer) -> None:
+        self._do("create", key, lambda: self._inner.create(key, data))
+
+    def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+        return self._do("put_stream", key, lambda: self._inner.put_stream(key, chunks))
+
+    def get(self, key: str) -> bytes:
+        return self._do("get", key, lambda: self._inner.get(key))
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        return self._do("get_range", key, lambda: self._inner.get_range(key, offset, length))
+
+    def head(self, key: str) -> ObjectInfo:
+        info = self._do("head", key, lambda: self._inner.head(key))
+        return ObjectInfo(info.key, info.size, info.last_modified + self.clock_offset, info.etag)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self._do("list", prefix, lambda: self._inner.list(prefix))
+
+    def list_children(self, prefix: str) -> Sequence[str]:
+        return self._do("list", prefix, lambda: self._inner.list_children(prefix))
+
+    def delete(self, key: str) -> None:
+        self._do("delete", key, lambda: self._inner.delete(key))
+
+
+class KillAt:
+    """Kills the process around its `index`-th write, and keeps it dead."""
+
+    def __init__(self, index: int, when: When) -> None:
+        self._left = index
+        self._when = when
+        self.killed: tuple[Operation, str] | None = None
+
+    def __call__(self, when: When, operation: Operation, key: str) -> None:
+        if self.killed is not None:
+            raise Killed
+        if operation in WRITES and when == self._when:
+            if self._left == 0:
+                self.killed = (operation, key)
+                raise Killed
+            self._left -= 1

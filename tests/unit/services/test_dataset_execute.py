@@ -1,0 +1,130 @@
+"""kill -9 around every single write: what was acknowledged is published once, all else at most once."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from app.errors import ShardsmithError
+from app.services.datasets import PublishOptions
+from app.storage.obstore_store import ObstoreStore, open_store
+from tests.rows import Client
+from tests.stores import WRITES, FaultStore, KillAt, Killed, When
+
+#: Two shards, an append in its slot and one in parts, a base, and a row of a rival throughout.
+LARGE = range(100, 500)
+OPTIONS = PublishOptions(num_shards=2)
+
+
+def scenario(client: Client, acknowledged: set[str]) -> None:
+    """What the process that dies was doing; notes each acknowledgement as it comes."""
+    for key, values, pad in (("small", [1], 1), ("large", LARGE, 1000)):
+        client.append(values, key=key, pad=pad)
+        acknowledged.add(key)
+    client.publish(OPTIONS)
+    client.append([2], key="more", pad=1)
+    acknowledged.add("more")
+    client.publish(OPTIONS)
+
+
+def retry(client: Client) -> None:
+    """What its clients do afterwards, against another replica."""
+    small = client.append([1], key="small", pad=1)
+    client.append(LARGE, key="large", pad=1000)
+    client.publish(OPTIONS, wants=small.append_id)
+    more = client.append([2], key="more", pad=1)
+    client.publish(OPTIONS, wants=more.append_id)
+
+
+def writes_of_a_run() -> list[str]:
+    store = FaultStore(open_store("memory://"))
+    scenario(Client(store), set())
+    return [
+        f"{operation} {re.sub('[0-9a-f]{32}', '*', key)}"
+        for operation, key in store.requests
+        if operation in WRITES
+    ]
+
+
+WRITES_OF_A_RUN = writes_of_a_run()
+
+
+def published_rows(client: Client, version: str) -> Counter[int]:
+    return Counter(client.read(version))
+
+
+def check_versions(inner: ObstoreStore) -> None:
+    """Every version that readers see is whole: its files are there, its rows come once."""
+    reader = Client(inner)
+    if "d" not in reader.datasets.list():
+        return
+    for version in reader.datasets.versions("d"):
+        manifest = reader.datasets.manifest("d", version)
+        for name, entry in manifest.by_file.items():
+            if name != "dataset_info.json":
+                file = reader.datasets.open_file("d", version, name)
+                assert len(file.read_at(0, file.size)) == entry.num_bytes
+        rows = published_rows(reader, version)
+        assert set(rows.values()) == {1}
+        assert sum(rows.values()) == manifest.splits["train"].num_records
+
+
+def test_the_run_writes_at_every_point_of_the_protocol() -> None:
+    for point in (
+        "put d/_g1/parts/",
+        "create d/_gen/1.json",
+        "create d/_g1/slots/",
+        ".inputs",
+        ".seen",
+        "create d/_g1/log/1.plan",
+        "put_stream d/1.0.0/d-train.tfrecord-00000-of-00002",
+        "put_stream d/1.0.0/d-train.tfrecord-00001-of-00002",
+        "put d/_g1/log/1.done/",
+        "put d/1.0.0/features.json",
+        "create d/1.0.0/_manifest.json",
+        "put d/1.0.0/dataset_info.json",
+        "put d/_g1/log/hint",
+        "delete d/_g1/parts/",
+        "create d/_g1/log/2.plan",
+        "create d/1.1.0/_manifest.json",
+    ):
+        assert any(point in write for write in WRITES_OF_A_RUN), point
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("index", range(len(WRITES_OF_A_RUN)), ids=lambda index: WRITES_OF_A_RUN[index])
+def test_a_process_killed_at_any_write_loses_and_repeats_nothing(index: int, when: When) -> None:
+    inner = open_store("memory://")
+    kill = KillAt(index, when)
+    acknowledged: set[str] = set()
+    with pytest.raises(Killed):
+        scenario(Client(FaultStore(inner, kill)), acknowledged)
+    assert kill.killed is not None
+    check_versions(inner)
+
+    # Another replica resumes; nothing but what was acknowledged may have become visible.
+    witness = Client(inner)
+    for key, values in (("small", [1]), ("more", [2])):
+        if key in acknowledged:
+            assert witness.append(values, key=key, pad=1).replayed
+    survivor = Client(inner)
+    retry(survivor)
+    latest = survivor.datasets.manifest("d", "latest").version
+    assert published_rows(survivor, latest) == Counter([1, 2, *LARGE])
+    check_versions(inner)
+
+
+@pytest.mark.parametrize("index", range(0, len(WRITES_OF_A_RUN), 3), ids=lambda index: WRITES_OF_A_RUN[index])
+def test_several_processes_killed_one_after_the_other(index: int) -> None:
+    inner = open_store("memory://")
+    for step in range(4):
+        try:
+            scenario(
+                Client(FaultStore(inner, KillAt(index + step, "after" if step % 2 else "before"))), set()
+            )
+        except (Killed, ShardsmithError):
+            continue
+    survivor = Client(inner)
+    retry(survivor)
+    assert published_rows(survivor, "latest") == Counter([1, 2, *LARGE])
+    check_versions(inner)

@@ -1,0 +1,135 @@
+"""The log: the newest plan is found from any hint, and verdicts are read once."""
+
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.domain.manifest import Manifest
+from app.domain.schema import Schema
+from app.domain.shard_plan import ShardPlan
+from app.errors import CorruptData
+from app.services.dataset_layout import Layout
+from app.services.dataset_log import Aborted, Decided, NamedFile, Plan, PublishLog, Seen
+from app.services.stored_json import dump_json
+from app.storage.obstore_store import ObstoreStore, open_store
+from tests.stores import FaultStore
+
+LAYOUT = Layout("d", 1)
+SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
+
+
+@pytest.fixture
+def store() -> FaultStore:
+    return FaultStore(open_store("memory://"))
+
+
+def log(store: FaultStore | ObstoreStore) -> PublishLog:
+    return PublishLog(store, LAYOUT, Decided())
+
+
+def put_plans(store: FaultStore | ObstoreStore, count: int, *, aborted: Collection[int] = ()) -> None:
+    for n in range(1, count + 1):
+        store.put(LAYOUT.plan(n), b"")
+        manifest = Manifest("d", str(LAYOUT.version(n)), {}, SCHEMA)
+        content = {"aborted": "why"} if n in aborted else manifest.to_json()
+        store.put(LAYOUT.manifest(n), dump_json({"nonce": "x", **content}))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 70), st.data())
+def test_the_newest_plan_is_found_from_any_hint(count: int, data: st.DataObject) -> None:
+    store = open_store("memory://")
+    put_plans(store, count)
+    hint = data.draw(st.integers(0, count))
+    if hint:
+        log(store).put_hint(hint)
+    assert log(store).newest() == count
+
+
+def test_a_fresh_hint_takes_two_requests(store: FaultStore) -> None:
+    put_plans(store, 50)
+    log(store).put_hint(50)
+    store.requests.clear()
+    assert log(store).newest() == 50
+    assert store.requests == [("get", "d/_g1/log/hint"), ("head", "d/_g1/log/51.plan")]
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"{}", b'{"n":-1}', b'{"n":"3"}', b'{"n":true}'])
+def test_a_damaged_hint_is_no_hint(store: FaultStore, data: bytes) -> None:
+    put_plans(store, 5)
+    store.put(LAYOUT.hint, data)
+    assert log(store).newest() == 5
+
+
+def test_the_last_published_version_skips_what_is_aborted_or_open(store: FaultStore) -> None:
+    put_plans(store, 6, aborted={1, 4, 5})
+    store.delete(LAYOUT.manifest(6))
+    assert log(store).newest_published(6) == 3
+    assert log(store).newest_published(1) == 0
+    assert log(store).newest_published(0) == 0
+
+
+def test_a_verdict_is_read_once_it_is_decided(store: FaultStore) -> None:
+    put_plans(store, 2, aborted={2})
+    store.put(LAYOUT.plan(3), b"")
+    reader = log(store)
+    for _ in range(2):
+        assert isinstance(reader.verdict(1), Manifest)
+        assert reader.verdict(2) == Aborted("why")
+        assert reader.verdict(3) is None
+    assert [key for operation, key in store.requests if operation == "get"] == [
+        LAYOUT.manifest(1),
+        LAYOUT.manifest(2),
+        LAYOUT.manifest(3),
+        LAYOUT.manifest(3),
+    ]
+
+
+PLAN = Plan(
+    n=3,
+    publish_key="k",
+    options={"num_shards": {"train": 2}, "base": "latest"},
+    base=2,
+    inputs=NamedFile("d/_g1/log/3.x.inputs", "aa"),
+    seen=NamedFile("d/_g1/log/3.x.seen", "bb"),
+    schema=SCHEMA,
+    fingerprint="f",
+    shards=(ShardPlan("train", "file", 0, 3), ShardPlan("train", "other", 3, 7)),
+)
+
+
+def test_a_plan_both_ways() -> None:
+    data = PLAN.serialize("nonce")
+    assert data.startswith(b'{"nonce":"nonce","n":3,')
+    assert Plan.parse(data, "key") == PLAN
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"n":1}'])
+def test_anything_else_is_no_plan(data: bytes) -> None:
+    with pytest.raises(CorruptData, match="key"):
+        Plan.parse(data, "key")
+
+
+def test_seen_both_ways() -> None:
+    seen = Seen({"a1": 1, "b2": 3}, {"key.1": 3})
+    assert seen.serialize() == b"a1 1\nb2 3\n=key.1 3\n"
+    assert Seen.parse(seen.serialize(), "key") == seen
+    assert Seen.parse(b"", "key") == Seen({}, {})
+
+
+@pytest.mark.parametrize("data", [b"a\n", b"a b c\n", b"a x\n", b"\xff 1\n"])
+def test_anything_else_is_not_seen(data: bytes) -> None:
+    with pytest.raises(CorruptData, match="key"):
+        Seen.parse(data, "key")
+
+
+def test_a_named_file_must_be_the_one_that_was_named(store: FaultStore) -> None:
+    store.put("file", b"abc")
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert log(store).named(NamedFile("file", digest)) == b"abc"
+    with pytest.raises(CorruptData, match="SHA-256"):
+        log(store).named(NamedFile("file", "00"))
+    with pytest.raises(CorruptData, match="missing"):
+        log(store).named(NamedFile("other", digest))

@@ -1,0 +1,107 @@
+"""Slots: their bytes, and that one range request reads a header."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.errors import CorruptData
+from app.services.dataset_layout import Layout
+from app.services.dataset_slot import (
+    Commit,
+    Dead,
+    parse_commits,
+    parse_slot,
+    read_slot,
+    serialize_commits,
+)
+from app.services.record_pieces import Piece, StoredPiece
+from app.storage.object_store import ObjectNotFound
+from app.storage.obstore_store import open_store
+from tests.stores import FaultStore
+
+LAYOUT = Layout("d", 1)
+ID = "0123456789abcdef" * 2
+COMMIT = Commit(
+    append_id=ID,
+    nonce="n",
+    attempt="a",
+    split="train",
+    digest="dd",
+    num_records=2,
+    num_bytes=5,
+    time=17,
+    pieces=(Piece(3, "s1", 1), Piece(2, "s2", 1)),
+)
+HEADER = (
+    b'{"fate":"commit","nonce":"n","attempt":"a","split":"train","digest":"dd","num_records":2,'
+    b'"num_bytes":5,"time":17,"inline":%s,"pieces":[[3,"s1",1],[2,"s2",1]]}\n'
+)
+
+
+def test_a_slot_that_names_parts() -> None:
+    assert COMMIT.serialize() == HEADER % b"false"
+    assert parse_slot(ID, HEADER % b"false", "key") == COMMIT
+
+
+def test_a_slot_that_holds_its_records() -> None:
+    data = HEADER % b"true" + b"bytes\nwith\nlines"
+    assert COMMIT.serialize(b"bytes\nwith\nlines") == data
+    assert parse_slot(ID, data, "key") == replace(COMMIT, inline_at=len(HEADER % b"true"))
+
+
+def test_parts_lie_under_the_attempt() -> None:
+    assert COMMIT.parts(LAYOUT) == [f"d/_g1/parts/{ID}/a/0", f"d/_g1/parts/{ID}/a/1"]
+    assert COMMIT.stored_pieces(LAYOUT) == (
+        StoredPiece(f"d/_g1/parts/{ID}/a/0", 0, COMMIT.pieces[0]),
+        StoredPiece(f"d/_g1/parts/{ID}/a/1", 0, COMMIT.pieces[1]),
+    )
+
+
+def test_records_in_the_slot_lie_behind_its_header() -> None:
+    inline = replace(COMMIT, pieces=COMMIT.pieces[:1], inline_at=200)
+    assert inline.parts(LAYOUT) == []
+    assert inline.stored_pieces(LAYOUT) == (StoredPiece(f"d/_g1/slots/0/{ID}", 200, COMMIT.pieces[0]),)
+
+
+def test_a_dead_slot() -> None:
+    assert parse_slot(ID, b'{"nonce":"n","fate":"dead"}\n', "key") == Dead(ID)
+
+
+def test_a_header_is_read_by_range() -> None:
+    store = FaultStore(open_store("memory://"))
+    store.put(LAYOUT.slot(ID), COMMIT.serialize(b"x" * 200_000))
+    store.requests.clear()
+    slot = read_slot(store, LAYOUT, ID)
+    assert isinstance(slot, Commit)
+    assert store.requests == [("get_range", LAYOUT.slot(ID))]
+
+
+def test_a_header_of_very_many_parts_is_read_whole() -> None:
+    store = open_store("memory://")
+    large = replace(COMMIT, pieces=tuple(Piece(16 << 20, "0" * 64, i) for i in range(2000)))
+    store.put(LAYOUT.slot(ID), large.serialize())
+    assert read_slot(store, LAYOUT, ID) == large
+
+
+def test_no_slot_is_not_found() -> None:
+    with pytest.raises(ObjectNotFound):
+        read_slot(open_store("memory://"), LAYOUT, ID)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}\n", b"[]\n", b'{"fate":"commit"}\n', b"\n", b'{"fate":'])
+def test_anything_else_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData, match="key"):
+        parse_slot(ID, data, "key")
+
+
+def test_the_inputs_of_a_plan_both_ways() -> None:
+    commits = [COMMIT, replace(COMMIT, append_id="f" * 32, inline_at=len(HEADER % b"true"))]
+    data = serialize_commits(commits)
+    assert data == f"{ID} ".encode() + HEADER % b"false" + b"f" * 32 + b" " + HEADER % b"true"
+    assert parse_commits(data, "key") == commits
+
+
+@pytest.mark.parametrize("data", [b"x\n", b'0 {"fate":"dead"}\n'])
+def test_other_inputs_are_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData, match="key"):
+        parse_commits(data, "key")

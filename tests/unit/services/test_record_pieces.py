@@ -1,0 +1,184 @@
+"""Pieces: cut at records, verified when read, found by counting."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from app.codecs.records.framing import frame_footer, frame_header
+from app.domain.limits import Budget
+from app.errors import CorruptData, StorageUnavailable
+from app.services.record_pieces import (
+    Piece,
+    PieceCutter,
+    PieceStream,
+    SplitPieces,
+    StoredPiece,
+    load_piece,
+    stored_in,
+)
+from app.storage.obstore_store import ObstoreStore, open_store
+from tests.stores import FaultStore, Operation, When
+
+
+def framed(*sizes: int) -> bytes:
+    payloads = [bytes([size % 256]) * size for size in sizes]
+    return b"".join(frame_header(len(data)) + data + frame_footer(data) for data in payloads)
+
+
+def ends_of(*sizes: int) -> NDArray[np.int64]:
+    return np.cumsum([size + 16 for size in sizes], dtype=np.int64)
+
+
+def cut(cutter: PieceCutter, *runs: tuple[int, ...], exact: bool) -> list[tuple[bytes, Piece]]:
+    pieces: list[tuple[bytes, Piece]] = []
+    for sizes in runs:
+        data = memoryview(framed(*sizes))
+        pieces += cutter.add(data, ends_of(*sizes)) if exact else cutter.add_run(data, len(sizes))
+    return [*pieces, *cutter.flush()]
+
+
+def shape(pieces: list[tuple[bytes, Piece]]) -> list[tuple[int, int]]:
+    return [(piece.size, piece.num_records) for _, piece in pieces]
+
+
+def test_a_piece_knows_its_size_its_digest_and_its_records() -> None:
+    piece = Piece.of(b"abc", 2)
+    assert piece == Piece(3, sha256(b"abc").hexdigest(), 2)
+    assert piece.to_json() == [3, sha256(b"abc").hexdigest(), 2]
+    assert Piece.from_json(piece.to_json()) == piece
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_small_records_are_gathered(exact: bool) -> None:
+    pieces = cut(PieceCutter(100, Budget()), (4, 4), (4,), exact=exact)
+    assert shape(pieces) == [(60, 3)]
+    assert pieces[0][0] == framed(4, 4) + framed(4)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_record_too_large_for_a_piece_is_carried_on(exact: bool) -> None:
+    pieces = cut(PieceCutter(100, Budget()), (4, 250, 4), exact=exact)
+    assert shape(pieces) == [(20, 1), (100, 1), (100, 0), (66, 0), (20, 1)]
+    assert b"".join(data for data, _ in pieces) == framed(4, 250, 4)
+
+
+def test_a_run_is_kept_together_where_it_fits() -> None:
+    assert shape(cut(PieceCutter(100, Budget()), (34,), (14, 14), exact=False)) == [(50, 1), (60, 2)]
+
+
+def test_an_exact_piece_takes_as_many_records_as_fit() -> None:
+    assert shape(cut(PieceCutter(100, Budget()), (34,), (14, 14), exact=True)) == [(80, 2), (30, 1)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(0, 120), min_size=1, max_size=20), st.data())
+def test_exact_pieces_do_not_depend_on_how_the_records_arrive(sizes: list[int], data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(sizes)), max_size=4)) | {len(sizes)})
+    runs = [tuple(sizes[a:b]) for a, b in zip([0, *cuts], cuts, strict=False)]
+    budget = Budget()
+    pieces = cut(PieceCutter(100, budget), *runs, exact=True)
+    assert [piece for _, piece in pieces] == [
+        piece for _, piece in cut(PieceCutter(100, Budget()), tuple(sizes), exact=True)
+    ]
+    assert b"".join(piece for piece, _ in pieces) == b"".join(framed(*run) for run in runs)
+    assert sum(piece.num_records for _, piece in pieces) == len(sizes)
+    assert all(0 < piece.size <= 100 for _, piece in pieces)
+    assert budget.remaining == budget.limits.max_decoded_bytes
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.lists(st.integers(0, 120), min_size=1, max_size=6), max_size=6))
+def test_pieces_of_runs_hold_every_record_once(runs: list[list[int]]) -> None:
+    pieces = cut(PieceCutter(100, Budget()), *map(tuple, runs), exact=False)
+    assert b"".join(data for data, _ in pieces) == b"".join(framed(*run) for run in runs)
+    assert sum(piece.num_records for _, piece in pieces) == sum(map(len, runs))
+    assert all(0 < piece.size <= 100 for _, piece in pieces)
+
+
+def test_pieces_in_one_object_follow_one_another() -> None:
+    pieces = [Piece.of(b"abc", 1), Piece.of(b"de", 0)]
+    assert list(stored_in("key", pieces, 7)) == [
+        StoredPiece("key", 7, pieces[0]),
+        StoredPiece("key", 10, pieces[1]),
+    ]
+
+
+@pytest.fixture
+def store() -> ObstoreStore:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def pieces(store: ObstoreStore) -> list[StoredPiece]:
+    """Fifty pieces of 1 to 50 bytes in one object, behind two bytes that are none of theirs."""
+    data = [bytes([i]) * i for i in range(1, 51)]
+    store.put("object", b"__" + b"".join(data))
+    return list(stored_in("object", [Piece.of(item, 1) for item in data], 2))
+
+
+def read_out(stream: PieceStream, n: int) -> Iterator[bytes]:
+    while piece := stream.read(n):
+        assert len(piece) <= n
+        yield piece
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_stream_gives_all_pieces_in_order(
+    store: ObstoreStore, pieces: list[StoredPiece], n: int, ahead: bool
+) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stream = PieceStream(store, pieces, pool if ahead else None)
+        assert b"".join(read_out(stream, n)) == store.get("object")[2:]
+        assert stream.read(1) == b""
+
+
+def test_a_stream_reads_ahead_but_not_everything(store: ObstoreStore, pieces: list[StoredPiece]) -> None:
+    counting = FaultStore(store)
+    with ThreadPoolExecutor(4) as pool:
+        PieceStream(counting, pieces, pool).read(1)
+    assert 1 < len(counting.requests) <= 17
+
+
+@pytest.mark.parametrize("content", [b"", b"ab", b"abd"])
+def test_other_bytes_are_corrupt(store: ObstoreStore, content: bytes) -> None:
+    store.put("key", content)
+    with pytest.raises(CorruptData, match="key"):
+        load_piece(store, StoredPiece("key", 0, Piece.of(b"abc", 1)))
+
+
+def test_missing_bytes_are_corrupt(store: ObstoreStore) -> None:
+    with pytest.raises(CorruptData, match="missing"):
+        load_piece(store, StoredPiece("key", 0, Piece.of(b"abc", 1)))
+
+
+def test_bytes_that_were_damaged_on_the_way_are_read_again(store: ObstoreStore) -> None:
+    class Damaging(FaultStore):
+        left = 1
+
+        def get_range(self, key: str, offset: int, length: int) -> bytes:
+            data = super().get_range(key, offset, length)
+            self.left -= 1
+            return data if self.left < 0 else data[:-1] + b"?"
+
+    store.put("key", b"abc")
+    assert load_piece(Damaging(store), StoredPiece("key", 0, Piece.of(b"abc", 1))) == b"abc"
+
+
+def test_a_store_that_is_down_is_not_corrupt(store: ObstoreStore) -> None:
+    def fault(when: When, operation: Operation, key: str) -> None:
+        raise StorageUnavailable("down")
+
+    with pytest.raises(StorageUnavailable):
+        load_piece(FaultStore(store, fault), StoredPiece("key", 0, Piece.of(b"abc", 1)))
+
+
+def test_a_split_finds_its_pieces_by_counting(pieces: list[StoredPiece]) -> None:
+    found, skip = SplitPieces(pieces).covering(10, 12)
+    assert (list(found), skip) == (pieces[10:12], 0)

@@ -84,17 +84,16 @@ class Exchanges:
             head = await answer
             done = await pipe.settle(limit)
         except BaseException:
-            pipe.abandon()
-            pump.cancel()
+            _give_up(pipe, body, pump)
             raise
         headers = dict(head.headers)
         if head.status == 204:
-            pump.cancel()
+            _give_up(pipe, body, pump)
             return Response(None, 204, headers)
         if done:
             headers |= head.late_headers()
             headers |= {"Content-Length": str(pipe.size), "Repr-Digest": pipe.repr_digest()}
-        return _PipeResponse(pipe, pump, head.status, headers, head.media_type)
+        return _PipeResponse(pipe, lambda: _give_up(pipe, body, pump), head.status, headers, head.media_type)
 
     def _check_headers(self, request: Request) -> None:
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -129,6 +128,13 @@ class Exchanges:
             pipe.finish(error)
 
 
+def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None]) -> None:
+    """Let go of everything that a worker may wait for; harmless where it has ended."""
+    pipe.abandon()
+    body.interrupt()
+    pump.cancel()
+
+
 class _Promise:
     """Sets an asyncio future from another thread, once, and never after its loop is gone."""
 
@@ -157,13 +163,13 @@ class _PipeResponse(Response):
     def __init__(
         self,
         pipe: OutputPipe,
-        pump: asyncio.Task[None],
+        on_end: Callable[[], None],
         status: int,
         headers: Mapping[str, str],
         media_type: str,
     ) -> None:
         self._pipe = pipe
-        self._pump = pump
+        self._on_end = on_end
         self.status_code = status
         self.media_type = media_type
         self.background = None
@@ -185,5 +191,4 @@ class _PipeResponse(Response):
             # Returning before the last chunk makes the server close the connection.
             logger.warning("answer broken off: %s: %s", error.code, error.detail)
         finally:
-            self._pipe.abandon()
-            self._pump.cancel()
+            self._on_end()

@@ -116,6 +116,10 @@ class RequestBody:
             self._wake(self._room)
         return piece
 
+    def interrupt(self) -> None:
+        """Nobody fills it any more: a reader that waits is let go, with StreamInterrupted."""
+        self._end(StreamInterrupted("The request was given up before the body ended."))
+
     def discard(self) -> None:
         """The rest is not wanted: let it arrive and drop it."""
         with self._ready:

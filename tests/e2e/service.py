@@ -73,7 +73,7 @@ class Service:
         self.process.wait()
 
 
-def start(folder: Path) -> Service:
+def start(folder: Path, **settings: str) -> Service:
     """A service that keeps everything in `folder`; it may not be ready, nor listen, yet."""
     port = free_port()
     environment = {
@@ -81,6 +81,7 @@ def start(folder: Path) -> Service:
         "SHARDSMITH_HOST": "127.0.0.1",
         "SHARDSMITH_PORT": str(port),
         "SHARDSMITH_STORAGE_URL": (folder / "data").as_uri(),
+        **settings,
     }
     output = folder / "service.log"
     with output.open("wb") as log:

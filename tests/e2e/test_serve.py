@@ -1,13 +1,14 @@
 """The service as a process: what it prints, how it ends, what it weighs."""
 
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.e2e.service import Service, needs_curl
+from tests.e2e.service import Service, needs_curl, start
 
 IDLE_MIB = 250
 
@@ -43,3 +44,19 @@ def test_ends_cleanly_when_asked(service: Service, how: signal.Signals) -> None:
 
 def test_is_small_when_idle(service: Service) -> None:
     assert service.resident_mib() < IDLE_MIB
+
+
+def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    service = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1")
+    try:
+        service.wait_until_ready()
+        url = httpx.URL(service.url)
+        with socket.create_connection((url.host, url.port or 80)) as connection:
+            connection.sendall(
+                b"POST /v1/records/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+                b'Content-Length: 1000\r\n\r\n{"x": 1}\n'
+            )
+            assert httpx.get(f"{service.url}/livez").status_code == 200
+            assert service.stop() == 0, service.log()
+    finally:
+        service.kill()

@@ -1,13 +1,17 @@
-"""Small answers that are there at once."""
+"""Answers that several routes give."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
+from ..services.records import ConvertedRecords
 from .exchange import Answer
 
-__all__ = ["json_answer", "no_content"]
+__all__ = ["VARY", "json_answer", "no_content", "records_answer"]
+
+#: Of every answer whose form was negotiated.
+VARY: Mapping[str, str] = {"Vary": "Accept"}
 
 
 def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
@@ -19,3 +23,9 @@ def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] 
 def no_content() -> Answer:
     """204."""
     return Answer("", iter(()), status=204)
+
+
+def records_answer(converted: ConvertedRecords, media_type: str) -> Answer:
+    """Rows in the form that was negotiated; how many there were is known at the end."""
+    count = converted.count
+    return Answer(media_type, converted.chunks, VARY, late_headers=lambda: {"Record-Count": str(count.value)})

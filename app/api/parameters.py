@@ -6,6 +6,7 @@ not land in train.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Query, Request
@@ -41,6 +42,53 @@ __all__ = [
 ]
 
 
+From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
+To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
+Nonfinite = Annotated[
+    Literal["string", "null", "error", "bare"] | None,
+    Field(
+        description="NaN and infinities in JSON. In: `null` reads null as NaN, `bare` accepts the bare "
+        'tokens. Out: `string` (default) "NaN", "Infinity", "-Infinity"; `null`; `error` refuses.'
+    ),
+]
+NonfiniteIn = Annotated[
+    Literal["null", "bare"] | None,
+    Field(description="JSON: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity."),
+]
+NonfiniteOut = Annotated[
+    Literal["string", "null", "error"], Field(description="NaN and infinities in JSON answers.")
+]
+Int64 = Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")]
+BytesAs = Annotated[
+    Literal["b64", "utf8"],
+    Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
+]
+Delivery = Annotated[
+    Literal["checked"] | None,
+    Field(description="`checked` completes the answer before its first byte leaves."),
+]
+SchemaText = Annotated[
+    str | None,
+    Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
+]
+Infer = Annotated[
+    Literal["head", "all"],
+    Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
+]
+Lossy = Annotated[
+    Literal["allow"] | None,
+    Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
+]
+Undeclared = Annotated[
+    Literal["error", "drop"], Field(description="Features that a declared schema does not name.")
+]
+RowsLayout = Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")]
+EitherCompression = Annotated[
+    Compression | None,
+    Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
+]
+
+
 class NoQuery(BaseModel):
     """A route without query parameters."""
 
@@ -50,28 +98,12 @@ class NoQuery(BaseModel):
 class _ConversionQuery(NoQuery):
     """What every conversion takes."""
 
-    from_: Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")] = (
-        None
-    )
-    to: Annotated[str | None, Field(description="Form of the answer; beats Accept.")] = None
-    nonfinite: Annotated[
-        Literal["string", "null", "error", "bare"] | None,
-        Field(
-            description="NaN and infinities in JSON. In: `null` reads null as NaN, `bare` accepts the bare "
-            'tokens. Out: `string` (default) "NaN", "Infinity", "-Infinity"; `null`; `error` refuses.'
-        ),
-    ] = None
-    int64: Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")] = (
-        "number"
-    )
-    bytes_: Annotated[
-        Literal["b64", "utf8"],
-        Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
-    ] = "b64"
-    delivery: Annotated[
-        Literal["checked"] | None,
-        Field(description="`checked` completes the answer before its first byte leaves."),
-    ] = None
+    from_: From = None
+    to: To = None
+    nonfinite: Nonfinite = None
+    int64: Int64 = "number"
+    bytes_: BytesAs = "b64"
+    delivery: Delivery = None
 
     @property
     def nonfinite_in(self) -> Literal["error", "null", "bare"]:
@@ -97,10 +129,7 @@ class TensorsQuery(_ConversionQuery):
     layout: Annotated[Literal["flat", "nested", "oip"], Field(description="Layout of a JSON answer.")] = (
         "flat"
     )
-    compression: Annotated[
-        Compression | None,
-        Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
-    ] = None
+    compression: EitherCompression = None
 
     def decode_options(self, *, input_form: str, output_form: str) -> TensorDecodeOptions:
         # Where both are TFRecord, the parameter speaks of the answer and the body is detected.
@@ -127,66 +156,38 @@ class TensorsQuery(_ConversionQuery):
 class ExamplesQuery(_ConversionQuery):
     """Parameters of `/v1/examples/*`."""
 
-    schema_: Annotated[
-        str | None,
-        Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
-    ] = None
+    schema_: SchemaText = None
     message: Annotated[
         Literal["example"], Field(description="The message of a row; Examples only, for now.")
     ] = "example"
-    lossy: Annotated[
-        Literal["allow"] | None,
-        Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
-    ] = None
-    undeclared: Annotated[
-        Literal["error", "drop"],
-        Field(description="Features of a message that a declared schema does not name."),
-    ] = "error"
+    lossy: Lossy = None
+    undeclared: Undeclared = "error"
 
-    def decode_options(self, schema: Schema | None, *, output_form: str = "") -> RecordsDecodeOptions:
-        del output_form
+    def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(schema=schema, nonfinite=self.nonfinite_in, undeclared=self.undeclared)
 
     def encode_options(self) -> RecordsEncodeOptions:
         return RecordsEncodeOptions(
-            nonfinite=self.nonfinite_out,
-            int64=self.int64,
-            text=self.bytes_,
-            lossy=self.lossy == "allow",
+            nonfinite=self.nonfinite_out, int64=self.int64, text=self.bytes_, lossy=self.lossy == "allow"
         )
 
 
 class RecordsQuery(ExamplesQuery):
     """Parameters of `/v1/records/*`."""
 
-    infer: Annotated[
-        Literal["head", "all"],
-        Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
-    ] = "head"
-    layout: Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")] = "rows"
-    compression: Annotated[
-        Compression | None,
-        Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
-    ] = None
+    infer: Infer = "head"
+    layout: RowsLayout = "rows"
+    compression: EitherCompression = None
 
-    def decode_options(self, schema: Schema | None, *, output_form: str = "") -> RecordsDecodeOptions:
-        return RecordsDecodeOptions(
-            schema=schema,
-            nonfinite=self.nonfinite_in,
-            infer=self.infer,
-            compression=None if output_form == "tfrecord" else self.compression,
-            undeclared=self.undeclared,
+    def decode_stream_options(self, schema: Schema | None, *, output_form: str) -> RecordsDecodeOptions:
+        # As for tensors: with a TFRecord answer the parameter speaks of the answer.
+        of_input = output_form != "tfrecord"
+        return replace(
+            self.decode_options(schema), infer=self.infer, compression=self.compression if of_input else None
         )
 
     def encode_options(self) -> RecordsEncodeOptions:
-        return RecordsEncodeOptions(
-            layout=self.layout,
-            nonfinite=self.nonfinite_out,
-            int64=self.int64,
-            text=self.bytes_,
-            compression=self.compression or "none",
-            lossy=self.lossy == "allow",
-        )
+        return replace(super().encode_options(), layout=self.layout, compression=self.compression or "none")
 
 
 class PublishQuery(NoQuery):
@@ -208,34 +209,17 @@ class PublishQuery(NoQuery):
 class AppendQuery(PublishQuery):
     """Parameters of `POST /v1/datasets/{dataset}/records`."""
 
-    from_: Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")] = (
-        None
-    )
+    from_: From = None
     split: Annotated[str, Field(description="The split that the rows belong to.")] = "train"
     publish: Annotated[bool, Field(description="Publish everything acknowledged, in the same call.")] = False
-    schema_: Annotated[
-        str | None,
-        Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
-    ] = None
-    nonfinite: Annotated[
-        Literal["null", "bare"] | None,
-        Field(description="JSON: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity."),
-    ] = None
-    infer: Annotated[
-        Literal["head", "all"],
-        Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
-    ] = "head"
+    schema_: SchemaText = None
+    nonfinite: NonfiniteIn = None
+    infer: Infer = "head"
     compression: Annotated[
         Compression | None, Field(description="Of a TFRecord body; detected by default.")
     ] = None
-    lossy: Annotated[
-        Literal["allow"] | None,
-        Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
-    ] = None
-    undeclared: Annotated[
-        Literal["error", "drop"],
-        Field(description="Features of a message that the schema does not name."),
-    ] = "error"
+    lossy: Lossy = None
+    undeclared: Undeclared = "error"
 
     def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(
@@ -256,23 +240,13 @@ class RowsQuery(NoQuery):
     split: Annotated[str, Field(description="The split to read.")] = "train"
     offset: Annotated[int, Field(ge=0, description="Rows to skip.")] = 0
     length: Annotated[int | None, Field(ge=0, description="Rows to read at most; all by default.")] = None
-    to: Annotated[str | None, Field(description="Form of the answer; beats Accept.")] = None
-    layout: Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")] = "rows"
-    nonfinite: Annotated[
-        Literal["string", "null", "error"], Field(description="NaN and infinities in JSON answers.")
-    ] = "string"
-    int64: Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")] = (
-        "number"
-    )
-    bytes_: Annotated[
-        Literal["b64", "utf8"],
-        Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
-    ] = "b64"
+    to: To = None
+    layout: RowsLayout = "rows"
+    nonfinite: NonfiniteOut = "string"
+    int64: Int64 = "number"
+    bytes_: BytesAs = "b64"
     compression: Annotated[Compression | None, Field(description="Of a TFRecord answer.")] = None
-    delivery: Annotated[
-        Literal["checked"] | None,
-        Field(description="`checked` completes the answer before its first byte leaves."),
-    ] = None
+    delivery: Delivery = None
 
     def encode_options(self) -> RecordsEncodeOptions:
         return RecordsEncodeOptions(
@@ -281,6 +255,7 @@ class RowsQuery(NoQuery):
             int64=self.int64,
             text=self.bytes_,
             compression=self.compression or "none",
+            # The rows were admitted when they were appended.
             lossy=True,
         )
 

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.examples import ROW_FORMS, RowForm, convert_row
+from ..answers import VARY
 from ..exchange import Answer
-from ..headers import VARY
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..parameters import ExamplesParameters, ExamplesQuery, refuse_repeated

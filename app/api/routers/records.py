@@ -11,8 +11,8 @@ from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records, open_records
+from ..answers import records_answer
 from ..exchange import Answer
-from ..headers import VARY
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..parameters import RecordsParameters, RecordsQuery, refuse_inapplicable, refuse_repeated
@@ -68,15 +68,9 @@ async def _convert(
         source, headers, schema = unwrap(body, request.headers, schema, services.limits)
         input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=default_input)
         refuse_inapplicable(query.compression, (input_form, chosen.form))
-        decode = query.decode_options(schema, output_form=chosen.form)
+        decode = query.decode_stream_options(schema, output_form=chosen.form)
         records = open_records(source, input_form, decode, budget, services.spool, resources)
         converted = encode_records(records, chosen.form, query.encode_options(), budget)
-        count = converted.count
-        return Answer(
-            chosen.media_type,
-            converted.chunks,
-            VARY,
-            late_headers=lambda: {"Record-Count": str(count.value)},
-        )
+        return records_answer(converted, chosen.media_type)
 
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")

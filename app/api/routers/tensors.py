@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from fastapi import APIRouter, Request
@@ -10,9 +11,10 @@ from starlette.responses import Response
 from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
+from ...domain.tensor import NamedTensor
 from ...services.tensors import TensorConversion, convert_tensors
+from ..answers import VARY
 from ..exchange import Answer
-from ..headers import VARY, tensor_headers
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..parameters import TensorsParameters, TensorsQuery, refuse_inapplicable, refuse_repeated
@@ -81,7 +83,7 @@ async def _convert(
         converted = convert_tensors(body, plan, budget)
         headers = dict(VARY)
         if converted.form == "raw":
-            headers |= tensor_headers(converted.tensors, query.byte_order)
+            headers |= _raw_headers(converted.tensors, query.byte_order)
         if converted.form == "tfrecord":
             headers["Record-Count"] = str(len(converted.tensors))
         # A form that was not asked for goes under its own name, not under the one negotiated.
@@ -90,3 +92,13 @@ async def _convert(
         return Answer(media_type, converted.chunks, headers)
 
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")
+
+
+def _raw_headers(tensors: Sequence[NamedTensor], byte_order: str) -> dict[str, str]:
+    """dtype, shape (comma-separated, empty for a scalar) and byte order of a raw tensor."""
+    (tensor,) = (item.tensor for item in tensors)
+    return {
+        "Tensor-Dtype": tensor.dtype.name,
+        "Tensor-Shape": ",".join(map(str, tensor.shape)),
+        "Tensor-Byte-Order": byte_order,
+    }

@@ -12,10 +12,9 @@ from starlette.responses import Response
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
-from ..answers import json_answer
+from ..answers import json_answer, records_answer
 from ..exchange import Answer
 from ..files import file_response
-from ..headers import VARY
 from ..negotiation import choose_output
 from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
 from ..parameters import NoParameters, RowsParameters, refuse_inapplicable, refuse_repeated
@@ -118,12 +117,6 @@ async def read_records(
             dataset, version, query.split, offset=query.offset, length=query.length, budget=budget
         )
         converted = encode_records(rows, chosen.form, query.encode_options(), budget)
-        count = converted.count
-        return Answer(
-            chosen.media_type,
-            converted.chunks,
-            VARY,
-            late_headers=lambda: {"Record-Count": str(count.value)},
-        )
+        return records_answer(converted, chosen.media_type)
 
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")

@@ -1,0 +1,85 @@
+"""The loops over bytes: plain Python over numpy arrays, compiled by numba when they are first needed.
+
+Importing this package imports no numba. `load()` compiles, or takes from the cache; with
+`NUMBA_DISABLE_JIT=1` it gives the plain functions, which do the same, slowly.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from . import crc32c, example_encode, example_index, example_values, framing
+
+__all__ = ["Compiler", "Kernels", "is_loaded", "load", "warm"]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class Compiler(Protocol):
+    """Makes a kernel of a plain function."""
+
+    def __call__(self, function: FunctionT, /) -> FunctionT: ...
+
+
+class Kernels:
+    """What the codecs call. All release the interpreter's lock; each checks its bounds."""
+
+    def __init__(self, compiled: Compiler) -> None:
+        self.extend_crc = compiled(crc32c.extend_crc)
+        self.scan_frames = compiled(framing.scan_frames)
+        self.int_bodies = compiled(example_encode.int_bodies)
+        self.bytes_bodies = compiled(example_encode.bytes_bodies)
+        self.add_entry_sizes = compiled(example_encode.add_entry_sizes)
+        self.frame_ends = compiled(example_encode.frame_ends)
+        self.begin_frames = compiled(example_encode.begin_frames)
+        self.write_floats = compiled(example_encode.write_floats)
+        self.write_ints = compiled(example_encode.write_ints)
+        self.write_bytes = compiled(example_encode.write_bytes)
+        self.end_frames = compiled(example_encode.end_frames)
+        self.index_examples = compiled(example_index.index_examples)
+        self.read_floats = compiled(example_values.read_floats)
+        self.read_ints = compiled(example_values.read_ints)
+        self.read_bytes = compiled(example_values.read_bytes)
+        self.single_spans = compiled(example_values.single_spans)
+        self.copy_spans = compiled(example_values.copy_spans)
+
+
+def _plain(function: FunctionT, /) -> FunctionT:
+    return function
+
+
+_lock = threading.Lock()
+_loaded: Kernels | None = None
+
+
+def load() -> Kernels:
+    """The kernels; the first call of a process compiles them or reads the cache."""
+    global _loaded
+    if _loaded is None:
+        with _lock:
+            if _loaded is None:
+                _loaded = _make()
+    return _loaded
+
+
+def _make() -> Kernels:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return Kernels(_plain)
+    from .compile import compile_kernels
+
+    return compile_kernels()
+
+
+def is_loaded() -> bool:
+    """Whether `load()` answers at once."""
+    return _loaded is not None
+
+
+def warm() -> threading.Thread:
+    """Start loading in the background, so that the first request need not wait for all of it."""
+    thread = threading.Thread(target=load, name="warm-kernels", daemon=True)
+    thread.start()
+    return thread

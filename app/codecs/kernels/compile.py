@@ -1,0 +1,177 @@
+"""Compiles the kernels. The only module that imports numba and llvmlite.
+
+Each kernel gets one explicit signature, derived from its annotations: arrays that it only reads are
+typed read-only, which accepts writable ones too, so that nothing is ever compiled twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import numba
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import overload, register_jitable
+
+from . import (
+    FunctionT,
+    Kernels,
+    cache,
+    crc32c,
+    example_encode,
+    example_index,
+    example_values,
+    framing,
+    memory,
+    utf8,
+    varint,
+)
+
+__all__ = ["compile_kernels", "compiled", "has_crc_instruction"]
+
+
+def _array(element: Any, *, readonly: bool) -> Any:
+    return types.Array(element, 1, "C", readonly=readonly)
+
+
+#: Annotation of a kernel's argument -> numba's type.
+_TYPES: Final[dict[str, Any]] = {
+    "int": types.int64,
+    "np.uint64": types.uint64,
+    "Bytes": _array(types.uint8, readonly=True),
+    "Ints": _array(types.int64, readonly=True),
+    "Words": _array(types.uint64, readonly=True),
+    "MutableBytes": _array(types.uint8, readonly=False),
+    "MutableFlags": _array(types.uint8, readonly=False),
+    "MutableInts": _array(types.int64, readonly=False),
+    "MutableInt32s": _array(types.int32, readonly=False),
+}
+
+#: Without numba's reference counting (`_nrt`): kernels allocate nothing, the caller holds their arrays, and
+#: counting at each call of a function that takes an array made decoding eight times slower.
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True, "boundscheck": True, "_nrt": False}
+
+_I8 = ir.IntType(8)
+_I64 = ir.IntType(64)
+
+# Untyped on purpose: numba fills `config` as it is imported.
+_config: Any = numba.config
+_memcpy: Any = cgutils.raw_memcpy
+
+
+def _intrinsic(typing: Callable[..., Any]) -> Any:
+    """Numba's decorator, without its types: it takes away the first argument."""
+    return numba.extending.intrinsic(typing)
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, _I8.as_pointer()), [index])
+
+
+@_intrinsic
+def _copy(_context: Any, target: Any, at: Any, source: Any, begin: Any, size: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to = _pointer(context, builder, signature.args[0], args[0], args[1])
+        origin = _pointer(context, builder, signature.args[2], args[2], args[3])
+        _memcpy(builder, to, origin, args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+@_intrinsic
+def _load(_context: Any, source: Any, begin: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _pointer(context, builder, signature.args[0], args[0], args[1])
+        return builder.load(builder.bitcast(address, _I64.as_pointer()), align=1)
+
+    return types.uint64(source, types.int64), generate
+
+
+@_intrinsic
+def _store(_context: Any, target: Any, at: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], builder.bitcast(address, _I64.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, types.uint64), generate
+
+
+@_intrinsic
+def _bits(_context: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        zeros = builder.ctlz(args[0], ir.IntType(1)(1))
+        return builder.sub(_I64(64), zeros)
+
+    return types.int64(types.uint64), generate
+
+
+@_intrinsic
+def _crc_instruction(_context: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        name = "llvm.x86.sse42.crc32.64.64"
+        instruction = builder.module.declare_intrinsic(name, (), ir.FunctionType(_I64, [_I64, _I64]))
+        return builder.call(instruction, args)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def has_crc_instruction() -> bool:
+    """Whether the code that numba makes here may use the CRC32C instruction of SSE4.2.
+
+    numba compiles for the processor it runs on, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say
+    otherwise; what the target lacks makes LLVM abort the whole process.
+    """
+    here = bool(binding.get_host_cpu_features().get("sse4.2"))
+    if _config.CPU_FEATURES is None:
+        return here
+    features = _config.CPU_FEATURES.split(",")
+    return here and "+sse4.2" in features
+
+
+def _replace(plain: Any, compiled: Any) -> None:
+    """Let compiled callers of `plain` use `compiled`; not strict, or both would need the same signature."""
+    overload(plain, strict=False)(lambda *_: compiled)
+
+
+def _register_callees() -> None:
+    _replace(memory.raw_copy, lambda target, at, source, begin, size: _copy(target, at, source, begin, size))
+    _replace(memory.raw_load, lambda source, begin: _load(source, begin))
+    _replace(memory.raw_store, lambda target, at, word: _store(target, at, word))
+    _replace(memory.raw_bit_length, lambda word: _bits(word))
+    if has_crc_instruction():
+        _replace(crc32c.raw_crc_word, lambda crc, word: _crc_instruction(crc, word))
+    else:
+        register_jitable(**_OPTIONS)(crc32c.raw_crc_word)
+    for module in (memory, varint, utf8, crc32c, framing, example_encode, example_index, example_values):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("raw_"):
+                register_jitable(forceinline=True, **_OPTIONS)(function)
+
+
+_register_callees()
+
+
+def compiled(function: FunctionT, /) -> FunctionT:
+    """The kernel of a plain function, out of the cache where it is there."""
+    parameters = inspect.signature(function).parameters.values()
+    signature = tuple(_TYPES[parameter.annotation] for parameter in parameters)
+    folder = cache.writable_folder()
+    before = _config.CACHE_DIR
+    # numba looks at this once, as it decorates; others in the process keep their own.
+    _config.CACHE_DIR = str(folder or "")
+    try:
+        kernel: Any = njit(signature, cache=folder is not None, **_OPTIONS)(function)
+    finally:
+        _config.CACHE_DIR = before
+    return cast("FunctionT", kernel)
+
+
+def compile_kernels() -> Kernels:
+    """All kernels, compiled for this machine."""
+    return Kernels(compiled)

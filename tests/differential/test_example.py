@@ -1,0 +1,532 @@
+"""Serialized Examples against `tf.train.Example` itself, in both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # no stubs in the lock
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records.columns import Records, arrow_schema
+from app.codecs.records.example import parse_example, serialize_example
+from app.codecs.records.framing import HEADER_BYTES, iter_frames
+from app.codecs.records.tfrecord import decode, encode, encode_blocks
+from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
+from app.domain.limits import Budget
+from app.domain.schema import Encoding, Feature, Schema
+from app.domain.streams import MemoryStream
+from app.errors import InputError
+
+_SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+_NAMES = [name for name in DTYPES if name != "string"] + ["text", "bytes"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features and rows; a value is a flat list and a shape, or None."""
+
+    schema: Schema
+    rows: list[list[tuple[Any, tuple[int, ...]] | None]]
+
+
+def scalars(dtype: DType) -> st.SearchStrategy[Any]:
+    if dtype.name == "text":
+        return st.text(max_size=5).map(str.encode)
+    if dtype.is_string:
+        return st.binary(max_size=200) if dtype.name == "bytes" else st.binary(max_size=5)
+    if dtype.kind == "bool":
+        return st.booleans()
+    if dtype.kind in ("int", "uint"):
+        bounds = np.iinfo(dtype.numpy)
+        return st.integers(int(bounds.min), int(bounds.max)) | st.integers(0, 100)
+    # Any NaN but the usual one may change its payload on the way through Python's floats.
+    halves = st.floats(width=16)
+    wider = st.floats(width=32) if dtype.name == "float32" else st.floats(width=64)
+    floats = (halves if dtype.itemsize == 2 else wider).map(
+        lambda value: math.nan if math.isnan(value) else value
+    )
+    return st.builds(complex, floats, floats) if dtype.kind == "complex" else floats
+
+
+def encodings(dtype: DType, shape: tuple[int | None, ...]) -> list[Encoding]:
+    unknown = sum(dim is None for dim in shape)
+    allowed: list[Encoding] = ["tensor"]
+    if not dtype.is_string and unknown < 2 and not (unknown and 0 in shape):
+        allowed.append("raw")
+    if (
+        dtype.kind != "complex"
+        and dtype.name not in ("float64", "uint64")
+        and unknown < 2
+        and not (unknown and 0 in shape)
+    ):
+        allowed.append("list")
+    return allowed
+
+
+@st.composite
+def features(draw: st.DrawFn, name: str) -> Feature:
+    dtype = parse_feature_dtype(draw(st.sampled_from(_NAMES)))
+    shape = tuple(draw(st.lists(st.sampled_from([None, 0, 1, 2, 3]), max_size=3)))
+    encoding = draw(st.sampled_from(encodings(dtype, shape)))
+    return Feature(name, dtype, shape, encoding=encoding, nullable=draw(st.booleans()))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    names = draw(st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=5))
+    schema = Schema(tuple(draw(features(name)) for name in names))
+    rows = draw(st.integers(0, 5))
+    return Table(schema, [[draw(values(feature)) for feature in schema] for _ in range(rows)])
+
+
+@st.composite
+def values(draw: st.DrawFn, feature: Feature) -> tuple[Any, tuple[int, ...]] | None:
+    if feature.nullable and draw(st.integers(0, 3)) == 0:
+        return None
+    lost = feature.num_unknown == 1 and feature.known_values == 0
+    shape = tuple((0 if lost else draw(st.integers(0, 3))) if dim is None else dim for dim in feature.shape)
+    size = math.prod(shape)
+    return draw(st.lists(scalars(feature.dtype), min_size=size, max_size=size)), shape
+
+
+def array_of(feature: Feature, flat: list[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        return np.array(flat, feature.dtype.numpy)
+
+
+def storage_of(feature: Feature, flat: list[Any]) -> list[Any]:
+    """As the closed set of column layouts stores it."""
+    if feature.dtype.is_string:
+        return flat
+    array = array_of(feature, flat)
+    if feature.dtype.kind == "bool":
+        return list(array.view(np.uint8))
+    if feature.dtype.name == "bfloat16":
+        return list(array.view(np.uint16))
+    if feature.dtype.kind == "complex":
+        return [value.tobytes() for value in array]
+    return list(array)
+
+
+def cell_of(feature: Feature, value: tuple[Any, tuple[int, ...]] | None) -> Any:
+    if value is None:
+        return None
+    stored = storage_of(feature, value[0])
+    if feature.is_scalar:
+        return stored[0]
+    return stored if feature.num_unknown < 2 else {"shape": list(value[1]), "values": stored}
+
+
+def batch_of(table: Table) -> pa.RecordBatch:
+    schema = arrow_schema(table.schema)
+    if not table.schema.features:
+        structs: Any = pa.array([{}] * len(table.rows), pa.struct([]))
+        return pa.RecordBatch.from_struct_array(structs)
+    columns = [
+        pa.array([cell_of(feature, row[index]) for row in table.rows], schema.field(index).type)
+        for index, feature in enumerate(table.schema)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def tensorflow_feature(feature: Feature, flat: list[Any], shape: tuple[int, ...]) -> Any:
+    if feature.encoding == "tensor":
+        if feature.dtype.is_string:
+            tensor = tf.constant(np.array(flat, object).reshape(shape), tf.string, shape)
+        else:
+            tensor = tf.constant(array_of(feature, flat).reshape(shape))
+        return bytes_feature([tf.io.serialize_tensor(tensor).numpy()])
+    if feature.encoding == "raw":
+        return bytes_feature([array_of(feature, flat).tobytes()])
+    if feature.dtype.is_string:
+        return bytes_feature(flat)
+    if feature.dtype.is_float:
+        floats = array_of(feature, flat).astype(np.float32).tolist()
+        return tf.train.Feature(float_list=tf.train.FloatList(value=floats))
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(value) for value in flat]))
+
+
+def bytes_feature(items: list[bytes]) -> Any:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=items))
+
+
+def tensorflow_example(schema: Schema, row: list[tuple[Any, tuple[int, ...]] | None]) -> bytes:
+    present = {
+        feature.name: tensorflow_feature(feature, *value)
+        for feature, value in zip(schema, row, strict=True)
+        if value is not None
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=present))
+    serialized: bytes = example.SerializeToString(deterministic=True)
+    return serialized
+
+
+def payloads(data: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for block in iter_frames(MemoryStream(data), Budget()):
+        pairs = zip(block.starts.tolist(), block.sizes.tolist(), strict=True)
+        found += [bytes(block.data[start : start + size]) for start, size in pairs]
+    return found
+
+
+def encoded(schema: Schema, *batches: pa.RecordBatch, lossy: bool = False) -> bytes:
+    options = RecordsEncodeOptions(lossy=lossy)
+    return b"".join(encode(Records(schema, iter(batches)), options, Budget()))
+
+
+@_SETTINGS
+@given(tables())
+def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
+    batch = batch_of(table)
+    data = encoded(table.schema, batch)
+    assert payloads(data) == [tensorflow_example(table.schema, row) for row in table.rows]
+    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
+    decoded = list(records.batches)
+    for part in decoded:
+        part.validate(full=True)
+        assert part.schema.equals(arrow_schema(table.schema))
+    rows = [row for part in decoded for row in part.to_pylist()]
+    assert sum(part.num_rows for part in decoded) == len(table.rows)
+    assert repr(rows) == repr(batch.to_pylist())
+    assert encoded(table.schema, *decoded) == data
+
+
+@_SETTINGS
+@given(tables(), st.integers(0, 5))
+def test_a_slice_of_a_batch_is_its_rows(table: Table, begin: int) -> None:
+    batch = batch_of(table)
+    sliced = batch.slice(begin) if table.schema.features else batch
+    rows = table.rows[begin:] if table.schema.features else table.rows
+    assert payloads(encoded(table.schema, sliced)) == [tensorflow_example(table.schema, row) for row in rows]
+
+
+@_SETTINGS
+@given(
+    st.lists(
+        st.text(min_size=1, max_size=5) | st.text("ab", min_size=1, max_size=4), unique=True, max_size=12
+    )
+)
+def test_keys_are_ordered_as_tensorflow_orders_them(names: list[str]) -> None:
+    schema = Schema(tuple(Feature(name, DTYPES["int64"]) for name in names))
+    columns = [pa.array([number]) for number in range(len(names))]
+    table = Table(schema, [[([number], ()) for number in range(len(names))]])
+    batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema)) if names else batch_of(table)
+    assert payloads(encoded(schema, batch)) == [tensorflow_example(schema, table.rows[0])]
+
+
+@given(st.lists(st.floats(width=64, allow_nan=False, max_value=3e38, min_value=-3e38), max_size=5))
+@_SETTINGS
+def test_lossy_float64_is_what_a_floatlist_makes_of_it(values: list[float]) -> None:
+    schema = Schema((Feature("x", DTYPES["float64"], (None,)),))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([values], pa.list_(pa.float64()))], schema=arrow_schema(schema)
+    )
+    example = tf.train.Example()
+    example.features.feature["x"].float_list.value[:] = values
+    assert payloads(encoded(schema, batch, lossy=True)) == [example.SerializeToString()]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5))
+@_SETTINGS
+def test_lossy_uint64_keeps_its_bits(values: list[int]) -> None:
+    schema = Schema((Feature("x", DTYPES["uint64"], (None,)),))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([values], pa.list_(pa.uint64()))], schema=arrow_schema(schema)
+    )
+    data = encoded(schema, batch, lossy=True)
+    example = tf.train.Example.FromString(payloads(data)[0])
+    assert [value % 2**64 for value in example.features.feature["x"].int64_list.value] == values
+    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget())
+    assert next(records.batches).to_pylist() == [{"x": values}]
+
+
+@_SETTINGS
+@given(tables())
+def test_one_row_is_one_bare_message(table: Table) -> None:
+    for row in table.rows[:1]:
+        message = tensorflow_example(table.schema, row)
+        records = parse_example(message, RecordsDecodeOptions(schema=table.schema), Budget())
+        assert serialize_example(records, RecordsEncodeOptions(), Budget()) == message
+
+
+def test_parse_example_reads_what_was_declared() -> None:
+    schema = Schema.from_json(
+        {
+            "features": {
+                "image": {"dtype": "float32", "shape": [2, 3]},
+                "label": {"dtype": "uint8"},
+                "tags": {"dtype": "text", "shape": [None]},
+                "when": {"dtype": "float64", "encoding": "tensor"},
+            }
+        }
+    )
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]], pa.list_(pa.float32(), 6)),
+            pa.array([7], pa.uint8()),
+            pa.array([[b"a", b"b"]], pa.list_(pa.binary())),
+            pa.array([0.1], pa.float64()),
+        ],
+        schema=arrow_schema(schema),
+    )
+    parsed = tf.io.parse_single_example(
+        payloads(encoded(schema, batch))[0],
+        {
+            "image": tf.io.FixedLenFeature([2, 3], tf.float32),
+            "label": tf.io.FixedLenFeature([], tf.int64),
+            "tags": tf.io.VarLenFeature(tf.string),
+            "when": tf.io.FixedLenFeature([], tf.string),
+        },
+    )
+    assert parsed["image"].numpy().tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert parsed["label"].numpy() == 7
+    assert parsed["tags"].values.numpy().tolist() == [b"a", b"b"]
+    assert tf.io.parse_tensor(parsed["when"], tf.float64).numpy() == 0.1
+
+
+# Reading: whatever bytes come, what is accepted means what TensorFlow reads in it.
+
+
+def field(tag: int, payload: bytes) -> bytes:
+    return bytes([tag]) + varint(len(payload)) + payload
+
+
+def varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+_unknown = st.sampled_from([b"\x20\x05", b"\x2a\x01x", b"\x35abcd", b"\x39abcdefgh", b"\xfa\x01\x00"])
+_int_runs = st.one_of(
+    st.lists(st.integers(0, 2**64 - 1).map(varint), max_size=12).map(
+        lambda items: field(0x0A, b"".join(items))
+    ),
+    st.integers(0, 2**64 - 1).map(lambda value: b"\x08" + varint(value)),
+    _unknown,
+)
+_float_runs = st.one_of(
+    st.lists(st.floats(width=32), max_size=4).map(
+        lambda items: field(0x0A, np.array(items, "<f4").tobytes())
+    ),
+    st.floats(width=32).map(lambda value: b"\x0d" + np.float32(value).tobytes()),
+    _unknown,
+)
+_byte_runs = st.binary(max_size=200).map(lambda value: field(0x0A, value)) | _unknown
+
+
+def _feature_of(kind: int, runs: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    lists = st.lists(runs, max_size=4).map(lambda parts: field(kind << 3 | 2, b"".join(parts)))
+    return st.lists(lists | _unknown, max_size=3).map(b"".join)
+
+
+_features = st.one_of(_feature_of(1, _byte_runs), _feature_of(2, _float_runs), _feature_of(3, _int_runs))
+_names = st.sampled_from(["a", "b", "ab", "é"])
+
+
+@st.composite
+def _entries(draw: st.DrawFn) -> bytes:
+    parts = [field(0x0A, draw(_names).encode()), field(0x12, draw(_features))]
+    return field(0x0A, b"".join(draw(st.permutations(parts))))
+
+
+#: Everything that protobuf allows and we read.
+_messages = st.lists(
+    st.lists(_entries() | _unknown, max_size=4).map(lambda parts: field(0x0A, b"".join(parts))) | _unknown,
+    max_size=3,
+).map(b"".join)
+
+
+def tensorflow_reads(message: bytes) -> dict[str, Any] | None:
+    try:
+        example = tf.train.Example.FromString(message)
+    except DecodeError:
+        return None
+    found: dict[str, Any] = {}
+    for name, feature in example.features.feature.items():
+        if kind := feature.WhichOneof("kind"):
+            found[name] = list(getattr(feature, kind).value)
+    return found
+
+
+def we_read(message: bytes) -> dict[str, Any]:
+    records = parse_example(message, RecordsDecodeOptions(), Budget())
+    (row,) = [row for batch in records.batches for row in rows_of(batch)]
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def we_read_or_refuse(message: bytes, codes: set[str]) -> dict[str, Any] | None:
+    """What we read in the message, or None where it is refused for one of these reasons."""
+    try:
+        return we_read(message)
+    except InputError as error:
+        if error.code in codes:
+            return None
+        raise
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    batch.validate(full=True)
+    yield from batch.to_pylist() if batch.num_columns else [{}] * batch.num_rows
+
+
+@_SETTINGS
+@given(_messages)
+def test_every_valid_message_is_read_as_tensorflow_reads_it(message: bytes) -> None:
+    expected = tensorflow_reads(message)
+    assert expected is not None
+    # Without a schema, a key that is repeated must not change its kind; protobuf drops the first.
+    found = we_read_or_refuse(message, {"schema_conflict"})
+    assert found is None or canonical(found) == canonical(expected)
+
+
+def canonical(row: dict[str, Any]) -> dict[str, str]:
+    return {name: repr(value) for name, value in sorted(row.items())}
+
+
+@st.composite
+def _mutations(draw: st.DrawFn) -> bytes:
+    message = bytearray(draw(_messages))
+    for _ in range(draw(st.integers(1, 3))):
+        position = draw(st.integers(0, len(message)))
+        action = draw(st.integers(0, 3))
+        if action == 0:
+            message[position:position] = draw(st.binary(min_size=1, max_size=3))
+        elif action == 1:
+            del message[position : position + draw(st.integers(1, 3))]
+        elif position < len(message):
+            message[position] = (
+                draw(st.integers(0, 255)) if action == 2 else message[position] ^ 1 << draw(st.integers(0, 7))
+            )
+    return bytes(message)
+
+
+_REFUSALS = {
+    "malformed_example",
+    "ambiguous_example",
+    "sequence_example",
+    "schema_conflict",
+    "invalid_feature_name",
+}
+
+
+@settings(_SETTINGS, max_examples=600)
+@given(_mutations() | st.binary(max_size=30))
+def test_whatever_is_accepted_of_mutated_bytes_tensorflow_reads_alike(message: bytes) -> None:
+    found = we_read_or_refuse(message, _REFUSALS)
+    if found is not None:
+        expected = tensorflow_reads(message)
+        assert expected is not None
+        assert canonical(found) == canonical(expected)
+
+
+_INT_1 = field(0x12, field(0x1A, field(0x0A, b"\x01")))
+_INT_2 = field(0x12, field(0x1A, field(0x0A, b"\x02")))
+_FLOAT_1 = field(0x12, field(0x12, field(0x0A, np.float32(1).tobytes())))
+_KEY_A = field(0x0A, b"a")
+_KEY_B = field(0x0A, b"b")
+
+
+def example_of(*entries: bytes) -> bytes:
+    return field(0x0A, b"".join(field(0x0A, entry) for entry in entries))
+
+
+# Read as protobuf reads them; the comment says what tf.io.parse_example makes of it, where that is another.
+@pytest.mark.parametrize(
+    "message",
+    [
+        example_of(_KEY_A + _INT_1, _KEY_A + _INT_2),  # the last one wins
+        example_of(_KEY_A + _INT_1, _KEY_A + field(0x12, b"")),  # the last one wins, and is absent
+        example_of(_KEY_A + field(0x12, b""), _KEY_A + _INT_1),
+        example_of(_INT_1 + _KEY_A),
+        example_of(_KEY_A),  # refused there
+        example_of(_KEY_A + _INT_1) + example_of(_KEY_B + _INT_2),
+        example_of(_KEY_A + field(0x12, field(0x1A, b"\x08\x01\x08\x02"))),
+        example_of(_KEY_A + field(0x12, field(0x1A, field(0x0A, b"\x01") + field(0x0A, b"\x02")))),  # [1]
+        example_of(_KEY_A + field(0x12, field(0x1A, field(0x0A, b"\x01") + b"\x08\x02"))),  # [1]
+        example_of(_KEY_A + field(0x12, field(0x1A, b"\x08\x01" + field(0x0A, b"\x02")))),  # refused there
+        example_of(
+            _KEY_A + field(0x12, field(0x1A, field(0x0A, b"\x01")) + field(0x1A, field(0x0A, b"\x02")))
+        ),  # [1]
+        example_of(_KEY_A + field(0x12, b"\x20\x05" + field(0x1A, field(0x0A, b"\x01")))),  # refused there
+        example_of(_KEY_A + field(0x12, b"\x18\x05")),  # a list that is no message; refused there
+        field(0x0A, b"\x18\x05" + field(0x0A, _KEY_A + _INT_1)),  # refused there
+        example_of(_KEY_A + field(0x12, field(0x1A, field(0x0A, b"\xff" * 9 + b"\x7f")))),
+        b"\x8a\x00" + example_of(_KEY_A + _INT_1)[1:],  # an overlong tag; unknown there
+        b"\x10\x05" + example_of(_KEY_A + _INT_1),
+    ],
+)
+def test_odd_messages_are_read_as_protobuf_reads_them(message: bytes) -> None:
+    assert we_read(message) == tensorflow_reads(message)
+
+
+# What protobuf reads and we refuse: the complete list.
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        # Another value for tf.io.parse_example, which takes the first kind.
+        (example_of(_KEY_A + field(0x12, _INT_1[2:] + _FLOAT_1[2:] + _INT_2[2:])), "ambiguous_example"),
+        # Refused by tf.io.parse_example, too.
+        (example_of(_KEY_A + _INT_1 + _INT_2), "malformed_example"),
+        (example_of(_KEY_B + _KEY_A + _INT_1), "malformed_example"),
+        (example_of(_KEY_A + _INT_1 + b"\x18\x05"), "malformed_example"),
+        (b"\x1b\x08\x01\x1c" + example_of(_KEY_A + _INT_1), "malformed_example"),
+        # An Example's unknown field 2 is where a SequenceExample has its feature_lists.
+        (example_of(_KEY_A + _INT_1) + field(0x12, b""), "sequence_example"),
+        # Without a schema: a key of no name, and one that is repeated with another kind.
+        (example_of(_INT_1), "invalid_feature_name"),
+        (example_of(_KEY_A + _INT_1, _KEY_A + _FLOAT_1), "schema_conflict"),
+    ],
+)
+def test_the_deliberate_refusals(message: bytes, code: str) -> None:
+    assert tensorflow_reads(message) is not None
+    with pytest.raises(InputError) as caught:
+        we_read(message)
+    assert caught.value.code == code
+    assert caught.value.location.row in (0, None)
+
+
+def test_a_sequence_example_is_not_read_as_an_example() -> None:
+    sequence = tf.train.SequenceExample()
+    sequence.context.feature["a"].int64_list.value.append(1)
+    sequence.feature_lists.feature_list["b"].feature.add().int64_list.value.append(2)
+    with pytest.raises(InputError) as caught:
+        we_read(sequence.SerializeToString())
+    assert (caught.value.code, caught.value.location.row) == ("sequence_example", 0)
+
+
+def test_a_record_that_is_cut_anywhere_is_refused_or_read_alike() -> None:
+    message = tensorflow_example(
+        Schema((Feature("abc", DTYPES["float32"], (3,)), Feature("d", parse_feature_dtype("bytes")))),
+        [([1.0, 2.0, 3.0], (3,)), ([b"xyz"], ())],
+    )
+    for cut in range(1, len(message)):
+        assert tensorflow_reads(message[:cut]) is None
+        with pytest.raises(InputError) as caught:
+            we_read(message[:cut])
+        assert caught.value.code == "malformed_example"
+
+
+def test_bfloat16_is_widened_exactly() -> None:
+    schema = Schema((Feature("x", DTYPES["bfloat16"], (256,)),))
+    bits = np.arange(0, 65536, 257, dtype=np.uint16)[:256]
+    bits[(bits & 0x7F80) == 0x7F80] = 0
+    fixed: Any = pa.FixedSizeListArray.from_arrays(pa.array(bits), 256)
+    batch = pa.RecordBatch.from_arrays([fixed], schema=arrow_schema(schema))
+    block = next(encode_blocks(Records(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    example = tf.train.Example.FromString(bytes(block.data[HEADER_BYTES:-4]))
+    expected = bits.view(ml_dtypes.bfloat16).astype(np.float32)
+    assert np.array_equal(np.array(example.features.feature["x"].float_list.value, np.float32), expected)

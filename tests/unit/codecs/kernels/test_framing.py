@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.codecs import kernels
+from app.codecs.kernels import framing
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def scan(request: pytest.FixtureRequest) -> kernels.Kernels:
+    return kernels.load() if request.param == "compiled" else kernels.Kernels(lambda function: function)
+
+
+def two_frames() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    out = np.zeros(16 + 3 + 16, np.uint8)
+    at = framing.write_header(out, 0, 3)
+    out[at : at + 3] = 97, 98, 99
+    at = framing.write_footer(out, at, at + 3)
+    at = framing.write_header(out, at, 0)
+    assert framing.write_footer(out, at, at) == len(out)
+    return out
+
+
+def test_frames_are_written_as_tensorflow_writes_them() -> None:
+    assert two_frames()[:19].tobytes().hex() == "0300000000000000b099490e6162636e57f121"
+
+
+@pytest.mark.parametrize(
+    ("room", "end", "starts", "stop"),
+    [
+        (4, 35, [12, 31], [framing.INCOMPLETE, 35, 12]),
+        (4, 34, [12], [framing.INCOMPLETE, 19, 16]),
+        (4, 20, [12], [framing.INCOMPLETE, 19, 12]),
+        (4, 18, [], [framing.INCOMPLETE, 0, 19]),
+        (4, 0, [], [framing.INCOMPLETE, 0, 12]),
+        (1, 35, [12], [0, 19, 19]),
+    ],
+)
+def test_whole_frames_are_found(
+    scan: kernels.Kernels, room: int, end: int, starts: list[int], stop: list[int]
+) -> None:
+    found, sizes, why = np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(3, np.int64)
+    count = scan.scan_frames(two_frames(), 0, end, 100, found, sizes, why)
+    assert found[:count].tolist() == starts
+    assert sizes[:count].tolist() == [3, 0][:count]
+    assert why.tolist() == stop
+
+
+@pytest.mark.parametrize(
+    ("position", "limit", "reason"),
+    [
+        (0, 100, framing.BAD_LENGTH),
+        (8, 100, framing.BAD_LENGTH),
+        (12, 100, framing.BAD_DATA),
+        (18, 100, framing.BAD_DATA),
+        (-1, 2, framing.TOO_LARGE),
+    ],
+)
+def test_what_is_wrong_with_a_frame_is_told(
+    scan: kernels.Kernels, position: int, limit: int, reason: int
+) -> None:
+    data = two_frames()[:19].copy()
+    if position >= 0:
+        data[position] ^= 1
+    why = np.zeros(3, np.int64)
+    assert scan.scan_frames(data, 0, 19, limit, np.zeros(1, np.int64), np.zeros(1, np.int64), why) == 0
+    assert why[:2].tolist() == [reason, 0]

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records import example_encode
+from app.codecs.records.columns import Records, arrow_schema
+from app.codecs.records.example_decode import parse_frames
+from app.codecs.records.example_encode import RecordBlock, encode_blocks
+from app.codecs.records.framing import iter_frames
+from app.domain.limits import MIB, Budget, Limits
+from app.domain.schema import Schema
+from app.domain.streams import MemoryStream
+from app.errors import LimitExceeded, LossyConversion, UnprocessableInput
+
+
+def schema_of(**feature: Any) -> Schema:
+    return Schema.from_json({"features": {"x": feature}})
+
+
+def batch_of(schema: Schema, values: list[Any]) -> pa.RecordBatch:
+    arrow = arrow_schema(schema)
+    return pa.RecordBatch.from_arrays([pa.array(values, arrow.field(0).type)], schema=arrow)
+
+
+def blocks_of(
+    schema: Schema, *columns: list[Any], lossy: bool = False, budget: Budget | None = None
+) -> Iterator[RecordBlock]:
+    batches = iter([batch_of(schema, values) for values in columns])
+    return encode_blocks(Records(schema, batches), RecordsEncodeOptions(lossy=lossy), budget or Budget())
+
+
+def read_back(schema: Schema, blocks: list[RecordBlock]) -> list[Any]:
+    data = b"".join(block.data for block in blocks)
+    records = parse_frames(
+        iter_frames(MemoryStream(data), Budget()), RecordsDecodeOptions(schema=schema), Budget()
+    )
+    return [row["x"] for batch in records.batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint64"])
+def test_what_a_list_cannot_hold_is_refused_by_dtype_before_the_first_batch(dtype: str) -> None:
+    schema = schema_of(dtype=dtype)
+    with pytest.raises(LossyConversion) as caught:
+        blocks_of(schema, [1])
+    assert caught.value.location.feature == "x"
+    assert len(list(blocks_of(schema, [1], lossy=True))) == 1
+
+
+def test_a_float64_that_float32_cannot_hold_is_refused_with_its_row() -> None:
+    schema = schema_of(dtype="float64", shape=[None], nullable=True)
+    fine: list[Any] = [[1.0, 3.4028235677973362e38], None, [float("inf"), float("nan")]]
+    assert len(list(blocks_of(schema, fine, lossy=True))) == 1
+    with pytest.raises(LossyConversion) as caught:
+        list(blocks_of(schema, fine, [[0.5], [1.0, 1e39]], lossy=True))
+    assert (caught.value.location.row, caught.value.location.feature) == (4, "x")
+
+
+def test_what_lies_under_a_null_is_not_looked_at() -> None:
+    schema = schema_of(dtype="float64", nullable=True)
+    buffers: list[pa.Buffer | None] = [pa.py_buffer(b"\x01"), pa.py_buffer(np.array([1.0, 1e300]).tobytes())]
+    column: Any = pa.Array.from_buffers(pa.float64(), 2, buffers)
+    batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(schema))
+    blocks = list(encode_blocks(Records(schema, iter([batch])), RecordsEncodeOptions(lossy=True), Budget()))
+    assert read_back(schema, blocks) == [1.0, None]
+
+
+def test_blocks_are_of_bounded_size_and_hold_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example_encode, "BLOCK_BYTES", 5000)
+    schema = schema_of(dtype="bytes")
+    sizes = [10, 3000, 10, 10_000, 5, 1000, 3000, 3000]
+    values = [bytes([index]) * size for index, size in enumerate(sizes)]
+    budget = Budget()
+    blocks = list(blocks_of(schema, values, budget=budget))
+    assert [block.num_records for block in blocks] == [3, 1, 3, 1]
+    assert all(len(block.data) <= 5000 or block.num_records == 1 for block in blocks)
+    assert read_back(schema, blocks) == values
+    assert budget.remaining == budget.limits.max_decoded_bytes
+
+
+def test_a_block_stays_as_it_is_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example_encode, "BLOCK_BYTES", 5000)
+    schema = schema_of(dtype="bytes")
+    values = [bytes([index]) * 1000 for index in range(30)]
+    assert read_back(schema, list(blocks_of(schema, values))) == values
+
+
+def test_large_rows_are_lowered_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example_encode, "_CHUNK_BYTES", 3000)
+    schema = schema_of(dtype="uint8", shape=[100])
+    values = [[row] * 100 for row in range(50)]
+    budget = Budget()
+    assert read_back(schema, list(blocks_of(schema, values, budget=budget))) == values
+    assert budget.peak < 8 * 5000
+
+
+def test_rows_are_numbered_through_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example_encode, "_CHUNK_BYTES", 16)
+    schema = schema_of(dtype="float64")
+    with pytest.raises(LossyConversion) as caught:
+        list(blocks_of(schema, [0.0] * 7, [0.0] * 3 + [1e300], lossy=True))
+    assert caught.value.location.row == 10
+
+
+def test_a_row_beyond_the_budget_is_refused() -> None:
+    schema = schema_of(dtype="bytes")
+    with pytest.raises(LimitExceeded):
+        list(blocks_of(schema, [b"x" * MIB], budget=Budget(Limits(max_decoded_bytes=MIB // 2))))
+
+
+def test_a_row_that_protobuf_could_not_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example_encode, "_MAX_FEATURES_BYTES", 100)
+    schema = schema_of(dtype="bytes")
+    with pytest.raises(UnprocessableInput) as caught:
+        list(blocks_of(schema, [b"x" * 50, b"x" * 100]))
+    assert (caught.value.code, caught.value.location.row) == ("example_too_large", 1)
+
+
+def test_no_rows_are_no_blocks() -> None:
+    schema = schema_of(dtype="int64")
+    assert list(blocks_of(schema)) == []
+    assert list(blocks_of(schema, [])) == []

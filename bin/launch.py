@@ -36,6 +36,8 @@ COMMANDS = {
     "serve": [str(VENV / "bin" / "shardsmith")],
     "test": [str(VENV_PYTHON), "-m", "pytest"],
 }
+#: Ten seconds and some 80 MB that the first start of the service would take instead.
+COMPILE_KERNELS = "from shardsmith.codecs import kernels; kernels.load()"
 #: What source distributions and the editable installation are built with, from the lock like all else.
 BUILD_TOOLS = ("setuptools", "wheel")
 
@@ -94,6 +96,7 @@ def install(command: str) -> None:
     pip("--require-hashes", "--no-deps", "-r", str(tools))
     pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
     pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    run(str(VENV_PYTHON), "-I", "-c", COMPILE_KERNELS)
     stamp = STAMP.with_suffix(".new")
     stamp.write_text(json.dumps({"for": command, "digest": installed_digest()}), encoding="utf-8")
     stamp.replace(STAMP)

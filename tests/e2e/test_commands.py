@@ -28,12 +28,19 @@ version = "0"
 scripts = { shardsmith = "shardsmith.main:run" }
 [tool.setuptools]
 package-dir = { "shardsmith" = "app" }
-packages = ["shardsmith"]
+packages = ["shardsmith", "shardsmith.codecs"]
 """
 MAIN = """\
 import json, os, sys
 def run():
     print(json.dumps([sys.argv[1:], os.getcwd(), os.environ["SHARDSMITH_STORAGE_URL"], os.getpid()]))
+"""
+#: Stands for the kernels: leaves a mark when they are compiled.
+KERNELS = """\
+from pathlib import Path
+def load():
+    with Path(__file__).with_name("compiled").open("a") as file:
+        file.write("once ")
 """
 SERVE_NEEDS = ("packaging", "setuptools", "wheel")
 TEST_NEEDS = (*SERVE_NEEDS, "iniconfig", "pluggy", "pygments", "pytest")
@@ -51,6 +58,8 @@ def make_checkout(folder: Path) -> Path:
         ("pyproject.toml", PYPROJECT),
         ("app/__init__.py", ""),
         ("app/main.py", MAIN),
+        ("app/codecs/__init__.py", ""),
+        ("app/codecs/kernels.py", KERNELS),
         ("tests/test_one.py", "def test_one():\n    import shardsmith.main\n"),
         ("requirements.lock", entries(*SERVE_NEEDS)),
         ("requirements-dev.lock", entries(*TEST_NEEDS)),
@@ -107,6 +116,14 @@ def test_serve_passes_on_what_it_is_given(served: Path, tmp_path: Path) -> None:
     assert storage == (served.resolve() / "data").as_uri()
     assert pid == process.pid, "the service replaces the command: signals reach it, nothing is orphaned"
     assert err == "", "a second start installs nothing"
+
+
+def test_the_kernels_are_compiled_with_the_installation(served: Path, tmp_path: Path) -> None:
+    compiled = served / "app" / "codecs" / "compiled"
+    times = compiled.read_text()
+    assert times
+    assert run(served, "serve", cwd=tmp_path)[0] == 0
+    assert compiled.read_text() == times
 
 
 def test_serve_keeps_a_storage_url_of_the_environment(served: Path, tmp_path: Path) -> None:

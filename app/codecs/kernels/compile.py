@@ -127,11 +127,9 @@ def has_crc_instruction() -> bool:
     numba compiles for the processor it runs on, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say
     otherwise; what the target lacks makes LLVM abort the whole process.
     """
-    here = bool(binding.get_host_cpu_features().get("sse4.2"))
-    if _config.CPU_FEATURES is None:
-        return here
-    features = _config.CPU_FEATURES.split(",")
-    return here and "+sse4.2" in features
+    # LLVM keeps the instruction apart from the rest of SSE4.2, as the feature "crc32".
+    here = bool(binding.get_host_cpu_features().get("crc32"))
+    return here and (_config.CPU_FEATURES is None or "+crc32" in _config.CPU_FEATURES.split(","))
 
 
 def _replace(plain: Any, compiled: Any) -> None:

@@ -16,6 +16,7 @@ ShardsmithError
 │   ├── StorageUnavailable        cannot be reached, or answered with an error
 │   ├── OutcomeUnknown            a write may or may not have been stored
 │   └── StorageFull               no room left
+├── Overloaded                    no worker came free in time; try again
 ├── CorruptData                   stored data does not match its checksum or format
 └── StreamInterrupted             the client went away before its body ended
     └── StreamTimeout             the client sent nothing for too long
@@ -37,6 +38,7 @@ __all__ = [
     "NotAcceptable",
     "NotFound",
     "OutcomeUnknown",
+    "Overloaded",
     "SchemaConflict",
     "ShardsmithError",
     "StorageError",
@@ -200,6 +202,12 @@ class StorageFull(StorageError):
     """No room left on the store or on the spool disk."""
 
     code = "storage_full"
+
+
+class Overloaded(ShardsmithError):
+    """No worker came free in time; nothing was done, try again."""
+
+    code = "overloaded"
 
 
 class CorruptData(ShardsmithError):

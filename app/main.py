@@ -55,7 +55,13 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
             services.readiness.stop()
             services.exchanges.close()
 
-    app = FastAPI(title="Shardsmith", version=__version__, lifespan=lifespan, redoc_url=None)
+    app = FastAPI(
+        title="Shardsmith",
+        version=__version__,
+        lifespan=lifespan,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would lose the body of half the clients
+    )
     app.state.services = services
     install_problem_handlers(app)
     for module in (tensors, examples, records, datasets, versions, forms, health):

@@ -26,6 +26,12 @@ def no_content() -> Answer:
 
 
 def records_answer(converted: ConvertedRecords, media_type: str) -> Answer:
-    """Rows in the form that was negotiated; how many there were is known at the end."""
+    """Rows in the form that was negotiated, with their count as soon as it is known."""
     count = converted.count
-    return Answer(media_type, converted.chunks, VARY, late_headers=lambda: {"Record-Count": str(count.value)})
+    known = {} if converted.num_rows is None else {"Record-Count": str(converted.num_rows)}
+    return Answer(
+        media_type,
+        converted.chunks,
+        {**VARY, **known},
+        late_headers=lambda: {"Record-Count": str(count.value)},
+    )

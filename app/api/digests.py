@@ -1,12 +1,13 @@
-"""What makes two requests the same: a digest of the body, its type and the query."""
+"""What makes two requests the same."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 
-from fastapi import Request
+from starlette.datastructures import QueryParams
 
+from ..domain.schema import Schema
 from ..domain.streams import ByteStream
 
 __all__ = ["HashingStream", "request_digest"]
@@ -33,11 +34,18 @@ class HashingStream:
         return self._hash.hexdigest()
 
 
-def request_digest(request: Request, body: HashingStream) -> str:
-    """SHA-256 over the body's SHA-256, its Content-Type and the sorted query, in hexadecimal."""
+def request_digest(
+    rows: HashingStream, content_type: str, schema: Schema | None, parameters: QueryParams
+) -> str:
+    """SHA-256 of what makes two appends the same, in hexadecimal.
+
+    That is the rows, their Content-Type and the sorted query. A multipart body is taken apart first
+    (its schema counts, its boundary does not): clients draw another boundary for every try.
+    """
     described = [
-        body.hexdigest(),
-        request.headers.get("content-type", ""),
-        sorted(request.query_params.multi_items()),
+        rows.hexdigest(),
+        content_type,
+        None if schema is None else schema.to_json(),
+        sorted(parameters.multi_items()),
     ]
-    return hashlib.sha256(json.dumps(described).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

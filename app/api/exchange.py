@@ -14,19 +14,20 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from fastapi import Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..domain.limits import MIB, Budget, Limits
+from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.streams import Buffer, ByteStream
-from ..errors import LimitExceeded, MalformedInput, ShardsmithError, UnknownForm
+from ..errors import LimitExceeded, MalformedInput, Overloaded, ShardsmithError, UnknownForm
 from ..storage.spool import Spool
 from .streaming import OutputPipe, RequestBody
 
-__all__ = ["Answer", "Exchanges", "Work"]
+__all__ = ["Answer", "Exchanges", "Work", "check_body_headers"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,41 +50,76 @@ class Answer:
     status: int = 200
 
 
+#: A worker is taken once so much of a body has arrived, or all of it.
+_HEAD_BYTES: Final = 256 * KIB
+#: How long a request waits for a worker before it is told to come again.
+_ADMISSION_WAIT_S: Final = 10.0
+#: How long the rest of a refused body is let in and dropped; nginx's lingering_timeout is 5 s.
+_LINGER_S: Final = 5.0
+_CALL_THREADS: Final = 16
+_PLAIN_ENCODINGS: Final = {
+    "content-encoding": ("", "identity"),
+    "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
+}
+
+T = TypeVar("T")
+
 #: Runs in a worker thread. What it puts on the stack is closed once the answer is drawn.
 Work = Callable[[ByteStream, Budget, ExitStack], Answer]
 
 
 class Exchanges:
-    """Runs conversions on a pool of its own, sized to the streams that are admitted at one time."""
+    """Runs conversions on threads of its own.
+
+    Streams, which hold a thread as long as their client is slow, have one pool; short calls (metadata,
+    pieces of downloads) have another, so that the one cannot keep the other waiting.
+    """
 
     def __init__(self, *, limits: Limits, spool: Spool, streams: int, body_timeout_s: float) -> None:
         self._limits = limits
         self._spool = spool
         self._body_timeout_s = body_timeout_s
-        self._pool = ThreadPoolExecutor(streams, thread_name_prefix="exchange")
+        self._streams = _Lane(streams, "stream")
+        self._calls = _Lane(_CALL_THREADS, "call")
 
     def close(self) -> None:
         """Let running conversions end, take no new ones."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._streams.close()
+        self._calls.close()
 
-    async def run(self, request: Request, work: Work, *, checked: bool = False) -> Response:
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a short blocking function in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._calls.pool, function)
+
+    async def run(
+        self, request: Request, work: Work, *, checked: bool = False, short: bool = False
+    ) -> Response:
         """Convert the body of `request`.
+
+        Args:
+            request: its body and its connection.
+            work: what to do, in a thread.
+            checked: complete the answer before its first byte leaves.
+            short: a call without a stream on either side.
 
         Raises:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
-        self._check_headers(request)
         body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
         complete = checked or request.scope.get("http_version") == "1.0"
         limit = None if complete else COMPLETE_UP_TO
         pipe = OutputPipe(self._spool, lambda: body.ended and not complete, digest_limit=limit)
         pump = asyncio.create_task(body.pump(request.receive, pipe.abandon))
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._pool.submit(self._convert, work, body, pipe, _Promise(answer))
         try:
-            head = await answer
+            check_body_headers(request.headers, self._limits)
+            await body.wait_for_head(_HEAD_BYTES)
+            head = await self._start(self._calls if short else self._streams, work, body, pipe)
             done = await pipe.settle(limit)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, LimitExceeded):
+                await body.linger(_LINGER_S)
+            # The error's answer closes the connection where the rest of the body is still to come.
+            request.state.body_unread = not body.complete
             _give_up(pipe, body, pump)
             raise
         headers = dict(head.headers)
@@ -95,21 +131,12 @@ class Exchanges:
             headers |= {"Content-Length": str(pipe.size), "Repr-Digest": pipe.repr_digest()}
         return _PipeResponse(pipe, lambda: _give_up(pipe, body, pump), head.status, headers, head.media_type)
 
-    def _check_headers(self, request: Request) -> None:
-        encoding = request.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
-            raise UnknownForm(
-                f"Content-Encoding {encoding[:40]!r} is not supported; send the body as it is.",
-                code="unsupported_content_encoding",
-            )
-        length = request.headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()):
-            raise MalformedInput("Content-Length is not a number.", code="invalid_content_length")
-        if int(length[:20]) > self._limits.max_body_bytes:
-            raise LimitExceeded(
-                f"The body has {length[:20]} bytes; at most {self._limits.max_body_bytes} are accepted.",
-                code="payload_too_large",
-            )
+    async def _start(self, lane: _Lane, work: Work, body: RequestBody, pipe: OutputPipe) -> Answer:
+        """Run `work` in the first thread that comes free, and wait for the head of its answer."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        await lane.enter()
+        lane.pool.submit(self._convert, work, body, pipe, _Promise(answer)).add_done_callback(lane.leave)
+        return await answer
 
     def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: _Promise) -> None:
         """In the worker thread: decode, encode and push, until done or given up."""
@@ -126,6 +153,63 @@ class Exchanges:
         finally:
             body.discard()
             pipe.finish(error)
+
+
+class _Lane:
+    """Threads, and a queue in front of them in which nobody waits for long."""
+
+    def __init__(self, num_threads: int, name: str) -> None:
+        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+        self._free = asyncio.Semaphore(num_threads)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def enter(self) -> None:
+        """Wait for a thread.
+
+        Raises:
+            Overloaded: none came free in time.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            await asyncio.wait_for(self._free.acquire(), _ADMISSION_WAIT_S)
+        except TimeoutError:
+            raise Overloaded(
+                f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again."
+            ) from None
+
+    def leave(self, _: object) -> None:
+        """A thread has come free. Called in that thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._free.release)
+
+    def close(self) -> None:
+        """Wait for what runs; start nothing that waits."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def check_body_headers(headers: Headers, limits: Limits) -> None:
+    """Refuse what the headers of a body already say cannot be read.
+
+    Raises:
+        UnknownForm: a Content-Encoding or Content-Transfer-Encoding, which is never undone here.
+        MalformedInput: a Content-Length that is no number.
+        LimitExceeded: a Content-Length beyond what is accepted.
+    """
+    for name, plain in _PLAIN_ENCODINGS.items():
+        encoding = headers.get(name, "").strip().lower()
+        if encoding not in plain:
+            raise UnknownForm(
+                f"{name.title()} {encoding[:40]!r} is not supported; send the body as it is.",
+                code="unsupported_content_encoding",
+            )
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise MalformedInput("Content-Length is not a number.", code="invalid_content_length")
+    if int(length[:20]) > limits.max_body_bytes:
+        raise LimitExceeded(
+            f"The body has {length[:20]} bytes; at most {limits.max_body_bytes} are accepted.",
+            code="payload_too_large",
+        )
 
 
 def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from fastapi import Request
@@ -23,6 +24,9 @@ __all__ = ["ByteRange", "RangeUnsatisfiable", "file_response", "parse_range"]
 logger = logging.getLogger(__name__)
 
 _PIECE: Final = 2 * MIB
+
+#: Runs a blocking function in a thread.
+Call = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,26 @@ def parse_range(value: str | None, size: int) -> ByteRange | None:
     return ByteRange(start, end - start + 1)
 
 
-def file_response(request: Request, file: ByteFile, *, name: str, media_type: str, sha256: str) -> Response:
-    """The answer to GET or HEAD for an immutable file.
+def file_response(
+    request: Request,
+    call: Call,
+    file: ByteFile,
+    *,
+    name: str,
+    media_type: str,
+    sha256: str,
+    immutable: bool,
+) -> Response:
+    """The answer to GET or HEAD for a stored file.
 
     Args:
         request: for its method and its conditional headers.
+        call: runs the reading of a piece in a thread.
         file: the bytes.
         name: what a browser saves it as; ASCII, made by the server.
         media_type: of the whole file.
         sha256: hex digest of the whole file: the strong ETag, and `Repr-Digest`.
+        immutable: the URL will never name other bytes; otherwise caches have to ask each time.
     """
     etag = f'"{sha256}"'
     headers = {
@@ -82,7 +97,7 @@ def file_response(request: Request, file: ByteFile, *, name: str, media_type: st
         "Accept-Ranges": "bytes",
         "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
         "Content-Disposition": f'attachment; filename="{name}"',
-        "Cache-Control": "private, max-age=31536000, immutable",
+        "Cache-Control": "private, max-age=31536000, immutable" if immutable else "private, no-cache",
     }
     if _matches(request.headers.get("if-none-match"), etag):
         return Response(None, 304, headers)
@@ -99,7 +114,7 @@ def file_response(request: Request, file: ByteFile, *, name: str, media_type: st
     headers["Content-Length"] = str(whole.length)
     if part is not None:
         headers["Content-Range"] = f"bytes {part.offset}-{part.offset + part.length - 1}/{file.size}"
-    return _FileResponse(file, whole, 200 if part is None else 206, headers, media_type)
+    return _FileResponse(call, file, whole, 200 if part is None else 206, headers, media_type)
 
 
 def _wanted(request: Request, etag: str, size: int) -> ByteRange | None:
@@ -123,8 +138,15 @@ class _FileResponse(Response):
     """Sends a part of a file, read piece by piece in a thread."""
 
     def __init__(
-        self, file: ByteFile, part: ByteRange, status: int, headers: Mapping[str, str], media_type: str
+        self,
+        call: Call,
+        file: ByteFile,
+        part: ByteRange,
+        status: int,
+        headers: Mapping[str, str],
+        media_type: str,
     ) -> None:
+        self._call = call
         self._file = file
         self._part = part
         self.status_code = status
@@ -152,7 +174,8 @@ class _FileResponse(Response):
     async def _send_part(self, send: Send, gone: asyncio.Task[None]) -> None:
         position, end = self._part.offset, self._part.offset + self._part.length
         while position < end and not gone.done():
-            piece = await asyncio.to_thread(self._file.read_at, position, min(_PIECE, end - position))
+            length = min(_PIECE, end - position)
+            piece = await self._call(partial(self._file.read_at, position, length))
             if not piece:
                 logger.error("download broken off: the stored file is shorter than its manifest says")
                 return

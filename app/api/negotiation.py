@@ -33,7 +33,7 @@ class Chosen(Generic[FormT]):
 
     Attributes:
         media_type: as the client will see it: what it asked for, where aliases exist.
-        explicit: the client named this form, by `to=` or by a media type that is not a wildcard.
+        explicit: the client named this form, by `to=` or by a media type of its own.
     """
 
     form: FormT
@@ -144,8 +144,9 @@ def choose_output(
     ranges = parse_accept(",".join(headers.getlist("accept")))
     best: tuple[float, Chosen[FormT]] | None = None
     for form, media_type in _candidates(forms, default, octets_are):
-        quality, exact = _quality(media_type, ranges)
-        candidate = Chosen(form, media_type, explicit=exact)
+        aliases = (_OCTETS,) if media_type == _OCTETS else forms[form]
+        quality, exact = _quality(media_type, aliases, ranges)
+        candidate = Chosen(form, media_type, explicit=exact and media_type != _OCTETS)
         # Strictly better only: the order of the candidates decides between equals.
         if quality > 0 and (best is None or quality > best[0]):
             best = (quality, candidate)
@@ -200,10 +201,17 @@ def _parse_quality(text: str) -> float:
     return quality
 
 
-def _quality(media_type: str, ranges: list[tuple[str, float]]) -> tuple[float, bool]:
-    """The quality of the most specific range that covers `media_type`, and whether it names it."""
+def _quality(
+    media_type: str, aliases: tuple[str, ...], ranges: list[tuple[str, float]]
+) -> tuple[float, bool]:
+    """The quality of the most specific range that covers `media_type`, and whether it names it.
+
+    A range that names one of the aliases of a form speaks for the form: `*/*` does not bring back
+    under another name what was refused under one.
+    """
     family = media_type.partition("/")[0] + "/*"
-    for wanted in (media_type, family, "*/*"):
+    named = [media_range for media_range, _ in ranges if media_range in aliases]
+    for wanted in (media_type,) if named else (family, "*/*"):
         for media_range, quality in ranges:
             if media_range == wanted:
                 return quality, wanted == media_type

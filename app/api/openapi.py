@@ -49,6 +49,17 @@ _PROBLEM_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+_RAW_HEADERS: Final = ("Tensor-Dtype", "Tensor-Shape", "Tensor-Byte-Order")
+_COUNT_HEADERS: Final = ("Record-Count",)
+_HEADERS: Final = {
+    "Tensor-Dtype": "`raw` answers: the dtype, by TensorFlow's name.",
+    "Tensor-Shape": "`raw` answers: the dimensions, comma-separated; empty for a scalar.",
+    "Tensor-Byte-Order": "`raw` answers: `little` or `big`.",
+    "Record-Count": "Records in the answer; on long answers only where known beforehand.",
+    "Repr-Digest": "SHA-256 of the answer (RFC 9530); on answers that are completed first.",
+}
+
+
 def _content(forms: Forms[FormT]) -> dict[str, Any]:
     """Media types as OpenAPI content; JSON is any JSON, the rest is bytes."""
     media_types = dict.fromkeys(media_type for types in forms.values() for media_type in types)
@@ -69,9 +80,15 @@ def body_of(inputs: Forms[FormT]) -> dict[str, Any]:
 
 
 def body_answer(outputs: Forms[FormT], *, default: FormT) -> dict[str, Any]:
-    """For `openapi_extra`: an answer in any of these forms."""
+    """For `openapi_extra`: an answer in any of these forms, and the headers that go with them."""
     description = f"Forms: {', '.join(f'`{form}`' for form in outputs)}; default `{default}`."
-    return {"responses": {"200": {"description": description, "content": _content(outputs)}}}
+    names = [*(_RAW_HEADERS if "raw" in outputs else ()), *(_COUNT_HEADERS if "tfrecord" in outputs else ())]
+    headers = {
+        name: {"description": _HEADERS[name], "schema": {"type": "string"}}
+        for name in [*names, "Repr-Digest"]
+    }
+    answer = {"description": description, "headers": headers, "content": _content(outputs)}
+    return {"responses": {"200": answer}}
 
 
 def conversion(inputs: Forms[FormT], outputs: Forms[FormT], *, default: FormT) -> dict[str, Any]:

@@ -221,6 +221,19 @@ class AppendQuery(PublishQuery):
     lossy: Lossy = None
     undeclared: Undeclared = "error"
 
+    def refuse_publish_options_alone(self) -> None:
+        """Refuse options of a publication that was not asked for: they would be lost.
+
+        Raises:
+            MalformedInput: which of them.
+        """
+        given = sorted(self.model_fields_set & PublishQuery.model_fields.keys())
+        if given and not self.publish:
+            raise MalformedInput(
+                f"?{given[0]}= applies to a publication. Set publish=true, or give it to POST .../versions.",
+                code="inapplicable_parameter",
+            )
+
     def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(
             schema=schema,

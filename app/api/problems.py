@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from .. import errors
 
@@ -32,6 +33,7 @@ STATUS: Final[dict[type[errors.ShardsmithError], int]] = {
     errors.Conflict: 409,
     errors.StorageError: 503,
     errors.StorageFull: 507,
+    errors.Overloaded: 503,
     errors.CorruptData: 500,
     errors.StreamInterrupted: 400,
     errors.StreamTimeout: 408,
@@ -46,6 +48,8 @@ _CODES: Final = {
     413: "payload_too_large",
     416: "range_not_satisfiable",
 }
+
+_METHODS: Final = ("DELETE", "GET", "HEAD", "POST", "PUT")
 
 #: RFC 9110's names, where older versions of Python have those of its predecessors.
 _TITLES: Final = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
@@ -83,17 +87,17 @@ def problem_response(
     """The answer that carries a problem document."""
     # Input may hold lone surrogates, which UTF-8 cannot: escaped, they can be shown.
     body = json.dumps(problem(status, code, detail, **(members or {})), ensure_ascii=True)
-    return Response(body, status, dict(headers or {}), PROBLEM_MEDIA_TYPE)
+    return Response(body, status, {"Vary": "Accept", **(headers or {})}, PROBLEM_MEDIA_TYPE)
 
 
-def response_for(error: errors.ShardsmithError) -> Response:
+def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) -> Response:
     """The answer to an exception that was raised on purpose."""
     status = status_of(error)
     headers = {}
     if status in (429, 503):
         headers["Retry-After"] = "1"
-    if isinstance(error, errors.LimitExceeded | errors.StreamTimeout):
-        # The rest of the body is not wanted.
+    if body_unread:
+        # The rest of the body is not wanted, and would be taken for the next request.
         headers["Connection"] = "close"
     if status >= 500:
         logger.error("%s: %s", error.code, error.detail, exc_info=error)
@@ -106,8 +110,8 @@ def install_problem_handlers(app: FastAPI) -> None:
     """Make every answer that is an error a problem document."""
 
     @app.exception_handler(errors.ShardsmithError)
-    async def on_own_error(_: Request, error: errors.ShardsmithError) -> Response:
-        return response_for(error)
+    async def on_own_error(request: Request, error: errors.ShardsmithError) -> Response:
+        return response_for(error, body_unread=getattr(request.state, "body_unread", False))
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid_request(_: Request, error: RequestValidationError) -> Response:
@@ -117,11 +121,24 @@ def install_problem_handlers(app: FastAPI) -> None:
     async def on_http_error(request: Request, error: HTTPException) -> Response:
         code = _CODES.get(error.status_code, "http_error")
         detail = f"{request.method} {request.url.path}: {error.detail}. See /docs for the routes."
-        return problem_response(error.status_code, code, detail, headers=error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(_allowed(app, request))
+        return problem_response(error.status_code, code, detail, headers=headers)
 
     @app.exception_handler(Exception)
     async def on_defect(_: Request, __: Exception) -> Response:
         return problem_response(500, "internal_error", "A defect in the service; its log has the cause.")
+
+
+def _allowed(app: FastAPI, request: Request) -> list[str]:
+    """The methods under which some route takes that path; a route knows only its own."""
+
+    def taken(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)
+
+    return [method for method in _METHODS if taken(method)]
 
 
 def _invalid_request(found: Sequence[Any]) -> Response:

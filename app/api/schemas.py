@@ -9,6 +9,7 @@ from ..domain.limits import KIB, Budget, Limits
 from ..domain.schema import Schema
 from ..domain.streams import ByteStream
 from ..errors import MalformedInput, NotFound
+from .exchange import check_body_headers
 from .multipart import MULTIPART, open_multipart
 from .state import Services
 
@@ -55,11 +56,13 @@ def unwrap(
 
     Raises:
         MalformedInput: a multipart body that cannot be read, or a schema given twice.
+        UnknownForm: a part that is encoded.
     """
     content_type = headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != MULTIPART:
         return body, headers, schema
     parts = open_multipart(body, content_type)
+    check_body_headers(parts.headers, limits)
     if parts.schema is not None:
         if schema is not None:
             raise MalformedInput(

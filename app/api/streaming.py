@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import threading
 from collections import deque
@@ -40,6 +41,8 @@ class RequestBody:
         self._timeout_s = timeout_s
         self._ready = threading.Condition()
         self._room = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._complete = asyncio.Event()
         self._pieces: deque[bytes] = deque()
         self._held = 0
         self._received = 0
@@ -52,6 +55,11 @@ class RequestBody:
         """Whether the whole body has arrived (or never will)."""
         return self._ended
 
+    @property
+    def complete(self) -> bool:
+        """Whether the client has sent all that it wants to send."""
+        return self._complete.is_set()
+
     async def pump(self, receive: Receive, on_disconnect: Callable[[], None]) -> None:
         """Take the body from the connection until it ends, then wait for the client to leave."""
         while True:
@@ -62,8 +70,32 @@ class RequestBody:
                 return
             if not self._ended:
                 await self._accept(message.get("body", b""))
-                if not message.get("more_body", False):
-                    self._end(None)
+            if not message.get("more_body", False):
+                self._complete.set()
+                self._end(None)
+            self._arrived.set()
+
+    async def wait_for_head(self, num_bytes: int) -> None:
+        """Wait until so much has arrived, or all of it: a body that never comes shall hold no worker.
+
+        Raises:
+            StreamTimeout: nothing came for too long.
+        """
+        while not self._ended and self._received < num_bytes:
+            self._arrived.clear()
+            try:
+                await asyncio.wait_for(self._arrived.wait(), self._timeout_s)
+            except TimeoutError:
+                raise self._timed_out() from None
+
+    async def linger(self, seconds: float) -> None:
+        """Drop what the client still sends, for so long: closing at once would take the answer from it.
+
+        Source: RFC 9112, section 9.6; a reset destroys what a client that writes first has yet to read.
+        """
+        self.discard()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._complete.wait(), seconds)
 
     async def _accept(self, piece: bytes) -> None:
         self._received += len(piece)
@@ -90,6 +122,10 @@ class RequestBody:
             if not self._ended:
                 self._ended, self._error = True, error
             self._ready.notify()
+        self._arrived.set()
+
+    def _timed_out(self) -> StreamTimeout:
+        return StreamTimeout(f"No byte of the body came for {self._timeout_s:g} s.")
 
     def read(self, n: int, /) -> bytes:
         """Between 1 and `n` bytes, or `b""` at the end.
@@ -106,7 +142,7 @@ class RequestBody:
                 if self._ended:
                     return b""
                 if not self._ready.wait(self._timeout_s) and not self._pieces and not self._ended:
-                    raise StreamTimeout(f"No byte of the body came for {self._timeout_s:g} s.")
+                    raise self._timed_out()
             piece = self._pieces.popleft()
             if len(piece) > n:
                 self._pieces.appendleft(piece[n:])

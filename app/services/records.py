@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -31,10 +31,15 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRecords:
-    """The answer's bytes, not yet drawn, and the count of rows in them."""
+    """The answer's bytes, not yet drawn, and the count of rows in them: now, and in the end.
+
+    Attributes:
+        num_rows: the final count, where it is known beforehand.
+    """
 
     chunks: Iterator[Buffer]
-    count: RowCount = field(default_factory=RowCount)
+    count: RowCount
+    num_rows: int | None
 
 
 def open_records(
@@ -98,7 +103,7 @@ def encode_records(
         raise LookupError(f"{form} has no records encoder")
     count = RowCount()
     counted = replace(records, batches=_counting(records.batches, count))
-    return ConvertedRecords(encode(counted, options, budget), count)
+    return ConvertedRecords(encode(counted, options, budget), count, records.num_rows)
 
 
 def _counting(batches: Iterator[pa.RecordBatch], count: RowCount) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import numpy as np
@@ -125,6 +126,31 @@ def test_an_upload_longer_than_allowed_is_refused_before_it_is_read(client: http
     head, _, content = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413")
     assert json.loads(content)["code"] == "payload_too_large"
+
+
+def test_a_client_that_writes_first_still_reads_why_it_was_refused(client: httpx.Client) -> None:
+    # The header lies about its own length, which is seen at once; the client goes on writing.
+    body = b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(32 << 20)
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
+            b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
+        connection.sendall(body)
+        answer = read_to_end(connection)
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_bodies_that_never_come_hold_no_workers(client: httpx.Client) -> None:
+    with ExitStack() as stack:
+        for _ in range(64):
+            connection = stack.enter_context(connect(client))
+            connection.sendall(
+                b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 10\r\n\r\n["
+            )
+        assert client.get("/v1/datasets", timeout=5).status_code == 200
+        assert client.post("/v1/tensors/serialize", json=[1], timeout=5).status_code == 200
 
 
 def test_a_tensor_survives_the_round_trip_bit_for_bit(client: httpx.Client) -> None:

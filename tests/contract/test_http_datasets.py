@@ -84,6 +84,34 @@ def test_an_idempotency_key_stores_once(client: httpx.Client, name: str) -> None
     assert client.post(f"/v1/datasets/{name}/versions").json()["splits"]["train"]["num_records"] == 10
 
 
+def test_a_form_is_the_same_request_under_another_boundary(client: httpx.Client, name: str) -> None:
+    def send(boundary: str, row: bytes) -> httpx.Response:
+        body = (
+            b'--%(b)s\r\nContent-Disposition: form-data; name="data"\r\n'
+            b"Content-Type: application/x-ndjson\r\n\r\n%(row)s\r\n--%(b)s--\r\n"
+        ) % {b"b": boundary.encode(), b"row": row}
+        headers = {
+            "Idempotency-Key": "form-1",
+            "Content-Type": f"multipart/form-data; boundary={boundary}",
+        }
+        return client.post(f"/v1/datasets/{name}/records", content=body, headers=headers)
+
+    first = send("one", b'{"x": 1}')
+    assert first.status_code == 201, first.text
+    assert send("another", b'{"x": 1}').json() == first.json()
+    assert send("one", b'{"x": 2}').json()["code"] == "idempotency_key_reused"
+
+
+def test_options_of_a_publication_need_one(client: httpx.Client, name: str) -> None:
+    answer = client.post(f"/v1/datasets/{name}/records", params={"num_shards": 2}, json=ROWS)
+    assert (answer.status_code, answer.json()["code"]) == (400, "inapplicable_parameter")
+
+
+def test_a_description_that_is_no_json_is_refused(client: httpx.Client, name: str) -> None:
+    answer = client.put(f"/v1/datasets/{name}", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert answer.status_code == 415
+
+
 def test_rows_back_by_offset_in_any_form(client: httpx.Client, name: str, published: dict[str, Any]) -> None:
     url = f"/v1/datasets/{name}/versions/latest/records"
     rows = client.get(url, params={"offset": 3, "length": 4})
@@ -124,6 +152,16 @@ def test_ranges_validators_and_head(client: httpx.Client, name: str, published: 
     assert beyond.status_code == 416
     assert beyond.headers["content-range"] == f"bytes */{shard['num_bytes']}"
     assert beyond.json()["code"] == "range_not_satisfiable"
+
+
+def test_what_latest_names_is_asked_for_each_time(
+    client: httpx.Client, name: str, published: dict[str, Any]
+) -> None:
+    file = published["splits"]["train"]["shards"][0]["file"]
+    fixed = client.get(f"/v1/datasets/{name}/versions/1.0.0/shards/{file}")
+    latest = client.get(f"/v1/datasets/{name}/versions/latest/shards/{file}")
+    assert "immutable" in fixed.headers["cache-control"]
+    assert latest.headers["cache-control"] == "private, no-cache"
 
 
 def test_side_files_are_served(client: httpx.Client, name: str, published: dict[str, Any]) -> None:

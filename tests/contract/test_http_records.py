@@ -145,6 +145,26 @@ def test_one_row_one_example(client: httpx.Client) -> None:
     assert again.json() == {"label": [3], "name": [{"b64": "YQ=="}], "ok": [1], "x": [1.5, 2.0]}
 
 
+def test_the_count_of_a_long_answer_stands_at_its_head_where_it_is_known(client: httpx.Client) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.zeros((60_000, 20), np.float32))
+    headers = {"Content-Type": "application/x-npz"}
+    answer = client.post(SERIALIZE, content=buffer.getvalue(), headers=headers)
+    assert "content-length" not in answer.headers
+    assert answer.headers["record-count"] == "60000"
+
+
+def test_the_schema_of_an_example_may_be_a_part(client: httpx.Client) -> None:
+    files: list[tuple[str, Any]] = [
+        ("schema", (None, json.dumps({"features": {"x": {"dtype": "int8"}}}))),
+        ("data", ("row.json", b'{"x": 5}', "application/json")),
+    ]
+    answer = client.post("/v1/examples/serialize", files=files, params={"to": "json"})
+    assert answer.json() == {"x": 5}, answer.text
+    encoded = ("data", ("row.json", b"{}", "application/json", {"Content-Encoding": "gzip"}))
+    assert client.post("/v1/examples/serialize", files=[encoded]).status_code == 415
+
+
 def test_an_envelope_is_no_example(client: httpx.Client) -> None:
     answer = client.post("/v1/examples/serialize", json=[ROWS[0]])
     assert answer.status_code == 400

@@ -69,6 +69,14 @@ def test_several_arrays_give_one_proto_a_record(client: httpx.Client) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "several_tensors")
 
 
+def test_octets_are_the_bytes_of_the_default_whatever_it_is(client: httpx.Client) -> None:
+    headers = {"Accept": "application/octet-stream"}
+    for body in ([1, 2], {"columns": {"a": 1, "b": 2}}):
+        octets = client.post(SERIALIZE, json=body, headers=headers)
+        assert octets.headers["content-type"] == "application/octet-stream"
+        assert octets.content == client.post(SERIALIZE, json=body).content
+
+
 def test_the_oip_form_of_json(client: httpx.Client) -> None:
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.5, 2]}]}
     answer = client.post(SERIALIZE, params={"to": "json"}, json=body)
@@ -123,6 +131,11 @@ def test_unknown_routes_and_methods_are_problem_documents(client: httpx.Client) 
     wrong = client.get(SERIALIZE)
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
     assert wrong.headers["content-type"] == "application/problem+json"
+    assert wrong.headers["allow"] == "POST"
+    assert client.post("/livez").headers["allow"] == "GET, HEAD"
+    assert client.delete("/v1/datasets/x/versions").headers["allow"] == "GET, HEAD, POST"
+    slash = client.get("/v1/datasets/")
+    assert (slash.status_code, slash.json()["code"]) == (404, "route_not_found")
 
 
 def test_a_large_answer_is_streamed_and_a_checked_one_is_complete(client: httpx.Client) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from ...codecs.json_text import parse_json
+from ...codecs.registry import MEDIA_TYPES
 from ...domain.limits import MIB, Budget
 from ...domain.names import check_idempotency_key
 from ...domain.schema import Schema
@@ -31,6 +32,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _MAX_CREATE_BYTES = 4 * MIB
+_DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
 _CREATE_MEMBERS = {"schema", "description"}
 
 IdempotencyKey = Annotated[
@@ -49,7 +51,7 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         return json_answer({"datasets": [{"dataset": name} for name in services.datasets.list()]})
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 @router.put(
@@ -68,12 +70,13 @@ async def create_dataset(
     """Create a dataset. Without a schema, the first append fixes it. The same request again answers 200."""
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        choose_input(_DESCRIPTION, request.headers, from_=None, default="json")
         schema, options = _read_creation(body, budget)
         info, created = services.datasets.create(dataset, schema, options)
         location = {"Location": f"/v1/datasets/{dataset}"}
         return json_answer(info.to_json(), status=201 if created else 200, headers=location)
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, DatasetOptions]:
@@ -109,7 +112,7 @@ async def get_dataset(
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         return json_answer(services.datasets.get(dataset).to_json())
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 @router.delete(
@@ -127,7 +130,7 @@ async def delete_dataset(
         services.datasets.delete(dataset)
         return no_content()
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 @router.post(
@@ -149,12 +152,13 @@ async def append_records(
 ) -> Response:
     """Append rows durably. A dataset that does not exist is created, with the schema of these rows."""
     refuse_repeated(request)
+    query.refuse_publish_options_alone()
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
 
     def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
-        hashed = HashingStream(body)
         declared = declared_schema(query.schema_, services)
-        source, headers, declared = unwrap(hashed, request.headers, declared, services.limits)
+        rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
+        source = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         result = append_rows(
             services.datasets,
@@ -168,7 +172,7 @@ async def append_records(
                 publish=query.publish_options() if query.publish else None,
             ),
             source,
-            lambda: request_digest(request, hashed),
+            lambda: request_digest(source, headers.get("content-type", ""), declared, request.query_params),
             budget,
             services.spool,
             resources,
@@ -192,7 +196,7 @@ async def get_append(
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         return json_answer(services.datasets.get_append(dataset, append_id))
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 @router.post(

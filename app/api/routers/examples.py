@@ -15,7 +15,7 @@ from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..parameters import ExamplesParameters, ExamplesQuery, refuse_repeated
-from ..schemas import declared_schema
+from ..schemas import declared_schema, unwrap
 from ..state import Services, ServicesDependency
 
 __all__ = ["router"]
@@ -56,11 +56,13 @@ async def _convert(
     chosen: Chosen[RowForm],
 ) -> Response:
     refuse_repeated(request)
-    input_form = choose_input(ROW_FORMS, request.headers, from_=query.from_, default=default_input)
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
-        decode = query.decode_options(declared_schema(query.schema_, services))
-        row = convert_row(body, input_form, chosen.form, decode, query.encode_options(), budget)
+        schema = declared_schema(query.schema_, services)
+        source, headers, schema = unwrap(body, request.headers, schema, services.limits)
+        input_form = choose_input(ROW_FORMS, headers, from_=query.from_, default=default_input)
+        decode = query.decode_options(schema)
+        row = convert_row(source, input_form, chosen.form, decode, query.encode_options(), budget)
         return Answer(chosen.media_type, iter([row]), VARY)
 
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")

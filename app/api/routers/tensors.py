@@ -87,7 +87,7 @@ async def _convert(
         if converted.form == "tfrecord":
             headers["Record-Count"] = str(len(converted.tensors))
         # A form that was not asked for goes under its own name, not under the one negotiated.
-        moved = converted.form != chosen.form
+        moved = converted.form != chosen.form and chosen.media_type in MEDIA_TYPES[chosen.form]
         media_type = MEDIA_TYPES[converted.form][0] if moved else chosen.media_type
         return Answer(media_type, converted.chunks, headers)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -45,7 +45,7 @@ async def list_versions(
             }
         )
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 @router.get(
@@ -62,7 +62,7 @@ async def get_version(
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         return json_answer(services.datasets.manifest(dataset, version).to_json())
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, short=True)
 
 
 @router.get(
@@ -92,10 +92,18 @@ async def download_file(
 
 
 async def _download(request: Request, services: Services, dataset: str, version: str, file: str) -> Response:
-    stored = await asyncio.to_thread(services.datasets.open_file, dataset, version, file)
+    stored = await services.exchanges.call(partial(services.datasets.open_file, dataset, version, file))
     suffix = "." + file.rpartition(".")[2]
     media_type = _SIDE_FILE_TYPES.get(suffix, "application/x-tfrecord")
-    return file_response(request, stored, name=file, media_type=media_type, sha256=stored.sha256)
+    return file_response(
+        request,
+        services.exchanges.call,
+        stored,
+        name=file,
+        media_type=media_type,
+        sha256=stored.sha256,
+        immutable=version != "latest",
+    )
 
 
 @router.get(

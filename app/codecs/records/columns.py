@@ -60,10 +60,12 @@ class Records:
         schema: holds for every batch; known before the first one is drawn.
         batches: at most `MAX_BATCH_ROWS` rows each, columns in the order of `schema`, of the types
             of `arrow_schema(schema)`. Drawing one may read the body and may raise any InputError.
+        num_rows: of all batches together, where that is known before they are drawn.
     """
 
     schema: Schema
     batches: Iterator[pa.RecordBatch]
+    num_rows: int | None = None
 
 
 def storage_type(dtype: DType) -> pa.DataType:

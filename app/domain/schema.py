@@ -142,7 +142,7 @@ class Feature:
 
 
 def default_encoding(dtype: DType, shape: FeatureShape) -> Encoding:
-    """How a feature is stored when the schema does not say (API.md, the table of features)."""
+    """How a feature is stored when the schema does not say (docs/http.md, the table of features)."""
     unknown = sum(dim is None for dim in shape)
     zero = any(dim == 0 for dim in shape)
     return "tensor" if dtype.kind == "complex" or unknown > 1 or (unknown and zero) else "list"

@@ -1,7 +1,7 @@
 """Copies and little-endian words in byte arrays, and the types of the arrays that kernels take.
 
 The functions that `compile.py` replaces by one machine instruction or a memcpy are those whose names
-begin with `raw_`; they are what DESIGN calls plain twins. Nothing checks their bounds once they are
+begin with `raw_`; they are the plain twins of intrinsics. Nothing checks their bounds once they are
 compiled, so they are called from this module alone, behind a check.
 """
 

@@ -136,7 +136,6 @@ def test_a_block_stays_as_it_is_while_others_are_read() -> None:
     assert payloads_of(blocks(frames(payloads))) == payloads
 
 
-# FAULTS 24
 @pytest.mark.parametrize("bit", range(8 * len(ABC)))
 def test_every_flipped_bit_is_found_with_its_record_and_offset(bit: int) -> None:
     flipped = bytearray(ABC)
@@ -149,7 +148,6 @@ def test_every_flipped_bit_is_found_with_its_record_and_offset(bit: int) -> None
         blocks(bytes(flipped))
 
 
-# FAULTS 23
 @pytest.mark.parametrize("length", [513, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1])
 def test_a_length_with_a_valid_checksum_is_not_believed(length: int) -> None:
     budget = Budget(Limits(max_record_bytes=512))
@@ -167,7 +165,6 @@ def test_nothing_is_allocated_ahead_of_what_arrives() -> None:
     assert budget.peak <= 2 * framing.BLOCK_BYTES
 
 
-# FAULTS 25
 @pytest.mark.parametrize("cut", range(1, len(ABC)))
 def test_a_cut_inside_a_record_is_refused(cut: int) -> None:
     for compression in ("none", "gzip", "zlib"):
@@ -198,7 +195,6 @@ def test_members_of_gzip_are_joined() -> None:
     assert read(data) == [b"abc", b"abc"]
 
 
-# FAULTS 17
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 def test_a_compressed_stream_must_be_whole(compression: Compression) -> None:
     data = compressed(ABC * 3, compression)
@@ -235,7 +231,6 @@ def test_a_declared_compression_is_not_guessed(compression: Compression) -> None
     assert caught.value.code == "corrupt_record"
 
 
-# FAULTS 14
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 def test_a_bomb_is_refused_while_it_inflates(compression: Compression) -> None:
     bomb = compressed(frame_header(8 * MIB) + bytes(8 * MIB), compression)

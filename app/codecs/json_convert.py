@@ -8,15 +8,16 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain.dtypes import DTYPES, STRING, TEXT, DType
+from ..domain.dtypes import DTYPES, PRECISION, STRING, TEXT, DType
 from ..errors import LossyConversion, MalformedInput
-from .json_text import NonFinite
-from .json_values import NUMBER_TYPES, ItemError, Reading, described, null_error
+from .json_text import NegativeZero, NonFinite
+from .json_values import INTEGER_TYPES, NUMBER_TYPES, ItemError, Reading, described, null_error
 
 __all__ = ["convert_items", "decode_b64"]
 
@@ -29,14 +30,14 @@ _WORDS: Final[dict[object, NonFinite]] = {
 }
 #: Proto JSON writes 64-bit integers so. 20 digits are enough for uint64.
 _DIGITS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,19})", re.ASCII)
-#: Every integer up to here is a float64, so an integral decimal token means exactly what it says.
-_MAX_EXACT: Final = 2**53
-#: Bits of the significand, the implicit one included.
-_PRECISION: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+#: An integral decimal token below this means exactly what it says; 2^53 itself is also what the float64
+#: of 9007199254740993.0 is.
+_EXACT_BELOW: Final = 2**53
 #: The least integer that rounds to an infinite float64.
 _OVERFLOW: Final = 2**1024 - 2**970
 
 _URL_SAFE: Final = str.maketrans("-_", "+/")
+_ALPHABET: Final = re.compile(r"[A-Za-z0-9+/]*", re.ASCII)
 #: The last digit of 2 or 3 must leave the bits unset that belong to no byte (RFC 4648, 3.5).
 _LAST_DIGITS: Final = {0: None, 2: frozenset("AQgw"), 3: frozenset("AEIMQUYcgkosw048")}
 
@@ -89,10 +90,11 @@ def _unexpected(index: int, item: object, dtype: DType) -> ItemError:
 
 
 def _integers(items: list[Any], types: set[type], dtype: DType, reading: Reading) -> NDArray[Any]:
-    _require_types(items, types, {int, float, str} if reading.declared else {int}, dtype)
-    if types - {int}:
+    allowed = INTEGER_TYPES | ({float, str} if reading.declared else set())
+    _require_types(items, types, allowed, dtype)
+    if types - INTEGER_TYPES:
         items = [
-            item if type(item) is int else _exact_integer(index, item) for index, item in enumerate(items)
+            item if isinstance(item, int) else _exact_integer(index, item) for index, item in enumerate(items)
         ]
     try:
         return np.array(items, dtype=dtype.numpy)
@@ -104,7 +106,7 @@ def _exact_integer(index: int, item: float | str) -> int:
     if isinstance(item, str):
         if _DIGITS.fullmatch(item):
             return int(item)
-    elif item.is_integer() and abs(item) <= _MAX_EXACT:
+    elif item.is_integer() and abs(item) < _EXACT_BELOW:
         return int(item)
     raise ItemError(
         index,
@@ -132,6 +134,8 @@ def _floats(items: list[Any], types: set[type], dtype: DType, reading: Reading) 
     _require_types(items, types, allowed, dtype)
     if _NONE in types:
         items = [_WORDS[None] if item is None else item for item in items]
+    if NegativeZero in types:
+        items = [-0.0 if type(item) is NegativeZero else item for item in items]
     try:
         exact = np.array(items, dtype=np.float64)
     except OverflowError:
@@ -157,7 +161,7 @@ def _float_overflow(index: int, dtype: DType) -> ItemError:
 
 
 def _require_exact(items: list[Any], values: NDArray[Any], dtype: DType) -> None:
-    limit = 2 ** _PRECISION[dtype.name]
+    limit = 2 ** PRECISION[dtype.name]
     integers = [item for item in items if type(item) is int]
     if -limit <= min(integers) and max(integers) <= limit:
         return
@@ -211,19 +215,21 @@ def decode_b64(text: object) -> bytes:
     if not isinstance(text, str):
         raise MalformedInput('{"b64": ...} takes a string of base64.', code="invalid_base64")
     digits = text.rstrip("=")
-    if not {"+", "/"}.intersection(digits):
+    if "+" not in digits and "/" not in digits:
         digits = digits.translate(_URL_SAFE)
     last = _LAST_DIGITS.get(len(digits) % 4, frozenset())
     padding = -len(digits) % 4
-    if len(text) - len(digits) not in (0, padding):
-        raise _invalid_b64("has the wrong padding")
-    if last is not None and digits[-1] not in last:
-        raise _invalid_b64("ends inside a byte")
-    try:
-        return binascii.a2b_base64(digits + "=" * padding, strict_mode=True)
-    except ValueError:  # binascii.Error, or characters beyond ASCII
-        raise _invalid_b64("has a character of neither alphabet, or of both") from None
+    is_padded = len(text) - len(digits) in (0, padding)
+    if is_padded and (last is None or digits[-1] in last):
+        with suppress(ValueError):  # binascii.Error, or characters beyond ASCII
+            return binascii.a2b_base64(digits + "=" * padding, strict_mode=True)
+    raise MalformedInput(
+        f'The base64 in {{"b64": ...}} {_b64_fault(digits, is_padded=is_padded)}.', code="invalid_base64"
+    )
 
 
-def _invalid_b64(what: str) -> MalformedInput:
-    return MalformedInput(f'The base64 in {{"b64": ...}} {what}.', code="invalid_base64")
+def _b64_fault(digits: str, *, is_padded: bool) -> str:
+    # The alphabet first: a stray character shifts all that the other two count.
+    if not _ALPHABET.fullmatch(digits):
+        return "has a character of neither alphabet, or of both"
+    return "ends inside a byte" if is_padded else "has the wrong padding"

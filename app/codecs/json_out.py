@@ -1,5 +1,6 @@
 """Values to JSON text: strict JSON, the shortest digits that read back as the same value.
 
+A float16 or bfloat16 has the digits of the float32 that it is, since most readers have no 16-bit float.
 The rules are those of "Values out" of the HTTP contract.
 """
 
@@ -8,10 +9,8 @@ from __future__ import annotations
 import binascii
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal, Protocol
 
-import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,7 +110,7 @@ def _complex_tokens(array: NDArray[Any], dtype: DType, spelling: Spelling) -> li
 def _float_tokens(values: NDArray[Any], spelling: Spelling) -> list[str]:
     # Overflow is looked for, and a signalling NaN is a value like any other: neither is worth a warning.
     with np.errstate(over="ignore", invalid="ignore"):
-        texts = _half_texts(values) if values.dtype.itemsize == 2 else _shortest_texts(values)
+        texts = _shortest_texts(values.astype(np.float32) if values.dtype.itemsize == 2 else values)
         nonfinite = np.flatnonzero(~np.isfinite(values)).tolist()
     for index in nonfinite:
         if spelling.nonfinite == "error":
@@ -145,28 +144,6 @@ def _survive_float64(values: NDArray[Any], texts: Any, found: list[str]) -> None
     read_back = pc.cast(texts, pa.float64()).to_numpy().astype(np.float32)
     for index in np.flatnonzero((read_back != values) & np.isfinite(values)).tolist():
         found[index] = repr(float(values[index]))
-
-
-def _half_texts(values: NDArray[Any]) -> list[str]:
-    distinct, positions = np.unique(values.view(np.uint16), return_inverse=True)
-    name = values.dtype.name
-    texts = np.array([_half_text(bits, name) for bits in distinct.tolist()], dtype=object)
-    found: list[str] = texts[positions].tolist() if len(texts) else []
-    return found
-
-
-@lru_cache(maxsize=2 * 65_536)
-def _half_text(bits: int, name: str) -> str:
-    dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else np.float16)
-    value = np.array([bits], np.uint16).view(dtype).astype(np.float64)[0]
-    if not np.isfinite(value):
-        return str(value)
-    # Five digits tell all values of 11 bits apart.
-    for digits in range(1, 6):
-        shortest = float(f"{value:.{digits}g}")
-        if np.array([shortest]).astype(dtype).view(np.uint16)[0] == bits:
-            return repr(shortest)
-    raise AssertionError("five digits are enough")  # pragma: no cover
 
 
 def nest(texts: list[str], shape: Sequence[int], start: int = 0) -> list[str]:

@@ -14,9 +14,10 @@ from typing import Any, Final, Literal
 from ..domain.dtypes import BOOL, BYTES, FLOAT32, INT64, STRING, TEXT, DType
 from ..domain.tensor import Shape
 from ..errors import InputError, UnprocessableInput
-from .json_text import NonFinite
+from .json_text import NegativeZero, NonFinite
 
 __all__ = [
+    "INTEGER_TYPES",
     "NUMBER_TYPES",
     "ItemError",
     "Reading",
@@ -28,15 +29,18 @@ __all__ = [
 ]
 
 _NONE: Final = type(None)
-NUMBER_TYPES: Final = frozenset({int, float, NonFinite})
+INTEGER_TYPES: Final = frozenset({int, NegativeZero})
+NUMBER_TYPES: Final = INTEGER_TYPES | {float, NonFinite}
 _NUMBERS: Final[dict[type, str]] = {
     int: "an integer",
+    NegativeZero: "an integer",
     float: "a decimal number",
     NonFinite: "NaN or an infinity",
 }
 _FAMILIES: Final[dict[type, str]] = {
     bool: "a boolean",
     int: "a number",
+    NegativeZero: "a number",
     float: "a number",
     NonFinite: "a number",
     str: "a string",
@@ -161,7 +165,7 @@ def infer_dtype(items: list[Any], reading: Reading) -> DType:
         return STRING if len(types) > 1 else TEXT if str in types else BYTES
     if types == {bool}:
         return BOOL
-    return INT64 if types == {int} else FLOAT32
+    return INT64 if types and types <= INTEGER_TYPES else FLOAT32
 
 
 def null_error(index: int) -> ItemError:

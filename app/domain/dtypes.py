@@ -21,6 +21,7 @@ __all__ = [
     "FLOAT32",
     "FLOAT64",
     "INT64",
+    "PRECISION",
     "STRING",
     "TEXT",
     "DType",
@@ -108,6 +109,16 @@ DTYPES: Final[dict[str, DType]] = {
         _numeric("complex128", "complex", 18, "<c16"),
         STRING,
     )
+}
+
+#: Bits of the significand of a float, or of each part of a complex number, the implicit one included.
+PRECISION: Final = {
+    "float16": 11,
+    "bfloat16": 8,
+    "float32": 24,
+    "float64": 53,
+    "complex64": 24,
+    "complex128": 53,
 }
 
 #: Other spellings that clients use, in any case.

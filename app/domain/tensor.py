@@ -54,7 +54,7 @@ def check_shape(shape: Sequence[object], *, offset: int | None = None) -> Shape:
         )
     dims: list[int] = []
     for dim in shape:
-        if type(dim) is not int or not 0 <= dim <= MAX_DIM:
+        if not isinstance(dim, int) or isinstance(dim, bool) or not 0 <= dim <= MAX_DIM:
             raise MalformedInput(
                 f"Dimension {str(dim)[:40]} is not an integer from 0 to 2^63-1.",
                 code="invalid_shape",

@@ -23,7 +23,7 @@ from app.codecs.records.example import parse_example, serialize_example
 from app.codecs.records.framing import HEADER_BYTES, iter_frames
 from app.codecs.records.tfrecord import decode, encode, encode_blocks
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
-from app.domain.limits import Budget
+from app.domain.limits import Budget, Limits
 from app.domain.schema import Encoding, Feature, Schema
 from app.domain.streams import MemoryStream
 from app.errors import InputError
@@ -414,13 +414,78 @@ def _mutations(draw: st.DrawFn) -> bytes:
     return bytes(message)
 
 
-_REFUSALS = {
-    "malformed_example",
-    "ambiguous_example",
-    "sequence_example",
-    "schema_conflict",
-    "invalid_feature_name",
-}
+_INT_1 = field(0x12, field(0x1A, field(0x0A, b"\x01")))
+_INT_2 = field(0x12, field(0x1A, field(0x0A, b"\x02")))
+_FLOAT_1 = field(0x12, field(0x12, field(0x0A, np.float32(1).tobytes())))
+_KEY_A = field(0x0A, b"a")
+_KEY_B = field(0x0A, b"b")
+
+
+def example_of(*entries: bytes) -> bytes:
+    return field(0x0A, b"".join(field(0x0A, entry) for entry in entries))
+
+
+#: What TensorFlow reads in an Example (`tf.train.Example.FromString`) and we refuse: the complete list,
+#: beside the limit on the bytes of a record. Each with the reason, a message, and our code.
+DELIBERATE: list[tuple[str, bytes, str]] = [
+    (
+        "two kinds in one Feature: tf.io.parse_example reads the first, protobuf the last",
+        example_of(_KEY_A + field(0x12, _INT_1[2:] + _FLOAT_1[2:] + _INT_2[2:])),
+        "ambiguous_example",
+    ),
+    (
+        "a map entry with a second value: tf.io.parse_example refuses it, too",
+        example_of(_KEY_A + _INT_1 + _INT_2),
+        "malformed_example",
+    ),
+    (
+        "a map entry with a second key: tf.io.parse_example refuses it, too",
+        example_of(_KEY_B + _KEY_A + _INT_1),
+        "malformed_example",
+    ),
+    (
+        "a map entry with an unknown field: tf.io.parse_example refuses it, too",
+        example_of(_KEY_A + _INT_1 + b"\x18\x05"),
+        "malformed_example",
+    ),
+    (
+        "a group beside the features: nothing writes them",
+        b"\x1b\x08\x01\x1c" + example_of(_KEY_A + _INT_1),
+        "malformed_example",
+    ),
+    (
+        "a group inside a Feature: nothing writes them",
+        example_of(_KEY_A + field(0x12, b"\x2b\x08\x01\x2c" + _INT_1[2:])),
+        "malformed_example",
+    ),
+    (
+        "feature_lists, which make it a SequenceExample: as an Example it would lose them",
+        example_of(_KEY_A + _INT_1) + field(0x12, b""),
+        "sequence_example",
+    ),
+    (
+        "an empty name, without a schema: no schema can declare it",
+        example_of(_INT_1),
+        "invalid_feature_name",
+    ),
+    (
+        "a name over limits.max_name_bytes, without a schema: no schema can declare it",
+        example_of(field(0x0A, b"n" * (Limits().max_name_bytes + 1)) + _INT_1),
+        "invalid_feature_name",
+    ),
+    (
+        "more features than limits.max_features, without a schema: no schema can declare them",
+        example_of(*(field(0x0A, b"%d" % i) + _INT_1 for i in range(Limits().max_features + 1))),
+        "too_many_features",
+    ),
+    (
+        "a key that is repeated with another kind, without a schema: which one to infer would be a guess",
+        example_of(_KEY_A + _INT_1, _KEY_A + _FLOAT_1),
+        "schema_conflict",
+    ),
+]
+
+_REFUSALS = {"malformed_example"} | {code for _, _, code in DELIBERATE}
 
 
 @settings(_SETTINGS, max_examples=600)
@@ -431,17 +496,6 @@ def test_whatever_is_accepted_of_mutated_bytes_tensorflow_reads_alike(message: b
         expected = tensorflow_reads(message)
         assert expected is not None
         assert canonical(found) == canonical(expected)
-
-
-_INT_1 = field(0x12, field(0x1A, field(0x0A, b"\x01")))
-_INT_2 = field(0x12, field(0x1A, field(0x0A, b"\x02")))
-_FLOAT_1 = field(0x12, field(0x12, field(0x0A, np.float32(1).tobytes())))
-_KEY_A = field(0x0A, b"a")
-_KEY_B = field(0x0A, b"b")
-
-
-def example_of(*entries: bytes) -> bytes:
-    return field(0x0A, b"".join(field(0x0A, entry) for entry in entries))
 
 
 # Read as protobuf reads them; the comment says what tf.io.parse_example makes of it, where that is another.
@@ -473,30 +527,18 @@ def test_odd_messages_are_read_as_protobuf_reads_them(message: bytes) -> None:
     assert we_read(message) == tensorflow_reads(message)
 
 
-# What protobuf reads and we refuse: the complete list.
-@pytest.mark.parametrize(
-    ("message", "code"),
-    [
-        # Another value for tf.io.parse_example, which takes the first kind.
-        (example_of(_KEY_A + field(0x12, _INT_1[2:] + _FLOAT_1[2:] + _INT_2[2:])), "ambiguous_example"),
-        # Refused by tf.io.parse_example, too.
-        (example_of(_KEY_A + _INT_1 + _INT_2), "malformed_example"),
-        (example_of(_KEY_B + _KEY_A + _INT_1), "malformed_example"),
-        (example_of(_KEY_A + _INT_1 + b"\x18\x05"), "malformed_example"),
-        (b"\x1b\x08\x01\x1c" + example_of(_KEY_A + _INT_1), "malformed_example"),
-        # An Example's unknown field 2 is where a SequenceExample has its feature_lists.
-        (example_of(_KEY_A + _INT_1) + field(0x12, b""), "sequence_example"),
-        # Without a schema: a key of no name, and one that is repeated with another kind.
-        (example_of(_INT_1), "invalid_feature_name"),
-        (example_of(_KEY_A + _INT_1, _KEY_A + _FLOAT_1), "schema_conflict"),
-    ],
-)
-def test_the_deliberate_refusals(message: bytes, code: str) -> None:
-    assert tensorflow_reads(message) is not None
+@pytest.mark.parametrize(("reason", "message", "code"), DELIBERATE, ids=[reason for reason, *_ in DELIBERATE])
+def test_the_deliberate_refusals(reason: str, message: bytes, code: str) -> None:
+    assert tensorflow_reads(message) is not None, reason
     with pytest.raises(InputError) as caught:
         we_read(message)
     assert caught.value.code == code
     assert caught.value.location.row in (0, None)
+
+
+def test_a_name_is_refused_from_the_first_byte_over_the_limit() -> None:
+    longest = b"n" * Limits().max_name_bytes
+    assert we_read(example_of(field(0x0A, longest) + _INT_1)) == {longest.decode(): [1]}
 
 
 def test_a_sequence_example_is_not_read_as_an_example() -> None:

@@ -35,6 +35,10 @@ _ENCRYPTED: Final = 0x1
 _DIRECTORY_BYTES_PER_MEMBER: Final = 256
 #: What `zipfile` holds for every byte of the directory: a `ZipInfo` of some 700 bytes for 46.
 _DIRECTORY_EXPANSION: Final = 16
+#: The record that ends an archive, without the comment, which takes up to 2^16 bytes more.
+_END_SIGNATURE: Final = b"PK\5\6"
+_END_BYTES: Final = 22
+_MAX_COMMENT_BYTES: Final = 1 << 16
 _RATIO_FREE_BYTES: Final = 1 * MIB
 #: What `zipfile` raises on bytes that are not as they should be (seen by fuzzing, or in its source).
 _ZIP_ERRORS: Final = (
@@ -61,8 +65,8 @@ def read_npz(
         declared: what the client says the elements of the named array are; only bfloat16 needs it.
 
     Raises:
-        MalformedInput: not a readable ZIP archive (`invalid_npz`), or a member is not a readable
-            array (as `read_npy`).
+        MalformedInput: not a readable ZIP archive (`invalid_npz`), bytes after its end
+            (`trailing_bytes`), or a member is not a readable array (as `read_npy`).
         UnprocessableInput: a name that is no name of an array (`invalid_member_name`) or stands
             twice (`duplicate_member`), an encrypted member (`encrypted_member`), a compression
             other than deflate (`unsupported_compression`), and as `read_npy`.
@@ -70,13 +74,14 @@ def read_npz(
         LimitExceeded: too many members (`too_many_members`), inflated too much
             (`compression_ratio`), or larger than the budget.
     """
-    if file.read_at(0, 4) not in (b"PK\3\4", b"PK\5\6"):
+    if file.read_at(0, 4) not in (b"PK\3\4", _END_SIGNATURE):
         raise MalformedInput(
             "This is not NPZ: it does not begin as a ZIP archive.", code="invalid_npz", offset=0
         )
     reader = _Seekable(file, budget.limits.max_members * _DIRECTORY_BYTES_PER_MEMBER)
     with _zip_errors(None):
         archive = zipfile.ZipFile(reader)
+    _check_extent(archive, file)
     infos = archive.infolist()
     budget.charge(archive_cost := reader.num_read * _DIRECTORY_EXPANSION, "The directory of the NPZ archive")
     names = _member_names(infos, budget.limits)
@@ -198,6 +203,29 @@ def _read_member(
             feature=name,
         )
     return array
+
+
+def _check_extent(archive: zipfile.ZipFile, file: ByteFile) -> None:
+    """Refuse bytes before and after the archive, over which `zipfile` passes without a word.
+
+    It takes the last end record among the last 64 KiB; an archive may lie before it as well as behind.
+    """
+    if min((info.header_offset for info in archive.infolist()), default=archive.start_dir) != 0:
+        raise MalformedInput(
+            "The NPZ archive that ends here does not begin with the first byte. Send one archive.",
+            code="invalid_npz",
+            offset=0,
+        )
+    tail_bytes = _END_BYTES + len(archive.comment)
+    if file.read_at(file.size - tail_bytes, len(_END_SIGNATURE)) == _END_SIGNATURE:
+        return
+    searched = max(0, file.size - _END_BYTES - _MAX_COMMENT_BYTES)
+    end = searched + file.read_at(searched, file.size - searched).rfind(_END_SIGNATURE) + tail_bytes
+    raise MalformedInput(
+        f"There are {file.size - end} bytes after the end of the NPZ archive. Send it alone.",
+        code="trailing_bytes",
+        offset=end,
+    )
 
 
 def _member_names(infos: Sequence[zipfile.ZipInfo], limits: Limits) -> list[str]:

@@ -7,25 +7,15 @@ that would become infinite is refused.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import TEXT, DType
+from ...domain.dtypes import PRECISION, TEXT, DType
 from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
 
 __all__ = ["convert_values"]
-
-#: Bits of the significand, the implicit one included.
-_PRECISION: Final = {
-    "float16": 11,
-    "bfloat16": 8,
-    "float32": 24,
-    "float64": 53,
-    "complex64": 24,
-    "complex128": 53,
-}
 
 
 def convert_values(values: NDArray[Any], source: DType, target: DType, *, feature: str) -> NDArray[Any]:
@@ -70,7 +60,7 @@ def _not_held(values: NDArray[Any], source: DType, target: DType) -> NDArray[np.
             return np.zeros(values.shape, np.bool_)
         return _outside(values, low, high)
     if source.is_integer:
-        return _more_digits_than(values, _PRECISION[target.name])
+        return _more_digits_than(values, PRECISION[target.name])
     return np.zeros(values.shape, np.bool_)
 
 

@@ -33,7 +33,7 @@ def parse_frames(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, bu
 
     Raises, as batches are drawn:
         MalformedInput: not an Example (`malformed_example`), with row and offset.
-        SchemaConflict: `schema_conflict`, `missing_feature`, `undeclared_feature`, with row and feature.
+        SchemaConflict: `schema_conflict`, with row and feature.
         LossyConversion: a value that a declared float16 or bfloat16 does not hold.
         UnprocessableInput: `sequence_example`, `ambiguous_example`, `invalid_utf8`.
         InputError: whatever drawing a block raises.
@@ -91,7 +91,6 @@ def _undeclared(unknown: UnknownFeature, *, declared: bool) -> SchemaConflict:
         detail = f"which none of the first {HEAD_RECORDS} has. Declare a schema, or set ?infer=all."
     return SchemaConflict(
         f"Record {unknown.row} has feature {unknown.name!r}, {detail}",
-        code="undeclared_feature" if declared else "schema_conflict",
         row=unknown.row,
         feature=unknown.name,
     )

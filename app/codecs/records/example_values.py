@@ -56,7 +56,7 @@ class ColumnBuilder:
         """Refuse rows that lack the feature or hold another kind.
 
         Raises:
-            SchemaConflict: `schema_conflict`, `missing_feature`.
+            SchemaConflict: `schema_conflict`.
         """
         expected = expected_kind(self.feature)
         if (row := self.first(self.present & (self.cells.kinds != expected))) is not None:
@@ -65,9 +65,8 @@ class ColumnBuilder:
         if not self.all_present and not self.feature.nullable:
             row = int(np.argmin(self.present))
             raise SchemaConflict(
-                f"Record {self.number(row)} lacks feature {self.feature.name!r}. Declare it nullable in the "
-                f"schema if it may be absent.",
-                code="missing_feature",
+                f"Record {self.number(row)} lacks feature {self.feature.name!r}. Declare the feature "
+                f"nullable in the schema if it may be absent.",
                 row=self.number(row),
                 feature=self.feature.name,
             )

@@ -81,7 +81,7 @@ def _items_and_shape(name: str, cells: list[Any], rows: list[int]) -> tuple[list
     if list not in types:
         return cells, ()
     if len(types) > 1:
-        index = next(i for i, cell in enumerate(cells) if type(cell) is not type(cells[0]))
+        index = next(i for i, cell in enumerate(cells) if (type(cell) is list) != (type(cells[0]) is list))
         raise SchemaConflict(
             f"Feature {name!r} is an array in one row and a single value in another.",
             row=rows[index],

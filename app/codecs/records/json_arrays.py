@@ -48,8 +48,8 @@ def build_column(feature: Feature, cells: list[Any], reading: Reading, first_row
         first_row: the row of the first cell, for errors.
 
     Raises:
-        SchemaConflict: a cell of another shape or type than the feature's (`schema_conflict`), or
-            absent where the feature is not nullable (`missing_feature`).
+        SchemaConflict: a cell of another shape or type than the feature's, or absent where the
+            feature is not nullable (`schema_conflict`).
         InputError: a value that the dtype does not hold. Errors carry feature and row.
     """
     present = None
@@ -57,7 +57,7 @@ def build_column(feature: Feature, cells: list[Any], reading: Reading, first_row
     if None in cells:
         present = np.fromiter((cell is not None for cell in cells), np.bool_, len(cells))
         if not feature.nullable:
-            raise _missing(feature, rows[int(np.argmin(present))])
+            raise _missing(feature, rows[int(np.argmin(present))], reading)
         rows = (np.flatnonzero(present) + first_row).tolist()
         cells = [cell for cell in cells if cell is not None]
     if feature.num_unknown:
@@ -65,10 +65,15 @@ def build_column(feature: Feature, cells: list[Any], reading: Reading, first_row
     return _fixed_column(feature, cells, reading, rows, present)
 
 
-def _missing(feature: Feature, row: int) -> SchemaConflict:
+def _missing(feature: Feature, row: int, reading: Reading) -> SchemaConflict:
+    hint = "Send it, or declare the feature nullable."
+    if not reading.declared:
+        hint = (
+            "The schema was inferred from rows that all have it: set ?infer=all, or declare a schema in "
+            "which the feature is nullable."
+        )
     return SchemaConflict(
-        f"Row {row} lacks the feature {feature.name!r}. Send it, or declare it nullable.",
-        code="missing_feature",
+        f"Row {row} lacks the feature {feature.name!r}. {hint}",
         row=row,
         feature=feature.name,
     )

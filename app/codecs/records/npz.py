@@ -56,7 +56,7 @@ def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Rec
         schema = declared
         arrays = _fitted(arrays, declared, options, budget)
     batch_rows = _batch_rows(schema, arrays, num_rows, budget)
-    return Records(schema, _batches(schema, arrays, num_rows, batch_rows))
+    return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)
 
 
 def _declared_dtype(schema: Schema | None, name: str) -> DType | None:
@@ -113,7 +113,8 @@ def _is_present(feature: Feature, arrays: Mapping[str, NpyArray]) -> bool:
     if feature.name in arrays or feature.nullable:
         return feature.name in arrays
     raise SchemaConflict(
-        f"The schema declares {feature.name!r}, but there is no such array, and it is not nullable.",
+        f"The schema declares {feature.name!r}, but there is no such array. Add it to the archive, or "
+        "declare the feature nullable.",
         feature=feature.name,
     )
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.json_convert import convert_items, decode_b64
-from app.codecs.json_text import NonFinite
+from app.codecs.json_text import NegativeZero, NonFinite
 from app.codecs.json_values import ItemError, Reading
 from app.domain.dtypes import BYTES, DTYPES, STRING, TEXT, DType, parse_feature_dtype
 from app.errors import LossyConversion, MalformedInput, UnprocessableInput
@@ -59,8 +59,9 @@ def test_other_strings_are_no_integers(text: str) -> None:
 
 
 def test_integral_decimals_are_integers_as_far_as_they_are_exact() -> None:
-    assert convert("int64", 1.0, -0.0, 2.0**53) == [1, 0, 2**53]
-    for value in (1.5, 2.0**53 + 2, 1e300, NonFinite("nan"), NonFinite("inf")):
+    assert convert("int64", 1.0, -0.0, 2.0**53 - 1, 1 - 2.0**53) == [1, 0, 2**53 - 1, 1 - 2**53]
+    # 9007199254740993.0 arrives as 2^53 too, so that token no longer says which integer it was.
+    for value in (1.5, 2.0**53, -(2.0**53), 2.0**53 + 2, 1e300, NonFinite("nan"), NonFinite("inf")):
         assert refused("int64", value).code in {"inexact_integer", "type_mismatch"}
 
 
@@ -155,6 +156,31 @@ def test_booleans_are_no_numbers_and_numbers_no_booleans() -> None:
         assert refused(name, item).code == "type_mismatch"
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_negative_zero_keeps_its_sign_in_a_float(dtype: DType) -> None:
+    for reading in (DECLARED, INFERRED):
+        values = convert(dtype.name, NegativeZero(), 0, 3, 0.5, reading=reading)
+        assert np.signbit(np.array(values, np.float64)).tolist() == [True, False, False, False]
+
+
+def test_a_negative_zero_keeps_its_sign_in_both_parts_of_a_complex_number() -> None:
+    [value] = convert("complex64", NegativeZero(), NegativeZero())
+    assert (str(value.real), str(value.imag)) == ("-0.0", "-0.0")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_a_negative_zero_is_the_integer_0(dtype: DType) -> None:
+    assert convert(dtype.name, NegativeZero(), 1, reading=INFERRED) == [0, 1]
+    assert convert(dtype.name, NegativeZero(), 1.0, "2") == [0, 1, 2]
+    assert refused(dtype.name, NegativeZero(), 10**30).index == 1
+
+
+def test_a_negative_zero_is_no_boolean_and_no_string() -> None:
+    for name in ("bool", "text", "bytes"):
+        error = refused(name, NegativeZero())
+        assert (error.code, "found an integer" in error.detail) == ("type_mismatch", True)
+
+
 def test_sparse_and_ragged_cells_are_named_as_not_served() -> None:
     cells: list[dict[str, Any]] = [
         {"values": [], "row_splits": []},
@@ -225,6 +251,24 @@ def test_base64_is_strict_otherwise(text: object) -> None:
     with pytest.raises(MalformedInput) as caught:
         decode_b64(text)
     assert caught.value.code == "invalid_base64"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("aG Vs", "alphabet"),
+        ("!", "alphabet"),
+        ("a-b+", "alphabet"),
+        ("é===", "alphabet"),
+        ("AA==AA==", "alphabet"),
+        ("A", "ends inside a byte"),
+        ("AB==", "ends inside a byte"),
+        ("AA=", "padding"),
+    ],
+)
+def test_what_is_wrong_with_base64_is_named(text: str, what: str) -> None:
+    with pytest.raises(MalformedInput, match=what):
+        decode_b64(text)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)

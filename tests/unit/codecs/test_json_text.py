@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_text import NonFinite, parse_json, read_json
+from app.codecs.json_text import NegativeZero, NonFinite, parse_json, read_json
 from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
@@ -45,7 +45,23 @@ def test_what_the_standard_library_writes_is_read_back(value: Any, ascii_only: b
 
 
 def test_integer_and_float_tokens_stay_apart() -> None:
-    assert list(map(type, parse("[1, 1.0, 1e2, -0, true]"))) == [int, float, float, int, bool]
+    assert list(map(type, parse("[1, 1.0, 1e2, true]"))) == [int, float, float, bool]
+
+
+@pytest.mark.parametrize("options", [{}, {"bare_nonfinite": True}], ids=["strict", "bare"])
+def test_the_integer_token_of_a_negative_zero_is_told_apart(options: dict[str, bool]) -> None:
+    values = parse('[-0, 0, -1, -0.0, 1e-0, "-0", [-0\n]]', **options)
+    assert values == [0, 0, -1, 0.0, 1.0, "-0", [0]]
+    assert list(map(type, values[:6])) == [NegativeZero, int, int, float, float, str]
+    assert type(values[6][0]) is NegativeZero
+    assert type(parse("-0", **options)) is NegativeZero
+    assert type(parse("[-0.5, -1, 2e-07]", **options)[1]) is int
+
+
+def test_a_negative_zero_hides_no_other_fault() -> None:
+    error = refused("[-0, " + "2" * 5000 + "]")
+    assert (error.code, error.location.offset) == ("integer_too_large", 5)
+    assert refused("[-0, -01]").code == "invalid_json"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as npst
 
-from app.codecs.json_text import NonFinite
+from app.codecs.json_text import NegativeZero, NonFinite
 from app.codecs.json_values import ItemError, Reading, flatten, infer_dtype, unravel
 
 NAN = NonFinite("nan")
@@ -63,6 +63,9 @@ def test_ragged_arrays_are_refused_at_the_first_that_differs(
         ([], "float32"),
         ([1, -2], "int64"),
         ([1, 2.5], "float32"),
+        ([NegativeZero()], "int64"),
+        ([NegativeZero(), 1], "int64"),
+        ([NegativeZero(), 1.5], "float32"),
         ([NAN, 1], "float32"),
         ([True, False], "bool"),
         (["a", "b"], "text"),
@@ -91,7 +94,14 @@ def test_null_is_nan_among_numbers_only_when_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("items", "index"),
-    [([1, 2, True], 2), ([True, 1.0], 1), (["a", 1], 1), ([1, "NaN"], 1), ([True, {"b64": ""}], 1)],
+    [
+        ([1, 2, True], 2),
+        ([True, 1.0], 1),
+        (["a", 1], 1),
+        ([1, "NaN"], 1),
+        ([NegativeZero(), 1, True], 2),
+        ([True, {"b64": ""}], 1),
+    ],
 )
 def test_booleans_strings_and_numbers_never_mix(items: list[Any], index: int) -> None:
     with pytest.raises(ItemError) as caught:

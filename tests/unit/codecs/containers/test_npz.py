@@ -184,6 +184,37 @@ def test_a_flipped_bit_in_the_content(save: Any) -> None:
     assert caught.value.location.feature == "x"
 
 
+def commented(comment: bytes, **arrays: Any) -> bytes:
+    file = io.BytesIO(saved(**arrays))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.comment = comment
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("rest", [b"xx", b"\0", b"PK\5", bytes(65_000), b"x" * 22])
+@pytest.mark.parametrize("comment", [b"", b"made by hand"])
+def test_bytes_after_the_archive(comment: bytes, rest: bytes) -> None:
+    data = commented(comment, x=np.zeros(3))
+    with pytest.raises(MalformedInput) as caught:
+        read(data + rest)
+    assert (caught.value.code, caught.value.location.offset) == ("trailing_bytes", len(data))
+    with pytest.raises(MalformedInput) as caught:
+        read(saved() + rest)
+    assert (caught.value.code, caught.value.location.offset) == ("trailing_bytes", len(saved()))
+
+
+@pytest.mark.parametrize("comment", [b"c", b"PK\1\2", b"x" * 65_535])
+def test_a_comment_belongs_to_the_archive(comment: bytes) -> None:
+    assert list(read(commented(comment, x=np.zeros(3)))) == ["x"]
+
+
+@pytest.mark.parametrize("behind", [saved(), saved(y=np.ones(2)), commented(b"c", y=np.ones(2))])
+def test_an_archive_behind_another_does_not_take_its_place(behind: bytes) -> None:
+    with pytest.raises(MalformedInput) as caught:
+        read(saved(x=np.zeros(3)) + behind)
+    assert (caught.value.code, caught.value.location.offset) == ("invalid_npz", 0)
+
+
 def test_a_bomb_is_stopped_by_the_budget_while_it_inflates() -> None:
     data = compressed(x=np.zeros(64 * MIB, np.uint8))
     assert len(data) < MIB

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.codecs.json_text import NegativeZero
 from app.codecs.json_values import Reading
 from app.codecs.records.infer import HEAD_ROWS, infer_feature, infer_schema
 from app.domain.limits import Limits
@@ -28,6 +29,8 @@ def test_the_contract_says_a_thousand_rows() -> None:
     [
         ([1, 2], "int64", (), False),
         ([1, 2.0], "float32", (), False),
+        ([NegativeZero(), 2], "int64", (), False),
+        ([[NegativeZero(), 1.5], [1, 2]], "float32", (2,), False),
         ([True], "bool", (), False),
         (["a", "NaN"], "text", (), False),
         ([{"b64": ""}], "bytes", (), False),
@@ -89,6 +92,13 @@ def test_arrays_that_vary_beyond_their_length_are_ragged(cells: list[Any], row: 
     assert isinstance(error, UnprocessableInput)
     assert (error.code, error.location.row, error.location.feature) == ("ragged", row, "x")
     assert "schema" in error.detail
+
+
+@pytest.mark.parametrize("cells", [[1, 1.5, [2]], [0, NegativeZero(), [2]], [[1], [], 2.5]])
+def test_a_single_value_beside_an_array_names_the_row_of_the_other_kind(cells: list[Any]) -> None:
+    error = refused(*cells)
+    assert isinstance(error, SchemaConflict)
+    assert (error.code, error.location.row) == ("schema_conflict", 2)
 
 
 def test_null_inside_an_array_is_refused_or_nan() -> None:

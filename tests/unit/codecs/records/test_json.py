@@ -178,6 +178,18 @@ def test_faulty_bodies(text: bytes, code: str) -> None:
     assert refused(text).code == code
 
 
+@pytest.mark.parametrize("body", [b'[{"b":[-0,1.5]}]', b'{"b":[[-0,1.5]]}'], ids=["rows", "columns"])
+def test_a_negative_zero_keeps_its_sign_in_a_float(body: bytes) -> None:
+    [batch] = read(body).batches
+    assert str(batch.to_pylist()) == "[{'b': [-0.0, 1.5]}]"
+
+
+def test_a_negative_zero_in_a_schema_is_0() -> None:
+    schema = b'{"features":{"x":{"dtype":"int8","shape":[-0]}}}'
+    records = read(b'{"schema":' + schema + b',"instances":[{"x":[]}]}')
+    assert json.dumps(records.schema.to_json()["features"]["x"]["shape"]) == "[0]"
+
+
 def test_nonfinite_options() -> None:
     assert written(read(b'[{"a": NaN}, {"a": 1}]', nonfinite="bare")) == [{"a": "NaN"}, {"a": 1}]
     assert written(read([{"a": [None, 1]}], nonfinite="null")) == [{"a": ["NaN", 1]}]

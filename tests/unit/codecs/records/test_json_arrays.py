@@ -93,7 +93,17 @@ def test_absent_cells_are_nulls_at_the_top_alone(name: str, shape: FeatureShape)
 def test_an_absent_cell_needs_a_nullable_feature() -> None:
     error = refused(feature("int8"), 1, None)
     assert isinstance(error, SchemaConflict)
-    assert (error.code, error.location.row, error.location.feature) == ("missing_feature", 101, "x")
+    assert (error.code, error.location.row, error.location.feature) == ("schema_conflict", 101, "x")
+    assert "declare the feature nullable" in error.detail
+    assert "infer" not in error.detail
+
+
+def test_an_absent_cell_of_an_inferred_feature_says_how_to_infer_it() -> None:
+    with pytest.raises(SchemaConflict) as caught:
+        build_column(feature("int64"), [1, None], Reading(declared=False), 1000)
+    assert (caught.value.code, caught.value.location.row) == ("schema_conflict", 1001)
+    assert "?infer=all" in caught.value.detail
+    assert "nullable" in caught.value.detail
 
 
 @pytest.mark.parametrize(

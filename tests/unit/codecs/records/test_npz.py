@@ -159,7 +159,10 @@ def test_features_and_arrays_must_match() -> None:
     data = saved(x=np.zeros(2, "<f4"), y=np.zeros(2, "<f4"))
     float32 = {"dtype": "float32"}
     refused(data, SchemaConflict, "schema_conflict", "y", schema=schema(x=float32))
-    refused(data, SchemaConflict, "schema_conflict", "z", schema=schema(x=float32, y=float32, z=float32))
+    error = refused(
+        data, SchemaConflict, "schema_conflict", "z", schema=schema(x=float32, y=float32, z=float32)
+    )
+    assert "declare the feature nullable" in error.detail
     _, table = decoded(data, schema=schema(x=float32), undeclared="drop")
     assert table.column_names == ["x"]
 

@@ -73,4 +73,4 @@ def test_a_fault_in_the_file_is_found_while_rows_are_drawn() -> None:
     assert (caught.value.code, caught.value.location.row) == ("truncated", 1)
     with pytest.raises(SchemaConflict) as conflict:
         decoded(encoded(ROWS), schema=Schema(SCHEMA.features[:1]))
-    assert (conflict.value.code, conflict.value.location.feature) == ("undeclared_feature", "s")
+    assert (conflict.value.code, conflict.value.location.feature) == ("schema_conflict", "s")

@@ -263,6 +263,23 @@ def test_nul_in_text_is_a_byte() -> None:
     assert read(b'["\\u0000"]')[0].tensor.values.tolist() == [b"\0"]
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (b'{"dtype":"float64","data":[-0]}', "[-0.0]"),
+        (b'{"dtype":"bfloat16","data":[[-0],[0]]}', "[-0.0, 0.0]"),
+        (b"[-0, 1.5]", "[-0.0, 1.5]"),
+        (b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[-0]}]}', "[-0.0]"),
+        (b"[-0]", "[0]"),
+        (b'{"dtype":"uint8","data":[-0]}', "[0]"),
+        (b'{"dtype":"float32","shape":[-0],"data":[]}', "[]"),
+    ],
+)
+def test_the_integer_token_of_a_negative_zero(text: bytes, values: str) -> None:
+    [named] = read(text)
+    assert str(named.tensor.values.tolist()) == values
+
+
 def test_bare_tokens_are_read_when_asked_for() -> None:
     found = read(b"[NaN, -Infinity, 1]", nonfinite="bare")[0].tensor
     assert found.dtype.name == "float32"

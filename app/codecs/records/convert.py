@@ -42,11 +42,12 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
             code="dtype_mismatch",
             feature=feature,
         )
-    _refuse(_not_held(values, source, target), values, target, feature)
+    lost = _not_held(values, source, target)
     with np.errstate(over="ignore", invalid="ignore"):
         converted = values.astype(target.numpy)
-    if target.kind in ("float", "complex"):
-        _refuse(np.isfinite(values) & ~np.isfinite(converted), values, target, feature)
+        if target.kind in ("float", "complex"):
+            lost |= np.isfinite(values) & ~np.isfinite(converted)
+    _refuse(lost, values, target, feature)
     return converted
 
 

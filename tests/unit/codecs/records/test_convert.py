@@ -162,3 +162,8 @@ def test_bytes_are_text_only_where_they_are_utf8() -> None:
     with pytest.raises(UnprocessableInput) as caught:
         convert_values(values, BYTES, TEXT, feature="x")
     assert (caught.value.code, caught.value.location.row) == ("invalid_text", 1)
+
+
+def test_the_first_row_that_is_lost_is_named_whatever_the_reason() -> None:
+    overflow_then_inexact = np.array([0, 65536, 2049], np.int32)
+    assert lossy(overflow_then_inexact, "int32", "float16").location.row == 1

@@ -37,7 +37,7 @@ class ShardEntry:
 class SplitEntry:
     """The shards of one split, in the order of its records."""
 
-    shards: tuple[ShardEntry, ...] = ()
+    shards: tuple[ShardEntry, ...]
 
     @property
     def num_records(self) -> int:

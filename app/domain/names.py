@@ -19,6 +19,7 @@ __all__ = [
     "check_file_name",
     "check_idempotency_key",
     "check_split_name",
+    "is_append_id",
     "parse_version",
 ]
 
@@ -96,6 +97,11 @@ def check_file_name(name: str) -> str:
         MalformedInput: it cannot (`invalid_file_name`).
     """
     return _matching(_FILE, name, "invalid_file_name", "A file's name is 1 to 255 of A-Z a-z 0-9 . _ -")
+
+
+def is_append_id(text: str) -> bool:
+    """Whether `text` has the form of an append's id."""
+    return _APPEND_ID.fullmatch(text) is not None
 
 
 def check_append_id(text: str) -> str:

@@ -182,6 +182,10 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         return tuple(feature.name for feature in self.features)
 
+    def same_features(self, other: Schema) -> bool:
+        """Whether rows of the one are rows of the other: the order of features does not matter."""
+        return self.by_name == other.by_name
+
     def require_lossless(self) -> None:
         """As `Feature.require_lossless`, for every feature."""
         for feature in self.features:

@@ -11,9 +11,10 @@ from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.registry import FormName
 from ..domain.limits import Budget
 from ..domain.streams import ByteStream
-from ..errors import SchemaConflict, ShardsmithError
+from ..errors import ShardsmithError
 from ..storage.spool import Spool
-from .datasets import AppendResult, Datasets, PublishOptions
+from .dataset_catalog import require_same_schema
+from .datasets import AppendResult, Datasets, Destination, PublishOptions
 from .records import open_records
 
 __all__ = ["AppendRequest", "Appended", "append_rows"]
@@ -70,7 +71,8 @@ def append_rows(
         ShardsmithError: as `Datasets.append` and `Datasets.publish`; where the publication failed
             after the append was acknowledged, it carries `append_id`.
     """
-    decode = _by_schema_of(datasets, request)
+    destination = datasets.destination(request.dataset)
+    decode = _by_schema_of(destination, request.decode)
     records = open_records(source, request.form, decode, budget, spool, resources)
     appended = datasets.append(
         request.dataset,
@@ -80,30 +82,28 @@ def append_rows(
         digest=digest,
         options=request.encode,
         budget=budget,
+        destination=destination,
     )
     if request.publish is None:
         return Appended(appended.to_json(), f"{request.dataset}/appends/{appended.append_id}")
-    return _publish(datasets, request.dataset, appended, request.publish)
+    return _publish(datasets, destination, appended, request.publish)
 
 
-def _by_schema_of(datasets: Datasets, request: AppendRequest) -> RecordsDecodeOptions:
+def _by_schema_of(destination: Destination, options: RecordsDecodeOptions) -> RecordsDecodeOptions:
     """Rows are read by the schema of the dataset, once it has one."""
-    stored = datasets.schema(request.dataset)
-    declared = request.decode.schema
-    if stored is None:
-        return request.decode
-    if declared is not None and declared != stored:
-        raise SchemaConflict(
-            f"The schema declared differs from that of dataset {request.dataset!r}. Leave it out, or use "
-            f"another dataset.",
-            extra={"schema": stored.to_json()},
-        )
-    return replace(request.decode, schema=stored, schema_of_dataset=True)
+    if destination.schema is None:
+        return options
+    if options.schema is not None:
+        require_same_schema(options.schema, destination.schema)
+    return replace(options, schema=destination.schema, schema_of_dataset=True)
 
 
-def _publish(datasets: Datasets, name: str, appended: AppendResult, options: PublishOptions) -> Appended:
+def _publish(
+    datasets: Datasets, destination: Destination, appended: AppendResult, options: PublishOptions
+) -> Appended:
+    name = appended.dataset
     try:
-        manifest = datasets.publish(name, options, wants=appended.append_id)
+        manifest = datasets.publish(name, options, wants=appended.append_id, destination=destination)
     except ShardsmithError as error:
         error.extra["append_id"] = appended.append_id
         raise

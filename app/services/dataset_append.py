@@ -1,6 +1,6 @@
 """Appending rows: encode, keep the bytes under a name of one's own, then win the slot.
 
-Until the slot is created nothing is visible, and a failure removes what was uploaded; from then on
+Until the slot is created no row is visible, and a failure removes what was uploaded; from then on
 the append is acknowledged, and exactly one published version will hold it.
 """
 
@@ -16,18 +16,28 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
+import numpy as np
+
 from ..codecs.options import RecordsEncodeOptions
 from ..codecs.records.columns import Records
+from ..codecs.records.framing import OVERHEAD_BYTES
 from ..codecs.records.tfrecord import RecordBlock, encode_blocks
-from ..domain.limits import MIB, Budget
-from ..domain.names import check_dataset_name, check_idempotency_key, check_split_name
-from ..errors import Conflict, OutcomeUnknown, StorageError, UnprocessableInput
+from ..domain.limits import MIB, Budget, Limits
+from ..domain.names import check_idempotency_key, check_split_name
+from ..errors import (
+    Conflict,
+    LimitExceeded,
+    OutcomeUnknown,
+    ShardsmithError,
+    StorageError,
+    UnprocessableInput,
+)
 from ..storage.create_once import create_once, new_nonce
 from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset_catalog import Catalog, require_same_schema
+from .dataset_catalog import Catalog, Destination, require_same_schema
 from .dataset_layout import Layout
 from .dataset_slot import INLINE_BYTES, Commit, Slot, parse_slot, read_slot
-from .record_pieces import Piece, PieceCutter
+from .record_pieces import Piece, PieceCutter, record_ends
 
 __all__ = ["AppendResult", "Appender"]
 
@@ -60,16 +70,22 @@ class Appender:
     """Appends rows to datasets. Safe to use from several threads."""
 
     def __init__(
-        self, store: ObjectStore, catalog: Catalog, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        store: ObjectStore,
+        catalog: Catalog,
+        limits: Limits,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._catalog = catalog
+        self._max_record_bytes = limits.max_record_bytes
         self._monotonic = monotonic
         self._clock = _Clock()
 
     def append(
         self,
-        name: str,
+        destination: Destination,
         split: str,
         records: Records,
         *,
@@ -79,34 +95,28 @@ class Appender:
         budget: Budget,
     ) -> AppendResult:
         """See `Datasets.append`."""
-        check_dataset_name(name)
         check_split_name(split)
         append_id = secrets.token_hex(16) if key is None else _id_of(check_idempotency_key(key))
         started = self._monotonic()
-        layout, settled = self._prepare(name, records)
+        layout = destination.layout
+        if destination.schema is not None:
+            require_same_schema(records.schema, destination.schema)
         if key is not None and (earlier := self._earlier(layout, append_id)) is not None:
             deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
-            return _replay(name, earlier, digest())
-        attempt = _Attempt(self._store, layout, append_id)
+            return _replay(layout.dataset, earlier, digest())
+        attempt = _Attempt(self._store, layout, append_id, self._max_record_bytes)
         try:
             attempt.write(encode_blocks(records, replace(options, compression="none"), budget), budget)
             body_digest = digest()
-            if not settled:
-                self._settle(layout, records, attempt.num_records)
             if self._monotonic() - started > _LONGEST_ATTEMPT_S:
                 raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")
+            if destination.schema is None:
+                self._settle(layout, records, attempt.num_records)
+            self._catalog.reopen(layout)
         except BaseException:
             attempt.discard()
             raise
         return self._commit(attempt, split, body_digest)
-
-    def _prepare(self, name: str, records: Records) -> tuple[Layout, bool]:
-        """Where the rows go, and whether the dataset with its schema is there already."""
-        layout, incarnation = self._catalog.locate(name)
-        schema = None if incarnation is None else self._catalog.schema(incarnation)
-        if schema is not None:
-            require_same_schema(records.schema, schema)
-        return layout, schema is not None
 
     def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
         try:
@@ -121,6 +131,12 @@ class Appender:
                 f"from. Send at least one, or create the dataset with a schema.",
                 code="no_records",
             )
+        if not records.schema.features:
+            raise UnprocessableInput(
+                f"Dataset {layout.dataset!r} has no schema yet, and the rows sent have no feature with a "
+                f"value to infer one from. Declare a schema, with the rows or when creating the dataset.",
+                code="no_features",
+            )
         self._catalog.settle(layout, records.schema)
 
     def _commit(self, attempt: _Attempt, split: str, digest: str) -> AppendResult:
@@ -130,9 +146,10 @@ class Appender:
         key = layout.slot(slot.append_id)
         try:
             winner = create_once(self._store, key, slot.serialize(attempt.inline))
-        except StorageError as error:
-            if not isinstance(error, OutcomeUnknown):
-                attempt.discard()
+        except OutcomeUnknown:
+            raise  # the slot may be there and name the parts
+        except ShardsmithError:
+            attempt.discard()
             raise
         if winner is None:
             return _result(layout.dataset, slot, replayed=False)
@@ -143,20 +160,26 @@ class Appender:
 class _Attempt:
     """The record bytes of one attempt: in memory while they are few, otherwise in parts."""
 
-    def __init__(self, store: ObjectStore, layout: Layout, append_id: str) -> None:
+    def __init__(self, store: ObjectStore, layout: Layout, append_id: str, max_record_bytes: int) -> None:
         self.layout = layout
         self.inline = b""
         self.num_records = 0
         self._store = store
         self._append_id = append_id
+        self._max_record_bytes = max_record_bytes
         self._name = new_nonce()
         self._pieces: list[Piece] = []
         self._begun: list[str] = []
 
     def write(self, blocks: Iterator[RecordBlock], budget: Budget) -> None:
-        """Take all blocks of framed records, uploading each part as soon as it is full."""
+        """Take all blocks of framed records, uploading each part as soon as it is full.
+
+        Raises:
+            LimitExceeded: a record is larger than allowed (`record_too_large`).
+        """
         cutter = PieceCutter(_PART_BYTES, budget)
         for block in blocks:
+            self._check_sizes(block)
             self.num_records += block.num_records
             for data, piece in cutter.add_run(block.data, block.num_records):
                 self._upload(data, piece)
@@ -185,6 +208,20 @@ class _Attempt:
         for key in self._begun:
             with contextlib.suppress(StorageError):
                 self._store.delete(key)
+
+    def _check_sizes(self, block: RecordBlock) -> None:
+        if len(block.data) <= self._max_record_bytes:
+            return
+        sizes = np.diff(record_ends(block.data), prepend=0) - OVERHEAD_BYTES
+        large = np.flatnonzero(sizes > self._max_record_bytes)
+        if large.size:
+            row = self.num_records + int(large[0])
+            raise LimitExceeded(
+                f"Row {row} takes {sizes[large[0]]} bytes as a record; at most "
+                f"{self._max_record_bytes} are allowed. Split it up.",
+                code="record_too_large",
+                row=row,
+            )
 
     def _upload(self, data: bytes, piece: Piece) -> None:
         key = self.layout.part(self._append_id, self._name, len(self._begun))

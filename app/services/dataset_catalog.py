@@ -19,7 +19,7 @@ from .dataset_layout import Layout
 from .kept import Kept
 from .stored_json import dump_json, load_json
 
-__all__ = ["Catalog", "DatasetOptions", "Incarnation", "exists", "require_same_schema"]
+__all__ = ["Catalog", "DatasetOptions", "Destination", "Incarnation", "exists", "require_same_schema"]
 
 #: Datasets of which the newest incarnation is kept in memory.
 _KEPT: Final = 10_000
@@ -48,6 +48,19 @@ class Incarnation:
     options: DatasetOptions
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the rows of a request go, found once: what becomes of the name meanwhile changes nothing.
+
+    Attributes:
+        layout: of the dataset as it lives, or of the next one of that name.
+        schema: what the rows have to be; None while there is no dataset, or it has none.
+    """
+
+    layout: Layout
+    schema: Schema | None
+
+
 class Catalog:
     """Finds, creates and ends datasets. Safe to use from several threads."""
 
@@ -60,7 +73,12 @@ class Catalog:
 
     def find(self, name: str) -> Incarnation | None:
         """The dataset as it lives now."""
-        return self.locate(name)[1]
+        return self._locate(name)[1]
+
+    def destination(self, name: str) -> Destination:
+        """Where rows for that name go now."""
+        layout, found = self._locate(name)
+        return Destination(layout, None if found is None else self.schema(found))
 
     def open(self, name: str) -> Incarnation:
         """The dataset as it lives now.
@@ -73,7 +91,22 @@ class Catalog:
             raise NotFound(f"There is no dataset {name!r}.", code="dataset_not_found")
         return found
 
-    def locate(self, name: str) -> tuple[Layout, Incarnation | None]:
+    def reopen(self, layout: Layout) -> Incarnation:
+        """The dataset that was found before.
+
+        Raises:
+            Conflict: it was deleted meanwhile (`dataset_deleted`).
+        """
+        found = self._incarnation(layout)
+        if found is None or exists(self._store, layout.end):
+            raise Conflict(
+                f"Dataset {layout.dataset!r} was deleted meanwhile, and these rows are in no other one. "
+                f"Send them again.",
+                code="dataset_deleted",
+            )
+        return found
+
+    def _locate(self, name: str) -> tuple[Layout, Incarnation | None]:
         """The dataset as it lives now, or where the next one of that name will."""
         check_dataset_name(name)
         generation = self._newest.get(name) or 1
@@ -88,7 +121,7 @@ class Catalog:
             generation += 1
 
     def names(self) -> list[str]:
-        """All datasets that live, sorted."""
+        """All datasets that live, sorted; one that cannot be read is there all the same."""
         candidates = [name for name in self._store.list_children("") if not name.startswith("_")]
         alive = self._pool.map(self._lives, candidates)
         return [name for name, lives in zip(candidates, alive, strict=True) if lives]
@@ -99,12 +132,13 @@ class Catalog:
         Raises:
             Conflict: it exists with another schema or other options (`dataset_exists`).
         """
-        layout, existing = self.locate(name)
+        layout, existing = self._locate(name)
         if existing is None:
             existing, created = self._create(layout, schema, options)
             if created:
                 return existing, True
-        if options != existing.options or schema not in (existing.declared, self.schema(existing)):
+        same = _are_same(schema, existing.declared) or _are_same(schema, self.schema(existing))
+        if options != existing.options or not same:
             raise Conflict(
                 f"Dataset {name!r} exists with another schema or other options. Use it as it is, or "
                 f"delete it first.",
@@ -112,24 +146,17 @@ class Catalog:
             )
         return existing, False
 
-    def settle(self, layout: Layout, schema: Schema) -> Incarnation:
-        """The dataset with that very schema, created or given it where it has none.
+    def settle(self, layout: Layout, schema: Schema) -> None:
+        """Give the dataset that very schema where it has none, creating it where it is not there.
 
         Raises:
             SchemaConflict: it has got another one.
-            Conflict: it was deleted meanwhile (`dataset_deleted`).
         """
-        now, found = self.locate(layout.dataset)
-        if now != layout:
-            raise Conflict(
-                f"Dataset {layout.dataset!r} was deleted meanwhile; nothing is stored. Send it again.",
-                code="dataset_deleted",
-            )
+        found = self._incarnation(layout)
         if found is None:
             found, _ = self._create(layout, schema, DatasetOptions())
-        current = self.schema(found) or self._fix_schema(layout, schema)
-        require_same_schema(schema, current)
-        return found
+        current = self.schema(found)
+        require_same_schema(schema, self._fix_schema(layout, schema) if current is None else current)
 
     def schema(self, incarnation: Incarnation) -> Schema | None:
         """The schema of every record of the dataset; None until it has one."""
@@ -188,6 +215,8 @@ class Catalog:
             return self.find(name) is not None
         except MalformedInput:
             return False  # a folder that is none of ours
+        except CorruptData:
+            return True
 
 
 def exists(store: ObjectStore, key: str) -> bool:
@@ -205,14 +234,20 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
     Raises:
         SchemaConflict: they differ; the first feature that does is named.
     """
-    for name in (*schema.names, *stored.names):
-        ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
-        if ours != theirs:
-            raise SchemaConflict(
-                f"Feature {name!r} is {_described(ours)} in these rows and {_described(theirs)} in the "
-                f"dataset, whose schema is fixed. Send rows that fit it.",
-                feature=name,
-            )
+    if schema.same_features(stored):
+        return
+    name = next(
+        name
+        for name in (*schema.names, *stored.names)
+        if schema.by_name.get(name) != stored.by_name.get(name)
+    )
+    ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
+    raise SchemaConflict(
+        f"Feature {name!r} is {_described(ours)} in these rows and {_described(theirs)} in the "
+        f"dataset, whose schema is fixed. Send rows that fit it.",
+        feature=name,
+        extra={"schema": stored.to_json()},
+    )
 
 
 def _described(feature: Feature | None) -> str:
@@ -233,3 +268,9 @@ def _stored_schema(value: dict[str, Any], key: str) -> Schema:
         return Schema.from_json(value.get("schema"))
     except InputError as error:
         raise CorruptData(f"{key} holds no valid schema.") from error
+
+
+def _are_same(one: Schema | None, other: Schema | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.same_features(other)

@@ -14,10 +14,11 @@
 | `<d>/<version>/<file>`                    | put     | shards and the files beside them                   |
 | `<d>/<version>/_manifest.json`            | once    | the publication, or why it was aborted             |
 | `<d>/<version>/_deleted.json`             | once    | the version was deleted                            |
+| `_probe/<nonce>`                          | put     | nothing for long: tries the store, tells its time  |
 
-Those written once carry their writer's nonce and are never overwritten or removed. The others have
-a nonce in their names, or bytes that an object written once determines, or are hints: whoever
-writes one late can only repeat it.
+Those written once carry their writer's nonce and are never overwritten. The others have a nonce in
+their names, or bytes that an object written once determines, or are hints: whoever writes one late
+can only repeat it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Final
 
 from ..domain.names import Version
 
-__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout"]
+__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout", "media_type"]
 
 FEATURES: Final = "features.json"
 PBTXT: Final = "schema.pbtxt"
@@ -35,6 +36,14 @@ PBTXT: Final = "schema.pbtxt"
 INDEX: Final = "_index.json"
 #: Written after the manifest, so that TFDS sees published versions only.
 DATASET_INFO: Final = "dataset_info.json"
+
+_SHARD_TYPE: Final = "application/x-tfrecord"
+_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": "text/plain; charset=utf-8"}
+
+
+def media_type(file: str) -> str:
+    """The media type of a file of a version: of a side file by its ending, else of a shard."""
+    return _SIDE_FILE_TYPES.get(file[file.rfind(".") :], _SHARD_TYPE)
 
 
 @dataclass(frozen=True, slots=True)

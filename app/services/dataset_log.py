@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -20,10 +20,10 @@ from ..storage.object_store import ObjectNotFound, ObjectStore
 from .dataset_catalog import exists
 from .dataset_layout import INDEX, Layout
 from .kept import Kept
-from .record_pieces import Piece
+from .record_pieces import LostData, Piece
 from .stored_json import dump_json, load_json
 
-__all__ = ["Aborted", "Base", "Decided", "NamedFile", "Plan", "PublishLog", "Seen", "Verdict"]
+__all__ = ["Aborted", "Base", "Decided", "NamedFile", "Plan", "PublishLog", "Seen", "Verdict", "Work"]
 
 Base = Literal["latest", "none"]
 
@@ -35,8 +35,9 @@ class NamedFile:
     key: str
     sha256: str
 
-    def to_json(self) -> dict[str, str]:
-        return {"key": self.key, "sha256": self.sha256}
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> NamedFile:
+        return cls(value["key"], value["sha256"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +52,73 @@ Verdict = Manifest | Aborted | None
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What the executors of a plan do, to the byte.
+
+    Attributes:
+        base: number of the version whose records come first.
+        inputs: the appends that follow, as `dataset_slot.parse_commits` reads them.
+        schema: of every record.
+    """
+
+    base: int | None
+    inputs: NamedFile
+    schema: Schema
+    shards: tuple[ShardPlan, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "base": self.base,
+            "inputs": asdict(self.inputs),
+            "schema": self.schema.to_json(),
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Work:
+        return cls(
+            base=value["base"],
+            inputs=NamedFile.from_json(value["inputs"]),
+            schema=Schema.from_json(value["schema"]),
+            shards=tuple(
+                ShardPlan(shard["split"], shard["file"], shard["start"], shard["stop"])
+                for shard in value["shards"]
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What a version will hold, to the byte.
+    """What a version will hold. Every release can read every plan, but for its work.
 
     Attributes:
         n: the plan's number.
+        nonce: of the publisher.
         publish_key: the client's key of the request that made it.
         options: what that request asked for, in JSON.
-        base: number of the version whose records come first.
-        inputs: the appends that follow, as `dataset_slot.parse_commits` reads them.
         seen: all that is published once this plan is, as `Seen` reads it.
         fingerprint: of the executor; see `shard_writer.FINGERPRINT`.
+        work: None where it is in a form that another release gave it.
     """
 
     n: int
+    nonce: str
     publish_key: str | None
     options: Mapping[str, Any]
-    base: int | None
-    inputs: NamedFile
     seen: NamedFile
-    schema: Schema
     fingerprint: str
-    shards: tuple[ShardPlan, ...]
+    work: Work | None
 
-    def serialize(self, nonce: str) -> bytes:
-        return dump_json(
-            {
-                "nonce": nonce,
-                "n": self.n,
-                "publish_key": self.publish_key,
-                "options": dict(self.options),
-                "base": self.base,
-                "inputs": self.inputs.to_json(),
-                "seen": self.seen.to_json(),
-                "schema": self.schema.to_json(),
-                "fingerprint": self.fingerprint,
-                "shards": [[shard.split, shard.file, shard.start, shard.stop] for shard in self.shards],
-            }
-        )
+    def serialize(self) -> bytes:
+        value = {
+            "nonce": self.nonce,
+            "n": self.n,
+            "publish_key": self.publish_key,
+            "options": dict(self.options),
+            "seen": asdict(self.seen),
+            "fingerprint": self.fingerprint,
+        }
+        return dump_json(value if self.work is None else {**value, **self.work.to_json()})
 
     @classmethod
     def parse(cls, data: bytes, key: str) -> Plan:
@@ -101,24 +131,29 @@ class Plan:
         try:
             return cls(
                 n=value["n"],
+                nonce=value["nonce"],
                 publish_key=value["publish_key"],
-                options=value["options"],
-                base=value["base"],
-                inputs=NamedFile(value["inputs"]["key"], value["inputs"]["sha256"]),
-                seen=NamedFile(value["seen"]["key"], value["seen"]["sha256"]),
-                schema=Schema.from_json(value["schema"]),
+                options=dict(value["options"]),
+                seen=NamedFile.from_json(value["seen"]),
                 fingerprint=value["fingerprint"],
-                shards=tuple(ShardPlan(*shard) for shard in value["shards"]),
+                work=_work(value),
             )
-        except (KeyError, TypeError, InputError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptData(f"{key} is not of the known form.") from error
+
+
+def _work(value: Mapping[str, Any]) -> Work | None:
+    try:
+        return Work.from_json(value)
+    except (KeyError, TypeError, InputError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the published plans have consumed: the number of the plan for each append and publish key.
 
-    One line each, `<id> <n>` and `=<publish key> <n>`.
+    One line each, `<id> <n>` and `=<publish key> <n>`; a later release may say more behind that.
     """
 
     appends: Mapping[str, int]
@@ -137,7 +172,7 @@ class Seen:
             CorruptData: not of that form.
         """
         try:
-            entries = [line.split(" ") for line in data.decode().splitlines()]
+            entries = [line.split(" ")[:2] for line in data.decode().splitlines()]
             appends = {name: int(n) for name, n in entries if not name.startswith("=")}
             publish_keys = {name[1:]: int(n) for name, n in entries if name.startswith("=")}
         except ValueError as error:
@@ -146,10 +181,15 @@ class Seen:
 
 
 class Decided:
-    """Verdicts and indexes that were read; they never change."""
+    """Verdicts and indexes that were read; they never change.
+
+    Aborted plans have a memory of their own: they take little room, and a long run of them must not
+    be read again for every request that asks for the latest version behind it.
+    """
 
     def __init__(self) -> None:
-        self.verdicts: Kept[str, Manifest | Aborted] = Kept(256)
+        self.published: Kept[str, Manifest] = Kept(256)
+        self.aborted: Kept[str, Aborted] = Kept(10_000)
         self.indexes: Kept[str, Mapping[str, tuple[Piece, ...]]] = Kept(16)
 
 
@@ -159,7 +199,7 @@ class PublishLog:
     def __init__(self, store: ObjectStore, layout: Layout, decided: Decided) -> None:
         self._store = store
         self._decided = decided
-        self.layout = layout
+        self._layout = layout
 
     def newest(self) -> int:
         """The number of the newest plan, 0 where there is none.
@@ -168,12 +208,12 @@ class PublishLog:
         gallops, then bisects, since the numbers are dense.
         """
         low, step = self._hint(), 1
-        while exists(self._store, self.layout.plan(low + step)):
+        while exists(self._store, self._layout.plan(low + step)):
             low, step = low + step, 2 * step
         high = low + step
         while high - low > 1:
             middle = (low + high) // 2
-            if exists(self._store, self.layout.plan(middle)):
+            if exists(self._store, self._layout.plan(middle)):
                 low = middle
             else:
                 high = middle
@@ -187,8 +227,8 @@ class PublishLog:
 
     def verdict(self, n: int) -> Verdict:
         """What became of plan `n`."""
-        key = self.layout.manifest(n)
-        if (kept := self._decided.verdicts.get(key)) is not None:
+        key = self._layout.manifest(n)
+        if (kept := self._decided.published.get(key) or self._decided.aborted.get(key)) is not None:
             return kept
         try:
             data = self._store.get(key)
@@ -198,28 +238,29 @@ class PublishLog:
 
     def decide(self, n: int, data: bytes) -> Manifest | Aborted:
         """The verdict that the manifest object of plan `n` states."""
-        key = self.layout.manifest(n)
+        key = self._layout.manifest(n)
         value = load_json(data, key)
-        verdict = Aborted(str(value["aborted"])) if "aborted" in value else Manifest.from_json(value)
-        return self._decided.verdicts.put(key, verdict)
+        if "aborted" in value:
+            return self._decided.aborted.put(key, Aborted(str(value["aborted"])))
+        return self._decided.published.put(key, Manifest.from_json(value))
 
     def plan(self, n: int) -> Plan:
         """Plan `n`, which exists."""
-        key = self.layout.plan(n)
+        key = self._layout.plan(n)
         return Plan.parse(self._store.get(key), key)
 
     def named(self, file: NamedFile) -> bytes:
         """The bytes of an object that a plan names.
 
         Raises:
-            CorruptData: it is missing, or another one.
+            LostData: it is missing, or another one.
         """
         try:
             data = self._store.get(file.key)
         except ObjectNotFound as error:
-            raise CorruptData(f"{file.key} is missing.") from error
+            raise LostData(f"{file.key} is missing.") from error
         if sha256(data).hexdigest() != file.sha256:
-            raise CorruptData(f"{file.key} does not have the SHA-256 on record.")
+            raise LostData(f"{file.key} does not have the SHA-256 on record.")
         return data
 
     def seen(self, published: int) -> Seen:
@@ -231,7 +272,7 @@ class PublishLog:
 
     def index(self, n: int, manifest: Manifest) -> Mapping[str, tuple[Piece, ...]]:
         """The pieces of each shard of a published version, by file name."""
-        key = self.layout.file(n, INDEX)
+        key = self._layout.file(n, INDEX)
         if (kept := self._decided.indexes.get(key)) is not None:
             return kept
         data = self.named(NamedFile(key, manifest.by_file[INDEX].sha256))
@@ -242,11 +283,11 @@ class PublishLog:
     def put_hint(self, n: int) -> None:
         """Note that `n` is published; only ever a saving, so a failure does not matter."""
         with contextlib.suppress(StorageError):
-            self._store.put(self.layout.hint, dump_json({"n": n}))
+            self._store.put(self._layout.hint, dump_json({"n": n}))
 
     def _hint(self) -> int:
         try:
-            n = load_json(self._store.get(self.layout.hint), self.layout.hint).get("n")
+            n = load_json(self._store.get(self._layout.hint), self._layout.hint).get("n")
         except (ObjectNotFound, CorruptData):
             return 0
         return n if type(n) is int and n > 0 else 0

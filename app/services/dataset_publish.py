@@ -10,15 +10,15 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from ..domain.limits import Limits
 from ..domain.manifest import Manifest
+from ..domain.names import is_append_id
 from ..domain.shard_plan import MAX_SHARDS, ShardPlan, default_num_shards, plan_split
 from ..errors import Conflict, CorruptData, LimitExceeded, MalformedInput, StorageError, UnprocessableInput
 from ..storage.create_once import create_once, new_nonce, store_time
 from ..storage.object_store import ObjectStore
 from .dataset_catalog import Catalog, Incarnation
 from .dataset_execute import Executor
-from .dataset_log import Aborted, Base, Decided, NamedFile, Plan, PublishLog, Seen
+from .dataset_log import Aborted, Base, Decided, NamedFile, Plan, PublishLog, Seen, Work
 from .dataset_slot import Commit, Slot, read_slot, serialize_commits
 from .shard_writer import FINGERPRINT
 
@@ -58,8 +58,16 @@ class PublishOptions:
         num_shards = dict(self.num_shards) if isinstance(self.num_shards, Mapping) else self.num_shards
         return {"num_shards": num_shards, "base": self.base}
 
+    def repeats(self, stored: Mapping[str, Any]) -> bool:
+        """Whether this asks for what `stored` did, the `to_json` of perhaps another release.
+
+        A member that one of the two does not have stands at its default.
+        """
+        defaults = PublishOptions().to_json()
+        return all(stored.get(name, defaults[name]) == value for name, value in self.to_json().items())
+
     def shards_by_split(self, num_bytes: Mapping[str, int], num_records: Mapping[str, int]) -> dict[str, int]:
-        """How many shards each split gets.
+        """How many shards each split gets; one without records gets none.
 
         Raises:
             UnprocessableInput: asked for a split that is not there (`split_not_found`).
@@ -73,8 +81,8 @@ class PublishOptions:
                     f"Shards are asked for split {split!a:.66}, which has no rows.", code="split_not_found"
                 )
         counts = {
-            split: by_split.get(split) or default_num_shards(num_bytes[split], num_records[split])
-            for split in num_records
+            split: (by_split.get(split) or default_num_shards(num_bytes[split], count)) if count else 0
+            for split, count in num_records.items()
         }
         if sum(counts.values()) > MAX_SHARDS:
             raise LimitExceeded(
@@ -94,7 +102,6 @@ class Publisher:
         catalog: Catalog,
         incarnation: Incarnation,
         decided: Decided,
-        limits: Limits,
         pool: ThreadPoolExecutor,
     ) -> None:
         self._store = store
@@ -102,7 +109,7 @@ class Publisher:
         self._incarnation = incarnation
         self._layout = incarnation.layout
         self._log = PublishLog(store, incarnation.layout, decided)
-        self._executor = Executor(store, self._log, incarnation, limits, pool)
+        self._executor = Executor(store, self._log, incarnation, pool)
         self._pool = pool
 
     def publish(self, options: PublishOptions, wants: str | None) -> Manifest:
@@ -117,7 +124,9 @@ class Publisher:
             answer = self._answer(published, seen, options, wants)
             if answer is not None:
                 return answer
-            verdict = self._begin(newest + 1, published or None, seen, options)
+            commits = self._new_commits(seen)
+            self._require_new(commits, wants)
+            verdict = self._begin(newest + 1, published or None, seen, commits, options)
             if isinstance(verdict, Manifest):
                 return verdict
         raise Conflict(
@@ -160,7 +169,7 @@ class Publisher:
                 self._executor.finish_if_needed(published, last)
         key = options.publish_key
         n = seen.publish_keys.get(key) if key is not None else None
-        if n is not None and dict(self._log.plan(n).options) != options.to_json():
+        if n is not None and not options.repeats(self._log.plan(n).options):
             raise UnprocessableInput(
                 "This Idempotency-Key was used to publish with other parameters. Use a new key.",
                 code="idempotency_key_reused",
@@ -174,24 +183,40 @@ class Publisher:
             raise CorruptData(f"Version {self._layout.version(n)} is on record as published, but is not.")
         return verdict
 
-    def _begin(self, n: int, base: int | None, seen: Seen, options: PublishOptions) -> Manifest | None:
+    def _require_new(self, commits: Sequence[Commit], wants: str | None) -> None:
+        """Refuse to publish what is not there.
+
+        Raises:
+            Conflict: the wanted append is neither published nor new (`dataset_deleted`), or nothing
+                is (`nothing_to_publish`).
+        """
+        name = self._layout.dataset
+        if wants is not None and all(commit.append_id != wants for commit in commits):
+            raise Conflict(
+                f"Dataset {name!r} has no append {wants}: it was deleted since, or created anew. Send the "
+                f"rows again.",
+                code="dataset_deleted",
+            )
+        if not commits:
+            raise Conflict(
+                f"Dataset {name!r} has no rows that are not published. Append some first.",
+                code="nothing_to_publish",
+            )
+
+    def _begin(
+        self, n: int, base: int | None, seen: Seen, commits: Sequence[Commit], options: PublishOptions
+    ) -> Manifest | None:
         """Plan version `n` and execute it; None where another publisher's plan came first.
 
         Raises:
-            Conflict: there is nothing new (`nothing_to_publish`).
             CorruptData: an acknowledged append cannot be read; the version is aborted.
         """
-        commits = self._new_commits(seen)
-        if not commits:
-            raise Conflict(
-                f"Dataset {self._layout.dataset!r} has no rows that are not published. Append some first.",
-                code="nothing_to_publish",
-            )
-        plan = self._plan(n, base, seen, commits, options)
-        if create_once(self._store, self._layout.plan(n), plan.serialize(new_nonce())) is not None:
-            for file in (plan.inputs, plan.seen):
+        nonce = new_nonce()
+        plan = self._plan(n, nonce, base, seen, commits, options)
+        if create_once(self._store, self._layout.plan(n), plan.serialize()) is not None:
+            for key in (self._layout.inputs(n, nonce), self._layout.seen(n, nonce)):
                 with contextlib.suppress(StorageError):
-                    self._store.delete(file.key)
+                    self._store.delete(key)
             return None
         verdict = self._executor.execute(plan)
         if isinstance(verdict, Aborted):
@@ -209,30 +234,41 @@ class Publisher:
         return sorted(commits, key=lambda commit: (commit.time, commit.append_id))
 
     def _listed(self, digit: str) -> list[str]:
-        return [info.key.rsplit("/", 1)[-1] for info in self._store.list(self._layout.slots(digit))]
+        folder = self._layout.slots(digit)
+        names = [info.key.removeprefix(f"{folder}/") for info in self._store.list(folder)]
+        return [name for name in names if is_append_id(name) and name.startswith(digit)]
 
     def _plan(
-        self, n: int, base: int | None, seen: Seen, commits: Sequence[Commit], options: PublishOptions
+        self,
+        n: int,
+        nonce: str,
+        base: int | None,
+        seen: Seen,
+        commits: Sequence[Commit],
+        options: PublishOptions,
     ) -> Plan:
-        """Fix what version `n` will hold, having stored the files that the plan names."""
+        """Fix what version `n` will hold, and store the files that the plan names.
+
+        Raises:
+            InputError: as `PublishOptions.shards_by_split`; nothing is stored.
+        """
         schema = self._catalog.schema(self._incarnation)
         if schema is None:
             raise CorruptData(f"Dataset {self._layout.dataset!r} has rows, but no schema.")
         if options.base == "none":
             base = None
-        nonce = new_nonce()
+        shards = self._shards(base, commits, options)
         appends = {**seen.appends, **{commit.append_id: n for commit in commits}}
         keys = {**seen.publish_keys, **({options.publish_key: n} if options.publish_key else {})}
+        inputs = self._put(self._layout.inputs(n, nonce), serialize_commits(commits))
         return Plan(
             n=n,
+            nonce=nonce,
             publish_key=options.publish_key,
             options=options.to_json(),
-            base=base,
-            inputs=self._put(self._layout.inputs(n, nonce), serialize_commits(commits)),
             seen=self._put(self._layout.seen(n, nonce), Seen(appends, keys).serialize()),
-            schema=schema,
             fingerprint=FINGERPRINT,
-            shards=self._shards(base, commits, options),
+            work=Work(base, inputs, schema, shards),
         )
 
     def _put(self, key: str, data: bytes) -> NamedFile:

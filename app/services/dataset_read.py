@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Literal
 
 import pyarrow as pa
 
 from ..codecs.options import RecordsDecodeOptions
 from ..codecs.records.columns import Records
-from ..codecs.records.tfrecord import decode
+from ..codecs.records.example_decode import parse_frames
+from ..codecs.records.framing import iter_frames
 from ..domain.limits import Budget
 from ..domain.manifest import Manifest
 from ..domain.names import check_file_name, check_split_name, parse_version
@@ -19,14 +19,11 @@ from ..domain.schema import Schema
 from ..errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from .dataset_catalog import Incarnation, exists
-from .dataset_layout import DATASET_INFO
+from .dataset_layout import DATASET_INFO, media_type
 from .dataset_log import Decided, PublishLog
-from .record_pieces import PieceStream, SplitPieces, stored_in
+from .record_pieces import STORED_LIMITS, PieceStream, SplitPieces, stored_in
 
-__all__ = ["FileKind", "Reader", "StoredFile"]
-
-FileKind = Literal["shard", "json", "text"]
-_KINDS: Final[dict[str, FileKind]] = {".json": "json", ".pbtxt": "text"}
+__all__ = ["Reader", "StoredFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class StoredFile:
 
     size: int
     sha256: str
-    kind: FileKind
+    media_type: str
     _store: ObjectStore
     _key: str
 
@@ -109,8 +106,7 @@ class Reader:
             raise CorruptData(f"{key} is missing.") from error
         if size != entry.num_bytes:
             raise CorruptData(f"{key} has {size} bytes instead of the {entry.num_bytes} on record.")
-        kind = _KINDS.get(name[name.rfind(".") :], "shard")
-        return StoredFile(entry.num_bytes, entry.sha256, kind, self._store, key)
+        return StoredFile(entry.num_bytes, entry.sha256, media_type(name), self._store, key)
 
     def read_records(
         self, version: str, split: str, offset: int, length: int | None, budget: Budget
@@ -131,7 +127,7 @@ class Reader:
             raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
         stop = entry.num_records if length is None else min(entry.num_records, offset + length)
         if offset >= stop:
-            return Records(manifest.schema, iter(()))
+            return Records(manifest.schema, iter(()), 0)
         index = self._log.index(n, manifest)
         split_pieces = SplitPieces(
             [
@@ -142,7 +138,8 @@ class Reader:
         )
         pieces, skip = split_pieces.covering(offset, stop)
         stream = PieceStream(self._store, pieces, self._pool)
-        return Records(manifest.schema, _rows(stream, manifest.schema, skip, stop - offset, budget))
+        take = stop - offset
+        return Records(manifest.schema, _rows(stream, manifest.schema, skip, take, budget), take)
 
     def _find(self, version: str) -> tuple[int, Manifest]:
         n = self.latest() if version == "latest" else self._number(version)
@@ -172,9 +169,9 @@ def _rows(
     stream: PieceStream, schema: Schema, skip: int, take: int, budget: Budget
 ) -> Iterator[pa.RecordBatch]:
     """`take` rows of `stream`, after the first `skip`."""
-    options = RecordsDecodeOptions(schema=schema, compression="none")
+    frames = iter_frames(stream, Budget(STORED_LIMITS), compression="none")
     try:
-        for batch in decode(stream, options, budget).batches:
+        for batch in parse_frames(frames, RecordsDecodeOptions(schema=schema), budget).batches:
             rows = batch.slice(skip, take)
             skip = max(0, skip - batch.num_rows)
             take -= rows.num_rows

@@ -77,7 +77,8 @@ class Commit:
         }
 
     @classmethod
-    def from_header(cls, append_id: str, header: dict[str, Any], length: int) -> Commit:
+    def from_header(cls, append_id: str, header: dict[str, Any], inline_at: int | None) -> Commit:
+        """What `header` says; members that a later release added are left out."""
         return cls(
             append_id=append_id,
             nonce=header["nonce"],
@@ -88,7 +89,7 @@ class Commit:
             num_bytes=header["num_bytes"],
             time=header["time"],
             pieces=tuple(Piece.from_json(item) for item in header["pieces"]),
-            inline_at=length if header["inline"] else None,
+            inline_at=inline_at,
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:
@@ -109,9 +110,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """An append that will never be: its slot was taken before it could commit."""
-
-    append_id: str
+    """The fate of an append that will never be: its slot was taken before it could commit."""
 
 
 Slot = Commit | Dead
@@ -141,19 +140,27 @@ def parse_slot(append_id: str, data: bytes, key: str) -> Slot:
     header = load_json(line, key)
     try:
         if header["fate"] == "dead":
-            return Dead(append_id)
-        return Commit.from_header(append_id, header, len(line) + len(newline))
+            return Dead()
+        if header["fate"] != "commit":
+            raise CorruptData(f"{key} says {header['fate']!a:.40}, which this release does not know.")
+        return Commit.from_header(append_id, header, len(line) + len(newline) if header["inline"] else None)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptData(f"{key} is not of the known form.") from error
 
 
 def serialize_commits(commits: Iterable[Commit]) -> bytes:
-    """The appends that a plan consumes, in order: for each a line with its id and the header of its slot."""
-    lines = [
-        f"{commit.append_id} ".encode() + dump_json(commit.header(inline=commit.inline_at is not None))
-        for commit in commits
-    ]
-    return b"".join(line + b"\n" for line in lines)
+    """The appends that a plan consumes, in order: a line each, `<id> <inline_at> <header of the slot>`.
+
+    Where the records lie is said outright, `-` if not in the slot: it does not follow from the header,
+    of which only the members known here are repeated.
+    """
+    return b"".join(map(_line, commits))
+
+
+def _line(commit: Commit) -> bytes:
+    inline_at = "-" if commit.inline_at is None else commit.inline_at
+    header = dump_json(commit.header(inline=commit.inline_at is not None))
+    return f"{commit.append_id} {inline_at} ".encode() + header + b"\n"
 
 
 def parse_commits(data: bytes, key: str) -> list[Commit]:
@@ -162,11 +169,13 @@ def parse_commits(data: bytes, key: str) -> list[Commit]:
     Raises:
         CorruptData: not of that form.
     """
-    commits = []
-    for line in data.splitlines(keepends=True):
-        append_id, _, header = line.partition(b" ")
-        slot = parse_slot(append_id.decode("ascii", "replace"), header, key)
-        if not isinstance(slot, Commit):
-            raise CorruptData(f"{key} names an append that is dead.")
-        commits.append(slot)
-    return commits
+    return [_parse_line(line, key) for line in data.splitlines()]
+
+
+def _parse_line(line: bytes, key: str) -> Commit:
+    try:
+        append_id, inline_at, header = line.split(b" ", 2)
+        offset = None if inline_at == b"-" else int(inline_at)
+        return Commit.from_header(append_id.decode("ascii"), load_json(header, key), offset)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptData(f"{key} is not of the known form.") from error

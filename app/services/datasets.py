@@ -24,7 +24,7 @@ from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from .dataset_append import Appender, AppendResult
-from .dataset_catalog import Catalog, DatasetOptions, Incarnation
+from .dataset_catalog import Catalog, DatasetOptions, Destination, Incarnation
 from .dataset_log import Decided
 from .dataset_publish import Publisher, PublishOptions
 from .dataset_read import Reader, StoredFile
@@ -35,6 +35,7 @@ __all__ = [
     "DatasetInfo",
     "DatasetOptions",
     "Datasets",
+    "Destination",
     "PublishOptions",
     "StoredFile",
 ]
@@ -67,16 +68,16 @@ class Datasets:
     """The datasets on one object store. Safe to use from several threads; every call blocks.
 
     Any call may raise `MalformedInput` for a name that is not allowed and `StorageError` where the
-    store fails; all but `create`, `append` and `list` raise `NotFound` where the dataset is not there.
+    store fails; all but `create`, `schema`, `destination`, `append` and `list` raise `NotFound` where
+    the dataset is not there.
     """
 
     def __init__(self, store: ObjectStore, *, limits: Limits) -> None:
         self._store = store
-        self._limits = limits
         self._pool = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
-        self._appender = Appender(store, self._catalog)
+        self._appender = Appender(store, self._catalog, limits)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.
@@ -100,6 +101,10 @@ class Datasets:
         incarnation = self._catalog.find(name)
         return None if incarnation is None else self._catalog.schema(incarnation)
 
+    def destination(self, name: str) -> Destination:
+        """Where rows for this dataset go, and their schema: for all steps of one request to agree on."""
+        return self._catalog.destination(name)
+
     def append(
         self,
         name: str,
@@ -110,6 +115,7 @@ class Datasets:
         digest: Callable[[], str],
         options: RecordsEncodeOptions,
         budget: Budget,
+        destination: Destination | None = None,
     ) -> AppendResult:
         """Store rows durably; a dataset that is not there is created with their schema.
 
@@ -117,17 +123,23 @@ class Datasets:
             records: drawn while they are stored.
             key: an idempotency key: the same key and digest again give the first result.
             digest: SHA-256 of what the client sent, in hex; called once `records` are exhausted.
+            destination: where the name led when the request began; found anew where it is not given.
 
         Raises:
             InputError: whatever drawing or encoding the rows raises; nothing is stored.
             SchemaConflict: the dataset's schema is another one.
-            UnprocessableInput: no rows for a dataset without a schema (`no_records`); the key was
-                used for something else (`idempotency_key_reused`).
-            Conflict: the key was closed, or the attempt took over an hour (`append_expired`).
+            LimitExceeded: a row above `limits.max_record_bytes` (`record_too_large`).
+            UnprocessableInput: no rows, or none with a feature, for a dataset without a schema
+                (`no_records`, `no_features`); the key was used for something else
+                (`idempotency_key_reused`).
+            Conflict: the key was closed, or the attempt took over an hour (`append_expired`); the
+                dataset was deleted meanwhile (`dataset_deleted`).
             OutcomeUnknown: the rows may or may not be stored; the same key finds out.
         """
+        if destination is None:
+            destination = self._catalog.destination(name)
         return self._appender.append(
-            name, split, records, key=key, digest=digest, options=options, budget=budget
+            destination, split, records, key=key, digest=digest, options=options, budget=budget
         )
 
     def get_append(self, name: str, append_id: str) -> dict[str, Any]:
@@ -154,24 +166,34 @@ class Datasets:
             **({"state": "acknowledged"} if version is None else {"state": "published", "version": version}),
         }
 
-    def publish(self, name: str, options: PublishOptions, *, wants: str | None = None) -> Manifest:
+    def publish(
+        self,
+        name: str,
+        options: PublishOptions,
+        *,
+        wants: str | None = None,
+        destination: Destination | None = None,
+    ) -> Manifest:
         """Publish every acknowledged append as the next version.
 
         Args:
             wants: an append that must be in the version, or in an earlier one, which is then the
                 answer. With it a publication in progress is helped along instead of refused.
+            destination: where that append went.
 
         Raises:
             Conflict: another publication is in progress (`publish_in_progress`, with `version`), or
-                there is nothing new (`nothing_to_publish`).
+                begun by another release (`encoder_mismatch`); there is nothing new
+                (`nothing_to_publish`); the wanted append is gone with its dataset (`dataset_deleted`).
             UnprocessableInput: the publish key was used with other options (`idempotency_key_reused`).
             LimitExceeded: more shards than a manifest may name (`too_many_shards`).
             CorruptData: an acknowledged append cannot be read back; the version is aborted.
         """
-        incarnation = self._catalog.open(name)
-        publisher = Publisher(
-            self._store, self._catalog, incarnation, self._decided, self._limits, self._pool
-        )
+        if destination is None:
+            incarnation = self._catalog.open(name)
+        else:
+            incarnation = self._catalog.reopen(destination.layout)
+        publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool)
         return publisher.publish(options, wants)
 
     def versions(self, name: str) -> Sequence[str]:

@@ -12,7 +12,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Kept(Generic[KeyT, ValueT]):
-    """Keeps up to `capacity` values, then forgets the oldest. Safe to use from several threads."""
+    """Keeps up to `capacity` values, then forgets the one first put. Safe to use from several threads."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -26,7 +26,7 @@ class Kept(Generic[KeyT, ValueT]):
     def put(self, key: KeyT, value: ValueT) -> ValueT:
         """Keep `value` and return it."""
         with self._lock:
-            while len(self._values) >= self._capacity:
+            while key not in self._values and len(self._values) >= self._capacity:
                 del self._values[next(iter(self._values))]
             self._values[key] = value
         return value

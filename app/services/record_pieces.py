@@ -8,6 +8,7 @@ before it; and the pieces of several objects, one after the other, are again one
 from __future__ import annotations
 
 import struct
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,22 +19,41 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain.limits import MIB, Budget
+from ..codecs.records.framing import OVERHEAD_BYTES
+from ..domain.limits import MIB, Budget, Limits
 from ..domain.shard_plan import covering, record_offsets
-from ..errors import CorruptData
+from ..errors import CorruptData, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
 
-__all__ = ["Piece", "PieceCutter", "PieceStream", "SplitPieces", "StoredPiece", "load_piece", "stored_in"]
+__all__ = [
+    "STORED_LIMITS",
+    "LostData",
+    "Piece",
+    "PieceCutter",
+    "PieceStream",
+    "SplitPieces",
+    "StoredPiece",
+    "load_piece",
+    "record_ends",
+    "stored_in",
+]
+
+#: For reading records that are stored: what one replica took, every other has to read, whatever it
+#: is set to itself. protobuf holds no message of 2 GiB; a reader of frames holds one twice over.
+STORED_LIMITS: Final = Limits(max_record_bytes=2048 * MIB, max_decoded_bytes=8192 * MIB)
 
 #: Pieces fetched ahead of the reader: many small ones hide the store's latency, few large ones fit.
 _AHEAD: Final = 16
 _AHEAD_BYTES: Final = 32 * MIB
-#: A read that does not match is repeated once before the bytes at rest are blamed.
-_TRIES: Final = 2
+#: Seconds before each read of a piece: one that does not match is repeated before the bytes at rest
+#: are blamed.
+_WAITS_S: Final = (0.0, 0.2)
 
 _LENGTH: Final = struct.Struct("<Q")
-#: A TFRecord frame adds 8 bytes of length and two checksums of 4 bytes.
-_FRAMING: Final = 16
+
+
+class LostData(CorruptData):
+    """What is stored is gone, or does not have the checksum on record: reading it again is no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +73,7 @@ class Piece:
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Piece:
-        size, digest, num_records = value
+        size, digest, num_records, *_ = value
         return cls(int(size), str(digest), int(num_records))
 
 
@@ -105,7 +125,7 @@ class PieceCutter:
         if len(data) <= self._max:
             self._gather(data, num_records)
         else:
-            yield from self.add(data, _record_ends(data))
+            yield from self.add(data, record_ends(data))
 
     def add(self, data: memoryview, ends: NDArray[np.int64]) -> Iterator[tuple[bytes, Piece]]:
         """Add whole records that end at `ends`; a piece takes as many as fit, however they arrive."""
@@ -146,11 +166,11 @@ class PieceCutter:
             yield data, Piece.of(data, 1 if offset == 0 else 0)
 
 
-def _record_ends(data: memoryview) -> NDArray[np.int64]:
+def record_ends(data: memoryview) -> NDArray[np.int64]:
     """Where each of the whole frames in `data` ends."""
     ends, position = [], 0
     while position < len(data):
-        position += _LENGTH.unpack_from(data, position)[0] + _FRAMING
+        position += _LENGTH.unpack_from(data, position)[0] + OVERHEAD_BYTES
         ends.append(position)
     return np.array(ends, np.int64)
 
@@ -159,17 +179,22 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
     """The bytes of a piece, verified.
 
     Raises:
-        CorruptData: they are missing, short, or not those that were stored.
+        LostData: they are missing, short, or not those that were stored.
+        StorageUnavailable: the store has them, but does not hand them all out.
     """
     piece = stored.piece
     try:
-        for _ in range(_TRIES):
+        for wait in _WAITS_S:
+            time.sleep(wait)
             data = store.get_range(stored.key, stored.offset, piece.size)
             if len(data) == piece.size and sha256(data).hexdigest() == piece.sha256:
                 return data
+        size = store.head(stored.key).size
     except ObjectNotFound as error:
-        raise CorruptData(f"{stored.key} is missing.") from error
-    raise CorruptData(f"{stored.key} at offset {stored.offset} does not have the SHA-256 on record.")
+        raise LostData(f"{stored.key} is missing.") from error
+    if len(data) < piece.size <= size - stored.offset:
+        raise StorageUnavailable(f"The store hands out less of {stored.key} than it says it has.")
+    raise LostData(f"{stored.key} at offset {stored.offset} does not have the SHA-256 on record.")
 
 
 class PieceStream:

@@ -12,15 +12,23 @@ from hashlib import sha256
 from typing import Any, Final
 
 from ..codecs.records.framing import iter_frames
-from ..domain.limits import MIB, Budget, Limits
+from ..domain.limits import MIB, Budget
 from ..domain.manifest import ShardEntry
 from ..domain.shard_plan import ShardPlan
-from ..errors import CorruptData, InputError, StorageUnavailable
+from ..errors import CorruptData, MalformedInput, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
-from .record_pieces import Piece, PieceCutter, PieceStream, SplitPieces, StoredPiece, load_piece, stored_in
+from .record_pieces import STORED_LIMITS, Piece, PieceCutter, PieceStream, SplitPieces, StoredPiece
 from .stored_json import dump_json, load_json
 
-__all__ = ["FINGERPRINT", "ShardSource", "WrittenShard", "is_whole", "read_done", "write_done", "write_shard"]
+__all__ = [
+    "FINGERPRINT",
+    "ShardSource",
+    "WrittenShard",
+    "is_stored",
+    "read_done",
+    "write_done",
+    "write_shard",
+]
 
 #: How much a read of a few records has to fetch at most, and how fine a shard's checksums are.
 _PIECE_BYTES: Final = 4 * MIB
@@ -68,16 +76,16 @@ def write_shard(
     source: ShardSource,
     store: ObjectStore,
     key: str,
-    limits: Limits,
     pool: ThreadPoolExecutor | None = None,
 ) -> WrittenShard:
     """Write the shard `key` and see that it is there.
 
     Raises:
-        CorruptData: an input does not match its checksum, or holds other records than were counted.
+        LostData: an input is missing or does not match its checksum.
+        CorruptData: an input holds other records than were counted, or none.
         StorageUnavailable: the store failed; writing the shard again is safe.
     """
-    budget = Budget(limits)
+    budget = Budget(STORED_LIMITS)
     whole = sha256()
     pieces: list[Piece] = []
 
@@ -88,10 +96,10 @@ def write_shard(
             yield data
 
     size = store.put_stream(key, chunks())
-    if store.head(key).size != size:
+    written = WrittenShard(ShardEntry(plan.file, plan.num_records, size, whole.hexdigest()), tuple(pieces))
+    if not is_stored(store, key, written):
         raise StorageUnavailable(f"{key} is not as long as it was written.")
-    entry = ShardEntry(plan.file, plan.num_records, size, whole.hexdigest())
-    return WrittenShard(entry, tuple(pieces))
+    return written
 
 
 def _cut(
@@ -111,7 +119,7 @@ def _cut(
                 yield from cutter.add(block.data[begin : int(ends[-1])], ends - begin)
             if not left:
                 break
-    except InputError as error:
+    except MalformedInput as error:
         raise CorruptData(f"The records for a shard cannot be read: {error.detail}") from error
     if left:
         raise CorruptData(f"The inputs of a shard hold {left} records fewer than were counted.")
@@ -119,20 +127,13 @@ def _cut(
 
 
 def read_done(store: ObjectStore, key: str, file: str) -> WrittenShard | None:
-    """What an executor noted of the shard `file` once it had written it.
-
-    Raises:
-        CorruptData: the note is not of the known form.
-    """
+    """What an executor noted of the shard `file` once it had written it; None without a legible note."""
     try:
         value = load_json(store.get(key), key)
-    except ObjectNotFound:
-        return None
-    try:
         entry = ShardEntry(file, value["num_records"], value["num_bytes"], value["sha256"])
         return WrittenShard(entry, tuple(Piece.from_json(item) for item in value["pieces"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"{key} is not of the known form.") from error
+    except (ObjectNotFound, CorruptData, KeyError, TypeError, ValueError):
+        return None
 
 
 def write_done(store: ObjectStore, key: str, shard: WrittenShard) -> None:
@@ -140,14 +141,9 @@ def write_done(store: ObjectStore, key: str, shard: WrittenShard) -> None:
     store.put(key, dump_json(shard.to_json()))
 
 
-def is_whole(store: ObjectStore, key: str, shard: WrittenShard) -> bool:
-    """Whether the shard that another executor noted lies there with exactly those bytes."""
+def is_stored(store: ObjectStore, key: str, shard: WrittenShard) -> bool:
+    """Whether a shard lies there, as long as it was written; its bytes are verified by who reads them."""
     try:
-        if store.head(key).size != shard.entry.num_bytes:
-            return False
-        whole = sha256()
-        for stored in stored_in(key, shard.pieces):
-            whole.update(load_piece(store, stored))
-    except (ObjectNotFound, CorruptData):
+        return store.head(key).size == shard.entry.num_bytes
+    except ObjectNotFound:
         return False
-    return whole.hexdigest() == shard.entry.sha256

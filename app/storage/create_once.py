@@ -40,11 +40,12 @@ def create_once(
 
     A put that was applied but answered with an error comes back as `AlreadyExists` on its own
     repetition, so what is stored is compared. After an error of unknown outcome, or a conflict
-    with nothing stored, the same create is repeated: only an answer is proof, never an absence.
+    that cannot be read back, the same create is repeated: only an answer is proof, never an
+    absence, and no later refusal takes back what an earlier try may have stored.
 
     Raises:
         OutcomeUnknown: still no definite answer at the deadline; it may yet be stored.
-        StorageFull, StorageError: refused for good; nothing is stored.
+        StorageError, ObjectNotFound: the first try was refused for good; nothing is stored.
     """
     give_up = time.monotonic() + deadline_s
     wait = _FIRST_WAIT_S
@@ -55,12 +56,13 @@ def create_once(
             return None
         except AlreadyExists as error:
             cause: Exception = error
-            with contextlib.suppress(ObjectNotFound, StorageUnavailable):
+            uncertain = True
+            with contextlib.suppress(ObjectNotFound, StorageError):
                 stored = store.get(key)
                 return None if stored == data else stored
         except StorageUnavailable as error:
             cause, uncertain = error, True
-        except StorageError as error:
+        except (ObjectNotFound, StorageError) as error:
             if not uncertain:
                 raise
             cause = error

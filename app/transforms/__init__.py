@@ -1,1 +1,1 @@
-"""Preprocessing with numpy and TensorFlow, to come; TensorFlow is imported in here alone, inside functions."""
+"""Preprocessing with numpy and TensorFlow, to come; TensorFlow is imported here alone, inside functions."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -24,8 +23,6 @@ from .records import RECORDS_OUT
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/datasets/{dataset}/versions", tags=["versions"])
-
-_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": "text/plain; charset=utf-8"}
 
 
 @router.get(
@@ -93,14 +90,12 @@ async def download_file(
 
 async def _download(request: Request, services: Services, dataset: str, version: str, file: str) -> Response:
     stored = await services.exchanges.call(partial(services.datasets.open_file, dataset, version, file))
-    suffix = "." + file.rpartition(".")[2]
-    media_type = _SIDE_FILE_TYPES.get(suffix, "application/x-tfrecord")
     return file_response(
         request,
         services.exchanges.call,
         stored,
         name=file,
-        media_type=media_type,
+        media_type=stored.media_type,
         sha256=stored.sha256,
         immutable=version != "latest",
     )

@@ -130,7 +130,7 @@ def _with_schema(body: _Body, options: RecordsDecodeOptions, budget: Budget) -> 
             code="schema_twice",
             pointer="/schema",
         )
-    if schema != options.schema:
+    if not schema.same_features(options.schema):
         raise SchemaConflict(
             "The schema in the body is not that of the dataset. Leave it out, or append to another dataset.",
             pointer="/schema",

@@ -51,7 +51,7 @@ MANIFEST = Manifest(
                 ShardEntry("my_ds-train.tfrecord-00001-of-00002", 2, 100, "bb"),
             )
         ),
-        "test": SplitEntry(),
+        "test": SplitEntry(()),
     },
     schema=Schema.from_json(SCHEMA),
     files=(FileEntry("features.json", 7, "cc"),),

@@ -10,11 +10,14 @@ import pytest
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records
 from app.domain.limits import MIB, Budget, Limits
+from app.domain.schema import Schema
 from app.errors import (
     Conflict,
+    LimitExceeded,
     MalformedInput,
     OutcomeUnknown,
     SchemaConflict,
+    StorageError,
     StorageFull,
     StorageUnavailable,
     UnprocessableInput,
@@ -25,9 +28,9 @@ from app.services.dataset_catalog import DatasetOptions
 from app.services.dataset_layout import Layout
 from app.services.datasets import PublishOptions
 from app.storage import create_once as create_once_module
-from app.storage.object_store import AlreadyExists
+from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.rows import SCHEMA, Client, records
+from tests.rows import PADDED, SCHEMA, Client, records
 from tests.stores import WRITES, FaultStore, Operation, When
 
 LAYOUT = Layout("d", 1)
@@ -116,6 +119,61 @@ def test_no_rows_give_no_schema(client: Client, inner: ObstoreStore) -> None:
         client.append([])
     assert caught.value.code == "no_records"
     assert keys(inner) == []
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_rows_without_a_feature_give_no_schema(client: Client, inner: ObstoreStore, created: bool) -> None:
+    if created:
+        client.datasets.create("d", None, DatasetOptions())
+    before = keys(inner)
+    empty_row = pa.record_batch([pa.nulls(1)], names=["x"]).select([])
+    with pytest.raises(UnprocessableInput, match="Declare a schema") as caught:
+        client.datasets.append(
+            "d",
+            "train",
+            Records(Schema(()), iter([empty_row])),
+            key=None,
+            digest=lambda: "",
+            options=RecordsEncodeOptions(),
+            budget=Budget(),
+        )
+    assert caught.value.code == "no_features"
+    assert keys(inner) == before
+
+
+@pytest.mark.parametrize(("max_record_bytes", "row"), [(2000, 7), (1_000_000, 9)])
+def test_a_row_larger_than_allowed_is_refused(
+    store: FaultStore, inner: ObstoreStore, max_record_bytes: int, row: int
+) -> None:
+    """Row 7 has 3,000 bytes and comes in a block with others, row 9 has 2 MB and a block of its own."""
+    sizes = [10, 20, 10, 20, 10, 20, 1900, 3000, 10, 2_000_000]
+    batch = pa.record_batch([[b"x" * size for size in sizes]], names=["pad"])
+    client = Client(store, Limits(max_record_bytes=max_record_bytes))
+    with pytest.raises(LimitExceeded) as caught:
+        client.datasets.append(
+            "d",
+            "train",
+            Records(Schema.from_json({"features": {"pad": {"dtype": "bytes"}}}), iter([batch])),
+            key=None,
+            digest=lambda: "",
+            options=RecordsEncodeOptions(),
+            budget=Budget(),
+        )
+    assert (caught.value.code, caught.value.location.row) == ("record_too_large", row)
+    assert keys(inner) == []
+
+
+def test_a_row_as_large_as_allowed_is_published(inner: ObstoreStore) -> None:
+    result = Client(inner).append([7], pad=100_000)
+    assert result.num_bytes > 100_016
+    payload = result.num_bytes - 16
+    exact = Client(open_store("memory://"), Limits(max_record_bytes=payload))
+    exact.append([7], pad=100_000)
+    exact.publish()
+    assert exact.read() == [7]
+    less = Client(open_store("memory://"), Limits(max_record_bytes=payload - 1))
+    with pytest.raises(LimitExceeded):
+        less.append([7], pad=100_000)
 
 
 def test_no_rows_for_a_dataset_with_a_schema_are_fine(client: Client) -> None:
@@ -278,6 +336,46 @@ def test_an_unknown_outcome_keeps_the_parts_and_the_key_finds_out(
     assert client.read() == list(range(400))
 
 
+@pytest.mark.parametrize("first", [StorageUnavailable("timeout"), AlreadyExists("its own")])
+@pytest.mark.parametrize("readback", [StorageError("403"), StorageUnavailable("503"), ObjectNotFound("404")])
+@pytest.mark.parametrize("refusal", [StorageError("403"), StorageFull("507")])
+def test_a_slot_that_may_be_there_keeps_its_parts(
+    client: Client,
+    store: FaultStore,
+    monkeypatch: pytest.MonkeyPatch,
+    first: StorageError,
+    readback: StorageError | ObjectNotFound,
+    refusal: StorageError,
+) -> None:
+    monkeypatch.setattr(
+        dataset_append,
+        "create_once",
+        lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.1),
+    )
+    client.datasets.create("d", PADDED, DatasetOptions())
+    state = {"created": False, "read": False}
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if "/slots/" not in key or operation == "get_range":
+            return
+        if operation == "get":
+            state["read"] = True
+            raise readback
+        if when == "after" and not state["created"]:
+            state["created"] = True
+            raise first
+        if when == "before" and state["read"]:
+            raise refusal
+
+    store.fault = fault
+    with pytest.raises(OutcomeUnknown):
+        client.append(range(400), key="k", pad=1000)
+    store.fault = None
+    assert client.append(range(400), key="k", pad=1000).replayed
+    client.publish()
+    assert client.read() == list(range(400))
+
+
 @pytest.mark.parametrize(
     "error", [StorageUnavailable("down"), StorageFull("full"), MalformedInput("row"), KeyboardInterrupt()]
 )
@@ -337,10 +435,10 @@ def test_a_dead_slot_refuses_its_append(client: Client, inner: ObstoreStore) -> 
 
 def test_an_attempt_of_more_than_an_hour_gives_up(client: Client, inner: ObstoreStore) -> None:
     times = iter([0.0, 3601.0])
-    appender = Appender(inner, client.datasets._catalog, monotonic=lambda: next(times))
+    appender = Appender(inner, client.datasets._catalog, Limits(), monotonic=lambda: next(times))
     with pytest.raises(Conflict) as caught:
         appender.append(
-            "d",
+            client.datasets.destination("d"),
             "train",
             records(range(400), pad=1000),
             key="k",
@@ -349,8 +447,7 @@ def test_an_attempt_of_more_than_an_hour_gives_up(client: Client, inner: Obstore
             budget=Budget(),
         )
     assert caught.value.code == "append_expired"
-    assert keys(inner, "/parts/") == []
-    assert keys(inner, "/slots/") == []
+    assert keys(inner) == []
 
 
 def test_a_dataset_deleted_meanwhile_takes_no_rows(
@@ -368,6 +465,46 @@ def test_a_dataset_deleted_meanwhile_takes_no_rows(
         client.append(range(400), key="k", pad=1000)
     assert caught.value.code == "dataset_deleted"
     assert keys(inner, "/parts/") == []
+
+
+@pytest.mark.parametrize("created_anew", [True, False])
+def test_rows_sent_while_their_dataset_was_deleted_are_not_acknowledged(
+    client: Client, inner: ObstoreStore, created_anew: bool
+) -> None:
+    client.append([0])
+    rows = records([1])
+    other = Client(inner)
+
+    def deleting() -> Iterator[pa.RecordBatch]:
+        yield from rows.batches
+        other.datasets.delete("d")
+        if created_anew:
+            other.append([9])
+
+    with pytest.raises(Conflict) as caught:
+        client.datasets.append(
+            "d",
+            "train",
+            Records(rows.schema, deleting()),
+            key="k",
+            digest=lambda: "",
+            options=RecordsEncodeOptions(),
+            budget=Budget(),
+        )
+    assert caught.value.code == "dataset_deleted"
+    assert len(keys(inner, "_g1/slots/")) == 1
+    assert len(keys(inner, "_g2/slots/")) == created_anew
+
+
+def test_the_end_is_looked_for_right_before_the_slot(client: Client, store: FaultStore) -> None:
+    client.append([0])
+    store.requests.clear()
+    result = client.append([1])
+    assert store.requests == [
+        ("head", LAYOUT.end),
+        ("head", LAYOUT.end),
+        ("create", LAYOUT.slot(result.append_id)),
+    ]
 
 
 def test_appends_through_one_replica_keep_their_order(client: Client) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.schema import Schema
 from app.errors import Conflict, CorruptData, NotFound, SchemaConflict, StorageUnavailable
-from app.services.dataset_catalog import Catalog, DatasetOptions, require_same_schema
+from app.services.dataset_catalog import Catalog, DatasetOptions, Destination, require_same_schema
 from app.services.dataset_layout import Layout
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore, Operation, When
@@ -61,7 +61,7 @@ def test_the_schema_that_an_append_settled_counts_as_the_same(store: ObstoreStor
 
 
 def test_settling_creates_the_dataset(store: ObstoreStore) -> None:
-    assert replica(store).settle(Layout("d", 1), X).declared == X
+    replica(store).settle(Layout("d", 1), X)
     assert replica(store).open("d").declared == X
 
 
@@ -112,11 +112,41 @@ def test_a_name_is_used_again_under_the_next_number(store: ObstoreStore) -> None
 def test_rows_for_a_dataset_that_was_replaced_are_refused(store: ObstoreStore) -> None:
     catalog = replica(store)
     catalog.create("d", X, PLAIN)
+    before = catalog.destination("d")
+    assert catalog.reopen(before.layout) == catalog.open("d")
+    replica(store).end("d")
+    for _ in range(2):
+        with pytest.raises(Conflict) as caught:
+            catalog.reopen(before.layout)
+        assert caught.value.code == "dataset_deleted"
+        replica(store).create("d", Y, PLAIN)
+    assert catalog.destination("d") == Destination(Layout("d", 2), Y)
+
+
+def test_a_destination_is_where_the_next_dataset_of_that_name_will_be(store: ObstoreStore) -> None:
+    catalog = replica(store)
+    assert catalog.destination("d") == Destination(Layout("d", 1), None)
+    catalog.create("d", X, PLAIN)
     catalog.end("d")
-    with pytest.raises(Conflict) as caught:
+    assert catalog.destination("d") == Destination(Layout("d", 2), None)
+
+
+def test_a_dataset_declared_without_features_stays_so(store: ObstoreStore) -> None:
+    catalog = replica(store)
+    catalog.create("d", Schema(()), PLAIN)
+    with pytest.raises(SchemaConflict):
         catalog.settle(Layout("d", 1), X)
-    assert caught.value.code == "dataset_deleted"
-    assert catalog.find("d") is None
+    assert "d/_g1/schema/1.json" not in {info.key for info in store.list("")}
+
+
+def test_the_order_of_features_makes_no_other_schema(store: ObstoreStore) -> None:
+    one = Schema((*X, *Y))
+    other = Schema((*Y, *X))
+    catalog = replica(store)
+    created, _ = catalog.create("d", one, PLAIN)
+    assert catalog.create("d", other, PLAIN) == (created, False)
+    catalog.settle(created.layout, other)
+    assert catalog.schema(created) == one
 
 
 def test_names_are_those_that_live(store: ObstoreStore) -> None:
@@ -127,6 +157,13 @@ def test_names_are_those_that_live(store: ObstoreStore) -> None:
     store.put("not a dataset/x", b"")
     store.put("_probe/x", b"")
     store.put("stray/x", b"")
+    assert catalog.names() == ["a", "b"]
+
+
+def test_a_dataset_that_cannot_be_read_hides_no_other(store: ObstoreStore) -> None:
+    catalog = replica(store)
+    catalog.create("b", X, PLAIN)
+    store.put("a/_gen/1.json", b"junk")
     assert catalog.names() == ["a", "b"]
 
 
@@ -158,3 +195,4 @@ def test_schemas_are_the_same_in_any_order() -> None:
     with pytest.raises(SchemaConflict, match="absent") as caught:
         require_same_schema(one, X)
     assert caught.value.location.feature == "y"
+    assert caught.value.extra == {"schema": X.to_json()}

@@ -2,11 +2,17 @@
 
 import re
 from collections import Counter
+from hashlib import sha256
 
 import pytest
 
+from app.domain.schema import Schema
 from app.errors import ShardsmithError
-from app.services.datasets import PublishOptions
+from app.services.dataset_layout import Layout
+from app.services.dataset_slot import Commit
+from app.services.datasets import DatasetOptions, PublishOptions
+from app.services.record_pieces import Piece
+from app.services.shard_writer import FINGERPRINT
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import Client
 from tests.stores import WRITES, FaultStore, KillAt, Killed, When
@@ -128,3 +134,57 @@ def test_several_processes_killed_one_after_the_other(index: int) -> None:
     retry(survivor)
     assert published_rows(survivor, "latest") == Counter([1, 2, *LARGE])
     check_versions(inner)
+
+
+#: What every release with a fingerprint makes of `frozen_inputs`. Where this test fails, give the
+#: bytes a fingerprint of their own and note them here: two releases must not share a plan and differ.
+GOLDEN = {
+    "copy-1 pieces-4194304 schemas-1": {
+        "_index.json": "8d7270d50fc101ff24ee32b8496fcfd58711b2b93d00f801536ea5317089f753",
+        "d-test.tfrecord-00000-of-00001": "3bfa930ab3d7072fe8fed6e416284016ae22115050aedf51e22e39ac4d97c00e",
+        "d-train.tfrecord-00000-of-00002": "f8de442638d4d0adcec780d061087b55e05a17dd47e1c31b01aecd7cfe1dd343",
+        "d-train.tfrecord-00001-of-00002": "2697e831d9a57c8a73d2c40ddad0022bce1d838a518577bbb92b24bfbe9b11c2",
+        "dataset_info.json": "ed85df2219658d189773ae0ba2045f81511a90a3b83f1ec9e56eebf7b2394ab2",
+        "features.json": "b7096f688c23129b65d08566d7ace0964b6dff59a29212e0a08b8269cc7521de",
+        "schema.pbtxt": "0c494f9bef630331a22c3bf57e158c7aae7398ce5ecbdf2c03fa58818e972648",
+    }
+}
+#: Frames of the payloads b"", b"a" and b"bc", as TensorFlow writes them.
+FRAMES = [
+    bytes.fromhex("000000000000000029039807d8ea82a2"),
+    bytes.fromhex("01000000000000000175de4161786ee428"),
+    bytes.fromhex("020000000000000078270b3462633433dba7"),
+]
+
+
+def frozen_inputs(inner: ObstoreStore) -> None:
+    """A dataset with one feature of each kind and three records, none of them encoded here."""
+    features = {
+        "flag": {"dtype": "bool"},
+        "image": {"dtype": "uint8", "shape": [2, 3], "encoding": "raw"},
+        "name": {"dtype": "text", "nullable": True},
+        "points": {"dtype": "float32", "shape": [None, 2]},
+        "spectrum": {"dtype": "complex64", "shape": [None, None], "nullable": True},
+        "weights": {"dtype": "bfloat16", "shape": [4]},
+    }
+    client = Client(inner)
+    client.datasets.create("d", Schema.from_json({"features": features}), DatasetOptions("Frozen."))
+    layout = Layout("d", 1)
+    for time, (split, frames) in enumerate([("train", FRAMES[:2]), ("test", FRAMES[2:]), ("empty", [])]):
+        data = b"".join(frames)
+        pieces = (Piece.of(data, len(frames)),) if data else ()
+        append_id = f"{time:032x}"
+        commit = Commit(append_id, "n", "a", split, "", len(frames), len(data), time, pieces)
+        inner.put(layout.slot(append_id), commit.serialize(data))
+
+
+def test_the_bytes_of_a_version_change_only_with_the_fingerprint() -> None:
+    inner = open_store("memory://")
+    frozen_inputs(inner)
+    Client(inner).publish(PublishOptions(num_shards={"train": 2}))
+    written = {
+        info.key.removeprefix("d/1.0.0/"): sha256(inner.get(info.key)).hexdigest()
+        for info in inner.list("d/1.0.0")
+        if not info.key.endswith("_manifest.json")
+    }
+    assert written == GOLDEN[FINGERPRINT]

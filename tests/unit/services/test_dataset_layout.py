@@ -2,7 +2,7 @@
 
 import re
 
-from app.services.dataset_layout import Layout
+from app.services.dataset_layout import Layout, media_type
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client
@@ -62,3 +62,9 @@ def test_an_append_and_a_publish_write_in_this_order() -> None:
         ("put", "d/_g1/log/hint"),
         ("delete", "d/_g1/parts/*/*/0"),
     ]
+
+
+def test_every_file_of_a_version_has_a_media_type() -> None:
+    assert media_type("d-train.tfrecord-00000-of-00001") == "application/x-tfrecord"
+    assert media_type("dataset_info.json") == "application/json"
+    assert media_type("schema.pbtxt") == "text/plain; charset=utf-8"

@@ -1,6 +1,7 @@
 """The log: the newest plan is found from any hint, and verdicts are read once."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from app.domain.schema import Schema
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
 from app.services.dataset_layout import Layout
-from app.services.dataset_log import Aborted, Decided, NamedFile, Plan, PublishLog, Seen
+from app.services.dataset_log import Aborted, Decided, NamedFile, Plan, PublishLog, Seen, Work
 from app.services.stored_json import dump_json
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore
@@ -89,24 +90,53 @@ def test_a_verdict_is_read_once_it_is_decided(store: FaultStore) -> None:
 
 PLAN = Plan(
     n=3,
+    nonce="x",
     publish_key="k",
     options={"num_shards": {"train": 2}, "base": "latest"},
-    base=2,
-    inputs=NamedFile("d/_g1/log/3.x.inputs", "aa"),
     seen=NamedFile("d/_g1/log/3.x.seen", "bb"),
-    schema=SCHEMA,
     fingerprint="f",
-    shards=(ShardPlan("train", "file", 0, 3), ShardPlan("train", "other", 3, 7)),
+    work=Work(
+        base=2,
+        inputs=NamedFile("d/_g1/log/3.x.inputs", "aa"),
+        schema=SCHEMA,
+        shards=(ShardPlan("train", "file", 0, 3), ShardPlan("train", "other", 3, 7)),
+    ),
+)
+PLAN_JSON = (
+    b'{"nonce":"x","n":3,"publish_key":"k","options":{"num_shards":{"train":2},"base":"latest"},'
+    b'"seen":{"key":"d/_g1/log/3.x.seen","sha256":"bb"},"fingerprint":"f","base":2,'
+    b'"inputs":{"key":"d/_g1/log/3.x.inputs","sha256":"aa"},"schema":{"features":{"x":{"dtype":"int64",'
+    b'"shape":[],"kind":"dense","encoding":"list","nullable":false}}},'
+    b'"shards":[{"split":"train","file":"file","start":0,"stop":3},'
+    b'{"split":"train","file":"other","start":3,"stop":7}]}'
 )
 
 
 def test_a_plan_both_ways() -> None:
-    data = PLAN.serialize("nonce")
-    assert data.startswith(b'{"nonce":"nonce","n":3,')
+    assert PLAN.serialize() == PLAN_JSON
+    assert Plan.parse(PLAN_JSON, "key") == PLAN
+
+
+def test_members_that_a_later_release_adds_to_a_plan_are_left_out() -> None:
+    data = PLAN_JSON.replace(b'"start":0', b'"group":7,"start":0').replace(b'"n":3', b'"n":3,"seed":1')
     assert Plan.parse(data, "key") == PLAN
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"n":1}'])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"stop":3', b'"end":3'),
+        (b'"dense"', b'"woven"'),
+        (b'"shards":[', b'"pieces":['),
+        (b'"base":2,', b""),
+    ],
+)
+def test_work_of_another_form_leaves_the_rest_of_a_plan_legible(old: bytes, new: bytes) -> None:
+    assert old in PLAN_JSON
+    assert Plan.parse(PLAN_JSON.replace(old, new), "key") == replace(PLAN, work=None)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"n":1}', PLAN_JSON.replace(b'"nonce"', b'"once"')])
 def test_anything_else_is_no_plan(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         Plan.parse(data, "key")
@@ -117,6 +147,11 @@ def test_seen_both_ways() -> None:
     assert seen.serialize() == b"a1 1\nb2 3\n=key.1 3\n"
     assert Seen.parse(seen.serialize(), "key") == seen
     assert Seen.parse(b"", "key") == Seen({}, {})
+
+
+def test_lines_of_seen_may_say_more_one_day() -> None:
+    data = b"a1 1 1700000000\n=key.1 3 more still\n"
+    assert Seen.parse(data, "key") == Seen({"a1": 1}, {"key.1": 3})
 
 
 @pytest.mark.parametrize("data", [b"a\n", b"a b c\n", b"a x\n", b"\xff 1\n"])
@@ -133,3 +168,12 @@ def test_a_named_file_must_be_the_one_that_was_named(store: FaultStore) -> None:
         log(store).named(NamedFile("file", "00"))
     with pytest.raises(CorruptData, match="missing"):
         log(store).named(NamedFile("other", digest))
+
+
+def test_a_long_run_of_aborted_plans_is_read_once(store: FaultStore) -> None:
+    put_plans(store, 400, aborted=range(2, 401))
+    reader = log(store)
+    assert reader.newest_published(400) == 1
+    store.requests.clear()
+    assert reader.newest_published(400) == 1
+    assert store.requests == []

@@ -5,13 +5,18 @@ from datetime import timedelta
 
 import pytest
 
+from app.codecs.schemas.features_json import serialize_dataset_info
+from app.domain.limits import MIB, Limits
 from app.domain.manifest import Manifest
+from app.domain.shard_plan import MAX_SHARDS
 from app.errors import (
     Conflict,
     CorruptData,
+    InputError,
     LimitExceeded,
     MalformedInput,
     NotFound,
+    StorageError,
     StorageUnavailable,
     UnprocessableInput,
 )
@@ -134,6 +139,18 @@ def test_a_manifest_names_so_many_shards_at_most(client: Client, inner: ObstoreS
     assert keys(inner, ".plan") == []
 
 
+@pytest.mark.parametrize("num_shards", [6000, {"tset": 3}])
+def test_a_publish_that_is_refused_leaves_nothing(
+    client: Client, inner: ObstoreStore, num_shards: int | dict[str, int]
+) -> None:
+    client.append([1])
+    client.append([1], split="test")
+    before = keys(inner, "")
+    with pytest.raises(InputError):
+        client.publish(PublishOptions(num_shards=num_shards))
+    assert keys(inner, "") == before
+
+
 def test_a_split_without_rows_has_no_shards(client: Client) -> None:
     client.datasets.create("d", SCHEMA, DatasetOptions())
     client.append([], split="empty")
@@ -143,6 +160,19 @@ def test_a_split_without_rows_has_no_shards(client: Client) -> None:
     assert client.read(split="empty") == []
     info = json.loads(client.store.get("d/1.0.0/dataset_info.json"))
     assert [split["name"] for split in info["splits"]] == ["train"]
+
+
+def test_a_split_without_rows_stays_until_it_gets_some(client: Client) -> None:
+    client.append([1])
+    client.append([], split="val")
+    client.publish(PublishOptions(num_shards=MAX_SHARDS))
+    client.append([2])
+    second = client.publish()
+    assert list(second.splits) == ["train", "val"]
+    assert client.read(split="val") == []
+    client.append([3], split="val")
+    assert client.publish().splits["val"].num_records == 1
+    assert client.read(split="val") == [3]
 
 
 def test_nothing_new_is_a_conflict(client: Client) -> None:
@@ -183,6 +213,66 @@ def test_who_wants_an_append_gets_the_version_that_holds_it(client: Client) -> N
     second = client.append([2])
     assert client.publish(wants=first.append_id) == published
     assert client.publish(wants=second.append_id).version == "1.1.0"
+
+
+@pytest.mark.parametrize(
+    ("stored", "same"),
+    [
+        ({}, True),
+        ({"base": "latest"}, True),
+        ({"num_shards": None, "base": "latest", "group": "user"}, True),
+        ({"num_shards": 2}, False),
+        ({"base": "none"}, False),
+    ],
+)
+def test_options_that_another_release_stored_stand_at_their_defaults_where_absent(
+    stored: dict[str, object], same: bool
+) -> None:
+    assert PublishOptions().repeats(stored) is same
+
+
+def test_an_append_whose_dataset_was_replaced_is_not_published(client: Client) -> None:
+    gone = client.append([1], key="a")
+    client.datasets.delete("d")
+    client.append([9], key="b")
+    with pytest.raises(Conflict) as caught:
+        client.publish(wants=gone.append_id)
+    assert caught.value.code == "dataset_deleted"
+    assert list(client.datasets.versions("d")) == []
+
+
+@pytest.mark.parametrize("created_anew", [True, False])
+def test_a_destination_that_was_deleted_is_not_published(client: Client, created_anew: bool) -> None:
+    destination = client.datasets.destination("d")
+    result = client.append([1])
+    client.datasets.delete("d")
+    if created_anew:
+        client.append([9])
+    with pytest.raises(Conflict) as caught:
+        client.datasets.publish("d", PublishOptions(), wants=result.append_id, destination=destination)
+    assert caught.value.code == "dataset_deleted"
+
+
+def test_what_is_none_of_ours_below_the_slots_is_passed_over(client: Client, inner: ObstoreStore) -> None:
+    client.append([1])
+    for name in (".DS_Store", "0" * 32, "a" * 31, f"{'a' * 32}/x", f"{'A' * 32}"):
+        inner.put(f"{LAYOUT.slots('a')}/{name}", b"junk")
+    client.publish()
+    assert client.read() == [1]
+
+
+def test_a_slot_that_says_more_than_is_known_is_published(client: Client, inner: ObstoreStore) -> None:
+    slot = LAYOUT.slot(client.append([1, 2, 3]).append_id)
+    inner.put(slot, inner.get(slot).replace(b'"time":', b'"sequence":5,"time":', 1))
+    client.publish()
+    assert client.read() == [1, 2, 3]
+
+
+def test_what_one_replica_took_every_other_publishes(client: Client, inner: ObstoreStore) -> None:
+    client.append([7], pad=20 * MIB)
+    small = Client(inner, Limits(max_decoded_bytes=16 * MIB, max_record_bytes=1 * MIB))
+    assert small.publish().version == "1.0.0"
+    assert client.read() == [7]
 
 
 def test_a_plan_in_progress_refuses_others_and_names_its_version(
@@ -307,6 +397,61 @@ def test_an_executor_of_another_release_leaves_the_plan_alone(
     assert {info.key: info.etag for info in inner.list("")} == before
 
 
+def test_a_plan_whose_form_only_another_release_knows_is_left_to_it(
+    client: Client, store: FaultStore, inner: ObstoreStore
+) -> None:
+    client.append([1])
+    kill_before(store, "put_stream", "tfrecord")
+    with pytest.raises(Killed):
+        client.publish(PublishOptions(publish_key="k"))
+    plan = json.loads(inner.get(LAYOUT.plan(1)))
+    inner.put(LAYOUT.plan(1), json.dumps({**plan, "fingerprint": "copy-9", "shards": "elsewhere"}).encode())
+    with pytest.raises(Conflict) as caught:
+        Client(inner).publish(PublishOptions(publish_key="k"))
+    assert caught.value.code == "encoder_mismatch"
+
+
+def test_a_plan_of_our_own_that_is_illegible_is_corrupt_but_not_aborted(
+    client: Client, store: FaultStore, inner: ObstoreStore
+) -> None:
+    client.append([1])
+    kill_before(store, "put_stream", "tfrecord")
+    with pytest.raises(Killed):
+        client.publish(PublishOptions(publish_key="k"))
+    whole = inner.get(LAYOUT.plan(1))
+    inner.put(LAYOUT.plan(1), whole.replace(b'"shards"', b'"sherds"'))
+    with pytest.raises(CorruptData, match=r"log/1\.plan"):
+        Client(inner).publish(PublishOptions(publish_key="k"))
+    inner.put(LAYOUT.plan(1), whole)
+    assert Client(inner).publish(PublishOptions(publish_key="k")).version == "1.0.0"
+
+
+def test_only_lost_bytes_abort(client: Client, store: FaultStore, inner: ObstoreStore) -> None:
+    """Records that do not add up, under the right checksum, are a fault to be mended, not to be kept."""
+    result = client.append([1, 2])
+    slot = LAYOUT.slot(result.append_id)
+    whole = inner.get(slot)
+    header, newline, rows = whole.partition(b"\n")
+    value = json.loads(header)
+    value["num_records"] = value["pieces"][0][2] = 3
+    inner.put(slot, json.dumps(value).encode() + newline + rows)
+    with pytest.raises(CorruptData, match="1 records fewer"):
+        client.publish()
+    assert keys(inner, "_manifest") == []
+
+
+def test_a_resume_reads_no_shard_that_is_done(client: Client, store: FaultStore, inner: ObstoreStore) -> None:
+    client.append(range(400), pad=1000)
+    kill_before(store, "create", "_manifest")
+    with pytest.raises(Killed):
+        client.publish(PublishOptions(num_shards=3, publish_key="k"))
+    counting = FaultStore(inner)
+    manifest = Client(counting).publish(PublishOptions(num_shards=3, publish_key="k"))
+    assert [request for request in counting.requests if request[0] in ("get_range", "put_stream")] == []
+    assert sum(operation == "head" and "tfrecord" in key for operation, key in counting.requests) == 3
+    assert manifest.splits["train"].num_records == len(Client(inner).read()) == 400
+
+
 def test_a_corrupt_input_aborts_the_version_and_frees_the_others(client: Client, inner: ObstoreStore) -> None:
     client.append([1])
     client.publish()
@@ -372,7 +517,7 @@ def test_a_late_executor_only_repeats_bytes(client: Client, store: FaultStore, i
     assert {info.key: inner.get(info.key) for info in inner.list("d/1.0.0")} == before
 
 
-@pytest.mark.parametrize("damage", ["short", "other", "gone"])
+@pytest.mark.parametrize("damage", ["short", "gone"])
 def test_a_shard_that_is_not_as_noted_is_written_again(
     client: Client, store: FaultStore, inner: ObstoreStore, damage: str
 ) -> None:
@@ -384,7 +529,7 @@ def test_a_shard_that_is_not_as_noted_is_written_again(
     data = inner.get(shard)
     inner.delete(shard)
     if damage != "gone":
-        inner.put(shard, data[:-1] if damage == "short" else data[:-1] + b"?")
+        inner.put(shard, data[:-1])
     Client(inner).publish(PublishOptions(publish_key="k"))
     assert inner.get(shard) == data
 
@@ -396,6 +541,7 @@ def test_executors_that_disagree_abort(client: Client, store: FaultStore, inner:
         client.publish()
     done = keys(inner, ".done/")[0]
     inner.put(done, inner.get(done).replace(b'"sha256":"', b'"sha256":"0'))
+    inner.delete(LAYOUT.file(1, "d-train.tfrecord-00000-of-00001"))
     other = Client(inner)
     wants = other.append([1]).append_id
     assert other.publish(wants=wants).version == "1.1.0"
@@ -416,6 +562,47 @@ def test_a_publication_that_was_cut_short_is_finished_by_the_next_publish(
         other.publish()
     assert keys(inner, "dataset_info.json") == ["d/1.0.0/dataset_info.json"]
     assert keys(inner, "/parts/") == []
+
+
+@pytest.mark.parametrize("lost", ["dataset_info.json", "hint", "/parts/"])
+def test_what_fails_after_the_manifest_fails_no_publication(
+    client: Client, store: FaultStore, inner: ObstoreStore, lost: str
+) -> None:
+    client.append(range(400), pad=1000)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if when == "before" and operation in ("put", "delete") and lost in key:
+            raise StorageError("denied")
+
+    store.fault = fault
+    client.append([1], pad=1)
+    assert client.publish().version == "1.0.0"
+    store.fault = None
+    client.append([2], pad=1)
+    assert client.publish().version == "1.1.0"
+    assert len(keys(inner, "dataset_info.json")) == 2
+    assert client.read() == [*range(400), 1, 2]
+
+
+def test_a_release_that_would_write_another_dataset_info_leaves_it_out(
+    client: Client, store: FaultStore, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.append(range(400), pad=1000)
+    kill_before(store, "put", "dataset_info.json")
+    with pytest.raises(Killed):
+        client.publish()
+    with monkeypatch.context() as later:
+        later.setattr(
+            dataset_execute, "serialize_dataset_info", lambda *args: serialize_dataset_info(*args) + b"\n"
+        )
+        with pytest.raises(Conflict, match="no rows"):
+            Client(inner).publish()
+    assert keys(inner, "dataset_info.json") == []
+    assert keys(inner, "/parts/") == []
+    with pytest.raises(Conflict, match="no rows"):
+        Client(inner).publish()
+    file = Client(inner).datasets.open_file("d", "1.0.0", "dataset_info.json")
+    assert json.loads(file.read_at(0, file.size))["version"] == "1.0.0"
 
 
 def test_consumed_parts_are_removed_and_those_of_others_stay(client: Client, inner: ObstoreStore) -> None:

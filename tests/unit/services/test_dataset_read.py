@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.limits import Budget
+from app.domain.limits import MIB, Budget, Limits
 from app.errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
 from app.services import shard_writer
 from app.services.dataset_layout import Layout
@@ -77,6 +77,25 @@ def test_a_few_rows_are_read_without_what_comes_before(monkeypatch: pytest.Monke
     assert [key for operation, key in store.requests if operation == "get_range"] == [
         "d/1.0.0/d-train.tfrecord-00000-of-00001"
     ]
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "expected"), [(0, None, 12), (3, 4, 4), (11, 99, 1), (12, None, 0), (5, 0, 0)]
+)
+def test_the_number_of_rows_is_known_beforehand(
+    client: Client, offset: int, length: int | None, expected: int
+) -> None:
+    rows = client.datasets.read_records("d", "latest", "train", offset=offset, length=length, budget=Budget())
+    assert rows.num_rows == expected == sum(batch.num_rows for batch in rows.batches)
+
+
+def test_a_row_that_one_replica_took_every_other_can_read(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    client.append([7], pad=3 * MIB, name="d")
+    client.publish()
+    small = Limits(max_record_bytes=1 * MIB)
+    rows = Client(inner, small).datasets.read_records("d", "latest", "train", budget=Budget(small))
+    assert [batch.num_rows for batch in rows.batches] == [1]
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, None), (0, -1)])
@@ -175,13 +194,13 @@ def test_a_file_is_read_anywhere(client: Client, inner: ObstoreStore) -> None:
     assert file.read_at(file.size, 10) == file.read_at(file.size + 5, 1) == b""
 
 
-def test_files_have_a_kind(client: Client) -> None:
+def test_files_have_a_media_type(client: Client) -> None:
     shard = client.datasets.manifest("d", "1.0.0").splits["train"].shards[0].file
-    kinds = [
-        client.datasets.open_file("d", "1.0.0", name).kind
+    types = [
+        client.datasets.open_file("d", "1.0.0", name).media_type
         for name in (shard, "features.json", "schema.pbtxt")
     ]
-    assert kinds == ["shard", "json", "text"]
+    assert types == ["application/x-tfrecord", "application/json", "text/plain; charset=utf-8"]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_records_in_the_slot_lie_behind_its_header() -> None:
 
 
 def test_a_dead_slot() -> None:
-    assert parse_slot(ID, b'{"nonce":"n","fate":"dead"}\n', "key") == Dead(ID)
+    assert parse_slot(ID, b'{"nonce":"n","fate":"dead"}\n', "key") == Dead()
 
 
 def test_a_header_is_read_by_range() -> None:
@@ -97,11 +97,32 @@ def test_anything_else_is_corrupt(data: bytes) -> None:
 def test_the_inputs_of_a_plan_both_ways() -> None:
     commits = [COMMIT, replace(COMMIT, append_id="f" * 32, inline_at=len(HEADER % b"true"))]
     data = serialize_commits(commits)
-    assert data == f"{ID} ".encode() + HEADER % b"false" + b"f" * 32 + b" " + HEADER % b"true"
+    inline = b"f" * 32 + b" %d " % len(HEADER % b"true") + HEADER % b"true"
+    assert data == f"{ID} - ".encode() + HEADER % b"false" + inline
     assert parse_commits(data, "key") == commits
 
 
-@pytest.mark.parametrize("data", [b"x\n", b'0 {"fate":"dead"}\n'])
+def test_members_of_a_later_release_move_nothing() -> None:
+    header = (HEADER % b"true").replace(b'"time":17', b'"time":17,"sequence":5')
+    slot = parse_slot(ID, header + b"records", "key")
+    assert slot == replace(COMMIT, inline_at=len(header))
+    assert isinstance(slot, Commit)
+    assert parse_commits(serialize_commits([slot]), "key") == [slot]
+
+
+def test_pieces_may_say_more_one_day() -> None:
+    header = (HEADER % b"false").replace(b"[2,", b'[2,"s2",1,"crc"],[2,')
+    slot = parse_slot(ID, header, "key")
+    assert isinstance(slot, Commit)
+    assert slot.pieces == (*COMMIT.pieces, COMMIT.pieces[1])
+
+
+def test_a_fate_that_is_not_known_is_no_commit() -> None:
+    with pytest.raises(CorruptData, match="'merged'"):
+        parse_slot(ID, (HEADER % b"false").replace(b'"commit"', b'"merged"'), "key")
+
+
+@pytest.mark.parametrize("data", [b"x\n", b'0 - {"fate":"dead"}\n', f"{ID} x ".encode() + HEADER % b"true"])
 def test_other_inputs_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         parse_commits(data, "key")

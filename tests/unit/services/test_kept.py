@@ -15,3 +15,10 @@ def test_the_oldest_goes_first() -> None:
     for value, key in enumerate("abc"):
         kept.put(key, value)
     assert [kept.get(key) for key in "abc"] == [None, 1, 2]
+
+
+def test_what_is_kept_already_takes_no_further_room() -> None:
+    kept: Kept[str, int] = Kept(2)
+    for value, key in enumerate("abb"):
+        kept.put(key, value)
+    assert [kept.get(key) for key in "ab"] == [0, 2]

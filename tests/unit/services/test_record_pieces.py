@@ -1,5 +1,6 @@
 """Pieces: cut at records, verified when read, found by counting."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.limits import Budget
-from app.errors import CorruptData, StorageUnavailable
+from app.errors import StorageUnavailable
 from app.services.record_pieces import (
+    LostData,
     Piece,
     PieceCutter,
     PieceStream,
@@ -149,12 +151,12 @@ def test_a_stream_reads_ahead_but_not_everything(store: ObstoreStore, pieces: li
 @pytest.mark.parametrize("content", [b"", b"ab", b"abd"])
 def test_other_bytes_are_corrupt(store: ObstoreStore, content: bytes) -> None:
     store.put("key", content)
-    with pytest.raises(CorruptData, match="key"):
+    with pytest.raises(LostData, match="key"):
         load_piece(store, StoredPiece("key", 0, Piece.of(b"abc", 1)))
 
 
 def test_missing_bytes_are_corrupt(store: ObstoreStore) -> None:
-    with pytest.raises(CorruptData, match="missing"):
+    with pytest.raises(LostData, match="missing"):
         load_piece(store, StoredPiece("key", 0, Piece.of(b"abc", 1)))
 
 
@@ -168,7 +170,22 @@ def test_bytes_that_were_damaged_on_the_way_are_read_again(store: ObstoreStore) 
             return data if self.left < 0 else data[:-1] + b"?"
 
     store.put("key", b"abc")
+    begun = time.monotonic()
     assert load_piece(Damaging(store), StoredPiece("key", 0, Piece.of(b"abc", 1))) == b"abc"
+    assert time.monotonic() - begun > 0.1
+
+
+@pytest.mark.parametrize("handed_out", [b"", b"xxab"])
+def test_bytes_that_the_store_has_but_does_not_hand_out_are_not_lost(
+    store: ObstoreStore, handed_out: bytes
+) -> None:
+    class Short(FaultStore):
+        def get_range(self, key: str, offset: int, length: int) -> bytes:
+            return handed_out[offset:]
+
+    store.put("key", b"xxabc")
+    with pytest.raises(StorageUnavailable):
+        load_piece(Short(store), StoredPiece("key", 2, Piece.of(b"abc", 1)))
 
 
 def test_a_store_that_is_down_is_not_corrupt(store: ObstoreStore) -> None:

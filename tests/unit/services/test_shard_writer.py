@@ -1,6 +1,6 @@
 """Writing a shard: the planned records and nothing else, the same bytes every time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import pytest
@@ -8,20 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.records.framing import frame_footer, frame_header
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Budget
 from app.domain.shard_plan import ShardPlan
-from app.errors import CorruptData
+from app.domain.streams import Buffer
+from app.errors import CorruptData, StorageUnavailable
 from app.services import shard_writer
 from app.services.record_pieces import Piece, PieceCutter, SplitPieces, StoredPiece
 from app.services.shard_writer import (
     ShardSource,
     WrittenShard,
-    is_whole,
+    is_stored,
     read_done,
     write_done,
     write_shard,
 )
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.stores import FaultStore
 
 
 def frame(payload: bytes) -> bytes:
@@ -41,7 +43,7 @@ def stored(store: ObstoreStore, payloads: Sequence[bytes], piece_bytes: int) -> 
 
 def write(store: ObstoreStore, split: SplitPieces, start: int, stop: int, key: str = "shard") -> WrittenShard:
     plan = ShardPlan("train", "file", start, stop)
-    return write_shard(plan, ShardSource.of(plan, split), store, key, Limits())
+    return write_shard(plan, ShardSource.of(plan, split), store, key)
 
 
 @settings(deadline=None, max_examples=60)
@@ -83,7 +85,7 @@ def test_its_pieces_do_not_depend_on_those_of_its_inputs(monkeypatch: pytest.Mon
 def test_an_empty_shard_is_an_empty_file() -> None:
     store = open_store("memory://")
     plan = ShardPlan("train", "file", 3, 3)
-    written = write_shard(plan, ShardSource((), 0, 0), store, "shard", Limits())
+    written = write_shard(plan, ShardSource((), 0, 0), store, "shard")
     assert store.get("shard") == b""
     assert (written.entry.num_records, written.entry.num_bytes, written.pieces) == (0, 0, ())
 
@@ -103,7 +105,7 @@ def test_an_input_with_fewer_records_than_counted_is_corrupt() -> None:
     store.put("part", data)
     source = ShardSource((StoredPiece("part", 0, Piece.of(data, 2)),), 0, 2)
     with pytest.raises(CorruptData, match="1 records fewer"):
-        write_shard(ShardPlan("train", "file", 0, 2), source, store, "shard", Limits())
+        write_shard(ShardPlan("train", "file", 0, 2), source, store, "shard")
 
 
 def test_an_input_that_is_no_tfrecord_is_corrupt() -> None:
@@ -111,7 +113,7 @@ def test_an_input_that_is_no_tfrecord_is_corrupt() -> None:
     store.put("part", b"x" * 40)
     source = ShardSource((StoredPiece("part", 0, Piece.of(b"x" * 40, 1)),), 0, 1)
     with pytest.raises(CorruptData, match="cannot be read"):
-        write_shard(ShardPlan("train", "file", 0, 1), source, store, "shard", Limits())
+        write_shard(ShardPlan("train", "file", 0, 1), source, store, "shard")
 
 
 @pytest.fixture
@@ -129,18 +131,28 @@ def test_done_both_ways(store: ObstoreStore) -> None:
 @pytest.mark.parametrize(
     "data", [b"{}", b"[]", b'{"num_records":1,"num_bytes":1,"sha256":"x","pieces":[[1]]}']
 )
-def test_a_note_of_another_form_is_corrupt(store: ObstoreStore, data: bytes) -> None:
+def test_a_note_of_another_form_is_no_note(store: ObstoreStore, data: bytes) -> None:
     store.put("done", data)
-    with pytest.raises(CorruptData, match="done"):
-        read_done(store, "done", "file")
+    assert read_done(store, "done", "file") is None
 
 
-def test_a_shard_is_whole_only_with_all_its_bytes(store: ObstoreStore) -> None:
+def test_a_shard_is_stored_only_at_its_full_length(store: ObstoreStore) -> None:
     written = write(store, stored(store, [b"a", b"b"], 17), 0, 2)
     data = store.get("shard")
-    assert is_whole(store, "shard", written)
-    for damaged in (data[:-1], data + b"x", b"?" + data[1:], b""):
+    assert is_stored(store, "shard", written)
+    for damaged in (data[:-1], data + b"x", b""):
         store.put("shard", damaged)
-        assert not is_whole(store, "shard", written)
+        assert not is_stored(store, "shard", written)
     store.delete("shard")
-    assert not is_whole(store, "shard", written)
+    assert not is_stored(store, "shard", written)
+
+
+def test_a_shard_that_is_gone_once_written_is_the_stores_fault(store: ObstoreStore) -> None:
+    class Forgetful(FaultStore):
+        def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+            return sum(len(chunk) for chunk in chunks)
+
+    split = stored(store, [b"a"], 17)
+    plan = ShardPlan("train", "file", 0, 1)
+    with pytest.raises(StorageUnavailable):
+        write_shard(plan, ShardSource.of(plan, split), Forgetful(store), "shard")

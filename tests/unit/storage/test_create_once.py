@@ -101,6 +101,37 @@ def test_a_refusal_after_a_lost_answer_is_not_definite(inner: ObstoreStore) -> N
         create(FaultStore(inner, fault), deadline_s=0.1)
 
 
+@pytest.mark.parametrize("first", [StorageUnavailable("timeout"), AlreadyExists("its own")])
+@pytest.mark.parametrize(
+    "readback", [StorageError("403"), StorageUnavailable("503"), ObjectNotFound("404")], ids=str
+)
+@pytest.mark.parametrize("refusal", [StorageError("403"), StorageFull("507"), ObjectNotFound("404")], ids=str)
+def test_nothing_takes_back_what_may_be_stored(
+    inner: ObstoreStore,
+    first: StorageError,
+    readback: StorageError | ObjectNotFound,
+    refusal: StorageError | ObjectNotFound,
+) -> None:
+    """The first create is applied and answered by `first`; nothing can be read; the rest is refused."""
+    answered: list[bool] = []
+    read: list[bool] = []
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "get":
+            read.append(True)
+            raise readback
+        if when == "after" and not answered:
+            answered.append(True)
+            raise first
+        if when == "before" and read:
+            raise refusal
+
+    with pytest.raises(OutcomeUnknown):
+        create(FaultStore(inner, fault), deadline_s=0.1)
+    assert read
+    assert inner.get("key") == b"ours"
+
+
 def test_the_waits_grow_and_end_at_the_deadline(inner: ObstoreStore) -> None:
     waits: list[float] = []
 

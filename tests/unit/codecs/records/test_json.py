@@ -124,6 +124,10 @@ def test_the_schema_of_a_dataset_may_be_repeated_but_not_changed() -> None:
     body = {"instances": [{"a": 1}], "schema": {"features": {"a": {"dtype": "int8"}}}}
     same = read(body, schema=schema_of(a={"dtype": "int8"}), schema_of_dataset=True)
     assert written(same) == [{"a": 1}]
+    two = {"features": {"a": {"dtype": "int8"}, "b": {"dtype": "int8"}}}
+    reordered = schema_of(b={"dtype": "int8"}, a={"dtype": "int8"})
+    rows = {"instances": [{"a": 1, "b": 2}], "schema": two}
+    assert written(read(rows, schema=reordered, schema_of_dataset=True)) == [{"b": 2, "a": 1}]
     error = refused(body, schema=schema_of(a={"dtype": "int16"}), schema_of_dataset=True)
     assert isinstance(error, SchemaConflict)
 

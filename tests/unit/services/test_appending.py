@@ -1,0 +1,141 @@
+"""A request that appends and publishes: one incarnation of the dataset from its first step to its last."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.domain.limits import MIB, Budget
+from app.domain.schema import Schema
+from app.domain.streams import MemoryStream
+from app.errors import Conflict, SchemaConflict, ShardsmithError
+from app.services.appending import Appended, AppendRequest, append_rows
+from app.services.datasets import DatasetOptions, PublishOptions
+from app.storage.obstore_store import ObstoreStore, open_store
+from app.storage.spool import Spool
+from tests.rows import Client
+from tests.stores import FaultStore, Operation, When
+
+X = Schema.from_json({"features": {"x": {"dtype": "float32"}}})
+
+
+class Deleting(MemoryStream):
+    """A body during whose arrival something happens."""
+
+    def __init__(self, data: bytes, event: Callable[[], None]) -> None:
+        super().__init__(data)
+        self._event = event
+
+    def read(self, n: int, /) -> bytes:
+        piece = super().read(n)
+        if not piece:
+            self._event()
+        return piece
+
+
+def append(
+    client: Client,
+    body: bytes = b'[{"x": 1}]',
+    *,
+    schema: Schema | None = None,
+    publish: bool = False,
+    event: Callable[[], None] = lambda: None,
+) -> Appended:
+    request = AppendRequest(
+        dataset="d",
+        split="train",
+        form="json",
+        key=None,
+        decode=RecordsDecodeOptions(schema=schema),
+        encode=RecordsEncodeOptions(),
+        publish=PublishOptions() if publish else None,
+    )
+    with ExitStack() as resources:
+        return append_rows(
+            client.datasets,
+            request,
+            Deleting(body, event),
+            lambda: "digest",
+            Budget(),
+            Spool(None, MIB),
+            resources,
+        )
+
+
+@pytest.fixture
+def inner() -> ObstoreStore:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def client(inner: ObstoreStore) -> Client:
+    return Client(inner)
+
+
+def test_rows_are_stored_and_published(client: Client) -> None:
+    stored = append(client)
+    assert stored.location == f"d/appends/{stored.body['append_id']}"
+    published = append(client, publish=True)
+    assert published.location == "d/versions/1.0.0"
+    assert published.body["splits"]["train"]["num_records"] == 2
+    assert published.body["append"]["num_records"] == 1
+
+
+def test_rows_are_read_by_the_schema_of_the_dataset(client: Client) -> None:
+    client.datasets.create("d", X, DatasetOptions())
+    append(client, publish=True)
+    assert client.read() == [1.0]
+    assert isinstance(client.read()[0], float)
+
+
+def test_a_declared_schema_may_name_the_features_in_another_order(client: Client) -> None:
+    y = Schema.from_json({"features": {"y": {"dtype": "int64"}}})
+    client.datasets.create("d", Schema((*X, *y)), DatasetOptions())
+    append(client, b'[{"x": 1, "y": 2}]', schema=Schema((*y, *X)))
+    with pytest.raises(SchemaConflict) as caught:
+        append(client, schema=X)
+    assert caught.value.extra == {"schema": Schema((*X, *y)).to_json()}
+
+
+@pytest.mark.parametrize("created_anew", [True, False])
+def test_the_schema_of_a_deleted_dataset_is_not_handed_on(client: Client, created_anew: bool) -> None:
+    client.datasets.create("d", X, DatasetOptions())
+
+    def event() -> None:
+        if client.datasets.schema("d") == X:
+            client.datasets.delete("d")
+            if created_anew:
+                client.datasets.create("d", None, DatasetOptions())
+
+    with pytest.raises(Conflict) as caught:
+        append(client, event=event)
+    assert caught.value.code == "dataset_deleted"
+    assert client.datasets.schema("d") is None
+    assert (client.datasets.list() == ["d"]) is created_anew
+
+
+@pytest.mark.parametrize("created_anew", [True, False])
+def test_the_publication_of_another_dataset_is_no_answer(inner: ObstoreStore, created_anew: bool) -> None:
+    other = Client(inner)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if when == "after" and operation == "create" and "/slots/" in key:
+            other.datasets.delete("d")
+            if created_anew:
+                other.append([9])
+
+    with pytest.raises(ShardsmithError) as caught:
+        append(Client(FaultStore(inner, fault)), publish=True)
+    assert caught.value.code == "dataset_deleted"
+    assert caught.value.extra.keys() == {"append_id"}
+    if created_anew:
+        assert list(other.datasets.versions("d")) == []
+
+
+@pytest.mark.parametrize("body", [b"[{}]", b'[{"x": null}]'])
+def test_rows_without_a_value_create_no_dataset(client: Client, body: bytes) -> None:
+    with pytest.raises(ShardsmithError) as caught:
+        append(client, body)
+    assert caught.value.code == "no_features"
+    assert list(client.datasets.list()) == []

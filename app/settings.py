@@ -40,7 +40,7 @@ class Settings(BaseSettings):
         32, ge=1, description="Conversions under way at one time; further ones wait their turn."
     )
     body_timeout_s: float = Field(
-        60.0, gt=0, description="Seconds without a byte after which an unfinished body is given up."
+        60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."
     )
     shutdown_grace_s: int = Field(25, ge=0, description="Seconds that running requests get at SIGTERM.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")

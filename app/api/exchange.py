@@ -108,18 +108,27 @@ class Exchanges:
         body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
         complete = checked or request.scope.get("http_version") == "1.0"
         limit = None if complete else COMPLETE_UP_TO
-        pipe = OutputPipe(self._spool, lambda: body.ended and not complete, digest_limit=limit)
+        pipe = OutputPipe(
+            self._spool,
+            lambda: body.ended and not complete,
+            digest_limit=limit,
+            timeout_s=self._body_timeout_s,
+        )
         pump = asyncio.create_task(body.pump(request.receive, pipe.abandon))
         try:
             check_body_headers(request.headers, self._limits)
             await body.wait_for_head(_HEAD_BYTES)
             head = await self._start(self._calls if short else self._streams, work, body, pipe)
             done = await pipe.settle(limit)
+        except asyncio.CancelledError:
+            # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
+            _give_up(pipe, body, pump)
+            raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
         except BaseException as error:
             if isinstance(error, LimitExceeded):
+                # Too much to let in: after a while the connection is closed on it.
                 await body.linger(_LINGER_S)
-            # The error's answer closes the connection where the rest of the body is still to come.
-            request.state.body_unread = not body.complete
+                request.state.body_unread = not body.complete
             _give_up(pipe, body, pump)
             raise
         headers = dict(head.headers)
@@ -134,8 +143,14 @@ class Exchanges:
     async def _start(self, lane: _Lane, work: Work, body: RequestBody, pipe: OutputPipe) -> Answer:
         """Run `work` in the first thread that comes free, and wait for the head of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        promise = _Promise(answer)
         await lane.enter()
-        lane.pool.submit(self._convert, work, body, pipe, _Promise(answer)).add_done_callback(lane.leave)
+        try:
+            running = lane.pool.submit(self._convert, work, body, pipe, promise)
+        except BaseException:
+            lane.leave()
+            raise
+        running.add_done_callback(lambda done: lane.leave(promise if done.cancelled() else None))
         return await answer
 
     def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: _Promise) -> None:
@@ -147,6 +162,10 @@ class Exchanges:
                 promise.keep(answer)
                 for chunk in answer.chunks:
                     pipe.write(chunk)
+        except StopIteration as caught:  # which no future takes
+            error = RuntimeError("an iterator ended where none should")
+            error.__cause__ = caught
+            promise.fail(error)
         except BaseException as caught:  # carried to the event loop, which raises it there
             error = caught
             promise.fail(caught)
@@ -177,8 +196,10 @@ class _Lane:
                 f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again."
             ) from None
 
-    def leave(self, _: object) -> None:
-        """A thread has come free. Called in that thread."""
+    def leave(self, broken: _Promise | None = None) -> None:
+        """A thread has come free; `broken` is what it was to keep, where it never began."""
+        if broken is not None:
+            broken.fail(Overloaded("The service is shutting down. Try again.", code="shutting_down"))
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._free.release)
 
@@ -271,6 +292,8 @@ class _PipeResponse(Response):
             while (piece := await self._pipe.next_piece()) is not None:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            logger.warning("answer broken off: the service is shutting down")
         except ShardsmithError as error:
             # Returning before the last chunk makes the server close the connection.
             logger.warning("answer broken off: %s: %s", error.code, error.detail)

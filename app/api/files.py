@@ -165,6 +165,8 @@ class _FileResponse(Response):
         gone = asyncio.create_task(_disconnected(receive))
         try:
             await self._send_part(send, gone)
+        except asyncio.CancelledError:
+            logger.warning("download broken off: the service is shutting down")
         except ShardsmithError as error:
             # Returning before Content-Length is reached makes the server close the connection.
             logger.warning("download broken off: %s: %s", error.code, error.detail)

@@ -99,7 +99,9 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
     if body_unread:
         # The rest of the body is not wanted, and would be taken for the next request.
         headers["Connection"] = "close"
-    if status >= 500:
+    if isinstance(error, errors.Overloaded):
+        logger.warning("%s: %s", error.code, error.detail)
+    elif status >= 500:
         logger.error("%s: %s", error.code, error.detail, exc_info=error)
     detail = error.detail if error.disclosed else _UNDISCLOSED
     members = {**asdict(error.location), **error.extra}

@@ -66,6 +66,7 @@ class RequestBody:
             message = await receive()
             if message["type"] == "http.disconnect":
                 self._end(StreamInterrupted("The connection closed before the body ended."))
+                self._complete.set()
                 on_disconnect()
                 return
             if not self._ended:
@@ -177,13 +178,17 @@ class OutputPipe:
             arrived, so the client is reading or gone), false sends the surplus to the spool.
         digest_limit: past so many bytes no digest is kept, since the headers will be gone by then;
             None keeps it to the end.
+        timeout_s: how long the worker waits for a client that takes nothing.
     """
 
-    def __init__(self, spool: Spool, may_wait: Callable[[], bool], *, digest_limit: int | None) -> None:
+    def __init__(
+        self, spool: Spool, may_wait: Callable[[], bool], *, digest_limit: int | None, timeout_s: float
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._spool = spool
         self._may_wait = may_wait
         self._digest_limit = digest_limit
+        self._timeout_s = timeout_s
         self._changed = threading.Condition()
         self._data = asyncio.Event()
         self._queue: deque[Buffer | tuple[int, int]] = deque()
@@ -203,6 +208,7 @@ class OutputPipe:
 
         Raises:
             StreamInterrupted: nobody will read it any more.
+            StreamTimeout: nobody read anything for too long.
             StorageFull: it had to go to the spool, which is full.
         """
         length = len(memoryview(data).cast("B")) if not isinstance(data, bytes) else len(data)
@@ -210,23 +216,46 @@ class OutputPipe:
             return
         if self._digest_limit is None or self.size + length <= self._digest_limit:
             self._digest.update(data)
+        if self._queued_in_memory(data, length):
+            self._wake()
+            return
+        # Outside the lock, which the event loop takes too: disks are slow.
+        offset = self._spill(data)
         with self._changed:
-            while self._in_memory >= OUTPUT_WINDOW and self._may_wait() and not self._abandoned:
-                self._changed.wait()
-            if self._abandoned:
-                raise StreamInterrupted("The client is gone.")
-            if self._in_memory < OUTPUT_WINDOW:
-                self._queue.append(data)
-                self._in_memory += length
-            else:
-                self._queue.append(self._spill(data, length))
+            self._require_reader()
+            self._queue.append((offset, length))
             self.size += length
         self._wake()
 
-    def _spill(self, data: Buffer, length: int) -> tuple[int, int]:
+    def _queued_in_memory(self, data: Buffer, length: int) -> bool:
+        with self._changed:
+            while self._in_memory >= OUTPUT_WINDOW and self._may_wait() and not self._abandoned:
+                if not self._changed.wait(self._timeout_s):
+                    raise StreamTimeout(f"The client took no byte of the answer for {self._timeout_s:g} s.")
+            self._require_reader()
+            if self._in_memory >= OUTPUT_WINDOW:
+                return False
+            self._queue.append(data)
+            self._in_memory += length
+            self.size += length
+            return True
+
+    def _require_reader(self) -> None:
+        if self._abandoned:
+            self._close_file()
+            raise StreamInterrupted("The client is gone.")
+
+    def _spill(self, data: Buffer) -> int:
         if self._file is None:
             self._file = self._spool.open()
-        return self._file.append(data), length
+        try:
+            return self._file.append(data)
+        except ValueError:  # closed by `abandon` meanwhile
+            raise StreamInterrupted("The client is gone.") from None
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def finish(self, error: BaseException | None = None) -> None:
         """No more will come, because all is there or because of `error`."""
@@ -280,7 +309,10 @@ class OutputPipe:
                 return item
         if self._file is None:
             raise RuntimeError("a spooled piece without a spool file")
-        return await asyncio.to_thread(self._file.read_at, *item)
+        try:
+            return await asyncio.to_thread(self._file.read_at, *item)
+        except ValueError:  # closed by `abandon` meanwhile
+            raise StreamInterrupted("The client is gone.") from None
 
     def repr_digest(self) -> str:
         """`Repr-Digest` (RFC 9530) of all that was written; only within the digest's limit."""
@@ -293,5 +325,6 @@ class OutputPipe:
             self._queue.clear()
             self._in_memory = 0
             self._changed.notify_all()
-            if self._file is not None:
-                self._file.close()
+        if self._file is not None:
+            # Freeing a large file takes its time, which the event loop does not have.
+            self._loop.run_in_executor(None, self._file.close)

@@ -18,9 +18,10 @@ __all__ = ["Check", "Readiness"]
 
 logger = logging.getLogger(__name__)
 
-#: A store that answered is not asked again for so long: probes come every few seconds, from many.
+#: Between two looks at a store that answered, and at one that did not.
 _TRUSTED_FOR_S: Final = 5.0
 _RETRY_AFTER_S: Final = 1.0
+_STOPS_WITHIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Readiness:
         self._kernels = Check(False, "kernels are being compiled")
         self._storage = Check(False, "the object store has not been probed yet")
         self._stop = threading.Event()
-        self._asked = threading.Event()
+        self._trusted = False
         self._threads = [
             threading.Thread(target=self._warm_kernels, name="warm-kernels", daemon=True),
             threading.Thread(target=self._watch_store, name="watch-store", daemon=True),
@@ -52,18 +53,19 @@ class Readiness:
             thread.start()
 
     def stop(self) -> None:
-        """End the watch over the store."""
+        """End the watch over the store, so that no thread is inside it when the process exits."""
         self._stop.set()
-        self._asked.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_STOPS_WITHIN_S)
 
     @property
     def started(self) -> bool:
         """Whether start-up is over: kernels warm and the store once seen to be trustworthy."""
-        return self._kernels.ok and self._storage.ok
+        return self._kernels.ok and self._trusted
 
     def checks(self) -> dict[str, Check]:
-        """Every condition as it was last seen; asks for a fresh look at the store."""
-        self._asked.set()
+        """Every condition as it was last seen, a few seconds ago at most."""
         return {"kernels": self._kernels, "storage": self._storage}
 
     def _warm_kernels(self) -> None:
@@ -77,13 +79,13 @@ class Readiness:
             self._kernels = Check(False, f"kernels cannot be compiled: {type(error).__name__}")
 
     def _watch_store(self) -> None:
-        """Probe once for conditional creates, then look again when somebody asks."""
+        """Probe once for conditional creates, then look again every few seconds."""
         look: Callable[[], None] = self._probe
         while not self._stop.is_set():
             try:
                 look()
                 self._storage = Check(True, "reachable")
-                look = self._reach
+                look, self._trusted = self._reach, True
             except ShardsmithError as error:
                 if self._storage.detail != error.detail:
                     logger.error("storage is not ready: %s", error.detail)
@@ -92,9 +94,6 @@ class Readiness:
                 logger.exception("the object store could not be probed")
                 self._storage = Check(False, "the probe failed unexpectedly; see the log")
             self._stop.wait(_TRUSTED_FOR_S if self._storage.ok else _RETRY_AFTER_S)
-            if self._storage.ok:
-                self._asked.clear()
-                self._asked.wait()
 
     def _probe(self) -> None:
         probe_store(self._store)

@@ -23,6 +23,8 @@ class Spool:
     """Room for at most `max_bytes` over all open files. Safe to use from several threads."""
 
     def __init__(self, directory: Path | None, max_bytes: int) -> None:
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._max_bytes = max_bytes
         self._used = 0
@@ -84,11 +86,14 @@ class SpoolFile:
         """Add `data` at the end and return the offset at which it begins.
 
         Raises:
+            ValueError: the file is closed.
             StorageFull: no room left in the spool or on the disk.
         """
         view = memoryview(data).cast("B")
-        self._spool.reserve(len(view))
         with self._lock:
+            if self._file.closed:
+                raise ValueError("the spool file is closed")
+            self._spool.reserve(len(view))
             offset, self._size = self._size, self._size + len(view)
             try:
                 self._file.seek(offset)

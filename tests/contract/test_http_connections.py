@@ -1,8 +1,9 @@
 """What happens on the connection itself: clients that write first, leave early, or speak HTTP/1.0."""
 
+import hashlib
+import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -97,14 +98,19 @@ def test_http_1_0_gets_a_length(client: httpx.Client) -> None:
 
 
 def test_a_client_that_leaves_in_the_middle_commits_nothing(client: httpx.Client) -> None:
+    url, headers = "/v1/datasets/left-early", {"Idempotency-Key": "left"}
+    client.put(url)
     with connect(client) as connection:
         connection.sendall(
-            b"POST /v1/datasets/left-early/records HTTP/1.1\r\nHost: x\r\n"
+            b"POST /v1/datasets/left-early/records HTTP/1.1\r\nHost: x\r\nIdempotency-Key: left\r\n"
             b"Content-Type: application/x-ndjson\r\nContent-Length: 100000000\r\n\r\n" + LINE * 20_000
         )
-    time.sleep(0.3)
-    assert client.get("/v1/datasets/left-early/versions/latest").status_code == 404
-    assert client.post("/v1/datasets/left-early/versions").status_code in (404, 409)
+    append_id = hashlib.sha256(b"left").hexdigest()[:32]
+    assert client.get(f"{url}/appends/{append_id}").status_code == 404
+    # The key is still free: had the half been stored, other rows under it would be refused.
+    assert client.post(f"{url}/records", json=[{"x": 1}], headers=headers).status_code == 201
+    manifest = client.post(f"{url}/versions").json()
+    assert manifest["splits"]["train"]["num_records"] == 1
 
 
 @pytest.mark.parametrize(
@@ -128,17 +134,34 @@ def test_an_upload_longer_than_allowed_is_refused_before_it_is_read(client: http
     assert json.loads(content)["code"] == "payload_too_large"
 
 
-def test_a_client_that_writes_first_still_reads_why_it_was_refused(client: httpx.Client) -> None:
-    # The header lies about its own length, which is seen at once; the client goes on writing.
-    body = b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(32 << 20)
-    with connect(client) as connection:
-        connection.sendall(
-            b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
-            b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-        )
-        connection.sendall(body)
-        answer = read_to_end(connection)
-    assert answer.startswith(b"HTTP/1.1 413")
+LONG = 32 << 20
+REFUSED = {
+    "a header that lies": (
+        "/v1/tensors/serialize",
+        "application/x-npy",
+        b"\x93NUMPY\x02\x00" + b"\xff" * 4,
+        413,
+    ),
+    "a first line": ("/v1/records/serialize", "application/x-ndjson", b"{broken\n", 400),
+    "an append": ("/v1/datasets/refused/records", "application/x-ndjson", b"{broken\n", 400),
+    "a name": ("/v1/datasets/a.b/records", "application/x-ndjson", b'{"x": 1}\n', 400),
+    "a frame": ("/v1/records/parse", "application/x-tfrecord", bytes(16), 400),
+    "a type": ("/v1/tensors/serialize", "text/yaml", b"", 415),
+    "a parameter": ("/v1/tensors/serialize?spilt=1", "application/x-npy", b"", 400),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_client_that_writes_first_still_reads_why_it_was_refused(client: httpx.Client, what: str) -> None:
+    path, media_type, begin, status = REFUSED[what]
+    connection = http.client.HTTPConnection(client.base_url.host, client.base_url.port, timeout=60)
+    try:
+        body = begin + bytes(LONG - len(begin))
+        connection.request("POST", path, body, {"Content-Type": media_type})  # all of it, then the answer
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["status"]) == (status, status)
+    finally:
+        connection.close()
 
 
 def test_bodies_that_never_come_hold_no_workers(client: httpx.Client) -> None:

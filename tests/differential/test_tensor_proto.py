@@ -1,5 +1,6 @@
 """TensorProto against TensorFlow: equal bytes out, and every message read alike or refused on purpose."""
 
+import importlib
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,8 @@ from app.domain.limits import Budget, Limits
 from app.domain.tensor import Tensor
 from app.errors import InputError, UnprocessableInput
 
-tf = pytest.importorskip("tensorflow")
-from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2  # noqa: E402 (after the check that it is there)
+tf = importlib.import_module("tensorflow")
+from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2  # noqa: E402 (TensorFlow itself comes first)
 
 SHAPES = st.lists(st.integers(0, 4), max_size=5).map(tuple)
 

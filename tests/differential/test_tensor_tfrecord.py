@@ -1,5 +1,6 @@
 """A TFRecord of TensorProtos against `tf.io.TFRecordWriter` and `tf.data.TFRecordDataset`."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from app.domain.limits import Budget
 from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, Tensor
 
-tf = pytest.importorskip("tensorflow")
+tf = importlib.import_module("tensorflow")
 
 TENSORS = [
     Tensor(DTYPES["float32"], (2, 3), np.arange(6, dtype="<f4")),

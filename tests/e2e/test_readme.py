@@ -1,8 +1,6 @@
 """The README is true: every command in it, run as printed, gives the output printed below it."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.settings import Settings
-from tests.e2e.service import ROOT, Service, start
+from tests.e2e.service import ROOT, Service, needs_curl, start
 
 README = (ROOT / "README.md").read_text("utf-8")
 #: Where the README's service listens.
@@ -48,24 +46,32 @@ def service(folder: Path) -> Iterator[Service]:
         started.kill()
 
 
-def test_every_command_gives_the_output_printed_below_it(service: Service, folder: Path) -> None:
-    if shutil.which("curl") is None and not os.environ.get("CI"):
-        pytest.skip("curl is not installed here; the gate installs it")
-    assert len(commands()) >= 9
+@pytest.fixture(scope="module")
+def outputs(service: Service, folder: Path) -> list[tuple[str, str, str]]:
+    """Each command, what is printed below it, and what it gives here."""
+    found = []
     for command, printed in commands():
         run = command.replace(PRINTED_URL, service.url)
         ended = subprocess.run(
             ["sh", "-c", run], cwd=folder, capture_output=True, text=True, timeout=60, check=False
         )
         assert (ended.returncode, ended.stderr) == (0, ""), command
+        found.append((command, printed, ended.stdout))
+    return found
+
+
+@needs_curl
+def test_every_command_gives_the_output_printed_below_it(outputs: list[tuple[str, str, str]]) -> None:
+    assert len(outputs) >= 9
+    for command, printed, given in outputs:
         # A shell's next prompt would follow an answer without a last newline at once.
-        assert ended.stdout.rstrip("\n") == printed.rstrip("\n"), command
+        assert given.rstrip("\n") == printed.rstrip("\n"), command
 
 
+@needs_curl
+@pytest.mark.usefixtures("outputs")
 @pytest.mark.parametrize("snippet", blocks("python"), ids=["tensorflow", "tfds"])
 def test_every_python_snippet_runs_on_what_the_commands_made(folder: Path, snippet: str) -> None:
-    if not (folder / "rows.tfrecord").exists():
-        pytest.skip("the commands, which make the files, did not run: no curl")
     ended = subprocess.run(
         [sys.executable, "-c", snippet], cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )

@@ -58,5 +58,9 @@ def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> No
             )
             assert httpx.get(f"{service.url}/livez").status_code == 200
             assert service.stop() == 0, service.log()
+            answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b'"code": "shutting_down"' in answer
+        assert "Traceback" not in service.log()
     finally:
         service.kill()

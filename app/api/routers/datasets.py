@@ -139,7 +139,9 @@ async def delete_dataset(
     openapi_extra={
         **body_of(RECORDS_IN),
         **json_response(
-            201, "Stored durably; with `publish=true` the manifest of the new version.", JSON_OBJECT
+            201,
+            "Stored, as durably as the store is; with `publish=true` the manifest of the new version.",
+            JSON_OBJECT,
         ),
     },
 )

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from . import crc32c, example_encode, example_index, example_values, framing
 
-__all__ = ["Compiler", "Kernels", "is_loaded", "load", "warm"]
+__all__ = ["Compiler", "Kernels", "is_loaded", "load"]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -76,10 +76,3 @@ def _make() -> Kernels:
 def is_loaded() -> bool:
     """Whether `load()` answers at once."""
     return _loaded is not None
-
-
-def warm() -> threading.Thread:
-    """Start loading in the background, so that the first request need not wait for all of it."""
-    thread = threading.Thread(target=load, name="warm-kernels", daemon=True)
-    thread.start()
-    return thread

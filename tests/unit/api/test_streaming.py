@@ -69,7 +69,10 @@ def test_a_body_that_is_not_read_is_not_taken_from_the_connection() -> None:
         connection = Connection(*[part(PIECE)] * 100)
         body = RequestBody(max_bytes=2**30, timeout_s=10)
         pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
-        await asyncio.sleep(0.05)
+        while connection.taken <= BODY_WINDOW // len(PIECE):
+            await asyncio.sleep(0)
+        for _ in range(1000):  # chances to take more
+            await asyncio.sleep(0)
         pump.cancel()
         return connection.taken
 
@@ -81,9 +84,8 @@ def test_a_discarded_body_is_let_in() -> None:
         connection = Connection(*[part(PIECE)] * 100, part(b"", more=False))
         body = RequestBody(max_bytes=2**30, timeout_s=10)
         pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
-        await asyncio.sleep(0.01)
         body.discard()
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(body.linger(10), 20)
         pump.cancel()
         return body.ended
 
@@ -117,7 +119,7 @@ def test_output_keeps_its_order_in_memory_and_on_the_spool(tmp_path: Path, may_w
     pieces = [bytes([i % 251]) * 100_000 for i in range(150)]  # 15 MB: past the window
 
     async def main() -> tuple[bytes, str, int]:
-        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: may_wait, digest_limit=None)
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: may_wait, digest_limit=None, timeout_s=10)
 
         def work() -> None:
             for piece in pieces:
@@ -141,7 +143,7 @@ def test_output_keeps_its_order_in_memory_and_on_the_spool(tmp_path: Path, may_w
 def test_a_worker_that_may_wait_is_held_and_released_when_nobody_reads(tmp_path: Path) -> None:
     async def main() -> tuple[int, bool]:
         spool = Spool(tmp_path, 2**30)
-        pipe = OutputPipe(spool, lambda: True, digest_limit=None)
+        pipe = OutputPipe(spool, lambda: True, digest_limit=None, timeout_s=10)
         interrupted = threading.Event()
 
         def work() -> None:
@@ -152,7 +154,8 @@ def test_a_worker_that_may_wait_is_held_and_released_when_nobody_reads(tmp_path:
                 interrupted.set()
 
         worker = asyncio.create_task(asyncio.to_thread(work))
-        await asyncio.sleep(0.1)
+        while pipe.size < OUTPUT_WINDOW:
+            await asyncio.sleep(0.001)
         held = pipe.size
         pipe.abandon()
         await worker
@@ -164,7 +167,7 @@ def test_a_worker_that_may_wait_is_held_and_released_when_nobody_reads(tmp_path:
 
 def test_an_error_reaches_the_reader_in_place_of_the_rest(tmp_path: Path) -> None:
     async def main() -> None:
-        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=None)
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=None, timeout_s=10)
         pipe.write(b"some")
         pipe.finish(LimitExceeded("too much"))
         assert await pipe.next_piece() == b"some"
@@ -176,7 +179,7 @@ def test_an_error_reaches_the_reader_in_place_of_the_rest(tmp_path: Path) -> Non
 
 def test_settle_says_whether_all_is_there(tmp_path: Path) -> None:
     async def main() -> tuple[bool, bool]:
-        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=10)
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=10, timeout_s=10)
         pipe.write(b"12345")
         pipe.write(b"678901")
         early = await pipe.settle(10)
@@ -184,3 +187,33 @@ def test_settle_says_whether_all_is_there(tmp_path: Path) -> None:
         return early, await pipe.settle(None)
 
     assert asyncio.run(main()) == (False, True)
+
+
+def test_a_client_that_takes_nothing_is_given_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=None, timeout_s=0.05)
+
+        def work() -> None:
+            while True:
+                pipe.write(PIECE)
+
+        await asyncio.to_thread(work)
+
+    with pytest.raises(StreamTimeout):
+        asyncio.run(main())
+
+
+def test_what_is_spilled_after_the_client_left_frees_its_room(tmp_path: Path) -> None:
+    async def main() -> int:
+        spool = Spool(tmp_path, 2**30)
+        pipe = OutputPipe(spool, lambda: False, digest_limit=None, timeout_s=10)
+        while spool.used == 0:
+            pipe.write(PIECE)
+        pipe.abandon()
+        with pytest.raises(StreamInterrupted):
+            await asyncio.to_thread(pipe.write, PIECE)
+        while spool.used:
+            await asyncio.sleep(0.001)
+        return spool.used
+
+    assert asyncio.run(main()) == 0

@@ -9,6 +9,7 @@ import pytest
 
 from app.domain.streams import Buffer
 from app.errors import StorageUnavailable
+from app.services import readiness as module
 from app.services.readiness import Readiness
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
@@ -82,6 +83,26 @@ def test_a_store_that_comes_back_makes_the_service_ready() -> None:
         wait_for(lambda: "does not answer" in readiness.checks()["storage"].detail)
         store.back.set()
         wait_for(lambda: readiness.checks()["storage"].ok)
+
+
+def test_an_outage_later_is_no_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRUSTED_FOR_S", 0.01)
+    store = open_store("memory://")
+    with running(store) as readiness:
+        wait_for(lambda: readiness.started)
+
+        def unreachable(prefix: str) -> list[str]:
+            raise StorageUnavailable("Gone.")
+
+        monkeypatch.setattr(store, "list_children", unreachable)
+        wait_for(lambda: not readiness.checks()["storage"].ok)
+        assert readiness.started
+
+
+def test_no_thread_outlives_the_watch() -> None:
+    with running(open_store("memory://")) as readiness:
+        wait_for(lambda: readiness.started)
+    assert not [thread for thread in threading.enumerate() if thread.name == "watch-store"]
 
 
 def test_kernels_that_cannot_be_compiled_are_said_to_be_so(caplog: pytest.LogCaptureFixture) -> None:

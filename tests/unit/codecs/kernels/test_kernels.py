@@ -56,12 +56,3 @@ def test_many_threads_load_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == 1
     assert all(loaded is made[0] for loaded in found)
     assert kernels.is_loaded()
-
-
-def test_warming_loads_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_loaded", None)
-    monkeypatch.setattr(kernels, "_make", lambda: kernels.Kernels(lambda function: function))
-    thread = kernels.warm()
-    thread.join()
-    assert thread.daemon
-    assert kernels.is_loaded()

@@ -125,11 +125,13 @@ class Exchanges:
             _give_up(pipe, body, pump)
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
         except BaseException as error:
-            if isinstance(error, LimitExceeded):
-                # Too much to let in: after a while the connection is closed on it.
-                await body.linger(_LINGER_S)
-                request.state.body_unread = not body.complete
-            _give_up(pipe, body, pump)
+            try:
+                if isinstance(error, LimitExceeded):
+                    # Too much to let in: after a while the connection is closed on it.
+                    await body.linger(_LINGER_S)
+                    request.state.body_unread = not body.complete
+            finally:
+                _give_up(pipe, body, pump)
             raise
         headers = dict(head.headers)
         if head.status == 204:

@@ -107,6 +107,12 @@ def test_options_of_a_publication_need_one(client: httpx.Client, name: str) -> N
     assert (answer.status_code, answer.json()["code"]) == (400, "inapplicable_parameter")
 
 
+def test_a_compression_needs_a_tfrecord(client: httpx.Client, name: str) -> None:
+    answer = client.post(f"/v1/datasets/{name}/records", params={"compression": "gzip"}, json=ROWS)
+    assert (answer.status_code, answer.json()["code"]) == (400, "inapplicable_parameter")
+    assert client.get(f"/v1/datasets/{name}").status_code == 404
+
+
 def test_a_description_that_is_no_json_is_refused(client: httpx.Client, name: str) -> None:
     answer = client.put(f"/v1/datasets/{name}", content=b"{}", headers={"Content-Type": "text/plain"})
     assert answer.status_code == 415

@@ -22,7 +22,13 @@ from ..digests import HashingStream, request_digest
 from ..exchange import Answer
 from ..negotiation import choose_input
 from ..openapi import JSON_OBJECT, body_of, json_body, json_response
-from ..parameters import AppendParameters, NoParameters, PublishParameters, refuse_repeated
+from ..parameters import (
+    AppendParameters,
+    NoParameters,
+    PublishParameters,
+    refuse_inapplicable,
+    refuse_repeated,
+)
 from ..schemas import declared_schema, unwrap
 from ..state import ServicesDependency
 from .records import RECORDS_IN
@@ -162,6 +168,7 @@ async def append_records(
         rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
         source = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        refuse_inapplicable(query.compression, (form,))
         result = append_rows(
             services.datasets,
             AppendRequest(

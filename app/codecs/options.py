@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..domain.dtypes import DType
-from ..domain.schema import Schema
+from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
 
 __all__ = [
     "ByteOrder",
     "Compression",
+    "ElementOrder",
     "RecordsDecodeOptions",
     "RecordsEncodeOptions",
     "TensorDecodeOptions",
@@ -19,6 +20,8 @@ __all__ = [
 ]
 
 ByteOrder = Literal["little", "big"]
+#: How the elements of a raw body lie: row-major (C) or column-major (Fortran).
+ElementOrder = Literal["C", "F"]
 Compression = Literal["none", "gzip", "zlib"]
 
 
@@ -29,7 +32,11 @@ class TensorDecodeOptions:
     Attributes:
         dtype, shape: what the client declared. `raw` needs both (a missing shape is one dimension);
             untyped JSON takes them; a form that carries its own must agree (422 otherwise).
-        byte_order: of `raw` input.
+        byte_order, order: of `raw` input.
+        kind: what the components in the body are (`sparse`: indices, values, dense_shape, or what
+            `tf.io.serialize_sparse` gives; `ragged`: values, then row_splits, outermost first);
+            None: a form that says so itself is believed, and bytes are never guessed to be tensors.
+        json_bytes: of `oip`: the length of the JSON in front, as Inference-Header-Content-Length says.
         nonfinite: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity in JSON.
         compression: of `tfrecord`; None detects it.
     """
@@ -37,6 +44,9 @@ class TensorDecodeOptions:
     dtype: DType | None = None
     shape: Shape | None = None
     byte_order: ByteOrder = "little"
+    order: ElementOrder = "C"
+    kind: Literal["dense", "sparse", "ragged"] | None = None
+    json_bytes: int | None = None
     nonfinite: Literal["error", "null", "bare"] = "error"
     compression: Compression | None = None
 
@@ -50,7 +60,11 @@ class TensorEncodeOptions:
         nonfinite: JSON: as the strings "NaN", "Infinity", "-Infinity", as null, or refused.
         int64: JSON: 64-bit integers as numbers or as strings of digits.
         text: JSON: strings as {"b64": ...} or as UTF-8 text (422 where invalid).
-        byte_order: of `raw`.
+        byte_order, order: of `raw`.
+        sparse: a sparse tensor as TensorProto: as `tf.io.serialize_sparse` gives it, or as
+            `tf.io.serialize_many_sparse` does, with the first axis counting the rows.
+        b64: the alphabet of base64 in JSON: the standard one, or TensorFlow's web-safe one without
+            padding (`tf.io.encode_base64`).
         compression: of `tfrecord`.
     """
 
@@ -59,6 +73,9 @@ class TensorEncodeOptions:
     int64: Literal["number", "string"] = "number"
     text: Literal["b64", "utf8"] = "b64"
     byte_order: ByteOrder = "little"
+    order: ElementOrder = "C"
+    sparse: Literal["single", "many"] = "single"
+    b64: Literal["standard", "websafe"] = "standard"
     compression: Compression = "none"
 
 
@@ -68,20 +85,25 @@ class RecordsDecodeOptions:
 
     Attributes:
         schema: declared by the client; None infers one.
+        message: what a row of a TFRecord is, and what is made of rows without a declared schema; None
+            is what the schema says, or an Example.
         schema_of_dataset: the schema is that of the dataset appended to; a schema in the body is then
             no second declaration, but has to equal it.
         nonfinite: as for tensors.
         infer: from the first 1,000 rows, or from all of them.
         compression: of `tfrecord`; None detects it.
         undeclared: what happens to features of a TFRecord that a declared schema does not name.
+        json_bytes: as for tensors.
     """
 
     schema: Schema | None = None
+    message: Message | None = None
     schema_of_dataset: bool = False
     nonfinite: Literal["error", "null", "bare"] = "error"
     infer: Literal["head", "all"] = "head"
     compression: Compression | None = None
     undeclared: Literal["error", "drop"] = "error"
+    json_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +114,7 @@ class RecordsEncodeOptions:
         layout: JSON: `rows` [{...}] or `columns` {name: [...]}.
         nonfinite, int64: as for tensors.
         text: JSON: features of dtype bytes as {"b64": ...} or as UTF-8 text; text is always text.
+        b64: as for tensors.
         compression: of `tfrecord`.
         lossy: float64 may go into a FloatList and uint64 into an Int64List.
     """
@@ -100,5 +123,6 @@ class RecordsEncodeOptions:
     nonfinite: Literal["string", "null", "error"] = "string"
     int64: Literal["number", "string"] = "number"
     text: Literal["b64", "utf8"] = "b64"
+    b64: Literal["standard", "websafe"] = "standard"
     compression: Compression = "none"
     lossy: bool = False

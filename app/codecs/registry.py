@@ -43,7 +43,21 @@ __all__ = [
     "TensorCodec",
 ]
 
-FormName = Literal["json", "ndjson", "npy", "npz", "raw", "tensorproto", "tfrecord", "b64"]
+FormName = Literal[
+    "json",
+    "ndjson",
+    "npy",
+    "npz",
+    "raw",
+    "oip",
+    "tensorproto",
+    "safetensors",
+    "arrow",
+    "parquet",
+    "csv",
+    "tfrecord",
+    "b64",
+]
 
 DecoderT = TypeVar("DecoderT")
 EncoderT = TypeVar("EncoderT")
@@ -54,14 +68,20 @@ RecordsDecoder = Callable[[ByteStream, RecordsDecodeOptions, Budget], Records]
 RecordsFileDecoder = Callable[[ByteFile, RecordsDecodeOptions, Budget], Records]
 RecordsEncoder = Callable[[Records, RecordsEncodeOptions, Budget], Iterator[Buffer]]
 
-#: Short name -> media types; the first is what answers carry. `b64` goes by its short name alone.
+#: Short name -> media types; the first is what answers carry. `b64` and `safetensors` go by their short
+#: names alone.
 MEDIA_TYPES: Final[dict[FormName, tuple[str, ...]]] = {
     "json": ("application/json",),
     "ndjson": ("application/x-ndjson", "application/jsonl"),
     "npy": ("application/x-npy",),
     "npz": ("application/x-npz",),
     "raw": ("application/octet-stream",),
+    "oip": ("application/octet-stream",),
     "tensorproto": ("application/protobuf", "application/x-protobuf"),
+    "safetensors": ("application/octet-stream",),
+    "arrow": ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
+    "parquet": ("application/vnd.apache.parquet",),
+    "csv": ("text/csv",),
     "tfrecord": ("application/x-tfrecord",),
     "b64": ("application/json",),
 }

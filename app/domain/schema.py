@@ -3,12 +3,23 @@
 The JSON form is that of the HTTP contract:
     {"features": {"x": {"dtype": "float32", "shape": [null, 3], "kind": "dense",
                         "encoding": "list", "nullable": true}}}
+
+| kind       | a row's value                   | shape                                           |
+|------------|---------------------------------|-------------------------------------------------|
+| `dense`    | one array                       | any; null: the dimension differs between rows   |
+| `ragged`   | nested lists of varying lengths | rank >= 2, a null behind the first dimension    |
+| `sparse`   | coordinates and values          | rank >= 1, all known                            |
+| `sequence` | a list of steps                 | null, then the shape of one step                |
+
+Dimensions of a ragged value behind the last null are uniform. A schema with a `sequence` feature is that
+of SequenceExamples: such a feature is one of its feature lists, the others are its context. So is one
+with `"message": "sequence_example"`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
@@ -17,15 +28,22 @@ from .dtypes import DType, parse_feature_dtype
 from .limits import Limits
 from .tensor import check_shape, num_elements
 
-__all__ = ["Encoding", "Feature", "FeatureKind", "FeatureShape", "Schema"]
+__all__ = ["Encoding", "Feature", "FeatureKind", "FeatureShape", "Message", "Schema"]
 
 FeatureKind = Literal["dense", "ragged", "sparse", "sequence"]
 Encoding = Literal["list", "raw", "tensor"]
+#: The protobuf message that a row becomes.
+Message = Literal["example", "sequence_example"]
 #: `None` is a dimension that differs from row to row.
 FeatureShape = tuple[int | None, ...]
 
 #: dtypes whose values a FloatList (float32) or an Int64List (int64) cannot hold; by dtype, never by value.
 _LOSSY_IN_LIST: Final = frozenset({"float64", "uint64"})
+#: dtypes of numbers that a FloatList or an Int64List takes; for the two above, only where loss is allowed.
+_LISTED: Final = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+    | {"float16", "bfloat16", "float32", "float64"}
+)
 _MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
 
 
@@ -37,7 +55,8 @@ class Feature:
         dtype: logical dtype; strings are `text` or `bytes`, never `string`.
         shape: of one row's value; `()` is a scalar, `None` an unknown dimension.
         encoding: `list` flat in the Example's typed list, `raw` the little-endian bytes,
-            `tensor` a TensorProto; the last two as one value of a BytesList.
+            `tensor` a TensorProto; the last two as one value of a BytesList (of each step, where it is
+            a `sequence`).
         nullable: a row may lack the feature.
     """
 
@@ -67,6 +86,21 @@ class Feature:
     def known_values(self) -> int:
         """The product of the known dimensions."""
         return num_elements([dim for dim in self.shape if dim is not None])
+
+    @property
+    def step(self) -> Feature:
+        """One step of a `sequence`: a dense feature of the same name."""
+        return replace(self, shape=self.shape[1:], kind="dense", nullable=False)
+
+    @property
+    def num_partitions(self) -> int:
+        """Of a `ragged` feature: how often its rows are cut, beside the cut into rows."""
+        return max(axis for axis, dim in enumerate(self.shape) if dim is None)
+
+    @property
+    def inner_shape(self) -> tuple[int, ...]:
+        """Of a `ragged` feature: the uniform dimensions, those behind the last unknown one."""
+        return tuple(dim for dim in self.shape[self.num_partitions + 1 :] if dim is not None)
 
     def require_lossless(self) -> None:
         """Refuse what the Example's lists cannot hold.
@@ -113,7 +147,7 @@ class Feature:
         kind = value.get("kind", "dense")
         if kind not in get_args(FeatureKind):
             raise _invalid(name, f'"kind" must be one of {list(get_args(FeatureKind))}')
-        encoding = value.get("encoding") or default_encoding(dtype, shape)
+        encoding = value.get("encoding") or default_encoding(dtype, shape, kind)
         if encoding not in get_args(Encoding):
             raise _invalid(name, f'"encoding" must be one of {list(get_args(Encoding))}')
         nullable = value.get("nullable", False)
@@ -124,28 +158,57 @@ class Feature:
         return feature
 
     def _check(self) -> None:
-        reason = None
-        if self.kind != "dense":
-            reason = f"kind {self.kind!r} is not served yet; only 'dense' is"
-        elif self.encoding == "list" and self.dtype.kind == "complex":
-            reason = f"{self.dtype} has no list form; use encoding 'tensor' or 'raw'"
-        elif self.encoding == "raw" and self.dtype.is_string:
-            reason = "strings have no raw form; use encoding 'list' or 'tensor'"
-        elif self.encoding != "tensor" and self.num_unknown > 1:
-            reason = "more than one unknown dimension needs encoding 'tensor'"
-        elif self.encoding != "tensor" and self.num_unknown == 1 and self.known_values == 0:
-            reason = "a zero beside an unknown dimension needs encoding 'tensor'"
+        reason = _kind_contradiction(self) or _encoding_contradiction(
+            self.step if self.kind == "sequence" else self
+        )
         if reason is not None:
             raise UnprocessableInput(
                 f"Feature {self.name!r}: {reason}.", code="invalid_feature", feature=self.name
             )
 
 
-def default_encoding(dtype: DType, shape: FeatureShape) -> Encoding:
+def _kind_contradiction(feature: Feature) -> str | None:
+    """Why the shape or the encoding is none that the kind can have, or None."""
+    kind, shape = feature.kind, feature.shape
+    if kind in ("ragged", "sparse") and feature.encoding != "list":
+        return f"kind {kind!r} has encoding 'list' alone"
+    if kind == "ragged" and None not in shape[1:]:
+        return "kind 'ragged' needs a null in its shape behind the first dimension; else it is 'dense'"
+    if kind == "ragged" and 0 in shape:
+        return "kind 'ragged' takes no dimension of 0"
+    if kind == "sparse" and (not shape or None in shape):
+        return "kind 'sparse' needs a shape of one or more known dimensions"
+    if kind == "sequence" and (not shape or shape[0] is not None):
+        return "kind 'sequence' needs a shape whose first dimension is null: the number of steps"
+    return None
+
+
+def _encoding_contradiction(feature: Feature) -> str | None:
+    """Why the encoding cannot hold such values, or None."""
+    dtype, encoding = feature.dtype, feature.encoding
+    if encoding == "list" and dtype.name not in _LISTED and not dtype.is_string:
+        return f"{dtype} has no list form; use encoding 'tensor' or 'raw'"
+    if encoding == "raw" and dtype.is_string:
+        return "strings have no raw form; use encoding 'list' or 'tensor'"
+    if encoding == "tensor" or feature.kind != "dense":
+        return None
+    if feature.num_unknown > 1:
+        return "more than one unknown dimension needs encoding 'tensor'"
+    if feature.num_unknown == 1 and feature.known_values == 0:
+        return "a zero beside an unknown dimension needs encoding 'tensor'"
+    return None
+
+
+def default_encoding(dtype: DType, shape: FeatureShape, kind: FeatureKind = "dense") -> Encoding:
     """How a feature is stored when the schema does not say (docs/http.md, the table of features)."""
+    if kind in ("ragged", "sparse"):
+        return "list"
+    if kind == "sequence":
+        shape = shape[1:]
     unknown = sum(dim is None for dim in shape)
     zero = any(dim == 0 for dim in shape)
-    return "tensor" if dtype.kind == "complex" or unknown > 1 or (unknown and zero) else "list"
+    listed = dtype.is_string or dtype.name in _LISTED
+    return "tensor" if not listed or unknown > 1 or (unknown and zero) else "list"
 
 
 def _shape_from_json(name: str, value: object) -> FeatureShape:
@@ -164,9 +227,18 @@ def _invalid(name: str, what: str) -> MalformedInput:
 
 @dataclass(frozen=True)
 class Schema:
-    """The features of a row, in the order in which they were declared or first seen."""
+    """The features of a row, in the order in which they were declared or first seen.
+
+    Attributes:
+        message: what a row becomes; `sequence_example` wherever a feature is a `sequence`.
+    """
 
     features: tuple[Feature, ...]
+    message: Message = "example"
+
+    def __post_init__(self) -> None:
+        if any(feature.kind == "sequence" for feature in self.features):
+            object.__setattr__(self, "message", "sequence_example")
 
     def __iter__(self) -> Iterator[Feature]:
         return iter(self.features)
@@ -184,7 +256,26 @@ class Schema:
 
     def same_features(self, other: Schema) -> bool:
         """Whether rows of the one are rows of the other: the order of features does not matter."""
-        return self.by_name == other.by_name
+        return self.by_name == other.by_name and self.message == other.message
+
+    def with_message(self, message: Message | None) -> Schema:
+        """This schema for rows of that message; None leaves it as it is.
+
+        Raises:
+            UnprocessableInput: a `sequence` feature in an Example (`invalid_feature`).
+        """
+        if message in (None, self.message):
+            return self
+        schema = Schema(self.features, message)
+        if schema.message != message:
+            name = next(feature.name for feature in self.features if feature.kind == "sequence")
+            raise UnprocessableInput(
+                f"Feature {name!r} is a sequence, which an Example does not hold. Leave out "
+                "?message=example, or declare another kind.",
+                code="invalid_feature",
+                feature=name,
+            )
+        return schema
 
     def require_lossless(self) -> None:
         """As `Feature.require_lossless`, for every feature."""
@@ -192,7 +283,8 @@ class Schema:
             feature.require_lossless()
 
     def to_json(self) -> dict[str, Any]:
-        return {"features": {feature.name: feature.to_json() for feature in self.features}}
+        features = {feature.name: feature.to_json() for feature in self.features}
+        return {"features": features} | ({} if self.message == "example" else {"message": self.message})
 
     @classmethod
     def from_json(cls, value: object, limits: Limits | None = None) -> Schema:
@@ -207,13 +299,21 @@ class Schema:
             raise MalformedInput(
                 'A schema is {"features": {name: {"dtype": ...}, ...}}.', code="invalid_schema"
             )
-        if unknown := sorted(set(value) - {"features"}):
+        if unknown := sorted(set(value) - {"features", "message"}):
             raise MalformedInput(
-                f"A schema has no member {unknown[0]!r}; only 'features'.", code="invalid_schema"
+                f"A schema has no member {unknown[0]!r}; only 'features' and 'message'.",
+                code="invalid_schema",
+            )
+        message = value.get("message")
+        if message is not None and message not in get_args(Message):
+            raise MalformedInput(
+                f'"message" must be one of {list(get_args(Message))}.', code="invalid_schema"
             )
         features = value["features"]
         check_feature_names(features, limits)
-        return cls(tuple(Feature.from_json(name, item) for name, item in features.items()))
+        return cls(tuple(Feature.from_json(name, item) for name, item in features.items())).with_message(
+            message
+        )
 
 
 def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits) -> None:

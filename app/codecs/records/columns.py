@@ -8,6 +8,12 @@ Every decoder of records yields these layouts and every encoder reads only them:
 | all dimensions known      | `fixed_size_list(storage, product)`, row-major                     |
 | one dimension unknown     | `list(storage)`, row-major; the dimension follows from the length  |
 | several unknown           | `struct<shape: fixed_size_list(int64, rank), values: list(storage)>`|
+| ragged                    | `list(list(... storage))`: one list for the row, one for each cut  |
+| sparse                    | `struct<indices: list(int64), values: list(storage)>`              |
+| sequence                  | `list(column of one step)`                                         |
+
+Uniform dimensions of a ragged value, behind its last cut, are one `fixed_size_list(storage, product)` inside;
+the coordinates of a sparse one lie row-major, `[n, rank]`; a step of a sequence is a dense value as above.
 
 Storage is the Arrow type of the same name; bool is `uint8` (0 or 1; no bit-packing), bfloat16 is
 `uint16`, complex is `fixed_size_binary(8 or 16)`, text and bytes are `binary`. A null stands for an
@@ -24,6 +30,7 @@ import pyarrow as pa
 
 from ...domain.dtypes import DType
 from ...domain.schema import Feature, Schema
+from ...domain.tensor import num_elements
 
 __all__ = ["MAX_BATCH_ROWS", "Records", "arrow_schema", "column_type", "storage_type"]
 
@@ -76,6 +83,12 @@ def storage_type(dtype: DType) -> pa.DataType:
 def column_type(feature: Feature) -> pa.DataType:
     """The Arrow type of the whole column, from the table above."""
     storage = storage_type(feature.dtype)
+    if feature.kind == "ragged":
+        return _ragged_type(feature)
+    if feature.kind == "sparse":
+        return pa.struct([("indices", pa.list_(pa.int64())), ("values", pa.list_(storage))])
+    if feature.kind == "sequence":
+        return pa.list_(column_type(feature.step))
     if feature.is_scalar:
         return storage
     if (num_values := feature.num_values) is not None:
@@ -83,6 +96,15 @@ def column_type(feature: Feature) -> pa.DataType:
     if feature.num_unknown == 1:
         return pa.list_(storage)
     return pa.struct([("shape", pa.list_(pa.int64(), len(feature.shape))), ("values", pa.list_(storage))])
+
+
+def _ragged_type(feature: Feature) -> pa.DataType:
+    nested: pa.DataType = storage_type(feature.dtype)
+    if feature.inner_shape:
+        nested = pa.list_(nested, num_elements(feature.inner_shape))
+    for _ in range(feature.num_partitions + 1):
+        nested = pa.list_(nested)
+    return nested
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

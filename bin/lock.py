@@ -1,11 +1,11 @@
-"""Writes the two lock files from pyproject.toml, or checks that they are in step with it.
+"""Writes the lock files from pyproject.toml, or checks that they are in step with it.
 
     bin/lock                    resolve again, keeping the locked versions where they still fit
     bin/lock --upgrade          ... taking the newest (also: --upgrade-package NAME)
-    bin/lock --check            exit 1 unless both locks were made from this pyproject.toml
+    bin/lock --check            exit 1 unless all locks were made from this pyproject.toml
 
-`requirements-dev.lock` holds everything; `requirements.lock` what the service needs, TensorFlow
-included, at the same versions. Both are universal (every platform, every supported Python), hashed,
+`requirements-bench.lock` holds everything, `requirements-dev.lock` what the tests need, `requirements.lock`
+what the service needs, TensorFlow included, all at the same versions. They are universal (every platform, every supported Python), hashed,
 and name no index. Writing needs uv (https://docs.astral.sh/uv/); checking needs Python alone.
 """
 
@@ -19,11 +19,13 @@ import subprocess
 import sys
 import tomllib
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
+#: Lock -> the group of dependencies that it holds beside the service's own; each is part of the one before.
+LOCKS = {"requirements-bench.lock": "bench", "requirements-dev.lock": "dev", "requirements.lock": "build"}
 HEADER = """\
 # Made by bin/lock from pyproject.toml; do not edit.
 # Dependency tables: sha256:{digest}
@@ -55,10 +57,12 @@ def write(options: list[str]) -> None:
     uv = find_uv()
     # Without a configuration file of this machine: the result depends on pyproject.toml and the index.
     resolve = [*uv, *COMPILE, "--no-config", "pyproject.toml"]
-    run([*resolve, "--group", "dev", "--output-file", DEV, *options])
-    # The second can only choose what the first chose.
-    run([*resolve, "--group", "build", "--constraint", DEV, "--output-file", RUNTIME, *options])
-    for name in (DEV, RUNTIME):
+    larger: list[str] = []
+    for name, group in LOCKS.items():
+        # Each can only choose what the larger one chose.
+        run([*resolve, "--group", group, *larger, "--output-file", name, *options])
+        larger = ["--constraint", name]
+    for name in LOCKS:
         lock = ROOT / name
         body = lock.read_text(encoding="utf-8")
         lock.write_text(HEADER.format(digest=dependency_digest()) + body, encoding="utf-8")
@@ -82,16 +86,17 @@ def run(command: list[str]) -> None:
 
 def check() -> list[str]:
     """What is wrong with the locks, one sentence each."""
-    runtime, dev = ((ROOT / name).read_text(encoding="utf-8") for name in (RUNTIME, DEV))
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in LOCKS}
     header = HEADER.format(digest=dependency_digest())
     wrong = [
         f"{name} was not made from this pyproject.toml."
-        for name, text in ((RUNTIME, runtime), (DEV, dev))
+        for name, text in texts.items()
         if not text.startswith(header)
     ]
-    if strange := sorted(pins(runtime) - pins(dev)):
-        wrong.append(f"{RUNTIME} has what {DEV} has not: {', '.join(strange)}.")
-    for name, text in ((RUNTIME, runtime), (DEV, dev)):
+    for larger, smaller in pairwise(LOCKS):
+        if strange := sorted(pins(texts[smaller]) - pins(texts[larger])):
+            wrong.append(f"{smaller} has what {larger} has not: {', '.join(strange)}.")
+    for name, text in texts.items():
         if unhashed := [line for line in text.splitlines() if "==" in line and not line.endswith("\\")]:
             wrong.append(f"{name} has entries without a hash: {', '.join(unhashed)}.")
         if re.search(r"^\s*--(?!hash)|://|file:", text, re.MULTILINE):

@@ -36,7 +36,7 @@ def test_versions_agree() -> None:
 
 def copy_lock_inputs(folder: Path) -> Path:
     (folder / "bin").mkdir()
-    for name in ("bin/lock.py", "pyproject.toml", "requirements.lock", "requirements-dev.lock"):
+    for name in ("bin/lock.py", "pyproject.toml", *(lock.name for lock in ROOT.glob("*.lock"))):
         shutil.copy(ROOT / name, folder / name)
     return folder
 

@@ -5,8 +5,9 @@
     bin/lock --check            exit 1 unless all locks were made from this pyproject.toml
 
 `requirements-bench.lock` holds everything, `requirements-dev.lock` what the tests need, `requirements.lock`
-what the service needs, TensorFlow included, all at the same versions. They are universal (every platform, every supported Python), hashed,
-and name no index. Writing needs uv (https://docs.astral.sh/uv/); checking needs Python alone.
+what the service needs, TensorFlow included, all at the same versions. They are universal (every
+platform, every supported Python), hashed, and name no index. Writing needs uv
+(https://docs.astral.sh/uv/); checking needs Python alone.
 """
 
 from __future__ import annotations

@@ -35,11 +35,16 @@ class HashingStream:
 
 
 def request_digest(
-    rows: HashingStream, content_type: str, schema: Schema | None, parameters: QueryParams
+    rows: HashingStream,
+    content_type: str,
+    schema: Schema | None,
+    parameters: QueryParams,
+    json_bytes: int | None = None,
 ) -> str:
     """SHA-256 of what makes two appends the same, in hexadecimal.
 
-    That is the rows, their Content-Type and the sorted query. A multipart body is taken apart first
+    That is the rows, their Content-Type (and Inference-Header-Content-Length, where there is one) and the
+    sorted query. A multipart body is taken apart first
     (its schema counts, its boundary does not): clients draw another boundary for every try.
     """
     described = [
@@ -47,5 +52,6 @@ def request_digest(
         content_type,
         None if schema is None else schema.to_json(),
         sorted(parameters.multi_items()),
+        *(() if json_bytes is None else (json_bytes,)),
     ]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

@@ -11,9 +11,10 @@ from typing import Final, Generic, TypeVar
 
 from starlette.datastructures import Headers
 
+from ..domain.tensor import MAX_DIM
 from ..errors import MalformedInput, NotAcceptable, UnknownForm
 
-__all__ = ["Chosen", "Forms", "choose_input", "choose_output", "parse_accept"]
+__all__ = ["Chosen", "Forms", "choose_input", "choose_output", "parse_accept", "parse_json_bytes"]
 
 FormT = TypeVar("FormT", bound=str)
 
@@ -99,6 +100,26 @@ def _named(forms: Forms[FormT], name: str, what: str) -> FormT:
         if form == name:
             return form
     raise _unsupported(forms, what)
+
+
+def parse_json_bytes(headers: Headers) -> int | None:
+    """The length of the JSON in front of an Open Inference body; None without the header.
+
+    Raises:
+        MalformedInput: not a decimal number from 0 to 2^63-1 (`invalid_json_length`).
+    """
+    texts = headers.getlist("inference-header-content-length")
+    if not texts:
+        return None
+    text = texts[0].strip()
+    # Twenty digits are past int64 already; longer ones need not be converted to be refused.
+    if len(texts) == 1 and text.isascii() and text.isdigit() and int(text[:20]) <= MAX_DIM:
+        return int(text[:20])
+    raise MalformedInput(
+        f"Inference-Header-Content-Length {', '.join(texts)[:40]!r} is not one number of bytes: that of "
+        "the JSON in front of the tensors.",
+        code="invalid_json_length",
+    )
 
 
 def _by_short_name(forms: Forms[FormT], name: str, parameter: str) -> FormT:

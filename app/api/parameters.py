@@ -21,10 +21,31 @@ from ..codecs.options import (
 )
 from ..domain.dtypes import parse_dtype
 from ..domain.limits import KIB
-from ..domain.schema import Schema
+from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape, check_shape
 from ..errors import MalformedInput
 from ..services.datasets import PublishOptions
+from .parameter_types import (
+    Base64,
+    BytesAs,
+    Delivery,
+    EitherCompression,
+    ExampleMessage,
+    From,
+    Infer,
+    Int64,
+    Lossy,
+    Nonfinite,
+    NonfiniteIn,
+    NonfiniteOut,
+    Order,
+    RowsLayout,
+    SchemaText,
+    SparseAs,
+    TensorKind,
+    To,
+    Undeclared,
+)
 
 __all__ = [
     "AppendParameters",
@@ -42,53 +63,6 @@ __all__ = [
 ]
 
 
-From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
-To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
-Nonfinite = Annotated[
-    Literal["string", "null", "error", "bare"] | None,
-    Field(
-        description="NaN and infinities in JSON. In: `null` reads null as NaN, `bare` accepts the bare "
-        'tokens. Out: `string` (default) "NaN", "Infinity", "-Infinity"; `null`; `error` refuses.'
-    ),
-]
-NonfiniteIn = Annotated[
-    Literal["null", "bare"] | None,
-    Field(description="JSON: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity."),
-]
-NonfiniteOut = Annotated[
-    Literal["string", "null", "error"], Field(description="NaN and infinities in JSON answers.")
-]
-Int64 = Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")]
-BytesAs = Annotated[
-    Literal["b64", "utf8"],
-    Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
-]
-Delivery = Annotated[
-    Literal["checked"] | None,
-    Field(description="`checked` completes the answer before its first byte leaves."),
-]
-SchemaText = Annotated[
-    str | None,
-    Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
-]
-Infer = Annotated[
-    Literal["head", "all"],
-    Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
-]
-Lossy = Annotated[
-    Literal["allow"] | None,
-    Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
-]
-Undeclared = Annotated[
-    Literal["error", "drop"], Field(description="Features that a declared schema does not name.")
-]
-RowsLayout = Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")]
-EitherCompression = Annotated[
-    Compression | None,
-    Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
-]
-
-
 class NoQuery(BaseModel):
     """A route without query parameters."""
 
@@ -103,6 +77,7 @@ class _ConversionQuery(NoQuery):
     nonfinite: Nonfinite = None
     int64: Int64 = "number"
     bytes_: BytesAs = "b64"
+    b64: Base64 = "standard"
     delivery: Delivery = None
 
     @property
@@ -126,18 +101,26 @@ class TensorsQuery(_ConversionQuery):
     byte_order: Annotated[Literal["little", "big"], Field(description="Of raw bodies and raw answers.")] = (
         "little"
     )
+    order: Order = "C"
+    kind: TensorKind = None
+    sparse: SparseAs = "single"
     layout: Annotated[Literal["flat", "nested", "oip"], Field(description="Layout of a JSON answer.")] = (
         "flat"
     )
     compression: EitherCompression = None
 
-    def decode_options(self, *, input_form: str, output_form: str) -> TensorDecodeOptions:
+    def decode_options(
+        self, *, input_form: str, output_form: str, json_bytes: int | None
+    ) -> TensorDecodeOptions:
         # Where both are TFRecord, the parameter speaks of the answer and the body is detected.
         of_input = input_form == "tfrecord" != output_form
         return TensorDecodeOptions(
             dtype=None if self.dtype is None else parse_dtype(self.dtype),
             shape=_parse_shape(self.shape),
             byte_order=self.byte_order,
+            order=self.order,
+            kind=self.kind,
+            json_bytes=json_bytes,
             nonfinite=self.nonfinite_in,
             compression=self.compression if of_input else None,
         )
@@ -149,6 +132,9 @@ class TensorsQuery(_ConversionQuery):
             int64=self.int64,
             text=self.bytes_,
             byte_order=self.byte_order,
+            order=self.order,
+            sparse=self.sparse,
+            b64=self.b64,
             compression=self.compression or "none",
         )
 
@@ -157,18 +143,25 @@ class ExamplesQuery(_ConversionQuery):
     """Parameters of `/v1/examples/*`."""
 
     schema_: SchemaText = None
-    message: Annotated[
-        Literal["example"], Field(description="The message of a row; Examples only, for now.")
-    ] = "example"
+    message: ExampleMessage = None
     lossy: Lossy = None
     undeclared: Undeclared = "error"
 
     def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
-        return RecordsDecodeOptions(schema=schema, nonfinite=self.nonfinite_in, undeclared=self.undeclared)
+        return RecordsDecodeOptions(
+            schema=_effective_schema(schema, self.message),
+            message=self.message,
+            nonfinite=self.nonfinite_in,
+            undeclared=self.undeclared,
+        )
 
     def encode_options(self) -> RecordsEncodeOptions:
         return RecordsEncodeOptions(
-            nonfinite=self.nonfinite_out, int64=self.int64, text=self.bytes_, lossy=self.lossy == "allow"
+            nonfinite=self.nonfinite_out,
+            int64=self.int64,
+            text=self.bytes_,
+            b64=self.b64,
+            lossy=self.lossy == "allow",
         )
 
 
@@ -179,11 +172,16 @@ class RecordsQuery(ExamplesQuery):
     layout: RowsLayout = "rows"
     compression: EitherCompression = None
 
-    def decode_stream_options(self, schema: Schema | None, *, output_form: str) -> RecordsDecodeOptions:
+    def decode_stream_options(
+        self, schema: Schema | None, *, output_form: str, json_bytes: int | None
+    ) -> RecordsDecodeOptions:
         # As for tensors: with a TFRecord answer the parameter speaks of the answer.
         of_input = output_form != "tfrecord"
         return replace(
-            self.decode_options(schema), infer=self.infer, compression=self.compression if of_input else None
+            self.decode_options(schema),
+            infer=self.infer,
+            compression=self.compression if of_input else None,
+            json_bytes=json_bytes,
         )
 
     def encode_options(self) -> RecordsEncodeOptions:
@@ -213,6 +211,7 @@ class AppendQuery(PublishQuery):
     split: Annotated[str, Field(description="The split that the rows belong to.")] = "train"
     publish: Annotated[bool, Field(description="Publish everything acknowledged, in the same call.")] = False
     schema_: SchemaText = None
+    message: ExampleMessage = None
     nonfinite: NonfiniteIn = None
     infer: Infer = "head"
     compression: Annotated[
@@ -234,13 +233,15 @@ class AppendQuery(PublishQuery):
                 code="inapplicable_parameter",
             )
 
-    def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
+    def decode_options(self, schema: Schema | None, *, json_bytes: int | None) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(
-            schema=schema,
+            schema=_effective_schema(schema, self.message),
+            message=self.message,
             nonfinite=self.nonfinite or "error",
             infer=self.infer,
             compression=self.compression,
             undeclared=self.undeclared,
+            json_bytes=json_bytes,
         )
 
     def encode_options(self) -> RecordsEncodeOptions:
@@ -258,6 +259,7 @@ class RowsQuery(NoQuery):
     nonfinite: NonfiniteOut = "string"
     int64: Int64 = "number"
     bytes_: BytesAs = "b64"
+    b64: Base64 = "standard"
     compression: Annotated[Compression | None, Field(description="Of a TFRecord answer.")] = None
     delivery: Delivery = None
 
@@ -267,10 +269,16 @@ class RowsQuery(NoQuery):
             nonfinite=self.nonfinite,
             int64=self.int64,
             text=self.bytes_,
+            b64=self.b64,
             compression=self.compression or "none",
             # The rows were admitted when they were appended.
             lossy=True,
         )
+
+
+def _effective_schema(schema: Schema | None, message: Message | None) -> Schema | None:
+    """The schema that the client declared, for the message that it asked for."""
+    return None if schema is None else schema.with_message(message)
 
 
 def _parse_shape(text: str | None) -> Shape | None:

@@ -13,7 +13,7 @@ from ..domain.limits import Budget
 from ..domain.streams import ByteStream
 from ..errors import ShardsmithError
 from ..storage.spool import Spool
-from .dataset_catalog import require_same_schema
+from .dataset_catalog import require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions
 from .records import open_records
 
@@ -95,6 +95,7 @@ def _by_schema_of(destination: Destination, options: RecordsDecodeOptions) -> Re
         return options
     if options.schema is not None:
         require_same_schema(options.schema, destination.schema)
+    require_same_message(options.message, destination.schema)
     return replace(options, schema=destination.schema, schema_of_dataset=True)
 
 

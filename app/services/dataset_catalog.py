@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..domain.names import check_dataset_name
-from ..domain.schema import Feature, Schema
+from ..domain.schema import Feature, Message, Schema
 from ..errors import Conflict, CorruptData, InputError, MalformedInput, NotFound, SchemaConflict
 from ..storage.create_once import create_once, new_nonce
 from ..storage.object_store import ObjectNotFound, ObjectStore
@@ -19,7 +19,15 @@ from .dataset_layout import Layout
 from .kept import Kept
 from .stored_json import dump_json, load_json
 
-__all__ = ["Catalog", "DatasetOptions", "Destination", "Incarnation", "exists", "require_same_schema"]
+__all__ = [
+    "Catalog",
+    "DatasetOptions",
+    "Destination",
+    "Incarnation",
+    "exists",
+    "require_same_message",
+    "require_same_schema",
+]
 
 #: Datasets of which the newest incarnation is kept in memory.
 _KEPT: Final = 10_000
@@ -232,10 +240,11 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
     """Refuse rows of another schema; the order of features does not matter, an Example has none.
 
     Raises:
-        SchemaConflict: they differ; the first feature that does is named.
+        SchemaConflict: they differ, in their message or in a feature; the first that does is named.
     """
     if schema.same_features(stored):
         return
+    require_same_message(schema.message, stored)
     name = next(
         name
         for name in (*schema.names, *stored.names)
@@ -248,6 +257,19 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
         feature=name,
         extra={"schema": stored.to_json()},
     )
+
+
+def require_same_message(message: Message | None, stored: Schema) -> None:
+    """Refuse rows of another message; None is that of the dataset.
+
+    Raises:
+        SchemaConflict: the messages differ.
+    """
+    if message not in (None, stored.message):
+        raise SchemaConflict(
+            f"These rows are {message}s, but those of the dataset are {stored.message}s, which is fixed.",
+            extra={"schema": stored.to_json()},
+        )
 
 
 def _described(feature: Feature | None) -> str:

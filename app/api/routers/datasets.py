@@ -20,7 +20,7 @@ from ...services.datasets import DatasetOptions
 from ..answers import json_answer, no_content
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
-from ..negotiation import choose_input
+from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, json_body, json_response
 from ..parameters import (
     AppendParameters,
@@ -169,6 +169,7 @@ async def append_records(
         source = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         refuse_inapplicable(query.compression, (form,))
+        json_bytes = parse_json_bytes(headers)
         result = append_rows(
             services.datasets,
             AppendRequest(
@@ -176,12 +177,14 @@ async def append_records(
                 split=query.split,
                 form=form,
                 key=key,
-                decode=query.decode_options(declared),
+                decode=query.decode_options(declared, json_bytes=json_bytes),
                 encode=query.encode_options(),
                 publish=query.publish_options() if query.publish else None,
             ),
             source,
-            lambda: request_digest(source, headers.get("content-type", ""), declared, request.query_params),
+            lambda: request_digest(
+                source, headers.get("content-type", ""), declared, request.query_params, json_bytes
+            ),
             budget,
             services.spool,
             resources,

@@ -13,7 +13,7 @@ from ...domain.streams import ByteStream
 from ...services.records import encode_records, open_records
 from ..answers import records_answer
 from ..exchange import Answer
-from ..negotiation import Chosen, choose_input, choose_output
+from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import conversion
 from ..parameters import RecordsParameters, RecordsQuery, refuse_inapplicable, refuse_repeated
 from ..schemas import declared_schema, unwrap
@@ -68,7 +68,9 @@ async def _convert(
         source, headers, schema = unwrap(body, request.headers, schema, services.limits)
         input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=default_input)
         refuse_inapplicable(query.compression, (input_form, chosen.form))
-        decode = query.decode_stream_options(schema, output_form=chosen.form)
+        decode = query.decode_stream_options(
+            schema, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
+        )
         records = open_records(source, input_form, decode, budget, services.spool, resources)
         converted = encode_records(records, chosen.form, query.encode_options(), budget)
         return records_answer(converted, chosen.media_type)

@@ -15,7 +15,7 @@ from ...domain.tensor import NamedTensor
 from ...services.tensors import TensorConversion, convert_tensors
 from ..answers import VARY
 from ..exchange import Answer
-from ..negotiation import Chosen, choose_input, choose_output
+from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import conversion
 from ..parameters import TensorsParameters, TensorsQuery, refuse_inapplicable, refuse_repeated
 from ..state import Services, ServicesDependency
@@ -75,7 +75,11 @@ async def _convert(
         input_form=input_form,
         output_form=chosen.form,
         output_chosen=chosen.explicit,
-        decode=query.decode_options(input_form=input_form, output_form=chosen.form),
+        decode=query.decode_options(
+            input_form=input_form,
+            output_form=chosen.form,
+            json_bytes=parse_json_bytes(request.headers),
+        ),
         encode=query.encode_options(),
     )
 

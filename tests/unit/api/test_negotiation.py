@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from app.api.negotiation import Chosen, choose_input, choose_output, parse_accept
+from app.api.negotiation import Chosen, choose_input, choose_output, parse_accept, parse_json_bytes
 from app.errors import MalformedInput, NotAcceptable, UnknownForm
 
 FORMS = {
@@ -135,3 +135,22 @@ def test_nothing_acceptable_names_what_is_served() -> None:
 def test_a_quality_that_is_none_is_refused(accept: str) -> None:
     with pytest.raises(MalformedInput, match="Accept"):
         parse_accept(accept)
+
+
+@pytest.mark.parametrize(("text", "num_bytes"), [("0", 0), (" 17 ", 17), (str(2**63 - 1), 2**63 - 1)])
+def test_the_length_of_the_json_is_a_number(text: str, num_bytes: int) -> None:
+    assert parse_json_bytes(Headers({"Inference-Header-Content-Length": text})) == num_bytes
+    assert parse_json_bytes(Headers({})) is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "0x10", "٣", str(2**63), "9" * 5000, "1, 1"])
+def test_a_length_of_the_json_that_is_none_is_refused(text: str) -> None:
+    headers = Headers(raw=[(b"inference-header-content-length", text.encode("utf-8", "replace"))])
+    with pytest.raises(MalformedInput) as caught:
+        parse_json_bytes(headers)
+    assert caught.value.code == "invalid_json_length"
+
+
+def test_two_lengths_of_the_json_are_refused() -> None:
+    with pytest.raises(MalformedInput, match="'1, 2'"):
+        parse_json_bytes(Headers(raw=[(b"inference-header-content-length", text) for text in (b"1", b"2")]))

@@ -7,7 +7,7 @@ import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import MIB, Budget
-from app.domain.schema import Schema
+from app.domain.schema import Message, Schema
 from app.domain.streams import MemoryStream
 from app.errors import Conflict, SchemaConflict, ShardsmithError
 from app.services.appending import Appended, AppendRequest, append_rows
@@ -39,6 +39,7 @@ def append(
     body: bytes = b'[{"x": 1}]',
     *,
     schema: Schema | None = None,
+    message: Message | None = None,
     publish: bool = False,
     event: Callable[[], None] = lambda: None,
 ) -> Appended:
@@ -47,7 +48,7 @@ def append(
         split="train",
         form="json",
         key=None,
-        decode=RecordsDecodeOptions(schema=schema),
+        decode=RecordsDecodeOptions(schema=schema, message=message),
         encode=RecordsEncodeOptions(),
         publish=PublishOptions() if publish else None,
     )
@@ -139,3 +140,10 @@ def test_rows_without_a_value_create_no_dataset(client: Client, body: bytes) -> 
         append(client, body)
     assert caught.value.code == "no_features"
     assert list(client.datasets.list()) == []
+
+
+def test_a_message_other_than_that_of_the_dataset_is_refused(client: Client) -> None:
+    append(client)
+    append(client, message="example")
+    with pytest.raises(SchemaConflict, match="those of the dataset are examples"):
+        append(client, message="sequence_example")

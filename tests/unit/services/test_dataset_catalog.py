@@ -6,7 +6,13 @@ import pytest
 
 from app.domain.schema import Schema
 from app.errors import Conflict, CorruptData, NotFound, SchemaConflict, StorageUnavailable
-from app.services.dataset_catalog import Catalog, DatasetOptions, Destination, require_same_schema
+from app.services.dataset_catalog import (
+    Catalog,
+    DatasetOptions,
+    Destination,
+    require_same_message,
+    require_same_schema,
+)
 from app.services.dataset_layout import Layout
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore, Operation, When
@@ -196,3 +202,12 @@ def test_schemas_are_the_same_in_any_order() -> None:
         require_same_schema(one, X)
     assert caught.value.location.feature == "y"
     assert caught.value.extra == {"schema": X.to_json()}
+
+
+def test_rows_of_another_message_do_not_fit() -> None:
+    with pytest.raises(SchemaConflict, match="sequence_examples"):
+        require_same_schema(X.with_message("sequence_example"), X)
+    require_same_message(None, X)
+    require_same_message("example", X)
+    with pytest.raises(SchemaConflict, match="those of the dataset are examples"):
+        require_same_message("sequence_example", X)

@@ -1,0 +1,112 @@
+"""The types of query parameters that several routes share, each documented once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..codecs.options import Compression
+from ..domain.schema import Message
+
+__all__ = [
+    "Base64",
+    "BytesAs",
+    "Delivery",
+    "EitherCompression",
+    "ExampleMessage",
+    "From",
+    "Infer",
+    "Int64",
+    "Lossy",
+    "Nonfinite",
+    "NonfiniteIn",
+    "NonfiniteOut",
+    "Order",
+    "RowsLayout",
+    "SchemaText",
+    "SparseAs",
+    "TensorKind",
+    "To",
+    "Undeclared",
+]
+
+
+From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
+To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
+Nonfinite = Annotated[
+    Literal["string", "null", "error", "bare"] | None,
+    Field(
+        description="NaN and infinities in JSON. In: `null` reads null as NaN, `bare` accepts the bare "
+        'tokens. Out: `string` (default) "NaN", "Infinity", "-Infinity"; `null`; `error` refuses.'
+    ),
+]
+NonfiniteIn = Annotated[
+    Literal["null", "bare"] | None,
+    Field(description="JSON: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity."),
+]
+NonfiniteOut = Annotated[
+    Literal["string", "null", "error"], Field(description="NaN and infinities in JSON answers.")
+]
+Int64 = Annotated[Literal["number", "string"], Field(description="64-bit integers in JSON answers.")]
+BytesAs = Annotated[
+    Literal["b64", "utf8"],
+    Field(alias="bytes", description='Bytes in JSON answers: {"b64": ...}, or text (422 if invalid).'),
+]
+Delivery = Annotated[
+    Literal["checked"] | None,
+    Field(description="`checked` completes the answer before its first byte leaves."),
+]
+SchemaText = Annotated[
+    str | None,
+    Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
+]
+Infer = Annotated[
+    Literal["head", "all"],
+    Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
+]
+Lossy = Annotated[
+    Literal["allow"] | None,
+    Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
+]
+Undeclared = Annotated[
+    Literal["error", "drop"], Field(description="Features that a declared schema does not name.")
+]
+RowsLayout = Annotated[Literal["rows", "columns"], Field(description="Layout of a JSON answer.")]
+EitherCompression = Annotated[
+    Compression | None,
+    Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
+]
+ExampleMessage = Annotated[
+    Message | None,
+    Field(
+        description="What a row is: an Example, or a SequenceExample. By default what the schema says, "
+        "else an Example. It has to agree with a schema that has features of kind `sequence`."
+    ),
+]
+Base64 = Annotated[
+    Literal["standard", "websafe"],
+    Field(
+        description="Alphabet of base64 in JSON answers: the standard one, or that of "
+        "`tf.io.encode_base64` (web-safe, no padding). Bodies may use either."
+    ),
+]
+Order = Annotated[
+    Literal["C", "F"],
+    Field(description="How the elements of raw bodies and raw answers lie: row-major or column-major."),
+]
+TensorKind = Annotated[
+    Literal["dense", "sparse", "ragged"] | None,
+    Field(
+        description="What the components in the body are: `sparse` indices, values, dense_shape, or what "
+        "`tf.io.serialize_sparse` gives; `ragged` values, then row_splits, outermost first. Without it "
+        "a form that says so itself is believed, and bytes are never guessed to be tensors."
+    ),
+]
+SparseAs = Annotated[
+    Literal["single", "many"],
+    Field(
+        description="A sparse tensor as TensorProto: as `tf.io.serialize_sparse` gives it, or as "
+        "`tf.io.serialize_many_sparse` does, where the first axis counts the rows."
+    ),
+]

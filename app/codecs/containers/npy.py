@@ -9,44 +9,27 @@ a reader has to be told the meaning of.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import STRING, TEXT, DType
+from ...domain.dtypes import TEXT, DType
 from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, ByteStream
-from ...domain.tensor import Shape, Tensor, num_elements
+from ...domain.tensor import Shape, num_elements
 from ...errors import MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_bools, content_view, read_content, to_little_endian
+from .array import Array
 from .npy_header import MAX_NUMPY_RANK, NpyHeader, read_npy_header, serialize_npy_header
 
-__all__ = ["NpyArray", "read_npy", "serialize_npy"]
+__all__ = ["read_npy", "serialize_npy"]
 
 #: Strings padded to the longest one may not take more: one long string among a million short ones.
 _MAX_PADDED_BYTES: Final = 1024 * MIB
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NpyArray:
-    """One array as it was found.
-
-    Attributes:
-        dtype: `text` for numpy's "U", `bytes` for "S"; otherwise numeric.
-        values: flat, row-major, little-endian; an object array of `bytes` for strings.
-    """
-
-    dtype: DType
-    shape: Shape
-    values: NDArray[Any]
-
-    def to_tensor(self) -> Tensor:
-        return Tensor(STRING if self.dtype.is_string else self.dtype, self.shape, self.values)
-
-
-def read_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = None) -> NpyArray:
+def read_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = None) -> Array:
     """The one array of an NPY stream, which must end with it.
 
     Args:
@@ -74,7 +57,7 @@ def read_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = Non
         values = _strings(content, header, budget)
     else:
         values = _numbers(content, header, budget)
-    return NpyArray(header.element.dtype, header.shape, values)
+    return Array(header.element.dtype, header.shape, values)
 
 
 def _numbers(content: bytearray, header: NpyHeader, budget: Budget) -> NDArray[Any]:

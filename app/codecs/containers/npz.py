@@ -19,7 +19,8 @@ from ...domain.limits import MIB, Budget, Limits
 from ...domain.streams import Buffer, ByteFile
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES
-from .npy import NpyArray, read_npy
+from .array import Array
+from .npy import read_npy
 from .stored_zip import Content, serialize_stored_zip
 
 __all__ = ["read_npz", "serialize_npz"]
@@ -58,7 +59,7 @@ _ZIP_ERRORS: Final = (
 
 def read_npz(
     file: ByteFile, budget: Budget, *, declared: Callable[[str], DType | None] = lambda _: None
-) -> dict[str, NpyArray]:
+) -> dict[str, Array]:
     """The arrays by name (without ".npy"), in the order of the archive.
 
     Args:
@@ -188,7 +189,7 @@ def _read_member(
     inflated: _Inflated,
     budget: Budget,
     declared: DType | None,
-) -> NpyArray:
+) -> Array:
     with _zip_errors(name):
         member = archive.open(info)
     stream = _MemberStream(member, name, inflated)

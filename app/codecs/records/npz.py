@@ -1,175 +1,40 @@
-"""Records as NPZ: one array a feature, whose first axis counts the rows.
+"""Records as NPZ: one array a feature, whose first axis counts the rows (`named_arrays.py`).
 
-A numpy array always has its dtype, so nothing is guessed: without a schema a feature has the dtype
-of its array ("U" is text, "S" is bytes) and the shape of one row of it. With one, the values are
-converted to what it declares, exactly or not at all (`convert.py`).
+numpy's "U" is text, its "S" is bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
-
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...domain.dtypes import DType
-from ...domain.limits import MIB, Budget
-from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
+from ...domain.limits import Budget
+from ...domain.schema import Schema
 from ...domain.streams import Buffer, ByteFile
-from ...domain.tensor import Shape, num_elements
-from ...errors import SchemaConflict, UnprocessableInput
-from ..containers.npy import NpyArray, serialize_npy
+from ..containers.npy import serialize_npy
 from ..containers.npz import read_npz, serialize_npz
-from ..content import STRING_OVERHEAD
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from .arrays import column_from_values, null_column, values_from_column
-from .columns import MAX_BATCH_ROWS, Records, arrow_schema
-from .convert import convert_values
+from .columns import Records
+from .named_arrays import gather_arrays, records_from_arrays
 
 __all__ = ["decode", "encode"]
 
-#: A batch of large rows has fewer of them: it is encoded in one block.
-_BATCH_BYTES: Final = 16 * MIB
-#: What even an empty record takes in a TFRecord.
-_EMPTY_ROW_BYTES: Final = 16
-
 
 def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Records:
-    """The arrays of the archive as columns, held whole; batches are slices of them.
+    """The arrays of the archive as columns, held whole.
 
     Raises:
-        InputError: as `read_npz`.
-        UnprocessableInput: an array without a first axis (`no_rows`), arrays of different lengths
-            (`row_count_mismatch`), and as `convert_values`.
-        SchemaConflict: a feature that the schema has and the archive lacks, or the other way round,
-            or one of another shape or dtype.
+        InputError: as `read_npz` and `records_from_arrays`.
     """
     declared = options.schema
     arrays = read_npz(file, budget, declared=lambda name: _declared_dtype(declared, name))
-    num_rows = _count_rows(arrays)
-    if declared is None:
-        schema = _inferred(arrays, budget)
-    else:
-        schema = declared
-        arrays = _fitted(arrays, declared, options, budget)
-    batch_rows = _batch_rows(schema, arrays, num_rows, budget)
-    return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)
+    return records_from_arrays(arrays, options, budget)
 
 
 def _declared_dtype(schema: Schema | None, name: str) -> DType | None:
     feature = None if schema is None else schema.by_name.get(name)
     return None if feature is None else feature.dtype
-
-
-def _count_rows(arrays: Mapping[str, NpyArray]) -> int:
-    first: str | None = None
-    for name, array in arrays.items():
-        if not array.shape:
-            raise UnprocessableInput(
-                f"Array {name!r} is a scalar; the first axis of every array counts the rows.",
-                code="no_rows",
-                feature=name,
-            )
-        first = name if first is None else first
-        if array.shape[0] != arrays[first].shape[0]:
-            raise UnprocessableInput(
-                f"Array {name!r} has {array.shape[0]} rows, but {first!r} has {arrays[first].shape[0]}.",
-                code="row_count_mismatch",
-                feature=name,
-            )
-    return 0 if first is None else arrays[first].shape[0]
-
-
-def _inferred(arrays: Mapping[str, NpyArray], budget: Budget) -> Schema:
-    check_feature_names(list(arrays), budget.limits)
-    return Schema(
-        tuple(
-            Feature(
-                name, array.dtype, array.shape[1:], encoding=default_encoding(array.dtype, array.shape[1:])
-            )
-            for name, array in arrays.items()
-        )
-    )
-
-
-def _fitted(
-    arrays: Mapping[str, NpyArray], schema: Schema, options: RecordsDecodeOptions, budget: Budget
-) -> dict[str, NpyArray]:
-    """The arrays that the schema names, as the dtypes that it declares."""
-    unnamed = [name for name in arrays if name not in schema.by_name]
-    if unnamed and options.undeclared == "error":
-        raise SchemaConflict(f"The schema does not declare the array {unnamed[0]!r}.", feature=unnamed[0])
-    return {
-        feature.name: _fit(arrays[feature.name], feature, budget)
-        for feature in schema
-        if _is_present(feature, arrays)
-    }
-
-
-def _is_present(feature: Feature, arrays: Mapping[str, NpyArray]) -> bool:
-    if feature.name in arrays or feature.nullable:
-        return feature.name in arrays
-    raise SchemaConflict(
-        f"The schema declares {feature.name!r}, but there is no such array. Add it to the archive, or "
-        "declare the feature nullable.",
-        feature=feature.name,
-    )
-
-
-def _fit(array: NpyArray, feature: Feature, budget: Budget) -> NpyArray:
-    row_shape = array.shape[1:]
-    if len(row_shape) != len(feature.shape) or any(
-        declared not in (None, found) for declared, found in zip(feature.shape, row_shape, strict=True)
-    ):
-        raise SchemaConflict(
-            f"A row of {feature.name!r} has shape {list(row_shape)}; {list(feature.shape)} is declared.",
-            code="shape_mismatch",
-            feature=feature.name,
-        )
-    if array.dtype.numpy != feature.dtype.numpy:
-        budget.charge(len(array.values) * feature.dtype.itemsize, f"Feature {feature.name!r}, converted,")
-    rows = array.values.reshape(array.shape[0], -1) if array.values.size else array.values
-    values = convert_values(rows, array.dtype, feature.dtype, feature=feature.name)
-    return NpyArray(feature.dtype, array.shape, values.reshape(-1))
-
-
-def _batches(
-    schema: Schema, arrays: Mapping[str, NpyArray], num_rows: int, batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    for start in range(0, num_rows, batch_rows):
-        count = min(batch_rows, num_rows - start)
-        columns = [_column(feature, arrays.get(feature.name), start, count) for feature in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-
-
-def _batch_rows(schema: Schema, arrays: Mapping[str, NpyArray], num_rows: int, budget: Budget) -> int:
-    """Rows of a batch; what its rows take beside the arrays is charged."""
-    total = sum(map(_num_bytes, arrays.values()))
-    if not total:
-        # 80 bytes can declare 2^60 rows of nothing, each of which would leave as a record.
-        budget.charge(num_rows * _EMPTY_ROW_BYTES, "Rows without any value")
-    absent = [feature for feature in schema if feature.name not in arrays]
-    null_bytes = sum(feature.dtype.itemsize * (feature.num_values or 0) for feature in absent)
-    row_bytes = total // max(1, num_rows) + null_bytes
-    batch_rows = max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes)))
-    budget.charge(batch_rows * null_bytes, "A batch of absent features")
-    return batch_rows
-
-
-def _num_bytes(array: NpyArray) -> int:
-    return sum(map(len, array.values)) if array.dtype.is_string else int(array.values.nbytes)
-
-
-def _column(feature: Feature, array: NpyArray | None, start: int, count: int) -> pa.Array[Any]:
-    if array is None:
-        return null_column(feature, count)
-    row_shape = array.shape[1:]
-    size = num_elements(row_shape)
-    values = array.values[start * size : (start + count) * size]
-    return column_from_values(values, feature, row_shape, count)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
@@ -180,50 +45,9 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
             (`not_expressible`); a name that no member can have.
         LimitExceeded: more than the budget allows to be held.
     """
-    shapes = {feature.name: _fixed_shape(feature) for feature in records.schema}
-    chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
-    num_rows = 0
-    for batch in records.batches:
-        for feature, column in zip(records.schema, batch.columns, strict=True):
-            chunks[feature.name].append(_gathered(column, feature, num_rows, budget))
-        num_rows += batch.num_rows
     yield from serialize_npz(
         [
-            (
-                feature.name,
-                partial(
-                    serialize_npy, feature.dtype, (num_rows, *shapes[feature.name]), chunks[feature.name]
-                ),
-            )
-            for feature in records.schema
+            (array.feature.name, partial(serialize_npy, array.feature.dtype, array.shape, array.chunks))
+            for array in gather_arrays(records, "NPZ", budget)
         ]
     )
-
-
-def _fixed_shape(feature: Feature) -> Shape:
-    shape = tuple(dim for dim in feature.shape if dim is not None)
-    if len(shape) != len(feature.shape):
-        raise UnprocessableInput(
-            f"Feature {feature.name!r} has the shape {list(feature.shape)}, but the rows of an NPZ array "
-            f"are all of one shape. Choose another output form.",
-            code="not_expressible",
-            feature=feature.name,
-        )
-    return shape
-
-
-def _gathered(column: pa.Array[Any], feature: Feature, first_row: int, budget: Budget) -> NDArray[Any]:
-    """The column's values in memory of their own: a batch may be overwritten by the next one."""
-    if column.null_count:
-        absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
-        raise UnprocessableInput(
-            f"A row lacks feature {feature.name!r}, and an NPZ array has no way to say so. "
-            f"Choose another output form.",
-            code="not_expressible",
-            feature=feature.name,
-            row=first_row + int(np.argmax(absent)),
-        )
-    overhead = STRING_OVERHEAD * len(column) * (feature.num_values or 0) if feature.dtype.is_string else 0
-    budget.charge(column.nbytes + overhead, "The rows, gathered for NPZ,")
-    values = values_from_column(column, feature)
-    return values if feature.dtype.is_string else values.copy()

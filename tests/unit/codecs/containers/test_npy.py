@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from app.codecs.containers.npy import NpyArray, read_npy, serialize_npy
+from app.codecs.containers.array import Array
+from app.codecs.containers.npy import read_npy, serialize_npy
 from app.domain.dtypes import BYTES, DTYPES, STRING, TEXT, dtype_from_numpy
 from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream
@@ -25,7 +26,7 @@ def saved(array: Any) -> bytes:
     return file.getvalue()
 
 
-def read(data: bytes, **kwargs: Any) -> NpyArray:
+def read(data: bytes, **kwargs: Any) -> Array:
     return read_npy(MemoryStream(data), Budget(), **kwargs)
 
 

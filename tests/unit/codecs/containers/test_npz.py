@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.containers.npy import NpyArray, serialize_npy
+from app.codecs.containers.array import Array
+from app.codecs.containers.npy import serialize_npy
 from app.codecs.containers.npz import read_npz, serialize_npz
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Budget, Limits
@@ -42,7 +43,7 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
     return file.getvalue()
 
 
-def read(data: bytes, limits: Limits | None = None) -> dict[str, NpyArray]:
+def read(data: bytes, limits: Limits | None = None) -> dict[str, Array]:
     return read_npz(MemoryFile(data), Budget(limits))
 
 

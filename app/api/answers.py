@@ -32,6 +32,6 @@ def records_answer(converted: ConvertedRecords, media_type: str) -> Answer:
     return Answer(
         media_type,
         converted.chunks,
-        {**VARY, **known},
+        {**VARY, **known, **converted.headers},
         late_headers=lambda: {"Record-Count": str(count.value)},
     )

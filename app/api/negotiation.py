@@ -14,7 +14,15 @@ from starlette.datastructures import Headers
 from ..domain.tensor import MAX_DIM
 from ..errors import MalformedInput, NotAcceptable, UnknownForm
 
-__all__ = ["Chosen", "Forms", "choose_input", "choose_output", "parse_accept", "parse_json_bytes"]
+__all__ = [
+    "SHORT_NAME_ONLY",
+    "Chosen",
+    "Forms",
+    "choose_input",
+    "choose_output",
+    "parse_accept",
+    "parse_json_bytes",
+]
 
 FormT = TypeVar("FormT", bound=str)
 
@@ -22,10 +30,12 @@ FormT = TypeVar("FormT", bound=str)
 Forms = Mapping[FormT, tuple[str, ...]]
 
 _OCTETS: Final = "application/octet-stream"
+#: Of a body in the form `oip`: how long the JSON in front of it is.
+_JSON_LENGTH: Final = "inference-header-content-length"
 #: What `curl -d` and Java's URLConnection send without being asked: no statement about the body.
 _NO_STATEMENT: Final = frozenset({"", "application/x-www-form-urlencoded"})
 #: Forms that go by their short name alone: their media type belongs to another one.
-_SHORT_NAME_ONLY: Final = frozenset({"b64"})
+SHORT_NAME_ONLY: Final = frozenset({"b64", "safetensors"})
 
 
 @dataclass(frozen=True)
@@ -66,9 +76,9 @@ def choose_input(
     if from_ is not None:
         return _by_short_name(forms, from_, "from")
     media_type = _content_type(headers)
+    if _JSON_LENGTH in headers and (media_type == _OCTETS or media_type in _NO_STATEMENT):
+        return _named(forms, "oip", "The binary form of the Open Inference Protocol")
     if media_type == _OCTETS:
-        if "inference-header-content-length" in headers:
-            return _named(forms, "oip", "The binary form of the Open Inference Protocol")
         if raw_declared:
             return _named(forms, "raw", "A raw tensor")
         media_type = ""
@@ -77,7 +87,7 @@ def choose_input(
             return default
         raise _unsupported(forms, "A body without a Content-Type that names its form")
     for form, media_types in forms.items():
-        if media_type in media_types and form not in _SHORT_NAME_ONLY:
+        if media_type in media_types and form not in SHORT_NAME_ONLY:
             return form
     raise _unsupported(forms, f"Content-Type {media_type[:100]!r}")
 
@@ -108,7 +118,7 @@ def parse_json_bytes(headers: Headers) -> int | None:
     Raises:
         MalformedInput: not a decimal number from 0 to 2^63-1 (`invalid_json_length`).
     """
-    texts = headers.getlist("inference-header-content-length")
+    texts = headers.getlist(_JSON_LENGTH)
     if not texts:
         return None
     text = texts[0].strip()
@@ -131,7 +141,7 @@ def _by_short_name(forms: Forms[FormT], name: str, parameter: str) -> FormT:
 
 
 def _unsupported(forms: Forms[FormT], what: str) -> UnknownForm:
-    accepted = [media_type for form in forms for media_type in forms[form][:1] if form != "b64"]
+    accepted = [media_type for form in forms for media_type in forms[form][:1] if form not in SHORT_NAME_ONLY]
     return UnknownForm(
         f"{what} is not accepted here. Send one of: {', '.join(dict.fromkeys(accepted))}; "
         f"or name the form with ?from= ({', '.join(forms)}).",
@@ -187,7 +197,7 @@ def _candidates(forms: Forms[FormT], default: FormT, octets_are: FormT | None) -
     found = [
         (form, media_type)
         for form in ordered
-        if form not in _SHORT_NAME_ONLY
+        if form not in SHORT_NAME_ONLY
         for media_type in forms[form]
         if media_type != _OCTETS
     ]

@@ -23,13 +23,17 @@ from .records import b64 as records_b64
 from .records import json as records_json
 from .records import ndjson as records_ndjson
 from .records import npz as records_npz
+from .records import oip as records_oip
+from .records import safetensors as records_safetensors
 from .records import tfrecord as records_tfrecord
 from .records.columns import Records
 from .tensors import b64 as tensors_b64
 from .tensors import json as tensors_json
 from .tensors import npy as tensors_npy
 from .tensors import npz as tensors_npz
+from .tensors import oip as tensors_oip
 from .tensors import raw as tensors_raw
+from .tensors import safetensors as tensors_safetensors
 from .tensors import tensor_proto as tensors_tensor_proto
 from .tensors import tfrecord as tensors_tfrecord
 
@@ -118,7 +122,9 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
         TensorCodec("npy", tensors_npy.decode, tensors_npy.encode),
         TensorCodec("npz", tensors_npz.decode, tensors_npz.encode),
         TensorCodec("raw", tensors_raw.decode, tensors_raw.encode),
+        TensorCodec("oip", tensors_oip.decode, tensors_oip.encode),
         TensorCodec("tensorproto", tensors_tensor_proto.decode, tensors_tensor_proto.encode),
+        TensorCodec("safetensors", tensors_safetensors.decode, tensors_safetensors.encode),
         TensorCodec("tfrecord", tensors_tfrecord.decode, tensors_tfrecord.encode),
         TensorCodec("b64", tensors_b64.decode, tensors_b64.encode),
     )
@@ -130,6 +136,8 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("json", records_json.decode, records_json.encode),
         RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
         RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
+        RecordsCodec("oip", records_oip.decode, records_oip.encode),
+        RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode),
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
         RecordsCodec("b64", records_b64.decode, records_b64.encode),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from ..codecs.encoded import headers_of
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.registry import RECORDS_CODECS, FormName
@@ -35,11 +36,13 @@ class ConvertedRecords:
 
     Attributes:
         num_rows: the final count, where it is known beforehand.
+        headers: without which the form cannot be read.
     """
 
     chunks: Iterator[Buffer]
     count: RowCount
     num_rows: int | None
+    headers: Mapping[str, str]
 
 
 def open_records(
@@ -103,7 +106,8 @@ def encode_records(
         raise LookupError(f"{form} has no records encoder")
     count = RowCount()
     counted = replace(records, batches=_counting(records.batches, count))
-    return ConvertedRecords(encode(counted, options, budget), count, records.num_rows)
+    chunks = encode(counted, options, budget)
+    return ConvertedRecords(chunks, count, records.num_rows, headers_of(chunks))
 
 
 def _counting(batches: Iterator[pa.RecordBatch], count: RowCount) -> Iterator[pa.RecordBatch]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..codecs.encoded import headers_of
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ..codecs.registry import TENSOR_CODECS, FormName
 from ..domain.limits import Budget
@@ -33,11 +34,16 @@ class TensorConversion:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedTensors:
-    """The answer: its form, the tensors that it holds, and its bytes, not yet drawn."""
+    """The answer: its form, the tensors that it holds, and its bytes, not yet drawn.
+
+    Attributes:
+        headers: without which the form cannot be read.
+    """
 
     form: FormName
     tensors: Sequence[NamedTensor]
     chunks: Iterator[Buffer]
+    headers: Mapping[str, str]
 
 
 def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
@@ -62,4 +68,5 @@ def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Bu
     encode = TENSOR_CODECS[form].encode
     if encode is None:
         raise LookupError(f"{form} has no tensor encoder")
-    return ConvertedTensors(form, tensors, encode(tensors, conversion.encode))
+    chunks = encode(tensors, conversion.encode)
+    return ConvertedTensors(form, tensors, chunks, headers_of(chunks))

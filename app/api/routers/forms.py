@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, RecordsCodec, TensorCodec
+from ..negotiation import SHORT_NAME_ONLY
 from ..parameters import NoParameters
 
 __all__ = ["router"]
@@ -30,5 +31,5 @@ def _describe(codec: TensorCodec | RecordsCodec) -> dict[str, Any]:
         "media_types": list(MEDIA_TYPES[codec.form]),
         "in": codec.decode is not None,
         "out": codec.encode is not None,
-        "by_short_name_only": codec.form == "b64",
+        "by_short_name_only": codec.form in SHORT_NAME_ONLY,
     }

@@ -85,7 +85,7 @@ async def _convert(
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         converted = convert_tensors(body, plan, budget)
-        headers = dict(VARY)
+        headers = {**VARY, **converted.headers}
         if converted.form == "raw":
             headers |= _raw_headers(converted.tensors, query.byte_order)
         if converted.form == "tfrecord":

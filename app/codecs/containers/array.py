@@ -1,21 +1,22 @@
-"""One array of a container of several, as it was found there: what NPY, NPZ, safetensors and OIP give."""
+"""The arrays that NPY, NPZ, safetensors and OIP hold: as they are found, and as they are written."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ...domain.dtypes import STRING, DType
-from ...domain.tensor import Shape, Tensor
+from ...domain.tensor import NamedTensor, Shape, Tensor
 
-__all__ = ["Array"]
+__all__ = ["Array", "ChunkedArray", "named_chunks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """One array.
+    """One array as it was found.
 
     Attributes:
         dtype: `text` or `bytes` for strings, whichever the container says; otherwise numeric.
@@ -28,3 +29,35 @@ class Array:
 
     def to_tensor(self) -> Tensor:
         return Tensor(STRING if self.dtype.is_string else self.dtype, self.shape, self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkedArray:
+    """One array to be written, under its name.
+
+    Attributes:
+        dtype: as of `Array`, or `string`.
+        chunks: flat arrays of `dtype.numpy`; one after the other they are the elements, row-major.
+    """
+
+    name: str
+    dtype: DType
+    shape: Shape
+    chunks: Sequence[NDArray[Any]]
+
+    @property
+    def num_elements(self) -> int:
+        return sum(map(len, self.chunks))
+
+
+def named_chunks(tensors: Sequence[NamedTensor], prefix: str) -> list[ChunkedArray]:
+    """The tensors under their names; one without a name has `prefix` and its position."""
+    return [
+        ChunkedArray(
+            f"{prefix}{index}" if named.name is None else named.name,
+            named.tensor.dtype,
+            named.tensor.shape,
+            [named.tensor.values],
+        )
+        for index, named in enumerate(tensors)
+    ]

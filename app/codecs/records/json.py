@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from ...domain.limits import Budget
-from ...domain.schema import Schema
 from ...domain.streams import Buffer, ByteStream
-from ...errors import AmbiguousInput, MalformedInput, SchemaConflict, UnprocessableInput
+from ...errors import AmbiguousInput, UnprocessableInput
 from ..json_forms import IGNORED_MEMBERS, is_oip
 from ..json_out import gather, quote
 from ..json_text import parse_json, read_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .body_schema import with_body_schema
 from .columns import Records
 from .json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
 from .json_cells import cell_texts, row_texts, slices
@@ -58,7 +58,8 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     """
     document = read_json(source, budget, bare_nonfinite=options.nonfinite == "bare")
     body = _read_body(document.value)
-    options = _with_schema(body, options, budget)
+    if body.schema is not _ABSENT:
+        options = with_body_schema(body.schema, options, budget.limits)
     block: Block
     if body.kind == "rows":
         block = RowBlock(body.value, document.num_bytes)
@@ -116,26 +117,6 @@ def _ambiguous(what: str) -> AmbiguousInput:
         '{"instances": [{...}, ...]}, columns as {"columns": {"name": [...], ...}} or {"inputs": {...}}, '
         'or Open Inference {"inputs": [{"name", "datatype", "shape", "data"}, ...]}.'
     )
-
-
-def _with_schema(body: _Body, options: RecordsDecodeOptions, budget: Budget) -> RecordsDecodeOptions:
-    if body.schema is _ABSENT:
-        return options
-    schema = Schema.from_json(body.schema, budget.limits)
-    if options.schema is None:
-        return replace(options, schema=schema)
-    if not options.schema_of_dataset:
-        raise MalformedInput(
-            "The schema is given in the body and elsewhere too. Give it once.",
-            code="schema_twice",
-            pointer="/schema",
-        )
-    if not schema.same_features(options.schema):
-        raise SchemaConflict(
-            "The schema in the body is not that of the dataset. Leave it out, or append to another dataset.",
-            pointer="/schema",
-        )
-    return options
 
 
 def _count_rows(columns: dict[str, Any]) -> int:

@@ -8,7 +8,6 @@ or not at all (`convert.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,33 +18,19 @@ from ...domain.limits import MIB, Budget
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
 from ...domain.tensor import Shape, num_elements
 from ...errors import SchemaConflict, UnprocessableInput
-from ..containers.array import Array
+from ..containers.array import Array, ChunkedArray
 from ..content import STRING_OVERHEAD
 from ..options import RecordsDecodeOptions
 from .arrays import column_from_values, null_column, values_from_column
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema
 from .convert import convert_values
 
-__all__ = ["Gathered", "gather_arrays", "records_from_arrays"]
+__all__ = ["gather_arrays", "records_from_arrays"]
 
 #: A batch of large rows has fewer of them: it is encoded in one block.
 _BATCH_BYTES: Final = 16 * MIB
 #: What even an empty record takes in a TFRecord.
 _EMPTY_ROW_BYTES: Final = 16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
-    """A feature of all rows.
-
-    Attributes:
-        shape: the number of rows, then the shape of one.
-        chunks: flat arrays of `feature.dtype.numpy`; one after the other they are the values, row-major.
-    """
-
-    feature: Feature
-    shape: Shape
-    chunks: list[NDArray[Any]]
 
 
 def records_from_arrays(
@@ -125,6 +110,12 @@ def _is_present(feature: Feature, arrays: Mapping[str, Array]) -> bool:
 
 
 def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
+    if feature.kind != "dense":
+        raise UnprocessableInput(
+            f"Feature {feature.name!r} is declared {feature.kind}, which one array does not hold.",
+            code="unsupported_kind",
+            feature=feature.name,
+        )
     row_shape = array.shape[1:]
     if len(row_shape) != len(feature.shape) or any(
         declared not in (None, found) for declared, found in zip(feature.shape, row_shape, strict=True)
@@ -177,7 +168,7 @@ def _column(feature: Feature, array: Array | None, start: int, count: int) -> pa
     return column_from_values(values, feature, row_shape, count)
 
 
-def gather_arrays(records: Records, form: str, budget: Budget) -> list[Gathered]:
+def gather_arrays(records: Records, form: str, budget: Budget) -> list[ChunkedArray]:
     """All rows, one array a feature, in the order of the schema.
 
     Args:
@@ -195,13 +186,20 @@ def gather_arrays(records: Records, form: str, budget: Budget) -> list[Gathered]
             chunks[feature.name].append(_gathered(column, feature, form, num_rows, budget))
         num_rows += batch.num_rows
     return [
-        Gathered(feature, (num_rows, *shapes[feature.name]), chunks[feature.name])
+        ChunkedArray(feature.name, feature.dtype, (num_rows, *shapes[feature.name]), chunks[feature.name])
         for feature in records.schema
     ]
 
 
 def _fixed_shape(feature: Feature, form: str) -> Shape:
     shape = tuple(dim for dim in feature.shape if dim is not None)
+    if feature.kind != "dense":
+        raise UnprocessableInput(
+            f"Feature {feature.name!r} is {feature.kind}, which one array in {form} does not hold. Choose "
+            "another output form.",
+            code="not_expressible",
+            feature=feature.name,
+        )
     if len(shape) != len(feature.shape):
         raise UnprocessableInput(
             f"Feature {feature.name!r} has the shape {list(feature.shape)}, but the rows of an array in "

@@ -47,7 +47,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """
     yield from serialize_npz(
         [
-            (array.feature.name, partial(serialize_npy, array.feature.dtype, array.shape, array.chunks))
+            (array.name, partial(serialize_npy, array.dtype, array.shape, array.chunks))
             for array in gather_arrays(records, "NPZ", budget)
         ]
     )

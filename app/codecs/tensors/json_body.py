@@ -22,7 +22,7 @@ from ..json_forms import (
 from ..json_values import ItemError, Reading, flatten, infer_dtype, unravel
 from ..options import TensorDecodeOptions
 
-__all__ = ["read_tensors"]
+__all__ = ["read_tensor", "read_tensors"]
 
 _SPARSE: Final = frozenset({"values", "indices", "dense_shape"})
 _RAGGED: Final = frozenset({"values", "row_splits"})
@@ -61,6 +61,15 @@ def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> lis
     tensors = [_read_entry(entry, options) for entry in entries]
     _check_names(tensors, limits)
     return tensors
+
+
+def read_tensor(value: Any, pointer: str, options: TensorDecodeOptions) -> NamedTensor:
+    """The one tensor that stands at `pointer` in a body.
+
+    Raises:
+        InputError: as `read_tensors`.
+    """
+    return _read_entry(_Entry(value, pointer), options)
 
 
 def _check_names(tensors: list[NamedTensor], limits: Limits) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream, MemoryFile, read_all
 from ...domain.tensor import NamedTensor
+from ..containers.array import named_chunks
 from ..containers.npy import serialize_npy
 from ..containers.npz import read_npz, serialize_npz
 from ..options import TensorDecodeOptions, TensorEncodeOptions
@@ -40,10 +41,7 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     """
     return serialize_npz(
         [
-            (
-                f"arr_{index}" if named.name is None else named.name,
-                partial(serialize_npy, named.tensor.dtype, named.tensor.shape, [named.tensor.values]),
-            )
-            for index, named in enumerate(tensors)
+            (array.name, partial(serialize_npy, array.dtype, array.shape, array.chunks))
+            for array in named_chunks(tensors, "arr_")
         ]
     )

@@ -1,0 +1,37 @@
+"""A schema that stands in the body, beside the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...domain.limits import Limits
+from ...domain.schema import Schema
+from ...errors import MalformedInput, SchemaConflict
+from ..options import RecordsDecodeOptions
+
+__all__ = ["with_body_schema"]
+
+
+def with_body_schema(value: Any, options: RecordsDecodeOptions, limits: Limits) -> RecordsDecodeOptions:
+    """The options with the schema of the body's member `schema`.
+
+    Raises:
+        MalformedInput: not a schema, or a second one (`schema_twice`).
+        SchemaConflict: not the schema of the dataset.
+    """
+    schema = Schema.from_json(value, limits)
+    if options.schema is None:
+        return replace(options, schema=schema)
+    if not options.schema_of_dataset:
+        raise MalformedInput(
+            "The schema is given in the body and elsewhere too. Give it once.",
+            code="schema_twice",
+            pointer="/schema",
+        )
+    if not schema.same_features(options.schema):
+        raise SchemaConflict(
+            "The schema in the body is not that of the dataset. Leave it out, or append to another dataset.",
+            pointer="/schema",
+        )
+    return options

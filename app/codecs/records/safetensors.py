@@ -1,0 +1,36 @@
+"""Records as safetensors: one array of numbers a feature, whose first axis counts the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...domain.limits import Budget
+from ...domain.streams import Buffer, ByteStream
+from ..containers.safetensors import check_dtype, read_safetensors, serialize_safetensors
+from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .columns import Records
+from .named_arrays import gather_arrays, records_from_arrays
+
+__all__ = ["decode", "encode"]
+
+
+def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The arrays as columns, in the order of the header, held whole.
+
+    Raises:
+        InputError: as `read_safetensors` and `records_from_arrays`.
+    """
+    return records_from_arrays(read_safetensors(source, budget), options, budget)
+
+
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+    """All rows gathered as one array a feature, as `safetensors.numpy.save` writes them.
+
+    Raises:
+        UnprocessableInput: text, bytes, a feature of variable length, or one that a row lacks
+            (`not_expressible`); as `serialize_safetensors`.
+        LimitExceeded: more than the budget allows to be held.
+    """
+    for feature in records.schema:
+        check_dtype(feature.name, feature.dtype)
+    yield from serialize_safetensors(gather_arrays(records, "safetensors", budget))

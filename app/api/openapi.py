@@ -50,11 +50,13 @@ _PROBLEM_SCHEMA: Final[dict[str, Any]] = {
 
 
 _RAW_HEADERS: Final = ("Tensor-Dtype", "Tensor-Shape", "Tensor-Byte-Order")
+_OIP_HEADERS: Final = ("Inference-Header-Content-Length",)
 _COUNT_HEADERS: Final = ("Record-Count",)
 _HEADERS: Final = {
     "Tensor-Dtype": "`raw` answers: the dtype, by TensorFlow's name.",
     "Tensor-Shape": "`raw` answers: the dimensions, comma-separated; empty for a scalar.",
     "Tensor-Byte-Order": "`raw` answers: `little` or `big`.",
+    "Inference-Header-Content-Length": "`oip`: bytes of the JSON in front of the tensors.",
     "Record-Count": "Records in the answer; on long answers only where known beforehand.",
     "Repr-Digest": "SHA-256 of the answer (RFC 9530); on answers that are completed first.",
 }
@@ -69,20 +71,29 @@ def _content(forms: Forms[FormT]) -> dict[str, Any]:
 
 
 def body_of(inputs: Forms[FormT]) -> dict[str, Any]:
-    """For `openapi_extra`: a body in any of these forms."""
+    """For `openapi_extra`: a body in any of these forms, and the headers that go with them."""
+    headers = [
+        {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "integer"}}
+        for name in (_OIP_HEADERS if "oip" in inputs else ())
+    ]
     return {
+        "parameters": headers,
         "requestBody": {
             "required": True,
             "description": f"Forms: {', '.join(f'`{form}`' for form in inputs)}.",
             "content": _content(inputs),
-        }
+        },
     }
 
 
 def body_answer(outputs: Forms[FormT], *, default: FormT) -> dict[str, Any]:
     """For `openapi_extra`: an answer in any of these forms, and the headers that go with them."""
     description = f"Forms: {', '.join(f'`{form}`' for form in outputs)}; default `{default}`."
-    names = [*(_RAW_HEADERS if "raw" in outputs else ()), *(_COUNT_HEADERS if "tfrecord" in outputs else ())]
+    names = [
+        *(_RAW_HEADERS if "raw" in outputs else ()),
+        *(_OIP_HEADERS if "oip" in outputs else ()),
+        *(_COUNT_HEADERS if "tfrecord" in outputs else ()),
+    ]
     headers = {
         name: {"description": _HEADERS[name], "schema": {"type": "string"}}
         for name in [*names, "Repr-Digest"]

@@ -86,7 +86,8 @@ def _items(body: Any, members: frozenset[str]) -> tuple[str, list[dict[str, Any]
                 return key, items
     raise AmbiguousInput(
         'The JSON of an oip body is {"inputs": [{"name", "datatype", "shape", "parameters": '
-        f'{{"{BINARY_SIZE}": ...}}}}, ...]}}, or the same with "outputs"; "data" may stand in place of the size.',
+        f'{{"{BINARY_SIZE}": ...}}}}, ...]}}, or the same with "outputs"; "data" may take the place of the '
+        "size.",
     )
 
 

@@ -68,6 +68,40 @@ def test_octets_with_the_inference_header_are_not_taken_for_something_else() -> 
         choose_input(FORMS, headers, from_=None, default="tensorproto", raw_declared=True)
 
 
+WITH_OIP = {**FORMS, "oip": ("application/octet-stream",), "safetensors": ("application/octet-stream",)}
+
+
+@pytest.mark.parametrize(
+    "content_type", [None, "application/octet-stream", "application/x-www-form-urlencoded"]
+)
+def test_the_inference_header_makes_an_unstated_body_oip(content_type: str | None) -> None:
+    stated = {} if content_type is None else {"content-type": content_type}
+    headers = Headers({**stated, "inference-header-content-length": "9"})
+    for options in ({}, {"default": "tensorproto", "raw_declared": True}):
+        arguments = {"from_": None, "default": None, **options}
+        assert choose_input(WITH_OIP, headers, **arguments) == "oip"  # type: ignore[arg-type]  # shorthand
+
+
+def test_a_stated_form_stands_whatever_the_inference_header_says() -> None:
+    headers = Headers({"content-type": "application/json", "inference-header-content-length": "9"})
+    assert choose_input(WITH_OIP, headers, from_=None, default=None) == "json"
+    assert choose_input(WITH_OIP, headers, from_="npy", default=None) == "npy"
+
+
+def test_octets_alone_are_never_oip_or_safetensors() -> None:
+    octets = {"content-type": "application/octet-stream", "accept": "application/octet-stream"}
+    with pytest.raises(UnknownForm) as caught:
+        choose_input(WITH_OIP, Headers(octets), from_=None, default=None)
+    assert "oip, safetensors" in caught.value.detail
+    assert choose_output(WITH_OIP, Headers(octets), to=None, default="json", octets_are="raw").form == "raw"
+    with pytest.raises(NotAcceptable):
+        choose_output(WITH_OIP, Headers(octets), to=None, default="json")
+    for form in ("oip", "safetensors"):
+        assert choose_input(WITH_OIP, Headers(), from_=form, default=None) == form
+        chosen = choose_output(WITH_OIP, Headers(octets), to=form, default="json")
+        assert (chosen.form, chosen.media_type) == (form, "application/octet-stream")
+
+
 def test_refusal_names_what_is_accepted() -> None:
     with pytest.raises(UnknownForm) as caught:
         chosen_input("text/yaml")

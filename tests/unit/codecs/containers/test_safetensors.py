@@ -48,6 +48,12 @@ def described(arrays: dict[str, Array]) -> list[tuple[str, str, tuple[int, ...],
     return [(name, a.dtype.name, a.shape, a.values.tobytes()) for name, a in arrays.items()]
 
 
+def deserialized(data: bytes) -> dict[str, tuple[tuple[int, ...], bytes]]:
+    """Shape and bytes of every array, as the library reads them."""
+    found = deserialize(data)  # type: ignore[no-untyped-call]
+    return {name: (tuple(item["shape"]), bytes(item["data"])) for name, item in found}
+
+
 def refused(data: bytes, error: type[InputError], code: str, limits: Limits | None = None) -> InputError:
     with pytest.raises(error) as caught:
         read(data, limits)
@@ -101,9 +107,7 @@ def test_arrays_lie_as_in_the_librarys_files() -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
-        st.text(st.characters(exclude_categories=("Cs",)), max_size=8).filter(
-            lambda name: name != "__metadata__"
-        ),
+        st.text(max_size=8).filter(lambda name: name != "__metadata__"),
         st.tuples(
             st.sampled_from(["?", "u1", "<i2", "<f2", "<u4", "<f4", "<i8", "<f8", "<c8"]),
             st.lists(st.integers(0, 3), max_size=4),
@@ -241,7 +245,7 @@ def test_hostile_files(data: bytes, error: type[InputError], code: str) -> None:
     ],
 )
 def test_what_only_the_library_reads_is_refused_on_purpose(data: bytes, why: str) -> None:
-    deserialize(data)
+    deserialized(data)
     with pytest.raises(InputError):
         read(data)
 
@@ -257,9 +261,7 @@ def test_mutated_bytes_are_read_as_the_library_reads_them_or_refused(data: st.Da
         found = read(bytes(mutated))
     except InputError:
         return
-    expected = {
-        name: (tuple(item["shape"]), bytes(item["data"])) for name, item in deserialize(bytes(mutated))
-    }
+    expected = deserialized(bytes(mutated))
     assert {name: (array.shape, array.values.tobytes()) for name, array in found.items()} == expected
 
 

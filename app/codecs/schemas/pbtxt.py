@@ -1,76 +1,66 @@
 """TensorFlow Metadata's `schema.pbtxt`: a `tensorflow.metadata.v0.Schema` in protobuf's text format.
 
-Source: `tensorflow_metadata/proto/v0/schema.proto` 1.21. A feature that every row has carries a
-`shape`; one that a row may lack or whose length varies carries a `value_count`, because TensorFlow
-Transform and TFX refuse a shape unless `min_fraction` is 1.
+pbtxt_write.py and pbtxt_read.py say what becomes of what; here both meet with the notes (note.py), by
+means of which every schema of ours comes back as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
 
-from ...domain.schema import Feature, Schema
+from ...domain.components import check_stored_names
+from ...domain.limits import Limits
+from ...domain.schema import Feature, Schema, check_feature_names
+from ...errors import MalformedInput
+from .note import apply_notes, format_note, is_note
+from .pbtxt_read import plain_features
+from .pbtxt_write import pbtxt_lines
+from .text_format import Message, message_of, messages, parse_text_format, text
 
-__all__ = ["serialize_pbtxt"]
-
-#: What an Example's Int64List holds of each dtype; 64-bit integers need no bounds.
-_INT_DOMAINS: Final = {
-    f"{prefix}int{bits}": (low, high)
-    for bits in (8, 16, 32)
-    for prefix, low, high in (("", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1), ("u", 0, 2**bits - 1))
-}
+__all__ = ["parse_pbtxt", "serialize_pbtxt"]
 
 
 def serialize_pbtxt(schema: Schema) -> bytes:
     """The schema as TensorFlow Metadata reads it, in the order of its features."""
-    return "".join(line + "\n" for feature in schema for line in _feature(feature)).encode()
+    notes = {
+        feature.name: format_note(feature) for feature in schema if list(_without_note(feature)) != [feature]
+    }
+    return "".join(line + "\n" for line in pbtxt_lines(schema, notes)).encode()
 
 
-def _feature(feature: Feature) -> Iterator[str]:
-    yield "feature {"
-    yield f"  name: {_quoted(feature.name)}"
-    yield f"  type: {_type(feature)}"
-    if not feature.nullable:
-        yield "  presence { min_fraction: 1 min_count: 1 }"
-    yield f"  {_extent(feature)}"
-    if feature.encoding != "list":
-        yield f"  annotation {{ comment: {_quoted(_how_to_read(feature))} }}"
-    elif feature.dtype.kind == "bool":
-        yield "  bool_domain { }"
-    elif feature.dtype.name in _INT_DOMAINS:
-        low, high = _INT_DOMAINS[feature.dtype.name]
-        yield f"  int_domain {{ min: {low} max: {high} }}"
-    yield "}"
+def parse_pbtxt(data: bytes, limits: Limits | None = None) -> Schema:
+    """The schema that a `schema.pbtxt` describes.
+
+    Raises:
+        MalformedInput: not text format (`invalid_pbtxt`), or not a schema in it (`invalid_schema`).
+        UnprocessableInput: a feature that no row of ours can have, by name; a comment of ours that does
+            not fit the feature beside it (`schema_note`).
+        LimitExceeded: nested too deep, or too many fields.
+    """
+    limits = limits or Limits()
+    message = parse_text_format(data)
+    if not message.keys() & {"feature", "sparse_feature"}:
+        raise MalformedInput(
+            "The schema is neither JSON nor a schema.pbtxt: no `feature { ... }` stands in it.",
+            code="invalid_schema",
+        )
+    plain, is_sequence = plain_features(message)
+    features = apply_notes(plain, _notes(message), _without_note)
+    check_feature_names([feature.name for feature in features], limits)
+    schema = Schema(features, "sequence_example" if is_sequence else "example")
+    check_stored_names(schema)
+    return schema
 
 
-def _type(feature: Feature) -> str:
-    if feature.encoding != "list" or feature.dtype.is_string:
-        return "BYTES"
-    return "FLOAT" if feature.dtype.is_float else "INT"
+def _without_note(feature: Feature) -> Iterable[Feature]:
+    lines = pbtxt_lines(Schema((feature,)), {})
+    return plain_features(parse_text_format("\n".join(lines).encode()))[0]
 
 
-def _extent(feature: Feature) -> str:
-    """How many values a row has, as a shape where it can be one."""
-    stored_shape = feature.shape if feature.encoding == "list" else ()
-    if None in stored_shape:
-        return "value_count { min: 0 }"
-    if feature.nullable:
-        count = feature.known_values if feature.encoding == "list" else 1
-        return f"value_count {{ min: {count} max: {count} }}"
-    return "shape { " + "".join(f"dim {{ size: {dim} }} " for dim in stored_shape) + "}"
-
-
-def _how_to_read(feature: Feature) -> str:
-    shape = ", ".join("None" if dim is None else str(dim) for dim in feature.shape)
-    function = "tf.io.parse_tensor" if feature.encoding == "tensor" else "tf.io.decode_raw"
-    dtype = "string" if feature.dtype.is_string else feature.dtype.name
-    return f"{function}, {dtype}, shape [{shape}]"
-
-
-def _quoted(text: str) -> str:
-    """A string literal of the text format: printable ASCII as it is, all other bytes in octal."""
-    plain = (
-        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in text.encode()
-    )
-    return f'"{"".join(plain)}"'
+def _notes(message: Message) -> Iterator[str]:
+    for item in messages(message, "feature"):
+        for comment in message_of(item, "annotation").get("comment", []):
+            if is_note(text(comment)):
+                yield text(comment)
+        for domain in messages(item, "struct_domain"):
+            yield from _notes(domain)

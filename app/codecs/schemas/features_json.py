@@ -4,44 +4,77 @@ With both beside the shards, `tfds.builder_from_directory(folder)` loads a versi
 Checked with TFDS 4.9.10 (`core/features/feature.py`, `core/proto/dataset_info.proto`), which
 refuses unknown members in dataset_info.json and reads missing shardLengths as no rows at all.
 
-| feature                                     | becomes                                            |
-|---------------------------------------------|----------------------------------------------------|
-| `list`, scalar                              | Scalar                                             |
-| `list`, any other shape                     | Tensor; an unknown dimension is -1                 |
-| `raw`, always present, at most one unknown  | Tensor with encoding `bytes`                       |
-| `tensor`, and any other `raw`               | a string Scalar that holds the bytes as stored     |
-
-A feature that a row may lack is `optional`; TFDS fills it with the least value of its dtype. One of
-unknown length needs no mark: absent, it is empty.
+features_write.py and features_read.py say what becomes of what; here both meet with the notes (note.py,
+in the `description` of a feature), by means of which every schema of Examples comes back as it was.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from ...domain.schema import Feature, FeatureShape, Schema
+from ...domain.components import check_stored_names
+from ...domain.limits import Limits
+from ...domain.schema import Feature, Schema, check_feature_names
+from ...errors import UnprocessableInput
+from .features_read import notes, plain_features
+from .features_write import FEATURES, features_content
+from .note import apply_notes, format_note
 
-__all__ = ["serialize_dataset_info", "serialize_features"]
-
-_FEATURES: Final = "tensorflow_datasets.core.features"
-
-#: TFDS decodes `bytes` with `tf.io.decode_raw`, which has no uint32.
-_NOT_RAW: Final = frozenset({"uint32"})
-#: TFDS has no default for an optional bfloat16 and overflows on float64; a FloatList holds float32.
-_OPTIONAL_AS_FLOAT32: Final = frozenset({"bfloat16", "float64"})
+__all__ = ["parse_features", "serialize_dataset_info", "serialize_features"]
 
 
 def serialize_features(schema: Schema) -> bytes:
-    """`features.json`: how TFDS parses each record."""
-    return _json(
-        {
-            "type": f"{_FEATURES}.features_dict.FeaturesDict",
-            "proto_cls": "tensorflow_datasets.FeaturesDict",
-            "content": {"features": {feature.name: _feature(feature) for feature in schema}},
-        }
-    )
+    """`features.json`: how TFDS parses each record.
+
+    Raises:
+        UnprocessableInput: rows are SequenceExamples, which TFDS does not read (`inexpressible_schema`).
+    """
+    if schema.message != "example":
+        raise UnprocessableInput(
+            "TensorFlow Datasets reads no SequenceExamples, so there is no features.json for them. "
+            "Ask for schema.pbtxt.",
+            code="inexpressible_schema",
+        )
+    return _json(_features_dict({feature.name: _noted(feature) for feature in schema}))
+
+
+def parse_features(value: Mapping[str, Any], limits: Limits | None = None) -> Schema:
+    """The schema that a `features.json`, parsed, describes.
+
+    Raises:
+        MalformedInput: not of its form (`invalid_schema`).
+        UnprocessableInput: a feature that no row of ours can have, by name and class; a description of
+            ours that does not fit the feature that it stands at (`schema_note`).
+    """
+    limits = limits or Limits()
+    plain = plain_features(value)
+    check_feature_names([feature.name for feature in plain], limits)
+    features = apply_notes(plain, notes(value), _without_note)
+    check_feature_names([feature.name for feature in features], limits)
+    schema = Schema(features)
+    check_stored_names(schema)
+    return schema
+
+
+def _noted(feature: Feature) -> dict[str, Any]:
+    comes_back = _without_note(feature) == [feature]
+    return features_content(feature, None if comes_back else format_note(feature))
+
+
+def _without_note(feature: Feature) -> list[Feature]:
+    if feature.kind == "sequence":
+        return []
+    return plain_features(_features_dict({feature.name: features_content(feature, None)}))
+
+
+def _features_dict(features: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": f"{FEATURES}.features_dict.FeaturesDict",
+        "proto_cls": "tensorflow_datasets.FeaturesDict",
+        "content": {"features": features},
+    }
 
 
 def serialize_dataset_info(
@@ -77,55 +110,6 @@ def serialize_dataset_info(
             "splits": splits,
         }
     )
-
-
-def _feature(feature: Feature) -> dict[str, Any]:
-    if feature.encoding == "list":
-        return _listed(feature)
-    if (
-        feature.encoding == "raw"
-        and not feature.nullable
-        and feature.num_unknown <= 1
-        and feature.dtype.name not in _NOT_RAW
-    ):
-        return _tensor(feature.shape, feature.dtype.name, encoding="bytes")
-    return _scalar("string", optional=feature.nullable)
-
-
-def _listed(feature: Feature) -> dict[str, Any]:
-    dtype = "string" if feature.dtype.is_string else feature.dtype.name
-    optional = feature.nullable and feature.num_unknown == 0
-    if optional and dtype in _OPTIONAL_AS_FLOAT32:
-        dtype = "float32"
-    if feature.is_scalar:
-        return _scalar(dtype, optional=optional)
-    return _tensor(feature.shape, dtype, optional=optional)
-
-
-def _scalar(dtype: str, *, optional: bool) -> dict[str, Any]:
-    return {
-        "pythonClassName": f"{_FEATURES}.scalar.Scalar",
-        "tensor": {"shape": {}, "dtype": dtype, "encoding": "none", **_optional(optional)},
-    }
-
-
-def _tensor(
-    shape: FeatureShape, dtype: str, *, encoding: str = "none", optional: bool = False
-) -> dict[str, Any]:
-    dimensions = ["-1" if dim is None else str(dim) for dim in shape]
-    return {
-        "pythonClassName": f"{_FEATURES}.tensor_feature.Tensor",
-        "tensor": {
-            "shape": {"dimensions": dimensions} if dimensions else {},
-            "dtype": dtype,
-            "encoding": encoding,
-            **_optional(optional),
-        },
-    }
-
-
-def _optional(optional: bool) -> dict[str, bool]:
-    return {"optional": True} if optional else {}
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ from ...domain.schema import Feature
 from ...errors import InputError, UnprocessableInput
 from ..json_text import parse_json
 
-__all__ = ["apply_notes", "format_note", "is_note"]
+__all__ = ["apply_notes", "by_name", "format_note", "is_note"]
 
 _PREFIX: Final = "shardsmith: "
 
@@ -30,6 +30,23 @@ def format_note(feature: Feature) -> str:
 def is_note(comment: str) -> bool:
     """Whether a comment is one of ours."""
     return comment.startswith(_PREFIX)
+
+
+def by_name(features: Iterable[Feature]) -> dict[str, Feature]:
+    """The features of a foreign schema, by name.
+
+    Raises:
+        UnprocessableInput: two of one name (`duplicate_feature`).
+    """
+    found: dict[str, Feature] = {}
+    for feature in features:
+        if found.setdefault(feature.name, feature) is not feature:
+            raise UnprocessableInput(
+                f"The schema has two features {feature.name!r}.",
+                code="duplicate_feature",
+                feature=feature.name,
+            )
+    return found
 
 
 def apply_notes(
@@ -46,13 +63,13 @@ def apply_notes(
         UnprocessableInput: a note that is none, or that stands beside what we would not have written for
             it: one of the two was changed by hand (`schema_note`).
     """
-    by_name = {feature.name: feature for feature in plain}
-    places = {name: place for place, name in enumerate(by_name)}
+    rest = by_name(plain)
+    places = {name: place for place, name in enumerate(rest)}
     noted: dict[int, Feature] = {}
     for note in notes:
         feature = _parse_note(note)
         covered = tuple(without_note(feature))
-        if any(by_name.pop(item.name, None) != item for item in covered):
+        if not covered or any(rest.pop(item.name, None) != item for item in covered):
             raise UnprocessableInput(
                 f"Feature {feature.name!r} was changed, but the comment {note[:200]!r} beside it was not. "
                 "Remove the comment, or make both say the same.",
@@ -60,7 +77,7 @@ def apply_notes(
                 feature=feature.name,
             )
         noted[min(places[item.name] for item in covered)] = feature
-    found = {places[feature.name]: feature for feature in by_name.values()} | noted
+    found = {places[feature.name]: feature for feature in rest.values()} | noted
     return tuple(found[place] for place in sorted(found))
 
 

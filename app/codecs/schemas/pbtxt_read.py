@@ -30,6 +30,7 @@ from ...domain.dtypes import BOOL, BYTES, FLOAT32, INT64, TEXT, DType
 from ...domain.schema import Feature, FeatureShape
 from ...domain.tensor import MAX_DIM, MAX_RANK, check_shape
 from ...errors import MalformedInput, UnprocessableInput
+from .note import by_name
 from .pbtxt_write import SEQUENCE
 from .text_format import Message, literal, message_of, messages, string, text
 
@@ -58,32 +59,24 @@ def plain_features(message: Message) -> tuple[list[Feature], bool]:
                 features += [_sequence(step, texts) for step in messages(domain, "feature")]
         else:
             features.append(_feature(item, texts))
-    by_name: dict[str, Feature] = {}
-    for feature in features:
-        if by_name.setdefault(feature.name, feature) is not feature:
-            raise UnprocessableInput(
-                f"The schema has two features {feature.name!r}.",
-                code="duplicate_feature",
-                feature=feature.name,
-            )
-    return _combined(by_name, [*_ragged(message), *_sparse(message)]), is_sequence
+    return _combined(by_name(features), [*_ragged(message), *_sparse(message)]), is_sequence
 
 
-def _combined(by_name: dict[str, Feature], candidates: Iterable[Feature]) -> list[Feature]:
+def _combined(features: dict[str, Feature], candidates: Iterable[Feature]) -> list[Feature]:
     """The features, with the components of each candidate put together where they are exactly its."""
-    places = {name: place for place, name in enumerate(by_name)}
+    places = {name: place for place, name in enumerate(features)}
     for candidate in candidates:
         components = stored_features(candidate)
-        found = [by_name.get(component.name) for component in components]
+        found = [features.get(component.name) for component in components]
         nullable = found[0] is not None and found[0].nullable
-        if candidate.name not in by_name and found == [
+        if candidate.name not in features and found == [
             replace(component, nullable=nullable) for component in components
         ]:
             for component in components:
-                del by_name[component.name]
-            by_name[candidate.name] = replace(candidate, nullable=nullable)
+                del features[component.name]
+            features[candidate.name] = replace(candidate, nullable=nullable)
             places[candidate.name] = min(places[component.name] for component in components)
-    return sorted(by_name.values(), key=lambda feature: places[feature.name])
+    return sorted(features.values(), key=lambda feature: places[feature.name])
 
 
 def _feature(item: Message, texts: set[str]) -> Feature:

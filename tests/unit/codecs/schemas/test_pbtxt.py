@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.codecs.schemas.pbtxt import parse_pbtxt, serialize_pbtxt
 from app.domain.schema import Schema
 from app.errors import InputError, UnprocessableInput
+from tests.features import NAMES, features
 
 
 def written(**feature: Any) -> str:
@@ -138,52 +139,10 @@ def test_feature_lists() -> None:
     )
 
 
-def _features() -> st.SearchStrategy[dict[str, Any]]:
-    dtypes = st.sampled_from(
-        ["bool", "uint8", "int32", "int64", "float16", "float32", "float64", "text", "bytes"]
-    )
-    dims = st.one_of(st.none(), st.integers(0, 5))
-    nullable = st.booleans()
-    dense = {"dtype": dtypes, "shape": st.lists(dims, max_size=3), "nullable": nullable}
-    return st.one_of(
-        st.fixed_dictionaries({**dense, "encoding": st.just("tensor")}),
-        st.fixed_dictionaries(dense),
-        st.fixed_dictionaries(
-            {
-                "dtype": dtypes,
-                "shape": st.tuples(
-                    st.sampled_from([None, 2]), st.sampled_from([None, 2]), st.none(), st.integers(1, 3)
-                ).map(list),
-                "kind": st.just("ragged"),
-                "nullable": nullable,
-            }
-        ),
-        st.fixed_dictionaries(
-            {
-                "dtype": dtypes,
-                "shape": st.lists(st.integers(0, 9), min_size=1, max_size=3),
-                "kind": st.just("sparse"),
-                "nullable": nullable,
-            }
-        ),
-        st.fixed_dictionaries(
-            {
-                "dtype": dtypes,
-                "shape": st.lists(st.integers(0, 4), max_size=2).map(lambda shape: [None, *shape]),
-                "kind": st.just("sequence"),
-                "nullable": nullable,
-            }
-        ),
-    )
-
-
-NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
-
-
 @settings(deadline=None, max_examples=50)
-@given(st.dictionaries(NAMES, _features(), min_size=1, max_size=5))
-def test_every_schema_comes_back(features: dict[str, Any]) -> None:
-    schema = Schema.from_json({"features": features})
+@given(st.dictionaries(NAMES, features(), min_size=1, max_size=5))
+def test_every_schema_comes_back(drawn: dict[str, Any]) -> None:
+    schema = Schema.from_json({"features": drawn})
     read = parse_pbtxt(serialize_pbtxt(schema))
     # The feature lists of a SequenceExample stand together.
     assert read.same_features(schema)
@@ -192,11 +151,11 @@ def test_every_schema_comes_back(features: dict[str, Any]) -> None:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.dictionaries(NAMES, _features(), min_size=1, max_size=5))
-def test_what_tensorflow_metadata_prints_again_is_read_alike(features: dict[str, Any]) -> None:
+@given(st.dictionaries(NAMES, features(), min_size=1, max_size=5))
+def test_what_tensorflow_metadata_prints_again_is_read_alike(drawn: dict[str, Any]) -> None:
     text_format = importlib.import_module("google.protobuf.text_format")
     schema_pb2 = importlib.import_module("tensorflow_metadata.proto.v0.schema_pb2")
-    schema = Schema.from_json({"features": features})
+    schema = Schema.from_json({"features": drawn})
     message = text_format.Parse(serialize_pbtxt(schema), schema_pb2.Schema())
     for options in ({}, {"as_one_line": True}, {"pointy_brackets": True}, {"as_utf8": True}):
         assert parse_pbtxt(text_format.MessageToString(message, **options).encode()).same_features(schema)

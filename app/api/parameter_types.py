@@ -59,7 +59,11 @@ Delivery = Annotated[
 ]
 SchemaText = Annotated[
     str | None,
-    Field(alias="schema", description="The schema as JSON (up to 8 KiB), or `dataset:NAME`."),
+    Field(
+        alias="schema",
+        description="The schema, up to 8 KiB: JSON, the text of a features.json or of a schema.pbtxt; "
+        "or `dataset:NAME`.",
+    ),
 ]
 Infer = Annotated[
     Literal["head", "all"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 
-from ..codecs.json_text import parse_json
-from ..domain.limits import KIB, Budget, Limits
+from ..codecs.schemas.declared import parse_schema
+from ..domain.limits import KIB, Limits
 from ..domain.schema import Schema
 from ..domain.streams import ByteStream
 from ..errors import MalformedInput, NotFound
@@ -24,7 +24,7 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
     """What `?schema=` gives, or None. Reads the store for `dataset:NAME`, so not on the event loop.
 
     Raises:
-        MalformedInput: not JSON, longer than 8 KiB, or not a schema.
+        InputError: longer than 8 KiB, or as `parse_schema`.
         NotFound: the dataset does not exist or has no schema yet.
     """
     if text is None:
@@ -40,11 +40,7 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
         raise MalformedInput(
             "?schema= is longer than 8 KiB; put it into the body beside the rows.", code="invalid_schema"
         )
-    return _parse_schema(encoded, services.limits)
-
-
-def _parse_schema(text: bytes, limits: Limits) -> Schema:
-    return Schema.from_json(parse_json(text, Budget(limits)).value, limits)
+    return parse_schema(encoded, services.limits)
 
 
 def unwrap(
@@ -55,7 +51,7 @@ def unwrap(
     A `multipart/form-data` body is opened up to its part `data`; any other one is the rows themselves.
 
     Raises:
-        MalformedInput: a multipart body that cannot be read, or a schema given twice.
+        InputError: a multipart body or a schema that cannot be read, or a schema given twice.
         UnknownForm: a part that is encoded.
     """
     content_type = headers.get("content-type", "")
@@ -69,5 +65,5 @@ def unwrap(
                 "The schema is given twice, in the query and in the part 'schema'. Give it once.",
                 code="schema_twice",
             )
-        schema = _parse_schema(parts.schema, limits)
+        schema = parse_schema(parts.schema, limits)
     return parts.data, parts.headers, schema

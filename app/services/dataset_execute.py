@@ -157,11 +157,9 @@ class Executor:
             entries[shard.split].append(written.entry)
         splits = {split: SplitEntry(tuple(of_split)) for split, of_split in entries.items()}
         index = {written.entry.file: [piece.to_json() for piece in written.pieces] for written in shards}
-        side_files = {
-            FEATURES: serialize_features(work.schema),
-            PBTXT: serialize_pbtxt(work.schema),
-            INDEX: dump_json({"shards": index}),
-        }
+        side_files = {PBTXT: serialize_pbtxt(work.schema), INDEX: dump_json({"shards": index})}
+        if work.schema.message == "example":  # TFDS has no other
+            side_files = {FEATURES: serialize_features(work.schema), **side_files}
         for name, data in side_files.items():
             self._store.put(self._layout.file(n, name), data)
         manifest = Manifest(self._layout.dataset, str(self._layout.version(n)), splits, work.schema)

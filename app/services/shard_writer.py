@@ -34,7 +34,7 @@ __all__ = [
 _PIECE_BYTES: Final = 4 * MIB
 #: Names everything that decides the bytes of a shard and of the files beside it. An executor with
 #: another one leaves a plan alone: two that disagree would overwrite each other's shards.
-FINGERPRINT: Final = f"copy-1 pieces-{_PIECE_BYTES} schemas-1"
+FINGERPRINT: Final = f"copy-1 pieces-{_PIECE_BYTES} schemas-2"
 
 #: A frame's last checksum.
 _FOOTER_BYTES: Final = 4

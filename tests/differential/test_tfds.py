@@ -15,6 +15,8 @@ import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records import ndjson
+from app.codecs.schemas.features_json import parse_features, serialize_dataset_info, serialize_features
+from app.domain.components import stored_features
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
 from app.domain.shard_plan import default_num_shards
@@ -65,10 +67,13 @@ class Published:
 
 def rows_of(builder: Any, split: str = "train") -> Iterator[Row]:
     for row in tfds.as_numpy(builder.as_dataset(split=split)):
-        yield {
-            name: value.to_list() if hasattr(value, "to_list") else np.asarray(value).tolist()
-            for name, value in row.items()
-        }
+        yield {name: plain(value) for name, value in row.items()}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    return value.to_list() if hasattr(value, "to_list") else np.asarray(value).tolist()
 
 
 def round_trip(root: Path, feature: Any, values: list[Any]) -> list[Any]:
@@ -161,6 +166,107 @@ def test_raw_bytes_that_may_be_absent_are_opaque(tmp_path: Path) -> None:
 def test_raw_uint32_is_opaque(tmp_path: Path) -> None:
     loaded = round_trip(tmp_path, {"dtype": "uint32", "shape": [2], "encoding": "raw"}, [[1, 2**32 - 1]])
     assert loaded == [np.array([1, 2**32 - 1], "<u4").tobytes()]
+
+
+def load_examples(folder: Path, feature: dict[str, Any], examples: list[dict[str, list[Any]]]) -> list[Any]:
+    """What TFDS makes of `x` in Examples with these lists, by the files that we write beside them."""
+    tf = importlib.import_module("tensorflow")
+    schema = Schema.from_json({"features": {"x": feature}})
+    (folder / "features.json").write_bytes(serialize_features(schema))
+    info = serialize_dataset_info("d", "1.0.0", {"train": [len(examples)]}, {"train": 1})
+    (folder / "dataset_info.json").write_bytes(info)
+    with tf.io.TFRecordWriter(str(folder / "d-train.tfrecord-00000-of-00001")) as writer:
+        for lists in examples:
+            example = tf.train.Example()
+            for name, values in lists.items():
+                kind = "float_list" if isinstance((values or [0])[0], float) else "int64_list"
+                getattr(example.features.feature[name], kind).value.extend(values)
+            writer.write(example.SerializeToString())
+    return [row["x"] for row in rows_of(tfds.builder_from_directory(str(folder)))]
+
+
+@pytest.mark.parametrize(
+    ("feature", "lists", "expected"),
+    [
+        (
+            {"dtype": "int64", "shape": [None, None]},
+            {"ragged_flat_values": [1, 2, 3], "ragged_row_lengths_0": [2, 0, 1]},
+            [[1, 2], [], [3]],
+        ),
+        (
+            {"dtype": "float16", "shape": [None, None, 2]},
+            {"ragged_flat_values": [1.0, 2.0, 3.0, 4.0], "ragged_row_lengths_0": [0, 2]},
+            [[], [[1.0, 2.0], [3.0, 4.0]]],
+        ),
+        (
+            {"dtype": "bool", "shape": [None, 1, None]},
+            {
+                "ragged_flat_values": [1, 0, 1],
+                "ragged_row_lengths_0": [1, 1],
+                "ragged_row_lengths_1": [3, 0],
+            },
+            [[[True, False, True]], [[]]],
+        ),
+        ({"dtype": "int64", "shape": [None, None]}, {}, []),
+    ],
+)
+def test_ragged_components_are_read_as_ragged_tensors(
+    tmp_path: Path, feature: dict[str, Any], lists: dict[str, list[Any]], expected: Any
+) -> None:
+    whole = {**feature, "kind": "ragged", "nullable": not lists}
+    stored = {f"x/{name}": values for name, values in lists.items()}
+    assert load_examples(tmp_path, whole, [stored]) == [expected]
+    if lists:
+        # The same names and lists as TFDS writes.
+        content = json.loads(serialize_features(Schema.from_json({"features": {"x": whole}})))
+        features = tfds.features.FeaturesDict.from_json(content)
+        example = features.get_serialized_info()
+        serializer = tfds.core.example_serializer.ExampleSerializer(example)
+        written = serializer.get_tf_example(features.encode_example({"x": expected})).features.feature
+        assert {
+            name: list(value.int64_list.value or value.float_list.value) for name, value in written.items()
+        } == stored
+
+
+def test_other_ragged_and_sparse_features_are_read_as_their_lists(tmp_path: Path) -> None:
+    ragged = {"dtype": "int8", "shape": [2, None], "kind": "ragged"}
+    lists = {"ragged_flat_values": [1, 2, 3], "ragged_row_lengths_0": [2, 1]}
+    assert load_examples(tmp_path, ragged, [{f"x/{k}": v for k, v in lists.items()}]) == [lists]
+    sparse = {"dtype": "float32", "shape": [4, 5], "kind": "sparse"}
+    coordinates = {"indices_0": [0, 3], "indices_1": [1, 4], "values": [0.5, -1.0]}
+    assert load_examples(tmp_path, sparse, [{f"x/{k}": v for k, v in coordinates.items()}]) == [coordinates]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f: f.Tensor(shape=(None, 2), dtype=np.float32),
+        lambda f: f.Tensor(shape=(2,), dtype=np.float32, encoding="bytes"),
+        lambda f: f.Tensor(shape=(None, None), dtype=np.float32, encoding="zlib"),
+        lambda f: f.Scalar(dtype=np.int8, optional=True),
+        lambda f: f.ClassLabel(num_classes=3),
+        lambda f: f.Text(),
+        lambda f: f.Image(shape=(None, None, 3)),
+        lambda f: f.BBoxFeature(),
+        lambda f: f.Translation(["en", "de"]),
+        lambda f: f.Sequence(f.Sequence(f.Tensor(shape=(3,), dtype=np.int64))),
+        lambda f: f.Sequence(
+            {"a": f.Text(), "b": f.Sequence(f.Sequence(f.Scalar(dtype=np.bool_)), length=2)}
+        ),
+        lambda f: {"a": {"b": f.Text()}},
+    ],
+)
+def test_what_tfds_stores_is_what_its_schema_is_read_as(make: Any) -> None:
+    """The names and the kinds of list in TFDS's own Examples are those of `stored_features`."""
+    features = tfds.features.FeaturesDict({"x": make(tfds.features)})
+    schema = parse_features(features.to_json())
+    specs = tfds.core.example_parser.ExampleParser(features.get_serialized_info()).flat_feature_specs
+    stored = {part.name: part for feature in schema for part in stored_features(feature)}
+    assert stored.keys() == specs.keys()
+    for name, spec in specs.items():
+        part = stored[name]
+        is_string = part.dtype.is_string or part.encoding == "raw"
+        assert spec.dtype.name == ("string" if is_string else "float32" if part.dtype.is_float else "int64")
 
 
 @pytest.mark.parametrize("name", ["my_ds", "my-ds", "1ds", "A"])

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from ...codecs.json_text import parse_json
 from ...codecs.registry import MEDIA_TYPES
+from ...codecs.schemas.declared import schema_from_value
 from ...domain.limits import MIB, Budget
 from ...domain.names import check_idempotency_key
 from ...domain.schema import Schema
@@ -65,7 +66,10 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
     operation_id="create_dataset",
     openapi_extra={
         **json_body(
-            'Optional: {"schema": {"features": ...}, "description": "..."}.', JSON_OBJECT, required=False
+            'Optional: {"schema": {"features": ...}, "description": "..."}. The schema may also be a '
+            "features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata.",
+            JSON_OBJECT,
+            required=False,
         ),
         **json_response(201, "Created. 200: it was there already, with the same content.", JSON_OBJECT),
     },
@@ -100,7 +104,7 @@ def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, Dat
     description = value.get("description", "")
     if not isinstance(description, str):
         raise MalformedInput('"description" must be a string.', code="invalid_dataset")
-    schema = Schema.from_json(value["schema"], budget.limits) if "schema" in value else None
+    schema = schema_from_value(value["schema"], budget.limits) if "schema" in value else None
     return schema, DatasetOptions(description=description)
 
 

@@ -139,14 +139,14 @@ def test_several_processes_killed_one_after_the_other(index: int) -> None:
 #: What every release with a fingerprint makes of `frozen_inputs`. Where this test fails, give the
 #: bytes a fingerprint of their own and note them here: two releases must not share a plan and differ.
 GOLDEN = {
-    "copy-1 pieces-4194304 schemas-1": {
+    "copy-1 pieces-4194304 schemas-2": {
         "_index.json": "8d7270d50fc101ff24ee32b8496fcfd58711b2b93d00f801536ea5317089f753",
         "d-test.tfrecord-00000-of-00001": "3bfa930ab3d7072fe8fed6e416284016ae22115050aedf51e22e39ac4d97c00e",
         "d-train.tfrecord-00000-of-00002": "f8de442638d4d0adcec780d061087b55e05a17dd47e1c31b01aecd7cfe1dd343",
         "d-train.tfrecord-00001-of-00002": "2697e831d9a57c8a73d2c40ddad0022bce1d838a518577bbb92b24bfbe9b11c2",
         "dataset_info.json": "ed85df2219658d189773ae0ba2045f81511a90a3b83f1ec9e56eebf7b2394ab2",
-        "features.json": "b7096f688c23129b65d08566d7ace0964b6dff59a29212e0a08b8269cc7521de",
-        "schema.pbtxt": "0c494f9bef630331a22c3bf57e158c7aae7398ce5ecbdf2c03fa58818e972648",
+        "features.json": "17ac00b34a9e5306346fae72d33b12d6f3033dd27509b26d0d9cceb640782de8",
+        "schema.pbtxt": "450dd6a2c74bd0c9730376c324cd7c27edf2f7b0204cee4e221b94420f35d086",
     }
 }
 #: Frames of the payloads b"", b"a" and b"bc", as TensorFlow writes them.
@@ -188,3 +188,20 @@ def test_the_bytes_of_a_version_change_only_with_the_fingerprint() -> None:
         if not info.key.endswith("_manifest.json")
     }
     assert written == GOLDEN[FINGERPRINT]
+
+
+def test_sequence_examples_have_no_features_json_which_tfds_could_not_read() -> None:
+    inner = open_store("memory://")
+    client = Client(inner)
+    schema = Schema.from_json({"features": {"x": {"dtype": "int64"}}, "message": "sequence_example"})
+    client.datasets.create("d", schema, DatasetOptions())
+    layout = Layout("d", 1)
+    append_id = "0" * 32
+    commit = Commit(append_id, "n", "a", "train", "", 1, len(FRAMES[0]), 0, (Piece.of(FRAMES[0], 1),))
+    inner.put(layout.slot(append_id), commit.serialize(FRAMES[0]))
+    manifest = client.datasets.publish("d", PublishOptions())
+    assert sorted(manifest.by_file) == sorted(
+        ["_index.json", "d-train.tfrecord-00000-of-00001", "dataset_info.json", "schema.pbtxt"]
+    )
+    files = {info.key.rpartition("/")[2] for info in inner.list("d/1.0.0")}
+    assert files == {*manifest.by_file, "_manifest.json"}

@@ -1,0 +1,41 @@
+"""A schema as clients declare it: our own JSON, a `features.json` of TFDS, a `schema.pbtxt` of TFMD.
+
+They are told apart by what stands in them: JSON begins with a brace, as no schema.pbtxt does; of JSON, a
+features.json says its class (`type` or `pythonClassName`).
+"""
+
+from __future__ import annotations
+
+from ...domain.limits import Budget, Limits
+from ...domain.schema import Schema
+from ..json_text import parse_json
+from .features_json import parse_features
+from .features_read import is_features
+from .pbtxt import parse_pbtxt
+
+__all__ = ["parse_schema", "schema_from_value"]
+
+
+def parse_schema(data: bytes, limits: Limits | None = None) -> Schema:
+    """The schema in any of the three forms.
+
+    Raises:
+        InputError: none of them, or a schema that no rows here can have.
+    """
+    limits = limits or Limits()
+    if data.lstrip()[:1] in (b"{", b"[", b'"'):
+        return schema_from_value(parse_json(data, Budget(limits)).value, limits)
+    return parse_pbtxt(data, limits)
+
+
+def schema_from_value(value: object, limits: Limits | None = None) -> Schema:
+    """The schema that a member of a JSON body is: ours, a features.json, or a string with a schema.pbtxt.
+
+    Raises:
+        InputError: as `parse_schema`.
+    """
+    if isinstance(value, str):
+        return parse_pbtxt(value.encode("utf-8", "replace"), limits)
+    if isinstance(value, dict) and is_features(value):
+        return parse_features(value, limits)
+    return Schema.from_json(value, limits)

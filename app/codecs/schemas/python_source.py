@@ -1,0 +1,254 @@
+"""A schema as Python source: the feature description that TensorFlow parses rows by, and a loader.
+
+Source: `tf.io.parse_single_example` and `tf.io.parse_single_sequence_example` of TensorFlow 2.21.
+
+| feature                          | described as            | what the loader gives for a row           |
+|----------------------------------|-------------------------|-------------------------------------------|
+| of known shape                   | FixedLenFeature         | a tensor of that shape                    |
+| of known shape, may be absent    | VarLenFeature           | one axis more, of 0 (absent) or 1         |
+| `list` of shape [null, dims]     | FixedLenSequenceFeature | a tensor; absent: empty                   |
+| `list` with any other unknown    | VarLenFeature           | a tensor; absent: empty                   |
+| `raw`, `tensor`                  | as scalar strings       | decoded, as above                         |
+| ragged                           | RaggedFeature           | a RaggedTensor                            |
+| sparse                           | SparseFeature           | a SparseTensor                            |
+| ... in a SequenceExample, where  | VarLenFeatures of its   | a SparseTensor                            |
+| TensorFlow takes none            | components              |                                           |
+| sequence of steps of known shape | FixedLenSequenceFeature | a tensor of all steps                     |
+| sequence of any other steps      | RaggedFeature           | a RaggedTensor of all steps               |
+
+Names go in as Python literals, so that no name can be code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ...domain.components import stored_features
+from ...domain.dtypes import DType
+from ...domain.schema import Feature, FeatureShape, Schema
+
+__all__ = ["serialize_python"]
+
+#: dtypes of which TensorFlow has kernels, and which its module therefore names.
+_NAMED: Final = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16"}
+    | {"bfloat16", "float32", "float64", "complex64", "complex128"}
+)
+#: Of these, those that `tf.io.decode_raw` does not take, and one of the same bits that it does.
+_DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}
+_HEAD: Final = '''\
+"""Reads {rows} from TFRecord files into tf.data. Made from a schema; needs TensorFlow alone."""
+
+import tensorflow as tf
+'''
+_LOAD: Final = '''\
+def load(pattern, batch_size=None, compression_type=""):
+    """The rows of all files that match, in the order of their names; in batches, if a size is given."""
+    files = tf.data.Dataset.list_files(pattern, shuffle=False)
+    rows = tf.data.TFRecordDataset(files, compression_type)
+    rows = rows.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    return rows if batch_size is None else rows.ragged_batch(batch_size)
+'''
+
+
+def serialize_python(schema: Schema) -> bytes:
+    """Python source that parses the rows which are written with this schema. Equal schemas, equal bytes."""
+    is_sequence = schema.message == "sequence_example"
+    context = [feature for feature in schema if feature.kind != "sequence"]
+    steps = [feature for feature in schema if feature.kind == "sequence"]
+    parts = [_HEAD.format(rows="tf.train.SequenceExamples" if is_sequence else "tf.train.Examples")]
+    if is_sequence:
+        parts.append(_description("context_features", _context_specs(context)))
+        parts.append(_description("sequence_features", ((step, _step_spec(step)) for step in steps)))
+        call = (
+            "    row, steps = tf.io.parse_single_sequence_example(\n"
+            "        serialized, context_features=context_features, sequence_features=sequence_features\n"
+            "    )[:2]\n"
+            "    row = {**row, **steps}\n"
+        )
+    else:
+        described = ((feature, _spec(feature)) for feature in context)
+        parts.append(_description("feature_description", described))
+        call = "    row = tf.io.parse_single_example(serialized, feature_description)\n"
+    parse = f'\ndef parse(serialized):\n    """One row, by the names of its features."""\n{call}'
+    for feature in schema:
+        parsed = f"row[{_name(feature)}]"
+        if feature.kind == "sequence":
+            value = _step_value(feature, parsed)
+        elif is_sequence and feature.kind == "sparse":
+            value = _cast(feature.dtype, _sparse_of_components(feature))
+        else:
+            value = _value(feature, parsed)
+        if value != parsed:
+            parse += f"    {parsed} = {value}\n"
+    parts += [parse + "    return row\n", "\n" + _LOAD]
+    return "\n".join(parts).encode()
+
+
+def _description(variable: str, specs: Iterable[tuple[Feature, str]]) -> str:
+    lines = "".join(f"    {_name(feature)}: {spec},\n" for feature, spec in specs)
+    return f"{variable} = {{\n{lines}}}\n"
+
+
+def _context_specs(features: Iterable[Feature]) -> Iterator[tuple[Feature, str]]:
+    """As `_spec`, but for a SequenceExample's context, in which TensorFlow takes no SparseFeature."""
+    for feature in features:
+        if feature.kind == "sparse":
+            for component in stored_features(feature):
+                yield component, f"tf.io.VarLenFeature({_stored(component)})"
+        else:
+            yield feature, _spec(feature)
+
+
+def _sparse_of_components(feature: Feature) -> str:
+    *indices, values = (f"row.pop({_name(component)}).values" for component in stored_features(feature))
+    return (
+        f"tf.SparseTensor(\n        tf.stack([{', '.join(indices)}], axis=1),\n        {values},\n"
+        f"        {list(feature.shape)},\n    )"
+    )
+
+
+def _spec(feature: Feature) -> str:
+    """How `tf.io.parse_example` is told of a feature of an Example, or of the context."""
+    stored = _stored(feature)
+    if feature.kind == "ragged":
+        values, *cuts = stored_features(feature)
+        partitions = [f"tf.io.RaggedFeature.RowLengths({cut.name!r})" for cut in cuts]
+        partitions += [f"tf.io.RaggedFeature.UniformRowLength({dim})" for dim in feature.inner_shape]
+        listed = "".join(f"            {partition},\n" for partition in partitions)
+        return (
+            f"tf.io.RaggedFeature(\n        {stored},\n        value_key={values.name!r},\n"
+            f"        partitions=[\n{listed}        ],\n        row_splits_dtype=tf.int64,\n    )"
+        )
+    if feature.kind == "sparse":
+        *indices, values = stored_features(feature)
+        keys = [index.name for index in indices]
+        return (
+            f"tf.io.SparseFeature(\n        index_key={keys!r},\n        value_key={values.name!r},\n"
+            f"        dtype={stored},\n        size={list(feature.shape)},\n    )"
+        )
+    if feature.encoding != "list":
+        return (
+            f"tf.io.VarLenFeature({stored})" if feature.nullable else f"tf.io.FixedLenFeature([], {stored})"
+        )
+    if _is_fixed_len_sequence(feature):
+        return f"tf.io.FixedLenSequenceFeature({_dims(feature.shape[1:])}, {stored}, allow_missing=True)"
+    if feature.num_unknown or feature.nullable:
+        return f"tf.io.VarLenFeature({stored})"
+    return f"tf.io.FixedLenFeature({_dims(feature.shape)}, {stored})"
+
+
+def _value(feature: Feature, parsed: str) -> str:
+    """The value of a feature, from what TensorFlow parsed."""
+    if feature.encoding != "list":
+        return _decoded_row(feature, parsed)
+    shape = feature.shape
+    if (
+        feature.kind == "dense"
+        and not _is_fixed_len_sequence(feature)
+        and (feature.num_unknown or feature.nullable)
+    ):
+        # Of a feature without elements nobody can tell whether it is there.
+        absent_axis = not feature.num_unknown and feature.known_values > 0
+        parsed = _reshaped(f"{parsed}.values", (None, *shape) if absent_axis else shape)
+    return _cast(feature.dtype, parsed)
+
+
+def _decoded_row(feature: Feature, parsed: str) -> str:
+    if not feature.nullable:
+        return _decoded(feature, parsed)
+    # Nothing is decoded where there is nothing; the branches have to agree in rank and dtype.
+    empty = [0, *(dim or 0 for dim in feature.shape)]
+    return (
+        f"tf.cond(\n        tf.size({parsed}.values) > 0,\n"
+        f"        lambda: tf.expand_dims({_decoded(feature, f'{parsed}.values[0]')}, 0),\n"
+        f"        lambda: tf.zeros({empty}, {_tf(feature.dtype)}),\n    )"
+    )
+
+
+def _decoded(feature: Feature, string: str) -> str:
+    """The array behind one encoded string."""
+    dtype = _tf(feature.dtype)
+    if feature.encoding == "tensor":
+        return f"tf.ensure_shape(tf.io.parse_tensor({string}, {dtype}), {_dims(feature.shape)})"
+    return _reshaped(_raw(feature.dtype, string), feature.shape)
+
+
+def _raw(dtype: DType, strings: str) -> str:
+    same_bits = _DECODED_AS.get(dtype.name, None if dtype.name in _NAMED else "uint8")
+    if same_bits is not None:
+        return f"tf.bitcast(tf.io.decode_raw({strings}, tf.{same_bits}), {_tf(dtype)})"
+    return f"tf.io.decode_raw({strings}, {_tf(dtype)})"
+
+
+def _step_spec(feature: Feature) -> str:
+    """How `tf.io.parse_sequence_example` is told of a feature list."""
+    step, stored = feature.step, _stored(feature)
+    missing = ", allow_missing=True" if feature.nullable else ""
+    if step.encoding != "list":
+        return f"tf.io.FixedLenSequenceFeature([], {stored}{missing})"
+    if not step.num_unknown:
+        return f"tf.io.FixedLenSequenceFeature({_dims(step.shape)}, {stored}{missing})"
+    return f"tf.io.RaggedFeature({stored}, row_splits_dtype=tf.int64)"
+
+
+def _step_value(feature: Feature, parsed: str) -> str:
+    """The steps of a feature list as one tensor, ragged where they differ in shape."""
+    step = feature.step
+    if step.encoding == "list":
+        if len(step.shape) > 1 and step.num_unknown:
+            return _ragged_steps(step, parsed, _reshaped("step", step.shape))
+        return _cast(feature.dtype, parsed)
+    if step.num_unknown:
+        return _ragged_steps(step, parsed, _decoded(step, "step"))
+    spec = f"tf.TensorSpec({_dims(step.shape)}, {_tf(step.dtype)})"
+    return f"tf.map_fn(lambda step: {_decoded(step, 'step')}, {parsed}, fn_output_signature={spec})"
+
+
+def _ragged_steps(step: Feature, parsed: str, expression: str) -> str:
+    rank = len(step.shape)
+    if rank > 1:
+        expression = f"tf.RaggedTensor.from_tensor({expression}, ragged_rank={rank - 1})"
+    if step.encoding == "list":
+        expression = _cast(step.dtype, expression)
+    spec = f"tf.RaggedTensorSpec({[None] * rank}, {_tf(step.dtype)}, ragged_rank={rank - 1})"
+    return (
+        f"tf.map_fn(\n        lambda step: {expression},\n        {parsed},\n"
+        f"        fn_output_signature={spec},\n    )"
+    )
+
+
+def _is_fixed_len_sequence(feature: Feature) -> bool:
+    return len(feature.shape) > 1 and feature.shape[0] is None
+
+
+def _reshaped(expression: str, shape: FeatureShape) -> str:
+    return f"tf.reshape({expression}, {[-1 if dim is None else dim for dim in shape]})"
+
+
+def _cast(dtype: DType, expression: str) -> str:
+    """Nothing to do where the Example's list holds the dtype itself."""
+    if dtype.is_string or dtype.name in ("int64", "float32"):
+        return expression
+    return f"tf.cast({expression}, {_tf(dtype)})"
+
+
+def _stored(feature: Feature) -> str:
+    if feature.encoding != "list" or feature.dtype.is_string:
+        return "tf.string"
+    return "tf.float32" if feature.dtype.is_float else "tf.int64"
+
+
+def _tf(dtype: DType) -> str:
+    if dtype.is_string:
+        return "tf.string"
+    return f"tf.{dtype.name}" if dtype.name in _NAMED else f"tf.as_dtype({dtype.name!r})"
+
+
+def _dims(shape: FeatureShape) -> str:
+    return str(list(shape))
+
+
+def _name(feature: Feature) -> str:
+    return repr(feature.name)

@@ -21,7 +21,7 @@ Names go in as Python literals, so that no name can be code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ...domain.components import stored_features

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..services.records import ConvertedRecords
 from .exchange import Answer
 
-__all__ = ["VARY", "json_answer", "no_content", "records_answer"]
+__all__ = ["VARY", "description_answer", "json_answer", "no_content", "records_answer"]
 
 #: Of every answer whose form was negotiated.
 VARY: Mapping[str, str] = {"Vary": "Accept"}
@@ -18,6 +18,12 @@ def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] 
     """A JSON document, with a newline at its end for people at a terminal."""
     body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     return Answer("application/json", iter([body]), dict(headers or {}), status=status)
+
+
+def description_answer(body: bytes, media_type: str) -> Answer:
+    """A description; text says its charset, as JSON need not."""
+    charset = "; charset=utf-8" if media_type.startswith("text/") else ""
+    return Answer(media_type + charset, iter([body]), VARY)
 
 
 def no_content() -> Answer:

@@ -13,7 +13,7 @@ from ..domain.streams import Buffer, ByteStream
 from ..domain.tensor import NamedTensor
 from ..errors import UnprocessableInput
 
-__all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors"]
+__all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors", "decode_tensors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,27 @@ class ConvertedTensors:
     headers: Mapping[str, str]
 
 
+def decode_tensors(
+    source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget
+) -> Sequence[NamedTensor]:
+    """All tensors of `source`.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    decode = TENSOR_CODECS[form].decode
+    if decode is None:
+        raise LookupError(f"{form} has no tensor decoder")
+    return decode(source, options, budget)
+
+
 def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
     """Decode `source` whole, and start encoding it.
 
     Raises:
         InputError: what was sent cannot be read, or does not go into the output form.
     """
-    decode = TENSOR_CODECS[conversion.input_form].decode
-    if decode is None:
-        raise LookupError(f"{conversion.input_form} has no tensor decoder")
-    tensors = decode(source, conversion.decode, budget)
+    tensors = decode_tensors(source, conversion.input_form, conversion.decode, budget)
     form = conversion.output_form
     if form == "tensorproto" and len(tensors) != 1:
         if conversion.output_chosen:

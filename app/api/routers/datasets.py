@@ -19,17 +19,12 @@ from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import AppendRequest, append_rows
 from ...services.datasets import DatasetOptions
 from ..answers import json_answer, no_content
+from ..dataset_parameters import AppendParameters, PublishParameters
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, json_body, json_response
-from ..parameters import (
-    AppendParameters,
-    NoParameters,
-    PublishParameters,
-    refuse_inapplicable,
-    refuse_repeated,
-)
+from ..parameters import NoParameters, refuse_inapplicable, refuse_repeated
 from ..schemas import declared_schema, unwrap
 from ..state import ServicesDependency
 from .records import RECORDS_IN

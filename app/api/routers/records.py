@@ -10,12 +10,19 @@ from starlette.responses import Response
 from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
+from ...services.describe import DESCRIPTIONS, describe_records
 from ...services.records import encode_records, open_records
-from ..answers import records_answer
+from ..answers import description_answer, records_answer
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
-from ..openapi import conversion
-from ..parameters import RecordsParameters, RecordsQuery, refuse_inapplicable, refuse_repeated
+from ..openapi import body_answer, body_of, conversion
+from ..parameters import (
+    DescribeRecordsParameters,
+    RecordsParameters,
+    RecordsQuery,
+    refuse_inapplicable,
+    refuse_repeated,
+)
 from ..schemas import declared_schema, unwrap
 from ..state import Services, ServicesDependency
 
@@ -51,6 +58,31 @@ async def parse(request: Request, query: RecordsParameters, services: ServicesDe
     """A TFRecord file (or any other records form) as NDJSON (or any other records form)."""
     chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
     return await _convert(request, query, services, default_input="tfrecord", chosen=chosen)
+
+
+@router.post(
+    "/describe",
+    operation_id="describe_records",
+    summary="Schema, counts and statistics of any records form",
+    openapi_extra={**body_of(RECORDS_IN), **body_answer(DESCRIPTIONS, default="json")},
+)
+async def describe(
+    request: Request, query: DescribeRecordsParameters, services: ServicesDependency
+) -> Response:
+    """Schema, counts, and statistics of each feature; or the schema alone, in a form that others read."""
+    refuse_repeated(request)
+    chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")
+
+    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+        schema = declared_schema(query.schema_, services)
+        source, headers, schema = unwrap(body, request.headers, schema, services.limits)
+        input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        refuse_inapplicable(query.compression, (input_form,))
+        decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
+        records = open_records(source, input_form, decode, budget, services.spool, resources)
+        return description_answer(describe_records(records, chosen.form), chosen.media_type)
+
+    return await services.exchanges.run(request, work)
 
 
 async def _convert(

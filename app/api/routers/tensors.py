@@ -12,13 +12,15 @@ from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...domain.tensor import NamedTensor
-from ...services.tensors import TensorConversion, convert_tensors
-from ..answers import VARY
+from ...services.describe import describe_tensors
+from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
+from ..answers import VARY, description_answer
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
-from ..openapi import conversion
-from ..parameters import TensorsParameters, TensorsQuery, refuse_inapplicable, refuse_repeated
+from ..openapi import JSON_OBJECT, body_of, conversion, json_response
+from ..parameters import refuse_inapplicable, refuse_repeated
 from ..state import Services, ServicesDependency
+from ..tensor_parameters import DescribeTensorsParameters, TensorsParameters, TensorsQuery
 
 __all__ = ["router"]
 
@@ -52,6 +54,33 @@ async def parse(request: Request, query: TensorsParameters, services: ServicesDe
     """A TensorProto (or any other tensor form) as JSON (or any other tensor form)."""
     chosen = choose_output(_OUT, request.headers, to=query.to, default="json", octets_are="raw")
     return await _convert(request, query, services, default_input="tensorproto", chosen=chosen)
+
+
+@router.post(
+    "/describe",
+    operation_id="describe_tensors",
+    summary="Kind, dtype, shape and statistics of tensors in any form",
+    openapi_extra={
+        **body_of(_IN),
+        **json_response(200, "One object a tensor, in input order.", {"type": "array", "items": JSON_OBJECT}),
+    },
+)
+async def describe(
+    request: Request, query: DescribeTensorsParameters, services: ServicesDependency
+) -> Response:
+    """Name, kind, dtype, shape, size and statistics of each tensor."""
+    refuse_repeated(request)
+    input_form = choose_input(
+        _IN, request.headers, from_=query.from_, default=None, raw_declared=query.dtype is not None
+    )
+    refuse_inapplicable(query.compression, (input_form,))
+    decode = query.decode_options(json_bytes=parse_json_bytes(request.headers))
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        tensors = decode_tensors(body, input_form, decode, budget)
+        return description_answer(describe_tensors(tensors), "application/json")
+
+    return await services.exchanges.run(request, work)
 
 
 async def _convert(

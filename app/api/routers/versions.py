@@ -12,11 +12,12 @@ from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
 from ..answers import json_answer, records_answer
+from ..dataset_parameters import RowsParameters
 from ..exchange import Answer
 from ..files import file_response
 from ..negotiation import choose_output
 from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
-from ..parameters import NoParameters, RowsParameters, refuse_inapplicable, refuse_repeated
+from ..parameters import NoParameters, refuse_inapplicable, refuse_repeated
 from ..state import Services, ServicesDependency
 from .records import RECORDS_OUT
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...domain.limits import Limits
-from ...domain.schema import Schema
 from ...errors import MalformedInput, SchemaConflict
 from ..options import RecordsDecodeOptions
+from ..schemas.declared import schema_from_value
 
 __all__ = ["with_body_schema"]
 
@@ -17,10 +17,12 @@ def with_body_schema(value: Any, options: RecordsDecodeOptions, limits: Limits) 
     """The options with the schema of the body's member `schema`.
 
     Raises:
-        MalformedInput: not a schema, or a second one (`schema_twice`).
+        InputError: not a schema in any of its forms (`schema_from_value`), or one that contradicts the
+            message that was asked for.
+        MalformedInput: a second one (`schema_twice`).
         SchemaConflict: not the schema of the dataset.
     """
-    schema = Schema.from_json(value, limits)
+    schema = schema_from_value(value, limits).with_message(options.message)
     if options.schema is None:
         return replace(options, schema=schema)
     if not options.schema_of_dataset:

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.api.parameters import AppendQuery, ExamplesQuery, RecordsQuery, RowsQuery, TensorsQuery
+from app.api.dataset_parameters import AppendQuery, RowsQuery
+from app.api.parameters import ExamplesQuery, RecordsQuery
+from app.api.tensor_parameters import TensorsQuery
 from app.domain.schema import Schema
 from app.errors import UnprocessableInput
 

@@ -1,0 +1,118 @@
+"""The query parameters of the routes for tensors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import Field
+
+from ..codecs.options import Compression, TensorDecodeOptions, TensorEncodeOptions
+from ..domain.dtypes import parse_dtype
+from ..domain.limits import KIB
+from ..domain.tensor import Shape, check_shape
+from ..errors import MalformedInput
+from .parameter_types import EitherCompression, From, NonfiniteIn, Order, SparseAs, TensorKind
+from .parameters import ConversionQuery, NoQuery
+
+__all__ = ["DescribeTensorsParameters", "DescribeTensorsQuery", "TensorsParameters", "TensorsQuery"]
+
+
+class BodyOfTensorsQuery(NoQuery):
+    """What every route that reads tensors takes."""
+
+    from_: From = None
+    dtype: Annotated[
+        str | None, Field(description="dtype of a raw or untyped JSON body; typed forms must agree.")
+    ] = None
+    shape: Annotated[
+        str | None, Field(description="Comma-separated; empty for a scalar.", examples=["2,3"])
+    ] = None
+    byte_order: Annotated[Literal["little", "big"], Field(description="Of raw bodies and raw answers.")] = (
+        "little"
+    )
+    order: Order = "C"
+    kind: TensorKind = None
+
+    def body_options(
+        self,
+        *,
+        nonfinite: Literal["error", "null", "bare"],
+        compression: Compression | None,
+        json_bytes: int | None,
+    ) -> TensorDecodeOptions:
+        return TensorDecodeOptions(
+            dtype=None if self.dtype is None else parse_dtype(self.dtype),
+            shape=_parse_shape(self.shape),
+            byte_order=self.byte_order,
+            order=self.order,
+            kind=self.kind,
+            json_bytes=json_bytes,
+            nonfinite=nonfinite,
+            compression=compression,
+        )
+
+
+class TensorsQuery(BodyOfTensorsQuery, ConversionQuery):
+    """Parameters of the conversions under `/v1/tensors`."""
+
+    sparse: SparseAs = "single"
+    layout: Annotated[Literal["flat", "nested", "oip"], Field(description="Layout of a JSON answer.")] = (
+        "flat"
+    )
+    compression: EitherCompression = None
+
+    def decode_options(
+        self, *, input_form: str, output_form: str, json_bytes: int | None
+    ) -> TensorDecodeOptions:
+        # Where both are TFRecord, the parameter speaks of the answer and the body is detected.
+        of_input = input_form == "tfrecord" != output_form
+        return self.body_options(
+            nonfinite=self.nonfinite_in,
+            compression=self.compression if of_input else None,
+            json_bytes=json_bytes,
+        )
+
+    def encode_options(self) -> TensorEncodeOptions:
+        return TensorEncodeOptions(
+            layout=self.layout,
+            nonfinite=self.nonfinite_out,
+            int64=self.int64,
+            text=self.bytes_,
+            byte_order=self.byte_order,
+            order=self.order,
+            sparse=self.sparse,
+            b64=self.b64,
+            compression=self.compression or "none",
+        )
+
+
+class DescribeTensorsQuery(BodyOfTensorsQuery):
+    """Parameters of `POST /v1/tensors/describe`."""
+
+    nonfinite: NonfiniteIn = None
+    compression: Annotated[
+        Compression | None, Field(description="Of a TFRecord body; detected by default.")
+    ] = None
+
+    def decode_options(self, *, json_bytes: int | None) -> TensorDecodeOptions:
+        return self.body_options(
+            nonfinite=self.nonfinite or "error", compression=self.compression, json_bytes=json_bytes
+        )
+
+
+def _parse_shape(text: str | None) -> Shape | None:
+    if text is None:
+        return None
+    dims = [dim.strip() for dim in text.split(",")] if text.strip() else []
+    if len(text) > 8 * KIB or not all(dim.isascii() and dim.isdigit() for dim in dims):
+        raise MalformedInput(
+            f"shape={text[:60]!r} is not a comma-separated list of dimensions, like 2,3.",
+            code="invalid_shape",
+        )
+    # Twenty digits are past int64 already; longer ones need not be converted to be refused.
+    return check_shape([int(dim[:20]) for dim in dims])
+
+
+TensorsParameters = Annotated[TensorsQuery, Query()]
+DescribeTensorsParameters = Annotated[DescribeTensorsQuery, Query()]

@@ -1,0 +1,163 @@
+"""What is in records or in tensors: schema, counts, statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..codecs.records.arrays import values_from_column
+from ..codecs.records.columns import Records
+from ..codecs.schemas.features_json import serialize_features
+from ..codecs.schemas.pbtxt import serialize_pbtxt
+from ..codecs.schemas.python_source import serialize_python
+from ..domain.dtypes import DType
+from ..domain.schema import Feature, Schema
+from ..domain.tensor import NamedTensor
+from .statistics import LengthStatistics, NumberStatistics, Range
+
+__all__ = ["DESCRIPTIONS", "Description", "describe_records", "describe_tensors"]
+
+#: What records can be described as; the short names are of that route alone.
+Description = Literal["json", "schema", "pbtxt", "features", "python"]
+
+DESCRIPTIONS: Final[dict[Description, tuple[str, ...]]] = {
+    "json": ("application/json",),
+    "schema": ("application/json",),
+    "pbtxt": ("text/plain",),
+    "features": ("application/json",),
+    "python": ("text/x-python",),
+}
+
+_SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
+    "schema": lambda schema: _json(schema.to_json()),
+    "pbtxt": serialize_pbtxt,
+    "features": serialize_features,
+    "python": serialize_python,
+}
+
+
+def describe_records(records: Records, description: Description) -> bytes:
+    """Draw all rows, and say what they are. Memory is that of one batch.
+
+    Raises:
+        InputError: as the rows are drawn; or a schema that the description cannot express.
+    """
+    if description != "json":
+        described = _SERIALIZERS[description](records.schema)
+        for _ in records.batches:
+            pass  # whatever does not fit the schema is refused here
+        return described
+    num_records = 0
+    features = [_FeatureStatistics(feature) for feature in records.schema]
+    for batch in records.batches:
+        num_records += batch.num_rows
+        for index, feature in enumerate(features):
+            feature.add(batch.column(index))
+    return _json(
+        {
+            "num_records": num_records,
+            "schema": records.schema.to_json(),
+            "features": {feature.name: feature.to_json() for feature in features},
+        }
+    )
+
+
+def describe_tensors(tensors: Sequence[NamedTensor]) -> bytes:
+    """Name, kind, dtype, shape, size and statistics of each tensor, in their order."""
+    return _json([_describe(named) for named in tensors])
+
+
+def _describe(named: NamedTensor) -> dict[str, Any]:
+    tensor = named.tensor
+    return {
+        "name": named.name,
+        "kind": "dense",
+        "dtype": tensor.dtype.name,
+        "shape": list(tensor.shape),
+        "num_elements": len(tensor.values),
+        "num_bytes": tensor.num_bytes,
+        **_values(tensor.dtype, tensor.values).to_json(),
+    }
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+class _FeatureStatistics:
+    """Of one column, batch by batch."""
+
+    def __init__(self, feature: Feature) -> None:
+        self.name = feature.name
+        self._feature = feature
+        self._element = Feature(feature.name, feature.dtype)
+        self._num_present = 0
+        self._num_missing = 0
+        self._num_values = 0
+        self._values_of_a_row = Range()
+        self._values = LengthStatistics() if feature.dtype.is_string else NumberStatistics(feature.dtype)
+
+    def add(self, column: pa.Array[Any]) -> None:
+        self._num_missing += column.null_count
+        if column.null_count:
+            column = column.drop_null()
+        self._num_present += len(column)
+        bounds, elements = _elements(column)
+        self._num_values += len(elements)
+        if not self._feature.is_scalar:
+            self._values_of_a_row.add(np.diff(bounds))
+        if isinstance(self._values, LengthStatistics):
+            self._values.add(_lengths(elements))
+        else:
+            self._values.add(values_from_column(elements, self._element))
+
+    def to_json(self) -> dict[str, Any]:
+        described: dict[str, Any] = {
+            "num_present": self._num_present,
+            "num_missing": self._num_missing,
+            "num_values": self._num_values,
+        }
+        if self._feature.num_unknown or self._feature.kind == "sparse":
+            described["min_num_values"] = self._values_of_a_row.least
+            described["max_num_values"] = self._values_of_a_row.greatest
+        return described | self._values.to_json()
+
+
+def _elements(column: Any) -> tuple[NDArray[np.int64], Any]:
+    """The elements of a column without nulls, and where those of each row begin; at last, where they end.
+
+    `column` is in one of the layouts of codecs/records/columns.py, at any offset.
+    """
+    bounds = np.arange(len(column) + 1, dtype=np.int64)
+    while True:
+        if pa.types.is_struct(column.type):
+            column = column.field("values")
+        elif pa.types.is_fixed_size_list(column.type):
+            bounds = (bounds + column.offset) * column.type.list_size
+            column = column.values
+        elif pa.types.is_list(column.type):
+            bounds = column.offsets.to_numpy()[bounds].astype(np.int64)
+            column = column.values
+        else:
+            return bounds, column[int(bounds[0]) : int(bounds[-1])]
+
+
+def _lengths(strings: Any) -> NDArray[np.int64]:
+    lengths: NDArray[Any] = pc.binary_length(strings).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64)
+
+
+def _values(dtype: DType, values: NDArray[Any]) -> LengthStatistics | NumberStatistics:
+    if dtype.is_string:
+        lengths = LengthStatistics()
+        lengths.add(np.fromiter(map(len, values), np.int64, len(values)))
+        return lengths
+    numbers = NumberStatistics(dtype)
+    numbers.add(values)
+    return numbers

@@ -1,0 +1,141 @@
+"""`/v1/records/describe`, `/v1/tensors/describe`, and schemas in the forms of others, over a real connection."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+RECORDS = "/v1/records/describe"
+TENSORS = "/v1/tensors/describe"
+ROWS: list[dict[str, Any]] = [{"x": [1, 2], "name": "a"}, {"x": [3, 4]}]
+SCHEMA = {"features": {"x": {"dtype": "uint8", "shape": [2]}, "name": {"dtype": "text", "nullable": True}}}
+QUERY = {"schema": json.dumps(SCHEMA)}
+
+
+def test_records(client: httpx.Client) -> None:
+    answer = client.post(RECORDS, json=ROWS, params=QUERY)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    found = answer.json()
+    assert found["num_records"] == 2
+    assert found["features"]["x"]["max"] == 4
+    assert found["features"]["name"] == {
+        "num_present": 1,
+        "num_missing": 1,
+        "num_values": 1,
+        "min_length": 1,
+        "max_length": 1,
+        "mean_length": 1.0,
+        "num_empty": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("to", "media_type"),
+    [
+        ("schema", "application/json"),
+        ("features", "application/json"),
+        ("pbtxt", "text/plain; charset=utf-8"),
+    ],
+)
+def test_a_schema_comes_back_in_every_form_and_is_taken_in_it(
+    client: httpx.Client, to: str, media_type: str
+) -> None:
+    answer = client.post(RECORDS, json=ROWS, params={**QUERY, "to": to})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == media_type
+    again = client.post(RECORDS, json=ROWS, params={"schema": answer.text, "to": "schema"})
+    expected = client.post(RECORDS, json=ROWS, params={**QUERY, "to": "schema"})
+    assert again.json() == expected.json()
+    parts = {"schema": (None, answer.text), "data": ("rows", json.dumps(ROWS), "application/json")}
+    assert client.post(RECORDS, files=parts, params={"to": "schema"}).json() == expected.json()
+    value = answer.json() if media_type == "application/json" else answer.text
+    beside = client.post(RECORDS, json={"instances": ROWS, "schema": value}, params={"to": "schema"})
+    assert beside.json() == expected.json()
+    name = f"declared-{to}"
+    created = client.put(f"/v1/datasets/{name}", json={"schema": value})
+    assert created.status_code == 201, created.text
+    assert created.json()["schema"] == expected.json()
+
+
+def test_python_source(client: httpx.Client) -> None:
+    answer = client.post(RECORDS, json=ROWS, headers={"Accept": "text/x-python"}, params=QUERY)
+    assert answer.headers["content-type"] == "text/x-python; charset=utf-8"
+    compile(answer.text, "<answer>", "exec")
+    assert "def load(pattern" in answer.text
+
+
+def test_accept_chooses_between_the_descriptions(client: httpx.Client) -> None:
+    assert "feature {" in client.post(RECORDS, json=ROWS, headers={"Accept": "text/plain"}).text
+    assert "num_records" in client.post(RECORDS, json=ROWS, headers={"Accept": "*/*"}).json()
+    assert client.post(RECORDS, json=ROWS, headers={"Accept": "image/png"}).status_code == 406
+    assert client.post(RECORDS, json=ROWS, params={"to": "tfrecord"}).status_code == 406
+
+
+def test_a_tfrecord_is_described(client: httpx.Client) -> None:
+    tfrecord = client.post("/v1/records/serialize", json=ROWS, params=QUERY).content
+    answer = client.post(RECORDS, content=tfrecord, headers={"Content-Type": "application/x-tfrecord"})
+    assert answer.json()["schema"]["features"]["x"] == {
+        "dtype": "int64",
+        "shape": [None],
+        "kind": "dense",
+        "encoding": "list",
+        "nullable": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "params", "status", "code"),
+    [
+        ('[{"x": 1}]', {"schema": "feature {"}, 400, "invalid_pbtxt"),
+        ('[{"x": 1}]', {"schema": '{"type": "Video"}'}, 422, "inexpressible_feature"),
+        ('[{"x": 1}]', {"schema": 'feature { name: "x" type: STRUCT }'}, 422, "inexpressible_feature"),
+        ('[{"x": "a"}]', {"schema": '{"features": {"x": {"dtype": "int8"}}}'}, 422, None),
+        ('[{"x": 1}]', {"message": "sequence_example", "to": "features"}, 422, "inexpressible_schema"),
+        ('[{"x": 1}]', {"message": "row"}, 400, None),
+        ('[{"x": 1}]', {"layout": "rows"}, 400, None),
+        ('[{"x": 1}]', {"compression": "gzip"}, 400, "inapplicable_parameter"),
+        ("[", {}, 400, None),
+    ],
+)
+def test_refusals(
+    client: httpx.Client, body: str, params: dict[str, str], status: int, code: str | None
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = client.post(RECORDS, content=body, params=params, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert code is None or answer.json()["code"] == code
+
+
+def test_a_body_without_a_form_is_not_guessed(client: httpx.Client) -> None:
+    assert client.post(RECORDS, content=b"x").status_code == 415
+    assert client.post(TENSORS, content=b"x").status_code == 415
+
+
+def test_tensors(client: httpx.Client) -> None:
+    answer = client.post(TENSORS, json={"inputs": {"x": [[1, 2]], "y": ["a"]}})
+    assert answer.status_code == 200, answer.text
+    assert [(item["name"], item["dtype"], item["shape"]) for item in answer.json()] == [
+        ("x", "int64", [1, 2]),
+        ("y", "string", [1]),
+    ]
+    raw = {"dtype": "int16", "shape": "2", "byte_order": "big"}
+    headers = {"Content-Type": "application/octet-stream"}
+    answer = client.post(TENSORS, content=b"\0\1\0\2", params=raw, headers=headers)
+    assert (answer.json()[0]["min"], answer.json()[0]["max"]) == (1, 2)
+
+
+@pytest.mark.parametrize("params", [{"to": "json"}, {"kind": "coo"}, {"order": "K"}, {"compression": "gzip"}])
+def test_tensors_refuse_other_parameters(client: httpx.Client, params: dict[str, str]) -> None:
+    answer = client.post(TENSORS, json=[1], params=params)
+    assert answer.status_code == 400, answer.text
+
+
+@pytest.mark.parametrize("length", ["x", "-1", str(2**63)])
+@pytest.mark.parametrize("route", [RECORDS, TENSORS, "/v1/tensors/parse", "/v1/datasets/oip/records"])
+def test_a_malformed_length_of_the_json_is_400(client: httpx.Client, route: str, length: str) -> None:
+    headers = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": length}
+    answer = client.post(route, content=b"{}", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_json_length")

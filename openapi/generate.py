@@ -1,4 +1,5 @@
-"""Write openapi.yaml from the application's routes and the recorded examples beside this file.
+"""Write openapi.yaml from the application's routes and the recorded examples beside this file; and the
+table of forms in docs/http.md (forms.py).
 
 Each operation has one example, `examples/<operationId>.yaml`: a request and the response to it, as
 a test sends and checks them. They go into the document, so that what is printed is what happens.
@@ -19,6 +20,7 @@ from app.api.openapi import build_openapi
 from app.main import create_app_with
 from app.settings import Settings
 
+from .forms import PAGE, with_forms
 from .recorded import load, record
 
 TARGET = Path(__file__).parent / "openapi.yaml"
@@ -61,16 +63,21 @@ def main() -> int:
     arguments = parser.parse_args()
     for operation_id in arguments.record:
         record(operation_id)
-    wanted = build()
-    if not arguments.check:
-        TARGET.write_text(wanted, "utf-8")
-        return 0
-    found = TARGET.read_text("utf-8") if TARGET.exists() else ""
-    diff = difflib.unified_diff(found.splitlines(), wanted.splitlines(), "openapi.yaml", "code", lineterm="")
+    pages = {TARGET: build(), PAGE: with_forms(PAGE.read_text("utf-8"))}
+    if arguments.check:
+        return 1 if sum([_has_drifted(path, wanted) for path, wanted in pages.items()]) else 0
+    for path, wanted in pages.items():
+        path.write_text(wanted, "utf-8")
+    return 0
+
+
+def _has_drifted(path: Path, wanted: str) -> bool:
+    found = path.read_text("utf-8") if path.exists() else ""
+    diff = difflib.unified_diff(found.splitlines(), wanted.splitlines(), path.name, "code", lineterm="")
     lines = list(diff)
     if lines:
-        print("\n".join(lines[:60]), "openapi/openapi.yaml has drifted; run bin/openapi", sep="\n")
-    return 1 if lines else 0
+        print("\n".join(lines[:60]), f"{path.name} has drifted; run bin/openapi", sep="\n")
+    return bool(lines)
 
 
 if __name__ == "__main__":

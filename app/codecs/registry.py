@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 from ..domain.limits import Budget
+from ..domain.schema import FeatureKind
 from ..domain.streams import Buffer, ByteFile, ByteStream
 from ..domain.tensor import NamedTensor
 from .options import (
@@ -40,7 +41,9 @@ from .tensors import tfrecord as tensors_tfrecord
 __all__ = [
     "MEDIA_TYPES",
     "RECORDS_CODECS",
+    "RECORDS_KINDS",
     "TENSOR_CODECS",
+    "TENSOR_KINDS",
     "Codec",
     "FormName",
     "RecordsCodec",
@@ -141,4 +144,37 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
         RecordsCodec("b64", records_b64.decode, records_b64.encode),
     )
+}
+
+_KINDS: Final[tuple[FeatureKind, ...]] = ("dense", "ragged", "sparse", "sequence")
+_TENSOR_KINDS: Final = _KINDS[:3]
+
+#: The kinds of tensors that each form holds, in whichever directions it has. Forms of several tensors hold
+#: a sparse or ragged one as its components.
+TENSOR_KINDS: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
+    "json": _TENSOR_KINDS,
+    "npy": ("dense",),
+    "npz": _TENSOR_KINDS,
+    "raw": ("dense",),
+    "oip": _TENSOR_KINDS,
+    "tensorproto": ("dense", "sparse"),
+    "safetensors": _TENSOR_KINDS,
+    "arrow": ("dense",),
+    "tfrecord": _TENSOR_KINDS,
+    "b64": _TENSOR_KINDS,
+}
+
+#: The kinds of features that each form of records holds. A form that has one array for each column holds
+#: sequences only where all rows have as many steps.
+RECORDS_KINDS: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
+    "json": _KINDS,
+    "ndjson": _KINDS,
+    "npz": ("dense", "sequence"),
+    "oip": ("dense", "sequence"),
+    "safetensors": ("dense", "sequence"),
+    "arrow": _KINDS,
+    "parquet": _KINDS,
+    "csv": ("dense",),
+    "tfrecord": _KINDS,
+    "b64": _KINDS,
 }

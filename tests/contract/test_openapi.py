@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from app.api.openapi import build_openapi
+from app.codecs.registry import RECORDS_CODECS, RECORDS_KINDS, TENSOR_CODECS, TENSOR_KINDS
 from app.main import create_app_with
 from app.settings import Settings
-from openapi import generate
+from openapi import forms, generate
 from openapi.recorded import EXAMPLES, describe, fresh_service, load, play
 
 
@@ -42,3 +43,14 @@ def test_every_operation_has_an_example_and_every_example_an_operation() -> None
 
 def test_the_document_has_not_drifted() -> None:
     assert generate.TARGET.read_text("utf-8") == generate.build(), "run bin/openapi"
+
+
+def test_the_table_of_forms_has_not_drifted() -> None:
+    page = forms.PAGE.read_text("utf-8")
+    assert page == forms.with_forms(page), "run bin/openapi"
+    assert "| `tfrecord` | `application/x-tfrecord` | in, out: dense, ragged, sparse |" in page
+
+
+def test_every_form_says_which_kinds_it_holds() -> None:
+    assert TENSOR_CODECS.keys() <= TENSOR_KINDS.keys()
+    assert RECORDS_CODECS.keys() <= RECORDS_KINDS.keys()

@@ -6,7 +6,16 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, RecordsCodec, TensorCodec
+from ...codecs.registry import (
+    MEDIA_TYPES,
+    RECORDS_CODECS,
+    RECORDS_KINDS,
+    TENSOR_CODECS,
+    TENSOR_KINDS,
+    RecordsCodec,
+    TensorCodec,
+)
+from ...domain.schema import FeatureKind
 from ..negotiation import SHORT_NAME_ONLY
 from ..parameters import NoParameters
 
@@ -18,18 +27,19 @@ router = APIRouter(prefix="/v1", tags=["forms"])
 @router.get("/forms", operation_id="list_forms", summary="Every form, in and out")
 @router.head("/forms", include_in_schema=False)
 async def forms(_: NoParameters) -> dict[str, Any]:
-    """Short names, media types and directions, for tensors and for records."""
+    """Short names, media types, directions and kinds, for tensors and for records."""
     return {
-        "tensors": [_describe(codec) for codec in TENSOR_CODECS.values()],
-        "records": [_describe(codec) for codec in RECORDS_CODECS.values()],
+        "tensors": [_describe(codec, TENSOR_KINDS[form]) for form, codec in TENSOR_CODECS.items()],
+        "records": [_describe(codec, RECORDS_KINDS[form]) for form, codec in RECORDS_CODECS.items()],
     }
 
 
-def _describe(codec: TensorCodec | RecordsCodec) -> dict[str, Any]:
+def _describe(codec: TensorCodec | RecordsCodec, kinds: tuple[FeatureKind, ...]) -> dict[str, Any]:
     return {
         "form": codec.form,
         "media_types": list(MEDIA_TYPES[codec.form]),
         "in": codec.decode is not None,
         "out": codec.encode is not None,
+        "kinds": kinds,
         "by_short_name_only": codec.form in SHORT_NAME_ONLY,
     }

@@ -1,0 +1,60 @@
+"""The table of forms in docs/http.md, from the registry: what is printed there is what is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from app.codecs.registry import (
+    MEDIA_TYPES,
+    RECORDS_CODECS,
+    RECORDS_KINDS,
+    TENSOR_CODECS,
+    TENSOR_KINDS,
+    FormName,
+)
+
+__all__ = ["PAGE", "with_forms"]
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "http.md"
+_BEGIN: Final = "<!-- forms: written by bin/openapi -->\n"
+_END: Final = "<!-- end of forms -->\n"
+_HEAD: Final = """\
+| form | media types | tensors | records | of a body of records |
+|---|---|---|---|---|
+"""
+_DIRECTIONS: Final = {(True, True): "in, out", (True, False): "in", (False, True): "out"}
+
+
+def with_forms(page: str) -> str:
+    """The page with the table as it is now between its two marks."""
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    rows = [_row(form) for form in MEDIA_TYPES if form in TENSOR_CODECS or form in RECORDS_CODECS]
+    return "".join((before, _BEGIN, _HEAD, *rows, _END, after))
+
+
+def _row(form: FormName) -> str:
+    media_types = ", ".join(f"`{media_type}`" for media_type in MEDIA_TYPES[form])
+    records = RECORDS_CODECS.get(form)
+    reads = "" if records is None or records.decode is None else _READS[records.needs]
+    return f"| `{form}` | {media_types} | {_tensors(form)} | {_records(form)} | {reads} |\n"
+
+
+_READS: Final = {"stream": "streamed", "file": "spooled"}
+
+
+def _tensors(form: FormName) -> str:
+    codec = TENSOR_CODECS.get(form)
+    if codec is None:
+        return ""
+    directions = _DIRECTIONS[codec.decode is not None, codec.encode is not None]
+    return f"{directions}: {', '.join(TENSOR_KINDS[form])}"
+
+
+def _records(form: FormName) -> str:
+    codec = RECORDS_CODECS.get(form)
+    if codec is None:
+        return ""
+    directions = _DIRECTIONS[codec.decode is not None, codec.encode is not None]
+    return f"{directions}: {', '.join(RECORDS_KINDS[form])}"

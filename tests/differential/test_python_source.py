@@ -1,6 +1,7 @@
 """The Python source that a schema is given out as, executed: TensorFlow reads by it the rows that went in."""
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records import ndjson, tfrecord
 from app.codecs.schemas.python_source import serialize_python
+from app.domain.limits import Budget
 from app.domain.schema import Feature, Schema
+from app.domain.streams import MemoryStream
 
 tf = importlib.import_module("tensorflow")
 
@@ -269,3 +274,27 @@ def test_equal_schemas_give_equal_source() -> None:
         return Schema((Feature.from_json("x", {"dtype": "int8", "shape": [None]}),))
 
     assert serialize_python(schema()) == serialize_python(schema())
+
+
+ROWS: list[tuple[dict[str, Any], Any]] = [
+    ({"dtype": "bool", "shape": [2]}, [True, False]),
+    ({"dtype": "int8"}, -3),
+    ({"dtype": "uint32", "shape": [None]}, [1, 2**32 - 1]),
+    ({"dtype": "bfloat16", "shape": [2, 1]}, [[0.5], [2.0]]),
+    ({"dtype": "float64", "shape": [2], "encoding": "raw"}, [0.1, 1e300]),
+    ({"dtype": "uint64", "shape": [None], "encoding": "tensor"}, [2**64 - 1]),
+    ({"dtype": "float32", "shape": [None, None]}, [[1.0, 2.0], [3.0, 4.0]]),
+    ({"dtype": "complex64", "shape": [1], "encoding": "raw"}, [[1.0, -2.0]]),
+]
+
+
+def test_our_own_bytes(tmp_path: Path) -> None:
+    features = {f"f{index}": feature for index, (feature, _) in enumerate(ROWS)}
+    row = {f"f{index}": value for index, (_, value) in enumerate(ROWS)}
+    schema = Schema.from_json({"features": {**features, "name": {"dtype": "text", "nullable": True}}})
+    body = "\n".join(json.dumps(item) for item in (row, {**row, "name": "ü"})).encode()
+    records = ndjson.decode(MemoryStream(body), RecordsDecodeOptions(schema=schema), Budget())
+    path = tmp_path / "rows.tfrecord"
+    path.write_bytes(b"".join(map(bytes, tfrecord.encode(records, RecordsEncodeOptions(), Budget()))))
+    expected = {**row, "f7": [1 - 2j]}
+    assert loaded(schema, path) == [{**expected, "name": []}, {**expected, "name": ["ü".encode()]}]

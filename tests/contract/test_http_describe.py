@@ -49,7 +49,7 @@ def test_a_schema_comes_back_in_every_form_and_is_taken_in_it(
     again = client.post(RECORDS, json=ROWS, params={"schema": answer.text, "to": "schema"})
     expected = client.post(RECORDS, json=ROWS, params={**QUERY, "to": "schema"})
     assert again.json() == expected.json()
-    parts = {"schema": (None, answer.text), "data": ("rows", json.dumps(ROWS), "application/json")}
+    parts: Any = {"schema": (None, answer.text), "data": ("rows", json.dumps(ROWS), "application/json")}
     assert client.post(RECORDS, files=parts, params={"to": "schema"}).json() == expected.json()
     value = answer.json() if media_type == "application/json" else answer.text
     beside = client.post(RECORDS, json={"instances": ROWS, "schema": value}, params={"to": "schema"})

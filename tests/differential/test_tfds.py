@@ -233,7 +233,7 @@ def test_other_ragged_and_sparse_features_are_read_as_their_lists(tmp_path: Path
     lists = {"ragged_flat_values": [1, 2, 3], "ragged_row_lengths_0": [2, 1]}
     assert load_examples(tmp_path, ragged, [{f"x/{k}": v for k, v in lists.items()}]) == [lists]
     sparse = {"dtype": "float32", "shape": [4, 5], "kind": "sparse"}
-    coordinates = {"indices_0": [0, 3], "indices_1": [1, 4], "values": [0.5, -1.0]}
+    coordinates: dict[str, list[Any]] = {"indices_0": [0, 3], "indices_1": [1, 4], "values": [0.5, -1.0]}
     assert load_examples(tmp_path, sparse, [{f"x/{k}": v for k, v in coordinates.items()}]) == [coordinates]
 
 

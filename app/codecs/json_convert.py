@@ -82,7 +82,7 @@ def _unexpected(index: int, item: object, dtype: DType) -> ItemError:
     if isinstance(item, dict) and (item.keys() >= _SPARSE or item.keys() >= _RAGGED):
         return ItemError(
             index,
-            "Sparse and ragged values are not served; send a dense array.",
+            "A sparse or ragged value stands only where the schema declares that kind.",
             "unsupported_kind",
         )
     hint = ' The only object in place of a value is {"b64": ...}.' if isinstance(item, dict) else ""

@@ -15,7 +15,18 @@ from ...errors import LimitExceeded
 from ..content import content_view
 from .columns import column_type, storage_type
 
-__all__ = ["column_from_values", "null_column", "values_from_column"]
+__all__ = [
+    "column_from_values",
+    "element_column",
+    "inner_column",
+    "list_column",
+    "null_column",
+    "nullable_list_column",
+    "spread",
+    "values_from_column",
+    "values_from_elements",
+    "with_nulls",
+]
 
 #: Arrow's lists count their values, and its strings their bytes, by int32.
 _MAX_OFFSET: Final = 2**31 - 1
@@ -28,28 +39,80 @@ def column_from_values(
 
     Args:
         values: flat, of `feature.dtype.numpy`, row after row.
+        feature: of any kind but `sparse`.
 
     Raises:
         LimitExceeded: more values or bytes than one column holds (`column_too_large`).
     """
-    elements = _elements(values, feature)
+    if feature.kind == "sequence":
+        num_steps = num_rows * row_shape[0]
+        steps = column_from_values(values, feature.step, row_shape[1:], num_steps)
+        return list_column(np.full(num_rows, row_shape[0]), steps, feature.name)
+    if feature.kind == "ragged":
+        return _rectangular_ragged(values, feature, row_shape, num_rows)
+    elements = element_column(values, feature)
     if feature.is_scalar:
         return elements
     layout = column_type(feature)
     if feature.num_unknown == 0:
         return pa.Array.from_buffers(layout, num_rows, [None], children=[elements])
-    if len(values) > _MAX_OFFSET:
-        raise _too_large(feature)
-    offsets = np.arange(num_rows + 1, dtype=np.int32) * np.int32(num_elements(row_shape))
-    list_type = pa.list_(storage_type(feature.dtype))
-    lists = pa.Array.from_buffers(
-        list_type, num_rows, [None, pa.py_buffer(content_view(offsets))], children=[elements]
-    )
+    lists = list_column(np.full(num_rows, num_elements(row_shape)), elements, feature.name)
     if feature.num_unknown == 1:
         return lists
     dims = pa.array(np.tile(np.array(row_shape, np.int64), num_rows))
     shapes = pa.Array.from_buffers(pa.list_(pa.int64(), len(row_shape)), num_rows, [None], children=[dims])
     return pa.Array.from_buffers(layout, num_rows, [None], children=[shapes, lists])
+
+
+def _rectangular_ragged(
+    values: NDArray[Any], feature: Feature, row_shape: Shape, num_rows: int
+) -> pa.Array[Any]:
+    column = inner_column(values, feature)
+    for axis in range(feature.num_partitions, -1, -1):
+        lengths = np.full(num_rows * num_elements(row_shape[:axis]), row_shape[axis])
+        column = list_column(lengths, column, feature.name)
+    return column
+
+
+def inner_column(values: NDArray[Any], feature: Feature) -> pa.Array[Any]:
+    """The innermost items of a ragged column: its values, or the uniform arrays of them."""
+    elements = element_column(values, feature)
+    if not feature.inner_shape:
+        return elements
+    size = num_elements(feature.inner_shape)
+    layout = pa.list_(elements.type, size)
+    return pa.Array.from_buffers(layout, len(elements) // size, [None], children=[elements])
+
+
+def list_column(lengths: NDArray[Any], items: pa.Array[Any], name: str) -> pa.Array[Any]:
+    """The items in lists of these lengths, one after the other.
+
+    Raises:
+        LimitExceeded: more items than one column holds (`column_too_large`).
+    """
+    if len(items) > _MAX_OFFSET:
+        raise _too_large(name)
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(content_view(offsets))]
+    return pa.Array.from_buffers(pa.list_(items.type), len(lengths), buffers, children=[items])
+
+
+def nullable_list_column(
+    lengths: NDArray[Any], items: pa.Array[Any], present: NDArray[np.bool_] | None, name: str
+) -> pa.Array[Any]:
+    """One list for every row; `lengths` are those of the rows that are `present` (None: all are)."""
+    column = list_column(spread(lengths, present), items, name)
+    return column if present is None else with_nulls(column, present)
+
+
+def spread(lengths: NDArray[Any], present: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """The lengths of all rows, 0 where nothing is present."""
+    if present is None:
+        return lengths
+    full = np.zeros(len(present), np.int64)
+    full[present] = lengths
+    return full
 
 
 def null_column(feature: Feature, num_rows: int) -> pa.Array[Any]:
@@ -59,20 +122,40 @@ def null_column(feature: Feature, num_rows: int) -> pa.Array[Any]:
     return column
 
 
-def _elements(values: NDArray[Any], feature: Feature) -> pa.Array[Any]:
+def with_nulls(column: pa.Array[Any], present: NDArray[np.bool_]) -> pa.Array[Any]:
+    """The same column, null where `present` is false; what lies below keeps no nulls."""
+    validity = pa.py_buffer(np.packbits(present, bitorder="little").data)
+    layout = column.type
+    if isinstance(column, pa.StructArray):
+        children = [column.field(index) for index in range(layout.num_fields)]
+        return pa.Array.from_buffers(layout, len(column), [validity], children=children)
+    if isinstance(column, pa.FixedSizeListArray):
+        return pa.Array.from_buffers(layout, len(column), [validity], children=[column.values])
+    if isinstance(column, pa.ListArray):
+        offsets = column.buffers()[1]
+        return pa.Array.from_buffers(layout, len(column), [validity, offsets], children=[column.values])
+    return pa.Array.from_buffers(layout, len(column), [validity, *column.buffers()[1:]])
+
+
+def element_column(values: NDArray[Any], feature: Feature) -> pa.Array[Any]:
+    """The values alone, each an item of the storage type.
+
+    Raises:
+        LimitExceeded: more bytes than one column holds (`column_too_large`).
+    """
     storage = storage_type(feature.dtype)
     if not feature.dtype.is_string:
         return pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(content_view(values))])
     if sum(map(len, values)) > _MAX_OFFSET:
-        raise _too_large(feature)
+        raise _too_large(feature.name)
     return pa.array(values, storage)
 
 
-def _too_large(feature: Feature) -> LimitExceeded:
+def _too_large(name: str) -> LimitExceeded:
     return LimitExceeded(
-        f"Rows of feature {feature.name!r} are too large for one column.",
+        f"Rows of feature {name!r} are too large for one column.",
         code="column_too_large",
-        feature=feature.name,
+        feature=name,
     )
 
 
@@ -83,14 +166,15 @@ def values_from_column(column: pa.Array[Any], feature: Feature) -> NDArray[Any]:
     """
     lists: Any = column  # `flatten` is declared on the classes of lists alone
     elements = column if feature.is_scalar else lists.flatten()
-    if feature.dtype.is_string:
+    return values_from_elements(elements, feature.dtype)
+
+
+def values_from_elements(elements: pa.Array[Any], dtype: DType) -> NDArray[Any]:
+    """As `values_from_column`, of a column of the storage type."""
+    if dtype.is_string:
         strings = np.empty(len(elements), object)
         strings[:] = elements.to_pylist()
         return strings
-    return _view(elements, feature.dtype)
-
-
-def _view(elements: pa.Array[Any], dtype: DType) -> NDArray[Any]:
     if not len(elements):
         return np.empty(0, dtype.numpy)
     memory: Any = elements.buffers()[1]  # declared as optional; only an empty array has none

@@ -5,23 +5,35 @@ From exactly the first 1,000 rows, however the body is chunked (all rows with `i
 - is what its values are: bool, int64, float32 (where one value is a float token), text, or bytes;
 - has the shape of its nested arrays where that is the same in every row, and shape `[null]` where
   plain arrays differ in length, or all are empty (then float32, as in TensorFlow);
+- is dense of shape `[null, ...]` where nested arrays differ in the first length alone, and ragged where
+  others differ too: null on every axis that varies, or on which all arrays are empty. An empty array says
+  nothing about what could be inside it;
+- is a sequence where it is a feature list of a SequenceExample: its step is inferred from all steps of
+  all rows, as dense;
 - is nullable where a row lacks it or has null;
 - is left out where no row has a value: a value in a later row is then a conflict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final
 
-from ...domain.dtypes import STRING
+from ...domain.dtypes import STRING, DType
 from ...domain.limits import Limits
-from ...domain.schema import Feature, FeatureShape, Schema, check_feature_names, default_encoding
+from ...domain.schema import (
+    Feature,
+    FeatureKind,
+    FeatureShape,
+    Schema,
+    check_feature_names,
+    default_encoding,
+)
 from ...domain.tensor import check_shape
-from ...errors import SchemaConflict, UnprocessableInput
-from ..json_values import ItemError, Reading, flatten, infer_dtype
-from .json_arrays import cell_error
+from ...errors import InputError, SchemaConflict, UnprocessableInput
+from ..json_values import ItemError, Reading, described, infer_dtype, null_error
+from .json_errors import cell_error
+from .json_nesting import Nesting
 
 __all__ = ["HEAD_ROWS", "infer_feature", "infer_schema"]
 
@@ -30,88 +42,137 @@ HEAD_ROWS: Final = 1000
 
 
 def infer_schema(
-    names: Iterable[str], cells_of: Callable[[str], list[Any]], reading: Reading, limits: Limits
+    names: Iterable[str],
+    cells_of: Callable[[str], list[Any]],
+    reading: Reading,
+    limits: Limits,
+    *,
+    sequences: Set[str] = frozenset(),
 ) -> Schema:
     """The schema of the rows whose keys are `names`, in this order.
 
     Args:
         cells_of: the cells of a feature by its name, None where a row lacks it. Asked for one
             feature at a time, since a few rows can have a great many keys.
+        sequences: which of the names are feature lists.
 
     Raises:
         SchemaConflict: values of two kinds in one feature.
-        UnprocessableInput: ragged arrays, names that no Example can hold.
+        UnprocessableInput: arrays of differing depth, names that no Example can hold.
     """
     names = list(names)
     check_feature_names(names, limits)
-    features = (infer_feature(name, cells_of(name), reading) for name in names)
+    features = (infer_feature(name, cells_of(name), reading, sequence=name in sequences) for name in names)
     return Schema(tuple(feature for feature in features if feature is not None))
 
 
-def infer_feature(name: str, cells: list[Any], reading: Reading) -> Feature | None:
+def infer_feature(name: str, cells: list[Any], reading: Reading, *, sequence: bool = False) -> Feature | None:
     """The feature that holds these cells, or None where every cell is None.
 
     Raises:
         SchemaConflict: values of two kinds.
-        UnprocessableInput: arrays that differ in more than the length of one dimension (`ragged`).
+        UnprocessableInput: values at differing depths, or steps that no dense feature holds (`ragged`).
     """
     rows = [row for row, cell in enumerate(cells) if cell is not None]
     if not rows:
         return None
     nullable = len(rows) < len(cells)
     present = [cells[row] for row in rows] if nullable else cells
-    items, shape = _items_and_shape(name, present, rows)
+    kind: FeatureKind = "dense"
+    if sequence:
+        dtype, shape = _infer_steps(name, present, rows, reading)
+        shape, kind = (None, *shape), "sequence"
+    else:
+        nesting, items = _opened(name, present, rows)
+        dtype = _infer_dtype(name, items, nesting, rows, reading)
+        shape, kind = _infer_shape(nesting)
+    encoding = default_encoding(dtype, shape, kind)
+    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=nullable)
+
+
+def _infer_steps(
+    name: str, cells: list[Any], rows: list[int], reading: Reading
+) -> tuple[DType, FeatureShape]:
+    """The dtype and the shape of a step."""
+    for row, cell in zip(rows, cells, strict=True):
+        if type(cell) is not list:
+            raise SchemaConflict(
+                f"Feature list {name!r} is {described(cell)} in row {row}; it is sent as an array of steps.",
+                row=row,
+                feature=name,
+            )
+    of_rows = Nesting()
+    steps = of_rows.open(cells)
+    step_rows = [row for row, cell in zip(rows, cells, strict=True) for _ in cell]
+    nesting, items = _opened(name, steps, step_rows)
+    dtype = _infer_dtype(name, items, nesting, step_rows, reading)
+    if (step := nesting.first_uneven()) is not None:
+        raise _ragged(name, step_rows[step], "A step of a feature list is one dense array, and this is none.")
+    return dtype, _dense_shape(nesting)
+
+
+def _infer_dtype(
+    name: str, items: list[Any], nesting: Nesting, rows: Sequence[int], reading: Reading
+) -> DType:
     try:
         dtype = infer_dtype(items, reading)
     except ItemError as error:
-        raise cell_error(error, name, _row_of(error.index, present, rows)) from None
+        raise cell_error(error, name, rows[nesting.cell_of(error.index)]) from None
     if dtype is STRING:
         index = next(i for i, item in enumerate(items) if type(item) is not type(items[0]))
         raise SchemaConflict(
             f'Feature {name!r} is text in one row and {{"b64": ...}} in another. Declare it in a schema.',
-            row=_row_of(index, present, rows),
+            row=rows[nesting.cell_of(index)],
             feature=name,
         )
-    encoding = default_encoding(dtype, shape)
-    return Feature(name, dtype, shape, encoding=encoding, nullable=nullable)
+    return dtype
 
 
-def _items_and_shape(name: str, cells: list[Any], rows: list[int]) -> tuple[list[Any], FeatureShape]:
-    types = set(map(type, cells))
-    if list not in types:
-        return cells, ()
-    if len(types) > 1:
-        index = next(i for i, cell in enumerate(cells) if (type(cell) is list) != (type(cells[0]) is list))
-        raise SchemaConflict(
-            f"Feature {name!r} is an array in one row and a single value in another.",
-            row=rows[index],
-            feature=name,
-        )
-    try:
-        items, (_, *shape) = flatten(cells)
-    except ItemError as error:
-        items = list(chain.from_iterable(cells))
-        if list in set(map(type, items)):
-            raise _ragged(error, name, rows) from None
-        return items, (None,)
-    return items, (None,) if shape == [0] else check_shape(shape)
+def _opened(name: str, cells: list[Any], rows: Sequence[int]) -> tuple[Nesting, list[Any]]:
+    """The values of all cells, and how the arrays of each axis cut them."""
+    nesting, items = Nesting(), cells
+    while list in (types := set(map(type, items))):
+        if len(types) > 1:
+            raise _two_depths(name, items, nesting, rows)
+        items = nesting.open(items)
+    return nesting, items
 
 
-def _ragged(error: ItemError, name: str, rows: list[int]) -> UnprocessableInput:
-    row = rows[(error.path or (0,))[0]]
+def _two_depths(name: str, items: list[Any], nesting: Nesting, rows: Sequence[int]) -> InputError:
+    index = next(i for i, item in enumerate(items) if (type(item) is list) != (type(items[0]) is list))
+    row = rows[nesting.cell_of(index)]
+    if None in items:
+        index = items.index(None)
+        return cell_error(null_error(index), name, rows[nesting.cell_of(index)])
+    if nesting.lengths:
+        what = f"{described(items[index]).capitalize()} stands beside {described(items[0])}."
+        return _ragged(name, row, what)
+    return SchemaConflict(
+        f"Feature {name!r} is an array in one row and a single value in another.", row=row, feature=name
+    )
+
+
+def _ragged(name: str, row: int, what: str) -> UnprocessableInput:
     return UnprocessableInput(
-        f"Feature {name!r}, row {row}: {error.detail} Declare its shape in a schema, with null for a "
-        "dimension that varies.",
+        f"Feature {name!r}, row {row}: {what} Nested arrays have their values all at one depth; declare a "
+        "schema where they are meant to differ.",
         code="ragged",
         row=row,
         feature=name,
     )
 
 
-def _row_of(index: int, cells: list[Any], rows: list[int]) -> int:
-    """The row of the item at `index` of all items."""
-    for row, cell in zip(rows, cells, strict=True):
-        index -= len(flatten([cell])[0])
-        if index < 0:
-            return row
-    raise IndexError(index)  # pragma: no cover
+def _infer_shape(nesting: Nesting) -> tuple[FeatureShape, FeatureKind]:
+    dims = _dense_shape(nesting)
+    first_alone = None not in dims[1:] and not (None in dims and 0 in dims)
+    if first_alone or len(dims) == 1:
+        return dims, "dense"
+    return tuple(dim or None for dim in dims), "ragged"
+
+
+def _dense_shape(nesting: Nesting) -> FeatureShape:
+    """The length of each axis where it is the same in every array, else None."""
+    found = [set(lengths.tolist()) for lengths in nesting.lengths]
+    dims = tuple(lengths.pop() if len(lengths) == 1 else None for lengths in found)
+    check_shape([dim or 0 for dim in dims])
+    return (None,) if dims == (0,) else dims

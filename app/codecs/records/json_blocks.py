@@ -17,6 +17,7 @@ from ..options import RecordsDecodeOptions
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema
 from .infer import HEAD_ROWS, infer_schema
 from .json_arrays import build_column
+from .json_sequences import ROW_MEMBERS, SequenceBlock, first_beside, split_rows
 
 __all__ = ["Block", "ColumnBlock", "RowBlock", "records_from_blocks"]
 
@@ -72,13 +73,7 @@ class RowBlock:
         return [row.get(name) for row in self.rows[start:stop]]
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        # Row by row: a look at every row for every key would be quadratic in what a client sends.
-        for index, row in enumerate(self.rows):
-            if not row.keys() <= known:
-                for name, cell in row.items():
-                    if cell is not None and name not in known:
-                        return index, name
-        return None
+        return first_beside(self.rows, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +111,10 @@ def records_from_blocks(blocks: Iterator[Block], options: RecordsDecodeOptions, 
         InputError: as `infer_schema`; while batches are drawn, as `build_column`, and for a value
             under a key that the schema does not name (`schema_conflict`).
     """
-    declared = options.schema
+    declared = None if options.schema is None else options.schema.with_message(options.message)
     reading = Reading.of(options.nonfinite, declared=declared is not None)
+    if (options.message if declared is None else declared.message) == "sequence_example":
+        blocks = _split(blocks)
     if declared is not None:
         schema = declared
         drop = options.undeclared == "drop"
@@ -127,6 +124,15 @@ def records_from_blocks(blocks: Iterator[Block], options: RecordsDecodeOptions, 
         blocks = chain(_taken(held), blocks)
         drop = False
     return Records(schema, _batches(blocks, schema, reading, budget, drop=drop))
+
+
+def _split(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks; rows in their two parts. Columns go by flat names already."""
+    for block in blocks:
+        if isinstance(block, RowBlock):
+            yield split_rows(block.rows, block.num_bytes, block.first_row)
+        else:
+            yield block
 
 
 def _head(blocks: Iterator[Block], num_rows: int | None) -> Iterator[Block]:
@@ -156,7 +162,18 @@ def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, b
     def cells_of(name: str) -> list[Any]:
         return list(chain.from_iterable(block.cells(name, 0, stop) for block, stop in parts))
 
-    return infer_schema(names, cells_of, reading, budget.limits)
+    lists = _list_names(parts)
+    schema = infer_schema(names, cells_of, reading, budget.limits, sequences=lists)
+    return schema.with_message(options.message)
+
+
+def _list_names(parts: list[tuple[Block, int]]) -> Set[str]:
+    """The names of the feature lists in the rows that are looked at."""
+    split = [(block, stop) for block, stop in parts if isinstance(block, SequenceBlock)]
+    names = set(chain.from_iterable(block.list_names(stop) for block, stop in split))
+    for block, stop in split:
+        block.refuse_twice(names, stop)
+    return names
 
 
 def _batches(
@@ -165,7 +182,10 @@ def _batches(
     row_bytes = sum(map(_row_bytes, schema))
     step = max(1, min(MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(row_bytes, 1)))
     for block in blocks:
-        _refuse_sequences(block)
+        if isinstance(block, SequenceBlock):
+            block.refuse_misplaced(schema)
+        elif not ROW_MEMBERS.issubset(schema.names):
+            _refuse_sequences(block)
         if not drop:
             _refuse_unknown(block, schema, reading)
         for start in range(0, block.num_rows, step):
@@ -179,16 +199,18 @@ def _batches(
 
 def _row_bytes(feature: Feature) -> int:
     """What a row takes in the column even where it lacks the feature."""
+    if feature.kind == "sparse":
+        return 1
     return 1 + (feature.num_values or 1) * max(feature.dtype.itemsize, 12)
 
 
 def _refuse_sequences(block: Block) -> None:
-    if set(block.names(1)) == {"context", "feature_lists"}:
+    if not isinstance(block, SequenceBlock) and set(block.names(1)) == ROW_MEMBERS:
         cells = block.cells("context", 0, 1) + block.cells("feature_lists", 0, 1)
         if all(isinstance(cell, dict) for cell in cells):
             raise UnprocessableInput(
-                "Rows with context and feature_lists are SequenceExamples, which are not served; send the "
-                "features of an Example side by side.",
+                "A row of context and feature_lists is a SequenceExample: set ?message=sequence_example, or "
+                "send the features of an Example side by side.",
                 code="unsupported_kind",
                 row=block.first_row,
             )

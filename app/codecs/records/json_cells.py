@@ -15,7 +15,8 @@ from ...errors import InputError
 from ..json_out import PIECE_BYTES, Spelling, empty_text, nest, quote, tokens
 from ..json_values import ItemError
 from .arrays import values_from_column
-from .json_arrays import cell_error
+from .json_errors import cell_error
+from .json_kind_texts import list_texts, offsets_of, ragged_texts, sparse_texts
 
 __all__ = ["cell_texts", "row_texts", "slices"]
 
@@ -35,20 +36,32 @@ def slices(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 def row_texts(batch: pa.RecordBatch, schema: Schema, spelling: Spelling, first_row: int) -> list[str]:
     """One JSON object for each row; what a row lacks is null.
 
+    A row of a SequenceExample is `{"context": {...}, "feature_lists": {...}}`.
+
     Raises:
         InputError: a value that has no text under these options.
     """
-    if not len(schema):
-        return ["{}"] * batch.num_rows
-    columns = []
+    members: dict[bool, list[list[str]]] = {False: [], True: []}
     for feature, column in zip(schema, batch.columns, strict=True):
         key = quote(feature.name) + ":"
-        columns.append([key + text for text in cell_texts(column, feature, spelling, first_row)])
+        texts = [key + text for text in cell_texts(column, feature, spelling, first_row)]
+        members[feature.kind == "sequence"].append(texts)
+    context = _object_texts(members[False], batch.num_rows)
+    if schema.message == "example":
+        return context
+    lists = _object_texts(members[True], batch.num_rows)
+    pairs = zip(context, lists, strict=True)
+    return [f'{{"context":{features},"feature_lists":{steps}}}' for features, steps in pairs]
+
+
+def _object_texts(columns: list[list[str]], num_rows: int) -> list[str]:
+    if not columns:
+        return ["{}"] * num_rows
     return ["{" + ",".join(cells) + "}" for cells in zip(*columns, strict=True)]
 
 
 def cell_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling, first_row: int) -> list[str]:
-    """One JSON text for each cell: a value, nested arrays, or null.
+    """One JSON text for each cell: a value, nested arrays, the object of a sparse value, or null.
 
     Args:
         first_row: the row of the first cell, for errors.
@@ -58,17 +71,35 @@ def cell_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling, firs
     """
     present = column.drop_null() if column.null_count else column
     try:
-        texts = (
-            _varying(present, feature, spelling)
-            if feature.num_unknown
-            else _fixed(present, feature, spelling)
-        )
+        texts = _present_texts(present, feature, spelling)
     except ItemError as error:
         raise _located(error, column, feature, first_row) from None
     if not column.null_count:
         return texts
     given = iter(texts)
     return [next(given) if valid else "null" for valid in column.is_valid().to_pylist()]
+
+
+def _present_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) -> list[str]:
+    """Raises ItemError with the index of the cell."""
+    if feature.kind == "ragged":
+        return ragged_texts(column, feature, spelling)
+    if feature.kind == "sparse":
+        return sparse_texts(column, feature, spelling)
+    if feature.kind == "sequence":
+        return _sequence(column, feature, spelling)
+    return (_varying if feature.num_unknown else _fixed)(column, feature, spelling)
+
+
+def _sequence(column: Any, feature: Feature, spelling: Spelling) -> list[str]:
+    """Raises ItemError with the index of the cell."""
+    offsets = offsets_of(column)
+    try:
+        steps = _present_texts(column.flatten(), feature.step, spelling)
+    except ItemError as error:
+        cell = int(np.searchsorted(offsets, error.index, side="right")) - 1
+        raise ItemError(cell, error.detail, error.code) from None
+    return list_texts(steps, offsets)
 
 
 def _fixed(column: pa.Array[Any], feature: Feature, spelling: Spelling) -> list[str]:

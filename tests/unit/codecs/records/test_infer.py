@@ -8,7 +8,7 @@ from app.codecs.json_text import NegativeZero
 from app.codecs.json_values import Reading
 from app.codecs.records.infer import HEAD_ROWS, infer_feature, infer_schema
 from app.domain.limits import Limits
-from app.domain.schema import FeatureShape
+from app.domain.schema import Feature, FeatureShape
 from app.errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
 
 INFERRED = Reading(declared=False)
@@ -78,20 +78,83 @@ def test_two_kinds_in_one_feature_are_a_conflict(cells: list[Any], row: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("cells", "row"),
+    ("cells", "shape", "kind"),
     [
-        ([[[1], [2, 3]]], 0),
-        ([[1, 2], None, [[1], [2]]], 2),
-        ([[[1, 2]], [[1, 2], [3, 4]]], 1),
-        ([[[1]], []], 1),
-        ([[1, [2]]], 0),
+        ([[[1, 2]], [[1, 2], [3, 4]]], (None, 2), "dense"),
+        ([[[1]], []], (None, 1), "dense"),
+        ([[], [], [[[1], [2]]]], (None, 2, 1), "dense"),
+        ([[[], []], [[], []]], (2, 0), "dense"),
+        ([[[1], [2, 3]]], (2, None), "ragged"),
+        ([[[1], []]], (2, None), "ragged"),
+        ([[[1]], [[1, 2]]], (1, None), "ragged"),
+        ([[[1], [2, 3]], [[4]]], (None, None), "ragged"),
+        ([[[[1, 2]], [[1, 2], [3, 4]]]], (2, None, 2), "ragged"),
+        ([[[[1], [2]], [[1], [2, 3]]]], (2, 2, None), "ragged"),
+        ([[[[]], []], []], (None, None, None), "ragged"),
+        ([[[]], [[], []], []], (None, None), "ragged"),
+        ([[[1]], None, [[1, 2]], [[]]], (1, None), "ragged"),
     ],
 )
-def test_arrays_that_vary_beyond_their_length_are_ragged(cells: list[Any], row: int) -> None:
+def test_nested_arrays_that_vary(cells: list[Any], shape: FeatureShape, kind: str) -> None:
+    feature = infer_feature("x", cells, INFERRED)
+    assert feature is not None
+    assert (feature.shape, feature.kind, feature.encoding) == (shape, kind, "list")
+    assert feature.dtype.name == ("int64" if "1" in str(cells) else "float32")
+    assert Feature.from_json("x", feature.to_json()) == feature
+
+
+@pytest.mark.parametrize(
+    ("cells", "row"),
+    [([[1, 2], None, [[1], [2]]], 2), ([[1, [2]]], 0), ([[[]], [[1, []]]], 1), ([[], [[1], 2]], 1)],
+)
+def test_values_at_differing_depths_are_ragged_beyond_help(cells: list[Any], row: int) -> None:
     error = refused(*cells)
     assert isinstance(error, UnprocessableInput)
     assert (error.code, error.location.row, error.location.feature) == ("ragged", row, "x")
     assert "schema" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("cells", "dtype", "shape", "encoding"),
+    [
+        ([[1, 2], [3]], "int64", (None,), "list"),
+        ([[], []], "float32", (None,), "list"),
+        ([["a"], None], "text", (None,), "list"),
+        ([[[1, 2], [3, 4]], [[5, 6]]], "int64", (None, 2), "list"),
+        ([[[1, 2.5], [3]], []], "float32", (None, None), "list"),
+        ([[[]], []], "float32", (None, None), "list"),
+        ([[[[1, 2]], [[3, 4], [5, 6]]]], "int64", (None, None, 2), "list"),
+        ([[[[1]], [[3, 4], [5, 6]]]], "int64", (None, None, None), "tensor"),
+    ],
+)
+def test_a_feature_list_is_a_sequence_of_steps(
+    cells: list[Any], dtype: str, shape: FeatureShape, encoding: str
+) -> None:
+    feature = infer_feature("x", cells, INFERRED, sequence=True)
+    assert feature is not None
+    assert (feature.dtype.name, feature.shape, feature.kind) == (dtype, shape, "sequence")
+    assert (feature.encoding, feature.nullable) == (encoding, None in cells)
+    assert Feature.from_json("x", feature.to_json()) == feature
+
+
+@pytest.mark.parametrize(
+    ("cells", "code", "row"),
+    [
+        ([[1], 2], "schema_conflict", 1),
+        ([None, {"b64": ""}], "schema_conflict", 1),
+        ([[1], [2, "a"]], "schema_conflict", 1),
+        ([[1], [], [[2]]], "schema_conflict", 2),
+        ([[[1]], [[[1], [2, 3]]]], "ragged", 1),
+        ([[[[1]]], [[[1], [2, 3]]]], "ragged", 1),
+        ([[1], [None]], "null_value", 1),
+        ([[[1]], [[1], None]], "null_value", 1),
+    ],
+)
+def test_feature_lists_that_have_no_dense_step(cells: list[Any], code: str, row: int) -> None:
+    with pytest.raises(InputError) as caught:
+        infer_feature("x", cells, INFERRED, sequence=True)
+    error = caught.value
+    assert (error.code, error.location.row, error.location.feature) == (code, row, "x")
 
 
 @pytest.mark.parametrize("cells", [[1, 1.5, [2]], [0, NegativeZero(), [2]], [[1], [], 2.5]])

@@ -8,7 +8,8 @@ import pytest
 
 from app.codecs.json_values import ItemError, Reading
 from app.codecs.records.columns import column_type
-from app.codecs.records.json_arrays import build_column, cell_error
+from app.codecs.records.json_arrays import build_column
+from app.codecs.records.json_errors import cell_error
 from app.domain.dtypes import DTYPES, parse_feature_dtype
 from app.domain.schema import Feature, FeatureShape, default_encoding
 from app.errors import InputError, LossyConversion, SchemaConflict, UnprocessableInput

@@ -1,0 +1,108 @@
+"""Sparse cells, as parsed from JSON, to a column: `{"values", "indices", "dense_shape", "dtype"}`.
+
+The members are those of a `tf.SparseTensor`. Order and number of the coordinates stay as they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...domain.schema import Feature
+from ..json_convert import convert_items
+from ..json_values import ItemError, Reading
+from .arrays import element_column, list_column, spread, with_nulls
+from .columns import column_type
+from .json_components import check_dtype, check_members, integers
+from .json_errors import cell_error
+
+__all__ = ["build_sparse"]
+
+
+def build_sparse(
+    feature: Feature,
+    cells: list[Any],
+    reading: Reading,
+    rows: Sequence[int],
+    present: NDArray[np.bool_] | None,
+) -> pa.Array[Any]:
+    """The column of a sparse feature; arguments as `build_dense`.
+
+    Raises:
+        SchemaConflict: a cell that is no such object.
+        UnprocessableInput: coordinates outside the shape, more or fewer than values, or not of its rank
+            (`invalid_sparse`); another `dense_shape` (`shape_mismatch`) or `dtype` (`dtype_mismatch`)
+            than the schema says.
+        InputError: a value that the dtype does not hold.
+    """
+    try:
+        coordinates = [_read_cell(index, cell, feature) for index, cell in enumerate(cells)]
+    except ItemError as error:
+        raise cell_error(error, feature.name, rows[error.index]) from None
+    lengths = np.fromiter((len(cell["values"]) for cell in cells), np.int64, len(cells))
+    try:
+        values = convert_items(
+            list(chain.from_iterable(cell["values"] for cell in cells)), feature.dtype, reading
+        )
+    except ItemError as error:
+        cell = int(np.searchsorted(np.cumsum(lengths), error.index, side="right"))
+        raise cell_error(error, feature.name, rows[cell]) from None
+    indices = pa.array(np.array(list(chain.from_iterable(coordinates)), np.int64))
+    full = spread(lengths, present)
+    children = [
+        list_column(full * len(feature.shape), indices, feature.name),
+        list_column(full, element_column(values, feature), feature.name),
+    ]
+    column: pa.Array[Any] = pa.Array.from_buffers(column_type(feature), len(full), [None], children=children)
+    return column if present is None else with_nulls(column, present)
+
+
+def _read_cell(index: int, cell: Any, feature: Feature) -> list[int]:
+    """The coordinates of a cell, row-major. Raises ItemError with the index of the cell."""
+    check_members(index, cell, {"values", "indices"}, {"dense_shape", "dtype"}, '{"values", "indices"}')
+    check_dtype(index, cell.get("dtype"), feature)
+    shape = cell.get("dense_shape")
+    if shape is not None and (integers(shape) is None or tuple(shape) != feature.shape):
+        raise ItemError(
+            index,
+            f'"dense_shape" is {str(shape)[:80]}, but the schema says {list(feature.shape)}.',
+            "shape_mismatch",
+        )
+    if not isinstance(cell["values"], list):
+        raise _invalid(index, '"values" is not an array')
+    coordinates = _coordinates(index, cell["indices"], len(feature.shape))
+    num_indices, num_values = len(coordinates) // len(feature.shape), len(cell["values"])
+    if num_indices != num_values:
+        raise _invalid(index, f"there are {num_indices} indices and {num_values} values")
+    _check_bounds(index, coordinates, feature)
+    return coordinates
+
+
+def _coordinates(index: int, indices: object, rank: int) -> list[int]:
+    items = indices
+    if isinstance(items, list) and not (rank == 1 and integers(items) is not None):
+        fits = set(map(type, items)) <= {list} and set(map(len, items)) <= {rank}
+        items = list(chain.from_iterable(items)) if fits else None
+    coordinates = integers(items)
+    if coordinates is None:
+        flat = " (or of integers)" if rank == 1 else ""
+        raise _invalid(index, f'"indices" is not an array of arrays of {rank} integers{flat}')
+    return coordinates
+
+
+def _check_bounds(index: int, coordinates: list[int], feature: Feature) -> None:
+    rank = len(feature.shape)
+    for axis, dim in enumerate(feature.shape):
+        of_axis = coordinates[axis::rank]
+        if of_axis and not (min(of_axis) >= 0 and max(of_axis) < (dim or 0)):
+            wrong = next(i for i in of_axis if not 0 <= i < (dim or 0))
+            raise _invalid(index, f"index {str(wrong)[:40]} lies outside the {dim} places of axis {axis}")
+
+
+def _invalid(index: int, what: str) -> ItemError:
+    return ItemError(index, f"In a sparse value {what}.", "invalid_sparse")

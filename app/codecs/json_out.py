@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import json
+from base64 import standard_b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
@@ -42,6 +43,8 @@ class Spelling(Protocol):
     def int64(self) -> Literal["number", "string"]: ...
     @property
     def text(self) -> Literal["b64", "utf8"]: ...
+    @property
+    def b64(self) -> Literal["standard", "websafe"]: ...
 
 
 def gather(parts: Iterable[str]) -> Iterator[Buffer]:
@@ -76,7 +79,8 @@ def tokens(values: NDArray[Any] | Sequence[bytes], dtype: DType, spelling: Spell
     if dtype.is_string:
         if dtype is TEXT or spelling.text == "utf8":
             return [_text_token(index, value) for index, value in enumerate(values)]
-        return [f'{{"b64":"{binascii.b2a_base64(value, newline=False).decode()}"}}' for value in values]
+        encode = standard_b64encode if spelling.b64 == "standard" else _encode_websafe
+        return [f'{{"b64":"{encode(value).decode()}"}}' for value in values]
     array = np.asarray(values)
     if dtype.kind == "bool":
         return ["true" if value else "false" for value in array.tolist()]
@@ -87,6 +91,11 @@ def tokens(values: NDArray[Any] | Sequence[bytes], dtype: DType, spelling: Spell
     if dtype.kind == "complex":
         return _complex_tokens(array, dtype, spelling)
     return _float_tokens(array, spelling)
+
+
+def _encode_websafe(value: bytes) -> bytes:
+    """As `tf.io.encode_base64` does: the alphabet of RFC 4648, section 5, without padding."""
+    return urlsafe_b64encode(value).rstrip(b"=")
 
 
 def _text_token(index: int, value: bytes) -> str:

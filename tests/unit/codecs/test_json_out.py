@@ -83,6 +83,16 @@ def test_text_is_a_string_or_refused() -> None:
     assert (caught.value.index, caught.value.code) == (1, "invalid_utf8")
 
 
+def test_web_safe_base64_has_the_other_alphabet_and_no_padding() -> None:
+    websafe = replace(PLAIN, b64="websafe")
+    assert tokens([b"a", b"\xff\xef\xbe", b""], STRING, websafe) == [
+        '{"b64":"YQ"}',
+        '{"b64":"_---"}',
+        '{"b64":""}',
+    ]
+    assert tokens([b"\xff\xef\xbe"], STRING, PLAIN) == ['{"b64":"/+++"}']
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_all_65536_halves_are_spelled_as_the_float32_that_they_are(name: str) -> None:
     dtype = DTYPES[name]

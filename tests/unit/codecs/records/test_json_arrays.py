@@ -167,3 +167,176 @@ def test_errors_of_items_name_feature_and_row() -> None:
     error = cell_error(ItemError(3, "It is wrong.", "out_of_range"), "y", 7)
     assert error.detail == "Feature 'y', row 7: It is wrong."
     assert (error.location.row, error.location.feature) == (7, "y")
+
+
+def of_kind(kind: str, name: str, shape: list[int | None], *, nullable: bool = False) -> Feature:
+    return Feature.from_json("x", {"dtype": name, "shape": shape, "kind": kind, "nullable": nullable})
+
+
+RAGGED = of_kind("ragged", "int8", [None, None])
+BLOCKS = of_kind("ragged", "int8", [None, None, 2, 2])
+SPARSE = of_kind("sparse", "float32", [3, 4])
+SPARSE_LIST = of_kind("sparse", "text", [3])
+
+
+@pytest.mark.parametrize(
+    ("target", "cells", "expected"),
+    [
+        (RAGGED, [[[1], [2, 3]], [], [[]]], [[[1], [2, 3]], [], [[]]]),
+        (
+            RAGGED,
+            [
+                {"values": [1, 2, 3], "row_splits": [[0, 1, 1, 3]]},
+                [[4]],
+                {"values": [], "row_splits": [[0]], "dtype": "INT8"},
+            ],
+            [[[1], [], [2, 3]], [[4]], []],
+        ),
+        (
+            of_kind("ragged", "int8", [None, 2, None]),
+            [{"values": [1, 2, 3], "row_splits": [[0, 2, 4], [0, 1, 1, 3, 3]]}],
+            [[[[1], []], [[2, 3], []]]],
+        ),
+        (BLOCKS, [[[[[1, 2], [3, 4]]], []]], [[[[1, 2, 3, 4]], []]]),
+        (BLOCKS, [{"values": [[[1, 2], [3, 4]]], "row_splits": [[0, 0, 1]]}], [[[], [[1, 2, 3, 4]]]]),
+        (BLOCKS, [{"values": [1, 2, 3, 4], "row_splits": [[0, 1]]}], [[[[1, 2, 3, 4]]]]),
+        (
+            of_kind("ragged", "text", [2, None]),
+            [{"values": ["a", "é"], "row_splits": [[0, 2, 2]], "dtype": "string"}],
+            [[[b"a", "é".encode()], []]],
+        ),
+        (
+            SPARSE,
+            [
+                {"values": [1, 2.5], "indices": [[2, 3], [0, 0]]},
+                {"values": [], "indices": [], "dense_shape": [3, 4], "dtype": "float32"},
+            ],
+            [{"indices": [2, 3, 0, 0], "values": [1, 2.5]}, {"indices": [], "values": []}],
+        ),
+        (
+            SPARSE_LIST,
+            [{"values": ["a", "b"], "indices": [2, 1]}, {"values": ["c"], "indices": [[0]]}],
+            [{"indices": [2, 1], "values": [b"a", b"b"]}, {"indices": [0], "values": [b"c"]}],
+        ),
+        (of_kind("sequence", "int8", [None]), [[1, 2], [], [3]], [[1, 2], [], [3]]),
+        (of_kind("sequence", "int8", [None, 2]), [[[1, 2]], []], [[[1, 2]], []]),
+        (of_kind("sequence", "int8", [None, None]), [[[1, 2], []], []], [[[1, 2], []], []]),
+        (
+            of_kind("sequence", "int8", [None, None, None]),
+            [[[[1, 2]], []]],
+            [[{"shape": [1, 2], "values": [1, 2]}, {"shape": [0, 0], "values": []}]],
+        ),
+    ],
+)
+def test_cells_of_every_kind_in_the_layout_of_their_feature(
+    target: Feature, cells: list[Any], expected: list[Any]
+) -> None:
+    assert built(target, *cells).to_pylist() == expected
+
+
+@pytest.mark.parametrize("shape", [[None], [None, 2], [None, None], [None, None, None]])
+@pytest.mark.parametrize("kind", ["ragged", "sequence"])
+def test_absent_cells_of_lists_are_nulls_at_the_top_alone(kind: str, shape: list[int | None]) -> None:
+    shape = [*shape, None] if kind == "ragged" else shape
+    value: Any = 1
+    for _ in shape:
+        value = [value, value]
+    column: Any = built(of_kind(kind, "int8", shape, nullable=True), None, value, None)
+    assert column.is_valid().to_pylist() == [False, True, False]
+    assert (len(column.values), column.values.null_count) == (2, 0)
+
+
+def test_absent_sparse_cells_are_nulls_at_the_top_alone() -> None:
+    value = {"values": [1], "indices": [[2, 3]]}
+    column: Any = built(of_kind("sparse", "int8", [3, 4], nullable=True), None, value, None)
+    assert column.is_valid().to_pylist() == [False, True, False]
+    assert [column.field(index).null_count for index in range(2)] == [0, 0]
+    assert column.to_pylist()[1] == {"indices": [2, 3], "values": [1]}
+
+
+@pytest.mark.parametrize(
+    ("target", "cell", "code"),
+    [
+        (RAGGED, [1, 2], "schema_conflict"),
+        (RAGGED, [[1], 2], "schema_conflict"),
+        (RAGGED, [[1], None], "null_value"),
+        (RAGGED, [[1], [None]], "null_value"),
+        (RAGGED, [[[1]]], "schema_conflict"),
+        (RAGGED, [["a"]], "inexact_integer"),
+        (RAGGED, [[True]], "schema_conflict"),
+        (RAGGED, [[300]], "out_of_range"),
+        (of_kind("ragged", "int8", [2, None]), [[1]], "schema_conflict"),
+        (BLOCKS, [[[[1, 2]]]], "schema_conflict"),
+        (RAGGED, {"b64": ""}, "schema_conflict"),
+        (RAGGED, {"values": [1]}, "schema_conflict"),
+        (RAGGED, {"values": [1], "row_splits": [[0, 1]], "shape": []}, "schema_conflict"),
+        (RAGGED, {"values": 1, "row_splits": [[0, 1]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [0, 1]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [[0, 1], [0, 1]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [[]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [[0, True]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [[1, 1]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [[0, 2]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1, 2], "row_splits": [[0, 1]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1, 2], "row_splits": [[0, 2, 1, 2]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1, 2], "row_splits": [[0, -1, 2]]}, "invalid_ragged"),
+        (BLOCKS, {"values": [1, 2, 3], "row_splits": [[0, 1]]}, "invalid_ragged"),
+        (RAGGED, {"values": [1], "row_splits": [[0, 1]], "dtype": "int16"}, "dtype_mismatch"),
+        (RAGGED, {"values": [1], "row_splits": [[0, 1]], "dtype": "int7"}, "unknown_dtype"),
+        (RAGGED, {"values": [1], "row_splits": [[0, 1]], "dtype": 7}, "unknown_dtype"),
+        (SPARSE, [[1]], "schema_conflict"),
+        (SPARSE, 1, "schema_conflict"),
+        (SPARSE, {"b64": ""}, "schema_conflict"),
+        (SPARSE, {"values": [1], "indices": [[0, 0]], "shape": [3, 4]}, "schema_conflict"),
+        (SPARSE, {"values": 1, "indices": [[0, 0]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": 1}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [0, 0]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[0]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[0, 0], [1, 1]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1, 2], "indices": [[0, 0]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[0, 4]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[-1, 0]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[2**70, 0]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[0, 1.0]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[0, True]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [[0, "1"]]}, "invalid_sparse"),
+        (SPARSE, {"values": [1], "indices": [None]}, "invalid_sparse"),
+        (SPARSE_LIST, {"values": ["a", "b"], "indices": [0, [1]]}, "invalid_sparse"),
+        (SPARSE, {"values": [], "indices": [], "dense_shape": [4, 3]}, "shape_mismatch"),
+        (SPARSE, {"values": [], "indices": [], "dense_shape": 3}, "shape_mismatch"),
+        (
+            of_kind("sparse", "int8", [1]),
+            {"values": [], "indices": [], "dense_shape": [True]},
+            "shape_mismatch",
+        ),
+        (SPARSE, {"values": [], "indices": [], "dtype": "float64"}, "dtype_mismatch"),
+        (SPARSE, {"values": [True], "indices": [[0, 0]]}, "schema_conflict"),
+        (SPARSE, {"values": [None], "indices": [[0, 0]]}, "null_value"),
+        (of_kind("sequence", "int8", [None]), 1, "schema_conflict"),
+        (of_kind("sequence", "int8", [None]), [1, None], "null_value"),
+        (of_kind("sequence", "int8", [None]), [[1]], "schema_conflict"),
+        (of_kind("sequence", "int8", [None, 2]), [[1, 2], None], "null_value"),
+        (of_kind("sequence", "int8", [None, 2]), [[1, 2], [1]], "schema_conflict"),
+        (of_kind("sequence", "int8", [None, None]), [[1, 2], None], "null_value"),
+        (of_kind("sequence", "int8", [None, None, None]), [[[1], [2, 3]]], "ragged"),
+        (of_kind("sequence", "int8", [None]), [300], "out_of_range"),
+        (feature("int8"), {"values": [1], "indices": [0], "dense_shape": [1]}, "unsupported_kind"),
+    ],
+)
+def test_cells_that_do_not_fit_their_kind(target: Feature, cell: Any, code: str) -> None:
+    good: Any = {"sparse": {"values": [], "indices": []}, "dense": 1}.get(target.kind, [])
+    if target.shape == (2, None):
+        good = {"values": [], "row_splits": [[0, 0, 0]]}
+    error = refused(target, good, cell, good)
+    assert (error.code, error.location.row, error.location.feature) == (code, 101, "x")
+
+
+def test_null_among_the_values_of_a_kind_is_nan_when_asked_for() -> None:
+    nan = Reading(null_is_nan=True)
+    assert str(built(of_kind("ragged", "float32", [None, None]), [[None]], reading=nan)[0]) == str(
+        built(of_kind("ragged", "float32", [None, None]), [["NaN"]])[0]
+    )
+    steps = built(of_kind("sequence", "float32", [None]), [None], reading=nan)
+    assert str(steps.to_pylist()) == "[[nan]]"
+    sparse = built(SPARSE, {"values": [None], "indices": [[0, 0]]}, reading=nan)
+    assert "'values': [nan]" in str(sparse.to_pylist())

@@ -31,6 +31,8 @@ __all__ = ["gather_arrays", "records_from_arrays"]
 _BATCH_BYTES: Final = 16 * MIB
 #: What even an empty record takes in a TFRecord.
 _EMPTY_ROW_BYTES: Final = 16
+#: What a list takes beside its items: its length and its offset.
+_LIST_BYTES: Final = 16
 
 
 def records_from_arrays(
@@ -46,7 +48,7 @@ def records_from_arrays(
     """
     num_rows = _count_rows(arrays)
     if options.schema is None:
-        schema = _inferred(arrays, budget)
+        schema = _inferred(arrays, budget).with_message(options.message)
     else:
         schema = options.schema
         arrays = _fitted(arrays, schema, options, budget)
@@ -110,9 +112,10 @@ def _is_present(feature: Feature, arrays: Mapping[str, Array]) -> bool:
 
 
 def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
-    if feature.kind != "dense":
+    if feature.kind == "sparse":
         raise UnprocessableInput(
-            f"Feature {feature.name!r} is declared {feature.kind}, which one array does not hold.",
+            f"Feature {feature.name!r} is declared sparse, but an array holds a value at every place. Send "
+            "coordinates and values in JSON, or declare the feature dense.",
             code="unsupported_kind",
             feature=feature.name,
         )
@@ -148,11 +151,22 @@ def _batch_rows(schema: Schema, arrays: Mapping[str, Array], num_rows: int, budg
         # 80 bytes can declare 2^60 rows of nothing, each of which would leave as a record.
         budget.charge(num_rows * _EMPTY_ROW_BYTES, "Rows without any value")
     absent = [feature for feature in schema if feature.name not in arrays]
-    null_bytes = sum(feature.dtype.itemsize * (feature.num_values or 0) for feature in absent)
-    row_bytes = total // max(1, num_rows) + null_bytes
+    null_bytes = sum(
+        feature.dtype.itemsize * (feature.num_values or 0) for feature in absent if feature.kind != "sparse"
+    )
+    list_bytes = sum(_list_bytes(schema.by_name[name], array.shape[1:]) for name, array in arrays.items())
+    row_bytes = total // max(1, num_rows) + null_bytes + list_bytes
     batch_rows = max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes)))
-    budget.charge(batch_rows * null_bytes, "A batch of absent features")
+    budget.charge(batch_rows * (null_bytes + list_bytes), "A batch of rows")
     return batch_rows
+
+
+def _list_bytes(feature: Feature, row_shape: Shape) -> int:
+    """What the lists of a row take beside their values: arrays of no value can be a great many lists."""
+    if feature.kind == "dense":
+        return 0
+    num_lists = sum(num_elements(row_shape[:axis]) for axis in range(len(row_shape)))
+    return num_lists * (_LIST_BYTES + 8 * len(row_shape))
 
 
 def _num_bytes(array: Array) -> int:
@@ -180,27 +194,38 @@ def gather_arrays(records: Records, form: str, budget: Budget) -> list[ChunkedAr
     """
     shapes = {feature.name: _fixed_shape(feature, form) for feature in records.schema}
     chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
+    num_steps: dict[str, int] = {}
     num_rows = 0
     for batch in records.batches:
         for feature, column in zip(records.schema, batch.columns, strict=True):
-            chunks[feature.name].append(_gathered(column, feature, form, num_rows, budget))
+            _require_present(column, feature, form, num_rows)
+            if feature.kind == "sequence":
+                _count_steps(column, feature, form, num_rows, num_steps)
+            chunks[feature.name].append(_gathered(column, feature, form, budget))
         num_rows += batch.num_rows
     return [
-        ChunkedArray(feature.name, feature.dtype, (num_rows, *shapes[feature.name]), chunks[feature.name])
+        ChunkedArray(
+            feature.name,
+            feature.dtype,
+            (num_rows, *_row_shape(feature, shapes, num_steps)),
+            chunks[feature.name],
+        )
         for feature in records.schema
     ]
 
 
 def _fixed_shape(feature: Feature, form: str) -> Shape:
-    shape = tuple(dim for dim in feature.shape if dim is not None)
-    if feature.kind != "dense":
+    """The shape of a row, or of a step of a sequence."""
+    if feature.kind in ("ragged", "sparse"):
         raise UnprocessableInput(
-            f"Feature {feature.name!r} is {feature.kind}, which one array in {form} does not hold. Choose "
-            "another output form.",
+            f"Feature {feature.name!r} is {feature.kind}, and an array in {form} is not. Choose another "
+            "output form: 'json', 'ndjson', 'arrow', 'parquet' or 'tfrecord'.",
             code="not_expressible",
             feature=feature.name,
         )
-    if len(shape) != len(feature.shape):
+    expected = feature.step.shape if feature.kind == "sequence" else feature.shape
+    shape = tuple(dim for dim in expected if dim is not None)
+    if len(shape) != len(expected):
         raise UnprocessableInput(
             f"Feature {feature.name!r} has the shape {list(feature.shape)}, but the rows of an array in "
             f"{form} are all of one shape. Choose another output form.",
@@ -210,10 +235,31 @@ def _fixed_shape(feature: Feature, form: str) -> Shape:
     return shape
 
 
-def _gathered(
-    column: pa.Array[Any], feature: Feature, form: str, first_row: int, budget: Budget
-) -> NDArray[Any]:
-    """The column's values in memory of their own: a batch may be overwritten by the next one."""
+def _row_shape(feature: Feature, shapes: Mapping[str, Shape], num_steps: Mapping[str, int]) -> Shape:
+    if feature.kind != "sequence":
+        return shapes[feature.name]
+    return num_steps.get(feature.name, 0), *shapes[feature.name]
+
+
+def _count_steps(column: Any, feature: Feature, form: str, first_row: int, num_steps: dict[str, int]) -> None:
+    """Note how many steps every row of a sequence has, which has to be the same number."""
+    lengths = column.value_lengths().to_numpy()
+    if not len(lengths):
+        return
+    expected = num_steps.setdefault(feature.name, int(lengths[0]))
+    if (lengths != expected).any():
+        index = int(np.argmax(lengths != expected))
+        raise UnprocessableInput(
+            f"Feature {feature.name!r} has {expected} steps in one row and {lengths[index]} in row "
+            f"{first_row + index}, but the rows of an array in {form} are all of one shape. Choose another "
+            "output form.",
+            code="not_expressible",
+            feature=feature.name,
+            row=first_row + index,
+        )
+
+
+def _require_present(column: pa.Array[Any], feature: Feature, form: str, first_row: int) -> None:
     if column.null_count:
         absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
         raise UnprocessableInput(
@@ -223,6 +269,12 @@ def _gathered(
             feature=feature.name,
             row=first_row + int(np.argmax(absent)),
         )
+
+
+def _gathered(column: Any, feature: Feature, form: str, budget: Budget) -> NDArray[Any]:
+    """The column's values in memory of their own: a batch may be overwritten by the next one."""
+    if feature.kind == "sequence":
+        column, feature = column.flatten(), feature.step
     overhead = STRING_OVERHEAD * len(column) * (feature.num_values or 0) if feature.dtype.is_string else 0
     budget.charge(column.nbytes + overhead, f"The rows, gathered for {form},")
     values = values_from_column(column, feature)

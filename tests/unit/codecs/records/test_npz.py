@@ -258,3 +258,143 @@ def test_what_is_gathered_is_charged() -> None:
     features = schema(x={"dtype": "int64"})
     with pytest.raises(LimitExceeded):
         encoded(batch_of(features, [1] * 1000), Budget(Limits(max_decoded_bytes=7999)))
+
+
+STEPS = {"dtype": "int16", "shape": [None, 2], "kind": "sequence"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "row_shape", "values"),
+    [
+        (STEPS, (3, 2), [[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]),
+        (STEPS | {"shape": [None]}, (3,), [[0, 1, 2], [3, 4, 5]]),
+        (STEPS | {"shape": [None, None]}, (1, 2), [[[0, 1]], [[2, 3]]]),
+        (STEPS, (0, 2), [[], []]),
+        (
+            STEPS | {"shape": [None, None, None]},
+            (1, 2, 1),
+            [[{"shape": [2, 1], "values": [0, 1]}], [{"shape": [2, 1], "values": [2, 3]}]],
+        ),
+    ],
+)
+def test_a_sequence_is_an_array_of_rows_of_steps(feature: Any, row_shape: Any, values: list[Any]) -> None:
+    array = np.arange(2 * int(np.prod(row_shape)), dtype="<i8").reshape(2, *row_shape)
+    declared = schema(x=feature)
+    assert decoded(saved(x=array), schema=declared)[1]["x"].to_pylist() == values
+    if feature["shape"] in ([None], [None, 2]):
+        again = np.load(io.BytesIO(reencoded(saved(x=array), schema=declared)))["x"]
+        assert (again.dtype, again.tolist()) == (np.dtype("<i2"), array.tolist())
+
+
+@pytest.mark.parametrize(
+    ("shape", "row_shape", "values"),
+    [
+        ([None, None], (1, 2), [[[0, 1]], [[2, 3]]]),
+        ([2, None], (2, 1), [[[0], [1]], [[2], [3]]]),
+        ([None, None, 2], (1, 1, 2), [[[[0, 1]]], [[[2, 3]]]]),
+        ([None, 1, None], (2, 1, 1), [[[[0]], [[1]]], [[[2]], [[3]]]]),
+        ([None, None], (2, 0), [[[], []], [[], []]]),
+        ([None, None], (0, 2), [[], []]),
+    ],
+)
+def test_a_rectangular_array_is_ragged_where_declared(
+    shape: list[int | None], row_shape: Any, values: list[Any]
+) -> None:
+    array = np.arange(2 * int(np.prod(row_shape))).reshape(2, *row_shape)
+    declared = schema(x={"dtype": "text" if 0 in row_shape else "int64", "shape": shape, "kind": "ragged"})
+    array = array.astype("U1") if 0 in row_shape else array
+    assert decoded(saved(x=array), schema=declared)[1]["x"].to_pylist() == values
+
+
+def test_kinds_keep_the_shapes_that_they_declare() -> None:
+    data = saved(x=np.zeros((2, 3, 4), "i2"))
+    refused(data, SchemaConflict, "shape_mismatch", "x", schema=schema(x=STEPS))
+    ragged = {"dtype": "int16", "shape": [2, None], "kind": "ragged"}
+    refused(data, SchemaConflict, "shape_mismatch", "x", schema=schema(x=ragged))
+    ragged = {"dtype": "int16", "shape": [None, None, None], "kind": "ragged"}
+    refused(data, SchemaConflict, "shape_mismatch", "x", schema=schema(x=ragged))
+
+
+def test_a_sparse_feature_is_no_array() -> None:
+    declared = schema(x={"dtype": "int64", "shape": [2], "kind": "sparse"})
+    error = refused(
+        saved(x=np.zeros((1, 2), "i8")), UnprocessableInput, "unsupported_kind", "x", schema=declared
+    )
+    assert "JSON" in error.detail
+
+
+def test_object_arrays_are_never_read_as_ragged_ones() -> None:
+    lists = np.array([[1], [2, 3]], object)
+    declared = schema(x={"dtype": "int64", "shape": [None, None], "kind": "ragged"})
+    with pytest.raises(InputError):
+        decoded(saved(x=lists), schema=declared)
+
+
+def test_empty_arrays_that_declare_endless_lists() -> None:
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1099511627776, 0), }"
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    for feature in (
+        {"dtype": "float32", "shape": [None, None], "kind": "ragged"},
+        {"dtype": "float32", "shape": [None, None], "kind": "sequence"},
+        {"dtype": "float32", "shape": [None, 0], "kind": "sequence"},
+    ):
+        with pytest.raises(LimitExceeded):
+            decoded(file.getvalue(), schema=schema(x=feature))
+
+
+@pytest.mark.parametrize("kind", ["ragged", "sparse", "sequence"])
+def test_a_nullable_feature_of_any_kind_may_be_absent(kind: str) -> None:
+    shape: list[int | None] = [2**40] if kind == "sparse" else [None, None]
+    feature = {"dtype": "float32", "shape": shape, "kind": kind, "nullable": True}
+    _, table = decoded(saved(y=np.zeros(3, "<i8")), schema=schema(x=feature, y={"dtype": "int64"}))
+    assert table["x"].to_pylist() == [None] * 3
+
+
+def test_arrays_of_a_sequence_example_are_its_context() -> None:
+    found, _ = decoded(saved(x=np.zeros((2, 3))), message="sequence_example")
+    assert (found.message, found.by_name["x"].kind) == ("sequence_example", "dense")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("ragged", [None, None]), ("sparse", [3]), ("sequence", [None, None])]
+)
+def test_kinds_that_no_array_holds_are_named(kind: str, shape: list[int | None]) -> None:
+    features = schema(x={"dtype": "int64", "shape": shape, "kind": kind})
+    with pytest.raises(UnprocessableInput) as caught:
+        encoded(Records(features, iter([])))
+    assert (caught.value.code, caught.value.location.feature) == ("not_expressible", "x")
+    assert "Choose another output form" in caught.value.detail
+
+
+def test_sequences_of_differing_lengths_have_no_array() -> None:
+    features = schema(x={"dtype": "int64", "shape": [None], "kind": "sequence"})
+    table = arrow_schema(features)
+    batches = [
+        pa.RecordBatch.from_arrays([pa.array(rows, table.field(0).type)], schema=table)
+        for rows in ([], [[1, 2], [3, 4]], [[5, 6], [7]])
+    ]
+    with pytest.raises(UnprocessableInput) as caught:
+        encoded(Records(features, iter(batches)))
+    assert caught.value.code == "not_expressible"
+    assert (caught.value.location.feature, caught.value.location.row) == ("x", 3)
+
+
+def test_strings_of_steps_round_trip() -> None:
+    array = np.array([["a", "bc"], ["é", ""]])
+    features = schema(x={"dtype": "text", "shape": [None], "kind": "sequence"})
+    assert np.load(io.BytesIO(reencoded(saved(x=array), schema=features)))["x"].tolist() == array.tolist()
+    empty = encoded(Records(features, iter([])))
+    assert np.load(io.BytesIO(empty))["x"].shape == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["ragged", "sequence"])
+@pytest.mark.parametrize("code", ["<f8", "<u8"])
+def test_wide_arrays_of_every_kind_are_lossy_in_a_list(kind: str, code: str) -> None:
+    array = np.ones((2, 2, 2), code)
+    feature = {"dtype": str(array.dtype), "shape": [None, None], "kind": kind}
+    found, _ = decoded(saved(x=array), schema=schema(x=feature))
+    with pytest.raises(LossyConversion) as caught:
+        found.require_lossless()
+    assert (caught.value.code, caught.value.location.feature) == ("lossy_encoding", "x")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...errors import SchemaConflict
 from ..json_values import Reading, null_error
 from .arrays import nullable_list_column
 from .json_dense import build_dense
-from .json_errors import cell_error, misfit
+from .json_errors import Rows, cell_error, misfit
 from .json_nesting import Nesting
 from .json_ragged import build_ragged
 from .json_sparse import build_sparse
@@ -34,12 +33,12 @@ def build_column(feature: Feature, cells: list[Any], reading: Reading, first_row
         InputError: a value that the dtype does not hold. Errors carry feature and row.
     """
     present = None
-    rows: Sequence[int] = range(first_row, first_row + len(cells))
+    rows: Rows = range(first_row, first_row + len(cells))
     if None in cells:
         present = np.fromiter((cell is not None for cell in cells), np.bool_, len(cells))
         if not feature.nullable:
-            raise _missing(feature, rows[int(np.argmin(present))], reading)
-        rows = (np.flatnonzero(present) + first_row).tolist()
+            raise _missing(feature, first_row + int(np.argmin(present)), reading)
+        rows = np.flatnonzero(present) + first_row
         cells = [cell for cell in cells if cell is not None]
     if feature.kind == "ragged":
         return build_ragged(feature, cells, reading, rows, present)
@@ -68,7 +67,7 @@ def _build_sequence(
     feature: Feature,
     cells: list[Any],
     reading: Reading,
-    rows: Sequence[int],
+    rows: Rows,
     present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     for row, cell in zip(rows, cells, strict=True):
@@ -78,6 +77,6 @@ def _build_sequence(
     steps = nesting.open(cells)
     if not feature.step.is_scalar and None in steps:
         raise cell_error(null_error(0), feature.name, rows[nesting.cell_of(steps.index(None))])
-    step_rows = np.repeat(np.array(rows, np.int64), nesting.lengths[0]).tolist()
+    step_rows = np.repeat(np.array(rows, np.int64), nesting.lengths[0])
     column = build_dense(feature.step, steps, reading, step_rows, None)
     return nullable_list_column(nesting.lengths[0], column, present, feature.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..json_convert import convert_items
 from ..json_values import ItemError, Reading, flatten
 from .arrays import column_from_values, element_column, list_column, with_nulls
 from .columns import column_type
-from .json_errors import cell_error, misfit
+from .json_errors import Rows, cell_error, misfit
 
 __all__ = ["build_dense"]
 
@@ -25,7 +24,7 @@ def build_dense(
     feature: Feature,
     cells: list[Any],
     reading: Reading,
-    rows: Sequence[int],
+    rows: Rows,
     present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     """The column of a dense feature.
@@ -55,7 +54,7 @@ def _fixed_column(
     feature: Feature,
     cells: list[Any],
     reading: Reading,
-    rows: Sequence[int],
+    rows: Rows,
     present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     shape = tuple(dim or 0 for dim in _item_shape(feature))
@@ -84,7 +83,7 @@ def _varying_column(
     feature: Feature,
     cells: list[Any],
     reading: Reading,
-    rows: Sequence[int],
+    rows: Rows,
     present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     shapes: list[Shape] = []

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...domain.schema import Feature
 from ...errors import InputError, SchemaConflict
 from ..json_values import ItemError, described, null_error
 
-__all__ = ["cell_error", "misfit"]
+__all__ = ["Rows", "cell_error", "misfit"]
+
+#: The row of each cell. An array takes 8 bytes for each step of a sequence, a list 40.
+Rows = Sequence[int] | NDArray[np.int64]
 
 #: Codes of `ItemError` that say: these cells are of another kind than the schema says.
 _CONFLICTS: Final = frozenset({"type_mismatch", "mixed_types"})
@@ -20,7 +27,7 @@ def cell_error(error: ItemError, feature: str, row: int) -> InputError:
     return (SchemaConflict if conflict else error.error)(
         f"Feature {feature!r}, row {row}: {error.detail}",
         code="schema_conflict" if conflict else error.code,
-        row=row,
+        row=int(row),
         feature=feature,
     )
 
@@ -33,6 +40,6 @@ def misfit(feature: Feature, item: object, row: int) -> InputError:
     return SchemaConflict(
         f"Feature {feature.name!r} is {kind}{feature.dtype} of shape {list(feature.shape)} in the schema, "
         f"but in row {row} {described(item)} stands where it does not fit.",
-        row=row,
+        row=int(row),
         feature=feature.name,
     )

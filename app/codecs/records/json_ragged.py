@@ -7,7 +7,6 @@ items that it cuts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..json_convert import convert_items
 from ..json_values import ItemError, Reading
 from .arrays import inner_column, list_column, nullable_list_column
 from .json_components import check_dtype, check_members, integers
-from .json_errors import cell_error, misfit
+from .json_errors import Rows, cell_error, misfit
 from .json_nesting import Nesting
 
 __all__ = ["build_ragged"]
@@ -31,14 +30,15 @@ def build_ragged(
     feature: Feature,
     cells: list[Any],
     reading: Reading,
-    rows: Sequence[int],
+    rows: Rows,
     present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     """The column of a ragged feature; arguments as `build_dense`.
 
     Raises:
         SchemaConflict: a cell of another depth, or of another length where that is known.
-        UnprocessableInput: row splits that do not fit the values (`invalid_ragged`).
+        UnprocessableInput: row splits that do not fit the values (`invalid_row_splits`), values that do
+            not fit the uniform dimensions (`shape_mismatch`), another `dtype` (`dtype_mismatch`).
         InputError: a value that the dtype does not hold.
     """
     nesting = Nesting()
@@ -54,7 +54,7 @@ def build_ragged(
     return nullable_list_column(outer, column, present, feature.name)
 
 
-def _opened(feature: Feature, cells: list[Any], nesting: Nesting, rows: Sequence[int]) -> list[Any]:
+def _opened(feature: Feature, cells: list[Any], nesting: Nesting, rows: Rows) -> list[Any]:
     items = cells
     for dim in feature.shape:
         wrong = set(map(type, items)) - {list} or (dim is not None and set(map(len, items)) - {dim})
@@ -85,7 +85,7 @@ def _from_splits(index: int, cell: dict[str, Any], feature: Feature) -> list[Any
     check_dtype(index, cell.get("dtype"), feature)
     items, row_splits = cell["values"], cell["row_splits"]
     if not isinstance(items, list):
-        raise _invalid(index, '"values" is not an array')
+        raise ItemError(index, 'The "values" of a ragged value are an array.', "type_mismatch")
     if not isinstance(row_splits, list) or len(row_splits) != feature.num_partitions:
         raise _invalid(index, f'"row_splits" is not an array of {feature.num_partitions} arrays, one a cut')
     if feature.inner_shape and list not in set(map(type, items)):
@@ -99,7 +99,11 @@ def _from_splits(index: int, cell: dict[str, Any], feature: Feature) -> list[Any
 def _inner(index: int, items: list[Any], feature: Feature) -> list[Any]:
     """Flat values in the nested arrays of the uniform dimensions."""
     if len(items) % num_elements(feature.inner_shape):
-        raise _invalid(index, f'"values" does not divide into arrays of shape {list(feature.inner_shape)}')
+        raise ItemError(
+            index,
+            f"{len(items)} values do not divide into arrays of shape {list(feature.inner_shape)}.",
+            "shape_mismatch",
+        )
     for dim in reversed(feature.inner_shape):
         items = [items[start : start + dim] for start in range(0, len(items), dim)]
     return items
@@ -116,4 +120,4 @@ def _check_splits(index: int, splits: object, num_items: int) -> None:
 
 
 def _invalid(index: int, what: str) -> ItemError:
-    return ItemError(index, f"In a ragged value {what}.", "invalid_ragged")
+    return ItemError(index, f"In a ragged value {what}.", "invalid_row_splits")

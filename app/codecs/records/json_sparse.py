@@ -5,7 +5,6 @@ The members are those of a `tf.SparseTensor`. Order and number of the coordinate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..json_values import ItemError, Reading
 from .arrays import element_column, list_column, spread, with_nulls
 from .columns import column_type
 from .json_components import check_dtype, check_members, integers
-from .json_errors import cell_error
+from .json_errors import Rows, cell_error
 
 __all__ = ["build_sparse"]
 
@@ -28,16 +27,16 @@ def build_sparse(
     feature: Feature,
     cells: list[Any],
     reading: Reading,
-    rows: Sequence[int],
+    rows: Rows,
     present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     """The column of a sparse feature; arguments as `build_dense`.
 
     Raises:
         SchemaConflict: a cell that is no such object.
-        UnprocessableInput: coordinates outside the shape, more or fewer than values, or not of its rank
-            (`invalid_sparse`); another `dense_shape` (`shape_mismatch`) or `dtype` (`dtype_mismatch`)
-            than the schema says.
+        UnprocessableInput: coordinates outside the shape (`index_out_of_bounds`), not of its rank, or more
+            or fewer than values, or another `dense_shape` than the schema says (`shape_mismatch`);
+            another `dtype` (`dtype_mismatch`).
         InputError: a value that the dtype does not hold.
     """
     try:
@@ -74,24 +73,33 @@ def _read_cell(index: int, cell: Any, feature: Feature) -> list[int]:
             "shape_mismatch",
         )
     if not isinstance(cell["values"], list):
-        raise _invalid(index, '"values" is not an array')
+        raise ItemError(index, 'The "values" of a sparse value are an array.', "type_mismatch")
     coordinates = _coordinates(index, cell["indices"], len(feature.shape))
     num_indices, num_values = len(coordinates) // len(feature.shape), len(cell["values"])
     if num_indices != num_values:
-        raise _invalid(index, f"there are {num_indices} indices and {num_values} values")
+        raise ItemError(
+            index, f"A sparse value has {num_indices} indices and {num_values} values.", "shape_mismatch"
+        )
     _check_bounds(index, coordinates, feature)
     return coordinates
 
 
 def _coordinates(index: int, indices: object, rank: int) -> list[int]:
     items = indices
-    if isinstance(items, list) and not (rank == 1 and integers(items) is not None):
-        fits = set(map(type, items)) <= {list} and set(map(len, items)) <= {rank}
-        items = list(chain.from_iterable(items)) if fits else None
+    if isinstance(items, list) and list in (types := set(map(type, items))):
+        if len(types) == 1 and set(map(len, items)) != {rank}:
+            raise ItemError(index, f"Indices of {rank} integers each are expected.", "shape_mismatch")
+        items = list(chain.from_iterable(items)) if len(types) == 1 else None
+    elif items and rank != 1:
+        items = None
     coordinates = integers(items)
     if coordinates is None:
-        flat = " (or of integers)" if rank == 1 else ""
-        raise _invalid(index, f'"indices" is not an array of arrays of {rank} integers{flat}')
+        flat = " or of integers" if rank == 1 else ""
+        raise ItemError(
+            index,
+            f'The "indices" of a sparse value are an array of arrays of {rank} integers{flat}.',
+            "type_mismatch",
+        )
     return coordinates
 
 
@@ -101,8 +109,8 @@ def _check_bounds(index: int, coordinates: list[int], feature: Feature) -> None:
         of_axis = coordinates[axis::rank]
         if of_axis and not (min(of_axis) >= 0 and max(of_axis) < (dim or 0)):
             wrong = next(i for i in of_axis if not 0 <= i < (dim or 0))
-            raise _invalid(index, f"index {str(wrong)[:40]} lies outside the {dim} places of axis {axis}")
-
-
-def _invalid(index: int, what: str) -> ItemError:
-    return ItemError(index, f"In a sparse value {what}.", "invalid_sparse")
+            raise ItemError(
+                index,
+                f"Index {str(wrong)[:40]} lies outside the {dim} places of axis {axis}.",
+                "index_out_of_bounds",
+            )

@@ -369,3 +369,113 @@ def test_a_value_without_text_names_its_row(kind: str) -> None:
     with pytest.raises(InputError) as caught:
         encoded(decoded(columns, schema=schema), nonfinite="error", layout="columns")
     assert (caught.value.code, caught.value.location.row) == ("nonfinite_value", 3)
+
+
+def in_kind(kind: str, dtype: str, token: str) -> tuple[bytes, Schema]:
+    """One row with a value of that kind, written as `token`, and its schema."""
+    cell = {
+        "dense": f"[{token}]",
+        "ragged": f"[[], [{token}]]",
+        "sparse": f'{{"values": [{token}], "indices": [2]}}',
+        "sequence": f"[{token}]",
+    }[kind]
+    shapes = {"dense": [1], "ragged": [None, None], "sparse": [3], "sequence": [None]}
+    schema = schema_of(x={"dtype": dtype, "shape": shapes[kind], "kind": kind})
+    row = f'{{"feature_lists": {{"x": {cell}}}}}' if kind == "sequence" else f'{{"x": {cell}}}'
+    return f"[{row}]".encode(), schema
+
+
+@pytest.mark.parametrize("kind", ["dense", "ragged", "sparse", "sequence"])
+@pytest.mark.parametrize(
+    ("dtype", "token", "code"),
+    [
+        ("float32", "NaN", "nonfinite_token"),
+        ("float32", "1e400", "out_of_range"),
+        ("float32", "3.5e38", "out_of_range"),
+        ("float16", "65520", "out_of_range"),
+        ("float32", "16777217", "inexact_integer"),
+        ("bfloat16", "257", "inexact_integer"),
+        ("float64", "9007199254740993", "inexact_integer"),
+        ("int64", "9223372036854775808", "out_of_range"),
+        ("int64", '"9223372036854775808"', "out_of_range"),
+        ("uint64", "18446744073709551616", "out_of_range"),
+        ("uint64", "-1", "out_of_range"),
+        ("int8", "128", "out_of_range"),
+        ("int64", "1.5", "inexact_integer"),
+        ("int64", "9007199254740993.0", "inexact_integer"),
+        ("int64", '"01"', "inexact_integer"),
+        ("int64", "1" * 5000, "integer_too_large"),
+        ("int64", "true", "schema_conflict"),
+        ("bool", "1", "schema_conflict"),
+        ("float32", '"1.0"', "schema_conflict"),
+        ("text", "1", "schema_conflict"),
+        ("text", '"\\ud800"', "lone_surrogate"),
+        ("text", '{"b64": "/w"}', "invalid_utf8"),
+        ("bytes", '{"b64": "_+8"}', "invalid_base64"),
+        ("bytes", '{"b64": "YQ", "b64": "YQ"}', "duplicate_key"),
+        ("bytes", '{"b64": "YQ", "x": 1}', "schema_conflict"),
+        ("int64", "null", "null_value"),
+        ("int64", "[" * 600 + "]" * 600, "json_too_deep"),
+    ],
+)
+def test_faulty_values_of_every_kind(kind: str, dtype: str, token: str, code: str) -> None:
+    body, schema = in_kind(kind, dtype, token)
+    assert refused(body, schema=schema).code == code
+
+
+@pytest.mark.parametrize("kind", ["dense", "ragged", "sparse", "sequence"])
+@pytest.mark.parametrize(
+    ("dtype", "token", "written"),
+    [
+        ("int64", "9223372036854775807", "9223372036854775807"),
+        ("int64", '"-9223372036854775808"', "-9223372036854775808"),
+        ("int64", "9007199254740993", "9007199254740993"),
+        ("uint64", '"18446744073709551615"', "18446744073709551615"),
+        ("int8", "1.0", "1"),
+        ("float32", "-0", "-0.0"),
+        ("float32", "-0.0", "-0.0"),
+        ("float32", "0.1", "0.1"),
+        ("float64", "0.1", "0.1"),
+        ("float16", '"-Infinity"', '"-Infinity"'),
+        ("bool", "true", "true"),
+        ("text", '"\\u00e9\\u0000"', '"é\\u0000"'),
+        ("text", '{"b64": "w6k"}', '"é"'),
+        ("bytes", '"é"', '{"b64":"w6k="}'),
+        ("bytes", '{"b64": "_-8"}', '{"b64":"/+8="}'),
+        ("bytes", '{"b64": "/+8="}', '{"b64":"/+8="}'),
+    ],
+)
+def test_exact_values_of_every_kind(kind: str, dtype: str, token: str, written: str) -> None:
+    body, schema = in_kind(kind, dtype, token)
+    text = b"".join(
+        records_json.encode(checked(decoded(body, schema=schema)), RecordsEncodeOptions(), Budget())
+    )
+    assert f"[{written}]" in text.decode()
+
+
+ANY_JSON = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-2, 5), st.just(2**70), st.just(0.5), st.text(max_size=2)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["values", "indices", "row_splits", "dense_shape", "dtype", "b64", "context"]),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(schema=schemas(), cells=st.lists(ANY_JSON, min_size=1, max_size=3), data=st.data())
+def test_any_cell_is_read_or_refused(schema: Schema, cells: list[Any], data: st.DataObject) -> None:
+    rows = data.draw(rows_of(schema)) + [dict.fromkeys(schema.names, cell) for cell in cells]
+    for body in ([shaped(row, schema) for row in rows], rows):
+        for options in ({"schema": schema}, {"message": schema.message}):
+            try:
+                encoded(decoded(body, **options))
+            except InputError as error:
+                assert error.detail  # noqa: PT017 (either outcome is fine)

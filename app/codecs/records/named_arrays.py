@@ -50,7 +50,7 @@ def records_from_arrays(
     if options.schema is None:
         schema = _inferred(arrays, budget).with_message(options.message)
     else:
-        schema = options.schema
+        schema = options.schema.with_message(options.message)
         arrays = _fitted(arrays, schema, options, budget)
     batch_rows = _batch_rows(schema, arrays, num_rows, budget)
     return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)

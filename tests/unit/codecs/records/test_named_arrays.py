@@ -14,20 +14,35 @@ from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.errors import UnprocessableInput
 
-KINDS = [
-    {"dtype": "int64", "shape": [4], "kind": "sparse"},
-    {"dtype": "int64", "shape": [2, None], "kind": "ragged"},
-    {"dtype": "int64", "shape": [None, 2], "kind": "sequence"},
-]
+
+def schema_of(feature: dict[str, Any]) -> Schema:
+    return Schema.from_json({"features": {"x": feature}})
 
 
-@pytest.mark.parametrize("feature", KINDS)
-def test_one_array_is_no_sparse_ragged_or_sequence_feature(feature: dict[str, Any]) -> None:
-    schema = Schema.from_json({"features": {"x": feature}})
+def test_one_array_is_no_sparse_feature() -> None:
+    schema = schema_of({"dtype": "int64", "shape": [4], "kind": "sparse"})
     arrays = {"x": Array(DTYPES["int64"], (1, 4), np.zeros(4, "<i8"))}
     with pytest.raises(UnprocessableInput) as caught:
         records_from_arrays(arrays, RecordsDecodeOptions(schema=schema), Budget())
     assert (caught.value.code, caught.value.location.feature) == ("unsupported_kind", "x")
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        {"dtype": "int64", "shape": [4], "kind": "sparse"},
+        {"dtype": "int64", "shape": [2, None], "kind": "ragged"},
+        {"dtype": "int64", "shape": [None, None], "kind": "sequence"},
+    ],
+)
+def test_what_may_vary_between_rows_has_no_array(feature: dict[str, Any]) -> None:
     with pytest.raises(UnprocessableInput) as caught:
-        gather_arrays(Records(schema, iter([])), "NPZ", Budget())
+        gather_arrays(Records(schema_of(feature), iter([])), "NPZ", Budget())
     assert (caught.value.code, caught.value.location.feature) == ("not_expressible", "x")
+    assert "in NPZ" in caught.value.detail
+
+
+def test_a_context_is_that_of_the_message_asked_for() -> None:
+    arrays = {"x": Array(DTYPES["int64"], (1,), np.zeros(1, "<i8"))}
+    options = RecordsDecodeOptions(schema=schema_of({"dtype": "int64"}), message="sequence_example")
+    assert records_from_arrays(arrays, options, Budget()).schema.message == "sequence_example"

@@ -66,8 +66,10 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     elif body.kind == "columns":
         block = ColumnBlock(body.value, _count_rows(body.value), document.num_bytes)
     else:
-        columns, schema = read_oip_columns(body.value, options.schema, budget.limits)
-        block = ColumnBlock(columns, _count_rows(columns), document.num_bytes)
+        remaining = budget.remaining
+        columns, schema = read_oip_columns(body.value, options.schema, budget)
+        num_bytes = document.num_bytes + remaining - budget.remaining
+        block = ColumnBlock(columns, _count_rows(columns), num_bytes)
         options = replace(options, schema=schema)
     return records_from_blocks(iter([block]), options, budget)
 

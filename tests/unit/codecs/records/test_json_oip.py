@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from app.codecs.records.json_oip import read_oip_columns
-from app.domain.limits import Limits
+from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.errors import InputError
+from app.errors import InputError, LimitExceeded
 
 
 def column(name: str = "x", datatype: str = "INT8", shape: Any = None, data: Any = None) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def column(name: str = "x", datatype: str = "INT8", shape: Any = None, data: Any
 
 def refused(*inputs: dict[str, Any], schema: Schema | None = None) -> InputError:
     with pytest.raises(InputError) as caught:
-        read_oip_columns(list(inputs), schema, Limits())
+        read_oip_columns(list(inputs), schema, Budget())
     return caught.value
 
 
@@ -38,21 +38,21 @@ def refused(*inputs: dict[str, Any], schema: Schema | None = None) -> InputError
 def test_flat_and_nested_data_become_cells(
     item: dict[str, Any], cells: list[Any], dtype: str, row_shape: tuple[int, ...]
 ) -> None:
-    columns, schema = read_oip_columns([item], None, Limits())
+    columns, schema = read_oip_columns([item], None, Budget())
     assert columns == {"x": cells}
     assert [(f.name, f.dtype.name, f.shape) for f in schema] == [("x", dtype, row_shape)]
 
 
 def test_a_declared_schema_stays() -> None:
     schema = Schema.from_json({"features": {"x": {"dtype": "int8", "shape": [None]}}})
-    columns, found = read_oip_columns([column(shape=[2, 1]), column("y", "FP32")], schema, Limits())
+    columns, found = read_oip_columns([column(shape=[2, 1]), column("y", "FP32")], schema, Budget())
     assert found is schema
     assert list(columns) == ["x", "y"]
 
 
 def test_text_may_be_declared_as_bytes() -> None:
     schema = Schema.from_json({"features": {"x": {"dtype": "bytes"}}})
-    assert read_oip_columns([column(datatype="BYTES", data=["a"])], schema, Limits())[1] is schema
+    assert read_oip_columns([column(datatype="BYTES", data=["a"])], schema, Budget())[1] is schema
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,8 @@ def test_another_datatype_than_declared_is_refused() -> None:
     schema = Schema.from_json({"features": {"x": {"dtype": "int16"}}})
     error = refused(column(), schema=schema)
     assert (error.code, error.location.feature) == ("dtype_mismatch", "x")
+
+
+@pytest.mark.parametrize("shape", [[1, 2**40, 0], [2**40, 0], [2, 3, 2**50, 0, 7]])
+def test_empty_data_that_declares_endless_lists(shape: list[int]) -> None:
+    assert isinstance(refused(column(shape=shape, data=[])), LimitExceeded)

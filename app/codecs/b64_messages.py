@@ -11,7 +11,7 @@ from typing import Any
 from ..domain.streams import Buffer
 from ..errors import AmbiguousInput
 from .json_forms import IGNORED_MEMBERS
-from .json_out import b64_text
+from .json_out import Alphabet, b64_text
 
 __all__ = ["message_texts", "read_messages"]
 
@@ -35,7 +35,7 @@ def read_messages(body: Any) -> list[tuple[str, object]]:
     )
 
 
-def message_texts(messages: Iterable[Iterable[Buffer]]) -> Iterator[str]:
+def message_texts(messages: Iterable[Iterable[Buffer]], alphabet: Alphabet = "standard") -> Iterator[str]:
     """The JSON text of `messages`, each a sequence of buffers; one alone needs no envelope."""
     iterator = iter(messages)
     first, second = next(iterator, None), next(iterator, None)
@@ -43,7 +43,7 @@ def message_texts(messages: Iterable[Iterable[Buffer]]) -> Iterator[str]:
     yield '{"instances":[' if several else ""
     for index, message in enumerate(_chained(first, second, iterator)):
         yield ',{"b64":"' if index else '{"b64":"'
-        yield from b64_text(message)
+        yield from b64_text(message, alphabet)
         yield '"}'
     yield "]}" if several else ""
 

@@ -6,7 +6,6 @@ The rules are those of "Values out" of the HTTP contract.
 
 from __future__ import annotations
 
-import binascii
 import json
 from base64 import standard_b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,17 @@ from ..domain.streams import Buffer
 from ..errors import UnprocessableInput
 from .json_values import ItemError
 
-__all__ = ["PIECE_BYTES", "Spelling", "b64_text", "empty_text", "gather", "nest", "quote", "tokens"]
+__all__ = [
+    "PIECE_BYTES",
+    "Alphabet",
+    "Spelling",
+    "b64_text",
+    "empty_text",
+    "gather",
+    "nest",
+    "quote",
+    "tokens",
+]
 
 #: What is sent at a time: uvicorn's own high-water mark is 64 KiB, a syscall is cheap from there on.
 PIECE_BYTES: Final = 256 * KIB
@@ -32,6 +41,10 @@ _MAX_EMPTY_LISTS: Final = 65_536
 
 #: Strings with their quotes and escapes; non-ASCII characters as they are.
 quote: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+#: Of base64: the standard one, or the web-safe one without padding.
+Alphabet = Literal["standard", "websafe"]
 
 
 class Spelling(Protocol):
@@ -44,7 +57,7 @@ class Spelling(Protocol):
     @property
     def text(self) -> Literal["b64", "utf8"]: ...
     @property
-    def b64(self) -> Literal["standard", "websafe"]: ...
+    def b64(self) -> Alphabet: ...
 
 
 def gather(parts: Iterable[str]) -> Iterator[Buffer]:
@@ -79,7 +92,7 @@ def tokens(values: NDArray[Any] | Sequence[bytes], dtype: DType, spelling: Spell
     if dtype.is_string:
         if dtype is TEXT or spelling.text == "utf8":
             return [_text_token(index, value) for index, value in enumerate(values)]
-        encode = standard_b64encode if spelling.b64 == "standard" else _encode_websafe
+        encode = _B64[spelling.b64]
         return [f'{{"b64":"{encode(value).decode()}"}}' for value in values]
     array = np.asarray(values)
     if dtype.kind == "bool":
@@ -96,6 +109,9 @@ def tokens(values: NDArray[Any] | Sequence[bytes], dtype: DType, spelling: Spell
 def _encode_websafe(value: bytes) -> bytes:
     """As `tf.io.encode_base64` does: the alphabet of RFC 4648, section 5, without padding."""
     return urlsafe_b64encode(value).rstrip(b"=")
+
+
+_B64: Final = {"standard": standard_b64encode, "websafe": _encode_websafe}
 
 
 def _text_token(index: int, value: bytes) -> str:
@@ -193,8 +209,9 @@ def empty_text(shape: Sequence[int]) -> str:
     return text
 
 
-def b64_text(buffers: Iterable[Buffer]) -> Iterator[str]:
+def b64_text(buffers: Iterable[Buffer], alphabet: Alphabet = "standard") -> Iterator[str]:
     """The base64 of all buffers as one text, in pieces of at most `PIECE_BYTES`."""
+    encode = _B64[alphabet]
     step = PIECE_BYTES // 4 * 3
     rest = b""
     for buffer in buffers:
@@ -203,6 +220,6 @@ def b64_text(buffers: Iterable[Buffer]) -> Iterator[str]:
             piece, view = rest + view[: step - len(rest)], view[step - len(rest) :]
             whole = len(piece) // 3 * 3
             rest = piece[whole:]
-            yield binascii.b2a_base64(piece[:whole], newline=False).decode()
+            yield encode(piece[:whole]).decode()
     if rest:
-        yield binascii.b2a_base64(rest, newline=False).decode()
+        yield encode(rest).decode()

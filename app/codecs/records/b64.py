@@ -67,7 +67,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     Raises:
         InputError: as `tfrecord.encode`.
     """
-    return gather(message_texts(_messages(records, options, budget)))
+    return gather(message_texts(_messages(records, options, budget), options.b64))
 
 
 def _messages(

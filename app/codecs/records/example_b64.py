@@ -22,7 +22,7 @@ def serialize_example_b64(records: Records, options: RecordsEncodeOptions, budge
         InputError: as `serialize_example`.
     """
     message = serialize_example(records, options, budget)
-    return "".join(message_texts([(message,)])).encode()
+    return "".join(message_texts([(message,)], options.b64)).encode()
 
 
 def parse_example_b64(data: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:

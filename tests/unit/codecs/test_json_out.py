@@ -176,7 +176,9 @@ def test_gathered_pieces_are_bounded() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.binary(max_size=20)))
 def test_base64_over_the_seams_of_buffers(buffers: list[bytes]) -> None:
-    assert "".join(b64_text(buffers)) == base64.b64encode(b"".join(buffers)).decode()
+    data = b"".join(buffers)
+    assert "".join(b64_text(buffers)) == base64.b64encode(data).decode()
+    assert "".join(b64_text(buffers, "websafe")) == base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def test_base64_of_large_buffers_comes_in_pieces() -> None:

@@ -58,6 +58,15 @@ def test_both_forms_are_read(several: bool) -> None:
     assert decoded(body) == expected[: 2 if several else 1]
 
 
+def test_messages_in_the_web_safe_alphabet() -> None:
+    line = b'{"s": {"b64": "//++"}}'
+    records = ndjson.decode(MemoryStream(line), RecordsDecodeOptions(), Budget())
+    found = json.loads(b"".join(b64.encode(records, RecordsEncodeOptions(b64="websafe"), Budget())))
+    expected = base64.urlsafe_b64encode(messages(line)[0]).rstrip(b"=").decode()
+    assert found == {"b64": expected}
+    assert decoded(found) == [{"s": [b"\xff\xff\xbe"]}]
+
+
 def test_what_is_not_base64_is_named() -> None:
     with pytest.raises(MalformedInput) as caught:
         decoded({"instances": [cell(messages(ROWS)[0]), {"b64": "?"}]})

@@ -19,6 +19,7 @@ __all__ = [
     "column_from_values",
     "element_column",
     "inner_column",
+    "keeps_shape",
     "list_column",
     "null_column",
     "nullable_list_column",
@@ -72,6 +73,13 @@ def _rectangular_ragged(
         lengths = np.full(num_rows * num_elements(row_shape[:axis]), row_shape[axis])
         column = list_column(lengths, column, feature.name)
     return column
+
+
+def keeps_shape(feature: Feature, shape: Shape) -> bool:
+    """Whether the layout of a dense feature tells `shape`: a 0 beside it hides an unknown dimension."""
+    if feature.num_unknown != 1 or feature.known_values:
+        return True
+    return shape[feature.shape.index(None)] == 0
 
 
 def inner_column(values: NDArray[Any], feature: Feature) -> pa.Array[Any]:

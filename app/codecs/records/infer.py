@@ -163,11 +163,8 @@ def _ragged(name: str, row: int, what: str) -> UnprocessableInput:
 
 
 def _infer_shape(nesting: Nesting) -> tuple[FeatureShape, FeatureKind]:
-    dims = _dense_shape(nesting)
-    first_alone = None not in dims[1:] and not (None in dims and 0 in dims)
-    if first_alone or len(dims) == 1:
-        return dims, "dense"
-    return tuple(dim or None for dim in dims), "ragged"
+    shape = _dense_shape(nesting)
+    return shape, "ragged" if None in shape[1:] else "dense"
 
 
 def _dense_shape(nesting: Nesting) -> FeatureShape:
@@ -175,4 +172,5 @@ def _dense_shape(nesting: Nesting) -> FeatureShape:
     found = [set(lengths.tolist()) for lengths in nesting.lengths]
     dims = tuple(lengths.pop() if len(lengths) == 1 else None for lengths in found)
     check_shape([dim or 0 for dim in dims])
-    return (None,) if dims == (0,) else dims
+    # Beside a length that varies, or alone, 0 is no length that a later row has to keep.
+    return tuple(dim or None for dim in dims) if None in dims or dims == (0,) else dims

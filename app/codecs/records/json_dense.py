@@ -13,7 +13,7 @@ from ...domain.schema import Feature, FeatureShape
 from ...domain.tensor import Shape, num_elements
 from ..json_convert import convert_items
 from ..json_values import ItemError, Reading, flatten
-from .arrays import column_from_values, element_column, list_column, with_nulls
+from .arrays import column_from_values, element_column, keeps_shape, list_column, with_nulls
 from .columns import column_type
 from .json_errors import Rows, cell_error, misfit
 
@@ -125,7 +125,7 @@ def _read_cell(feature: Feature, cell: object, reading: Reading, row: int) -> tu
     fits = len(found) == len(expected) and all(
         dim is None or dim == length for dim, length in zip(expected, found, strict=True)
     )
-    if not fits:
+    if not fits or not keeps_shape(feature, found):
         raise misfit(feature, cell, row)
     return items, found[: len(feature.shape)]
 

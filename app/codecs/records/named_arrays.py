@@ -21,7 +21,7 @@ from ...errors import SchemaConflict, UnprocessableInput
 from ..containers.array import Array, ChunkedArray
 from ..content import STRING_OVERHEAD
 from ..options import RecordsDecodeOptions
-from .arrays import column_from_values, null_column, values_from_column
+from .arrays import column_from_values, keeps_shape, null_column, values_from_column
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema
 from .convert import convert_values
 
@@ -120,8 +120,12 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
             feature=feature.name,
         )
     row_shape = array.shape[1:]
-    if len(row_shape) != len(feature.shape) or any(
-        declared not in (None, found) for declared, found in zip(feature.shape, row_shape, strict=True)
+    if (
+        len(row_shape) != len(feature.shape)
+        or any(
+            declared not in (None, found) for declared, found in zip(feature.shape, row_shape, strict=True)
+        )
+        or not _keeps_shape(feature, row_shape)
     ):
         raise SchemaConflict(
             f"A row of {feature.name!r} has shape {list(row_shape)}; {list(feature.shape)} is declared.",
@@ -133,6 +137,12 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
     rows = array.values.reshape(array.shape[0], -1) if array.values.size else array.values
     values = convert_values(rows, array.dtype, feature.dtype, feature=feature.name)
     return Array(feature.dtype, array.shape, values.reshape(-1))
+
+
+def _keeps_shape(feature: Feature, row_shape: Shape) -> bool:
+    if feature.kind == "sequence":
+        return keeps_shape(feature.step, row_shape[1:])
+    return feature.kind == "ragged" or keeps_shape(feature, row_shape)
 
 
 def _batches(

@@ -4,10 +4,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.codecs.records.arrays import column_from_values, null_column, values_from_column
+from app.codecs.records.arrays import (
+    column_from_values,
+    keeps_shape,
+    list_column,
+    null_column,
+    nullable_list_column,
+    values_from_column,
+    with_nulls,
+)
 from app.codecs.records.columns import column_type
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.schema import Feature
+from app.errors import LimitExceeded
 
 NUMERIC = [dtype for dtype in DTYPES.values() if not dtype.is_string]
 STRINGS = np.array([b"a", b"", b"\xff", b"bc", b"d", b"e"], object)
@@ -79,3 +88,37 @@ def test_a_column_that_every_row_lacks(shape: tuple[int | None, ...]) -> None:
     feature = Feature("x", DTYPES["float32"], shape, encoding="tensor", nullable=True)
     column = null_column(feature, 3)
     assert (column.type, len(column), column.null_count) == (column_type(feature), 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "found", "kept"),
+    [
+        ((None, 0), (3, 0), False),
+        ((None, 0), (0, 0), True),
+        ((0, None), (0, 1), False),
+        ((None, 2), (3, 2), True),
+        ((None, None, 0), (3, 1, 0), True),
+        ((3, 0), (3, 0), True),
+    ],
+)
+def test_a_zero_hides_an_unknown_dimension(shape: Any, found: tuple[int, ...], kept: bool) -> None:
+    assert keeps_shape(Feature("x", DTYPES["int8"], shape, encoding="tensor"), found) == kept
+
+
+def test_lists_of_given_lengths() -> None:
+    items: Any = pa.array([1, 2, 3], pa.int8())
+    assert list_column(np.array([2, 0, 1]), items, "x").to_pylist() == [[1, 2], [], [3]]
+    present = np.array([False, True, False, True])
+    column: Any = nullable_list_column(np.array([1, 2]), items, present, "x")
+    column.validate(full=True)
+    assert column.to_pylist() == [None, [1], None, [2, 3]]
+    assert column.values.null_count == 0
+    assert with_nulls(items, np.array([True, False, True])).to_pylist() == [1, None, 3]
+
+
+def test_more_items_than_a_column_holds_are_refused() -> None:
+    storage: Any = pa.null()
+    items = pa.Array.from_buffers(storage, 2**31, [None])
+    with pytest.raises(LimitExceeded) as caught:
+        list_column(np.array([2**31]), items, "x")
+    assert (caught.value.code, caught.value.location.feature) == ("column_too_large", "x")

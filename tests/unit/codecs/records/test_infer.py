@@ -122,6 +122,8 @@ def test_values_at_differing_depths_are_ragged_beyond_help(cells: list[Any], row
         ([["a"], None], "text", (None,), "list"),
         ([[[1, 2], [3, 4]], [[5, 6]]], "int64", (None, 2), "list"),
         ([[[1, 2.5], [3]], []], "float32", (None, None), "list"),
+        ([[[[], []]], [[[]]]], "float32", (None, None, None), "tensor"),
+        ([[[[], []]], []], "float32", (None, 2, 0), "list"),
         ([[[]], []], "float32", (None, None), "list"),
         ([[[[1, 2]], [[3, 4], [5, 6]]]], "int64", (None, None, 2), "list"),
         ([[[[1]], [[3, 4], [5, 6]]]], "int64", (None, None, None), "tensor"),

@@ -120,6 +120,8 @@ def test_an_absent_cell_of_an_inferred_feature_says_how_to_infer_it() -> None:
         (feature("int8", (None, 2)), [[[1, 2]], [[1]]], 101),
         (feature("int8", (None, 2)), [[[1, 2]], [1, 2]], 101),
         (feature("int8", (2, None)), [[[1], [2]], []], 101),
+        (feature("int8", (None, 0)), [[], [[], []]], 101),
+        (feature("int8", (0, None)), [[], [[1]]], 101),
         (feature("int8"), [1, True], 101),
         (feature("int8", (None,)), [[], [1, 2], [3, True]], 102),
         (feature("bool"), [True, 1], 101),

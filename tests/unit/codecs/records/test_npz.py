@@ -315,6 +315,15 @@ def test_kinds_keep_the_shapes_that_they_declare() -> None:
     refused(data, SchemaConflict, "shape_mismatch", "x", schema=schema(x=ragged))
 
 
+@pytest.mark.parametrize("kind", ["dense", "sequence"])
+def test_a_length_that_a_column_would_lose_is_refused(kind: str) -> None:
+    shape: list[int | None] = [None, 0] if kind == "dense" else [None, None, 0]
+    declared = schema(x={"dtype": "int64", "shape": shape, "kind": kind, "encoding": "tensor"})
+    outer = (2,) if kind == "dense" else (2, 3)
+    refused(saved(x=np.zeros((*outer, 4, 0), "i8")), SchemaConflict, "shape_mismatch", "x", schema=declared)
+    assert decoded(saved(x=np.zeros((*outer, 0, 0), "i8")), schema=declared)[1].num_rows == 2
+
+
 def test_a_sparse_feature_is_no_array() -> None:
     declared = schema(x={"dtype": "int64", "shape": [2], "kind": "sparse"})
     error = refused(

@@ -41,7 +41,7 @@ _ALPHABET: Final = re.compile(r"[A-Za-z0-9+/]*", re.ASCII)
 #: The last digit of 2 or 3 must leave the bits unset that belong to no byte (RFC 4648, 3.5).
 _LAST_DIGITS: Final = {0: None, 2: frozenset("AQgw"), 3: frozenset("AEIMQUYcgkosw048")}
 
-_SPARSE: Final = frozenset({"values", "indices", "dense_shape"})
+_SPARSE: Final = frozenset({"values", "indices"})
 _RAGGED: Final = frozenset({"values", "row_splits"})
 
 

@@ -169,8 +169,7 @@ def _infer_shape(nesting: Nesting) -> tuple[FeatureShape, FeatureKind]:
 
 def _dense_shape(nesting: Nesting) -> FeatureShape:
     """The length of each axis where it is the same in every array, else None."""
-    found = [set(lengths.tolist()) for lengths in nesting.lengths]
-    dims = tuple(lengths.pop() if len(lengths) == 1 else None for lengths in found)
+    dims = tuple(int(lengths[0]) if (lengths == lengths[0]).all() else None for lengths in nesting.lengths)
     check_shape([dim or 0 for dim in dims])
     # Beside a length that varies, or alone, 0 is no length that a later row has to keep.
     return tuple(dim or None for dim in dims) if None in dims or dims == (0,) else dims

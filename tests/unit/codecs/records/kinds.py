@@ -32,7 +32,7 @@ def _shapes(kind: FeatureKind) -> st.SearchStrategy[FeatureShape]:
     return steps.map(lambda dims: (None, *dims) if kind == "sequence" else tuple(dims))
 
 
-def features(name: str, *, sequences: bool = True) -> st.SearchStrategy[Feature]:
+def features(name: str) -> st.SearchStrategy[Feature]:
     """A feature of any kind, dtype and shape that a schema can declare."""
     kinds: list[FeatureKind] = ["dense", "ragged", "sparse", "sequence"]
 
@@ -41,7 +41,7 @@ def features(name: str, *, sequences: bool = True) -> st.SearchStrategy[Feature]
         made = st.tuples(dtypes, _shapes(kind), st.booleans())
         return made.map(lambda parts: _feature(name, kind, *parts))
 
-    return st.sampled_from(kinds if sequences else kinds[:3]).flatmap(of_kind)
+    return st.sampled_from(kinds).flatmap(of_kind)
 
 
 def _feature(name: str, kind: FeatureKind, dtype: DType, shape: FeatureShape, nullable: bool) -> Feature:
@@ -49,10 +49,10 @@ def _feature(name: str, kind: FeatureKind, dtype: DType, shape: FeatureShape, nu
     return Feature.from_json(name, Feature(name, dtype, shape, kind, encoding, nullable).to_json())
 
 
-def schemas(*, sequences: bool = True) -> st.SearchStrategy[Schema]:
+def schemas() -> st.SearchStrategy[Schema]:
     """One to three features; rows of SequenceExamples where one is a sequence."""
     names = st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=3, unique=True)
-    chosen = names.flatmap(lambda found: st.tuples(*(features(name, sequences=sequences) for name in found)))
+    chosen = names.flatmap(lambda found: st.tuples(*(features(name) for name in found)))
     return chosen.map(Schema)
 
 

@@ -208,3 +208,33 @@ def test_unknown_columns_are_refused_by_their_first_value() -> None:
     assert (error.code, error.location.row, error.location.feature) == ("schema_conflict", 2, "z")
     nulls = ColumnBlock({"a": [1], "z": [None]}, 1, 0)
     assert drawn([nulls], schema=schema_of(a={"dtype": "int8"}))[1][0].num_columns == 1
+
+
+def sequence_row(index: int, **lists: Any) -> dict[str, Any]:
+    return {"context": {"i": index}, "feature_lists": {"f": [index] * (index % 3)} | lists}
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1003])
+def test_the_cut_of_the_blocks_does_not_matter_to_sequences(size: int) -> None:
+    items = [sequence_row(index) for index in range(1003)]
+    blocks: list[Block] = [rows(*items[i : i + size], first_row=i) for i in range(0, len(items), size)]
+    schema, batches = drawn(blocks, message="sequence_example")
+    assert [(feature.name, feature.kind) for feature in schema] == [("i", "dense"), ("f", "sequence")]
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert found == [{"i": index, "f": [index] * (index % 3)} for index in range(1003)]
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "feature"),
+    [
+        ({"context": {"f": [1]}}, "schema_conflict", "f"),
+        ({"context": {"i": 1}, "feature_lists": {"i": [1], "f": []}}, "schema_conflict", "i"),
+        (sequence_row(1, g=[1]), "schema_conflict", "g"),
+        ({"i": 1}, "invalid_sequence_example", None),
+        (sequence_row(1, f=["a"]), "schema_conflict", "f"),
+    ],
+)
+def test_sequences_after_the_head_have_to_fit(row: dict[str, Any], code: str, feature: str | None) -> None:
+    head = rows(*[sequence_row(index) for index in range(1000)])
+    error = refused([head, rows(sequence_row(0), row, first_row=1000)], message="sequence_example")
+    assert (error.code, error.location.row, error.location.feature) == (code, 1001, feature)

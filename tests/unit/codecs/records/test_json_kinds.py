@@ -323,6 +323,20 @@ def test_a_ragged_row_conflicts_with_an_inferred_dense_shape() -> None:
     assert (error.code, error.location.row) == ("schema_conflict", 1000)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"values": [1], "indices": [0]},
+        {"values": [1], "indices": [[0]], "dense_shape": [1], "dtype": "int64"},
+        {"values": [1], "row_splits": [[0, 1]]},
+    ],
+)
+def test_sparse_and_ragged_objects_need_a_schema(value: Any) -> None:
+    error = refused([{"x": value}])
+    assert (error.code, error.location.row, error.location.feature) == ("unsupported_kind", 0, "x")
+    assert "schema declares" in error.detail
+
+
 def test_the_deepest_nesting_that_a_shape_has() -> None:
     value: Any = [1, 2]
     other: Any = [3]

@@ -10,6 +10,7 @@ from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
 
 __all__ = [
+    "ArrowFormat",
     "ByteOrder",
     "Compression",
     "ElementOrder",
@@ -23,6 +24,8 @@ ByteOrder = Literal["little", "big"]
 #: How the elements of a raw body lie: row-major (C) or column-major (Fortran).
 ElementOrder = Literal["C", "F"]
 Compression = Literal["none", "gzip", "zlib"]
+#: Arrow IPC: messages one after another, or the same with a footer by which batches are found.
+ArrowFormat = Literal["stream", "file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class TensorEncodeOptions:
         b64: the alphabet of base64 in JSON: the standard one, or TensorFlow's web-safe one without
             padding (`tf.io.encode_base64`).
         compression: of `tfrecord`.
+        arrow: which format of Arrow IPC.
     """
 
     layout: Literal["flat", "nested", "oip"] = "flat"
@@ -77,6 +81,7 @@ class TensorEncodeOptions:
     sparse: Literal["single", "many"] = "single"
     b64: Literal["standard", "websafe"] = "standard"
     compression: Compression = "none"
+    arrow: ArrowFormat = "stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class RecordsEncodeOptions:
         text: JSON: features of dtype bytes as {"b64": ...} or as UTF-8 text; text is always text.
         b64: as for tensors.
         compression: of `tfrecord`.
+        arrow: as for tensors.
         lossy: float64 may go into a FloatList and uint64 into an Int64List.
     """
 
@@ -125,4 +131,5 @@ class RecordsEncodeOptions:
     text: Literal["b64", "utf8"] = "b64"
     b64: Literal["standard", "websafe"] = "standard"
     compression: Compression = "none"
+    arrow: ArrowFormat = "stream"
     lossy: bool = False

@@ -20,6 +20,7 @@ from .options import (
     TensorDecodeOptions,
     TensorEncodeOptions,
 )
+from .records import arrow as records_arrow
 from .records import b64 as records_b64
 from .records import json as records_json
 from .records import ndjson as records_ndjson
@@ -141,6 +142,7 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
         RecordsCodec("oip", records_oip.decode, records_oip.encode),
         RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode),
+        RecordsCodec("arrow", records_arrow.decode, records_arrow.encode),
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
         RecordsCodec("b64", records_b64.decode, records_b64.encode),
     )

@@ -13,6 +13,7 @@ __all__ = [
     "ByteStream",
     "MemoryFile",
     "MemoryStream",
+    "PrefixedStream",
     "read_all",
     "read_exactly",
 ]
@@ -58,6 +59,20 @@ class MemoryStream:
             n = min(n, self._chunk)
         piece = bytes(self._view[self._position : self._position + n])
         self._position += len(piece)
+        return piece
+
+
+class PrefixedStream:
+    """A stream of which `head` has been read already."""
+
+    def __init__(self, head: bytes, source: ByteStream) -> None:
+        self._head = head
+        self._source = source
+
+    def read(self, n: int, /) -> bytes:
+        if not self._head:
+            return self._source.read(n)
+        piece, self._head = self._head[:n], self._head[n:]
         return piece
 
 

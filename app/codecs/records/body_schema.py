@@ -1,4 +1,4 @@
-"""A schema that stands in the body, beside the rows."""
+"""A schema that stands in the body: beside the rows, or in the metadata of Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from ..schemas.declared import schema_from_value
 __all__ = ["with_body_schema"]
 
 
-def with_body_schema(value: Any, options: RecordsDecodeOptions, limits: Limits) -> RecordsDecodeOptions:
+def with_body_schema(
+    value: Any,
+    options: RecordsDecodeOptions,
+    limits: Limits,
+    *,
+    place: str = "the body",
+    pointer: str | None = "/schema",
+) -> RecordsDecodeOptions:
     """The options with the schema of the body's member `schema`.
+
+    Args:
+        place: where it stands instead, for errors; `pointer` is then None.
 
     Raises:
         InputError: not a schema in any of its forms (`schema_from_value`), or one that contradicts the
@@ -27,13 +37,13 @@ def with_body_schema(value: Any, options: RecordsDecodeOptions, limits: Limits) 
         return replace(options, schema=schema)
     if not options.schema_of_dataset:
         raise MalformedInput(
-            "The schema is given in the body and elsewhere too. Give it once.",
+            f"The schema is given in {place} and elsewhere too. Give it once.",
             code="schema_twice",
-            pointer="/schema",
+            pointer=pointer,
         )
     if not schema.same_features(options.schema):
         raise SchemaConflict(
-            "The schema in the body is not that of the dataset. Leave it out, or append to another dataset.",
-            pointer="/schema",
+            f"The schema in {place} is not that of the dataset. Leave it out, or append to another dataset.",
+            pointer=pointer,
         )
     return options

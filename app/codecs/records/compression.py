@@ -15,7 +15,7 @@ from ...domain.streams import Buffer, ByteStream
 from ...errors import LimitExceeded, MalformedInput
 from ..options import Compression
 
-__all__ = ["InflatedStream", "PrefixedStream", "compress", "detect_compression"]
+__all__ = ["InflatedStream", "compress", "detect_compression"]
 
 #: zlib's `wbits`: a window of 32 KiB, in the container of that name.
 _WBITS: Final[dict[Compression, int]] = {"zlib": 15, "gzip": 31}
@@ -49,20 +49,6 @@ def detect_compression(head: bytes) -> Compression | None:
     method, flags = head[0], head[1]
     is_zlib = method & 0x0F == 8 and method >> 4 <= 7 and (method << 8 | flags) % 31 == 0
     return "zlib" if is_zlib and not flags & 0x20 else None
-
-
-class PrefixedStream:
-    """A stream of which `head` has been read already."""
-
-    def __init__(self, head: bytes, source: ByteStream) -> None:
-        self._head = head
-        self._source = source
-
-    def read(self, n: int, /) -> bytes:
-        if not self._head:
-            return self._source.read(n)
-        piece, self._head = self._head[:n], self._head[n:]
-        return piece
 
 
 class InflatedStream:

@@ -6,9 +6,9 @@ import zlib
 import pytest
 
 from app.codecs.options import Compression
-from app.codecs.records.compression import InflatedStream, PrefixedStream, compress, detect_compression
+from app.codecs.records.compression import InflatedStream, compress, detect_compression
 from app.domain.limits import Limits
-from app.domain.streams import Buffer, ByteStream, MemoryStream
+from app.domain.streams import Buffer, ByteStream, MemoryStream, PrefixedStream
 from app.errors import MalformedInput
 
 

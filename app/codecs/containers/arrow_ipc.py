@@ -1,0 +1,128 @@
+"""Arrow IPC, stream and file: record batches from bytes that nobody vouches for, and bytes from batches.
+
+Arrow's reader believes what a message says and crashes later, where values are looked at. So messages are
+checked before it (`arrow_messages.py`) and every batch is validated in full behind it.
+
+The file format embeds the stream format: it, too, is read as it arrives, and its footer is compared with
+what was read. Only a file whose dictionaries stand behind the batches that use them is not served so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...domain.limits import Budget
+from ...domain.streams import Buffer, ByteStream
+from ...errors import MalformedInput
+from ..options import ArrowFormat
+from .arrow_messages import MessageFile
+
+__all__ = ["ArrowReader", "arrow_faults", "serialize_arrow"]
+
+_OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
+#: What pyarrow raises on bytes that it does not understand.
+_FAULTS: Final = (pa.ArrowException, ArithmeticError, LookupError, OSError, TypeError, ValueError)
+
+
+@contextmanager
+def arrow_faults(what: str, code: str = "invalid_arrow") -> Iterator[None]:
+    """Errors of pyarrow inside the block are those of the input.
+
+    Raises:
+        MalformedInput: with the first line of what pyarrow says.
+    """
+    try:
+        yield
+    except _FAULTS as error:
+        # Only the first line: the others tell where in Arrow's sources.
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise MalformedInput(f"{what} cannot be read: {reason}", code=code) from None
+
+
+class ArrowReader:
+    """The schema, and the batches in their order.
+
+    Attributes:
+        schema: as it was sent.
+
+    Raises:
+        InputError: as `MessageFile.read`; what Arrow refuses (`invalid_arrow`).
+    """
+
+    def __init__(self, source: ByteStream, budget: Budget) -> None:
+        self._file = MessageFile(source, budget)
+        with arrow_faults("The schema of the Arrow stream"):
+            self._reader = pa.ipc.open_stream(self._file, options=_OPTIONS)  # type: ignore[arg-type]  # a file by its methods
+            self.schema = self._reader.schema
+            self.names: list[str] = self.schema.names  # decoded here: they may not be UTF-8
+
+    @property
+    def num_bytes(self) -> int:
+        """How much of the input has been read."""
+        return self._file.num_bytes
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Every batch, valid in all its values; its memory is charged until the next one is drawn."""
+        row = 0
+        while True:
+            with arrow_faults(f"The Arrow batch that begins with row {row}"):
+                try:
+                    batch = self._reader.read_next_batch()
+                except StopIteration:
+                    break
+                batch.validate(full=True)
+            yield batch
+            row += batch.num_rows
+        self._file.close()
+
+
+class _Collector:
+    """A writable file that hands out what was written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def taken(self) -> bytes:
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return data
+
+
+def serialize_arrow(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], arrow_format: ArrowFormat
+) -> Iterator[Buffer]:
+    """The batches as they come, uncompressed, one message each."""
+    sink = _Collector()
+    options = pa.ipc.IpcWriteOptions(use_threads=False)
+    open_ = pa.ipc.new_stream if arrow_format == "stream" else pa.ipc.new_file
+    writer = open_(sink, schema, options=options)  # type: ignore[arg-type]  # a file by its methods
+    for batch in batches:
+        writer.write_batch(batch)
+        yield sink.taken()
+    writer.close()
+    yield sink.taken()

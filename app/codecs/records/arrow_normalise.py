@@ -1,0 +1,143 @@
+"""Batches of foreign Arrow -> batches in the layouts of `columns.py`: what Arrow and Parquet share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...domain.limits import MIB, Budget
+from ...domain.schema import Schema
+from ...errors import LimitExceeded, SchemaConflict
+from ..containers.arrow_ipc import arrow_faults
+from ..options import RecordsDecodeOptions
+from .arrow_columns import ColumnReader
+from .arrow_features import check_columns, infer_arrow_schema, with_schema_in_metadata
+from .columns import MAX_BATCH_ROWS, Records, arrow_schema
+from .lease import Lease
+
+__all__ = ["records_from_arrow"]
+
+#: A batch of large rows has fewer of them: it is encoded in one block.
+_BATCH_BYTES: Final = 16 * MIB
+#: What even an empty record takes in a TFRecord.
+_EMPTY_ROW_BYTES: Final = 16
+#: Up to here rows may be as repetitive as they like.
+_RATIO_FREE_BYTES: Final = 64 * MIB
+
+
+def records_from_arrow(
+    foreign: pa.Schema,
+    names: list[str],
+    batches: Iterable[pa.RecordBatch],
+    num_bytes: Callable[[], int],
+    options: RecordsDecodeOptions,
+    budget: Budget,
+    num_rows: int | None = None,
+) -> Records:
+    """The rows of `batches`, by the schema declared, that of the metadata, or the one that `foreign` is.
+
+    Args:
+        foreign: of the batches, which are valid in all their values.
+        names: of its columns.
+        num_bytes: how much of the input the batches drawn so far have taken: rows that take more than
+            `Limits.max_compression_ratio` times as much in memory are a bomb.
+
+    Raises:
+        InputError: two columns of one name, a type that no feature has, a schema that does not fit; while
+            batches are drawn, as `ColumnReader.read`.
+    """
+    check_columns(names, budget)
+    options = with_schema_in_metadata(foreign.metadata, options, budget)
+    declared = options.schema
+    if declared is None:
+        schema = infer_arrow_schema(foreign, options.message)
+    else:
+        schema = declared.with_message(options.message)
+        if options.undeclared == "error":
+            _refuse_undeclared(foreign, schema)
+    guard = _Expansion(num_bytes, budget)
+    return Records(schema, _batches(foreign, names, batches, schema, guard, budget), num_rows)
+
+
+def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
+    for field in foreign:
+        if field.name not in schema.by_name and not pa.types.is_null(field.type):
+            raise SchemaConflict(
+                f"The schema does not declare the column {field.name[:64]!r}. Add it there, leave it out, "
+                "or set ?undeclared=drop.",
+                feature=field.name,
+            )
+
+
+class _Expansion:
+    """Counts what rows take in memory against what they took in the body."""
+
+    def __init__(self, num_bytes: Callable[[], int], budget: Budget) -> None:
+        self._num_bytes = num_bytes
+        self._ratio = budget.limits.max_compression_ratio
+        self._total = 0
+
+    def add(self, num_bytes: int) -> None:
+        self._total += num_bytes
+        if self._total > max(_RATIO_FREE_BYTES, self._ratio * self._num_bytes()):
+            raise LimitExceeded(
+                f"The rows take more than {self._ratio} times the bytes that they are sent in.",
+                code="compression_ratio",
+            )
+
+
+def _batches(
+    foreign: pa.Schema,
+    names: list[str],
+    batches: Iterable[pa.RecordBatch],
+    schema: Schema,
+    guard: _Expansion,
+    budget: Budget,
+) -> Iterator[pa.RecordBatch]:
+    place = {name: index for index, name in enumerate(names)}
+    with Lease(budget) as lease:
+        readers = [
+            ColumnReader(feature, _marks(foreign, place.get(feature.name)), lease, 0) for feature in schema
+        ]
+        first_row = 0
+        for batch in batches:
+            step = _batch_rows(batch, schema)
+            for start in range(0, batch.num_rows, step):
+                piece = batch.slice(start, step)
+                with arrow_faults(f"Row {first_row + start} and those behind it"):
+                    columns = [_read(reader, piece, place, first_row + start) for reader in readers]
+                rows = _assembled(columns, piece.num_rows, schema)
+                guard.add(rows.nbytes + _EMPTY_ROW_BYTES * piece.num_rows)
+                yield rows
+                del columns, rows
+                lease.release()
+            first_row += batch.num_rows
+
+
+def _marks(foreign: pa.Schema, index: int | None) -> dict[bytes, bytes]:
+    return {} if index is None else foreign.field(index).metadata or {}
+
+
+def _batch_rows(batch: pa.RecordBatch, schema: Schema) -> int:
+    """Rows of a batch; one that lacks a wide feature takes its place in a fixed-size column all the same."""
+    fixed = sum(feature.dtype.itemsize * (feature.num_values or 0) for feature in schema)
+    average = batch.nbytes // max(1, batch.num_rows)
+    return max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, fixed, average)))
+
+
+def _read(
+    reader: ColumnReader, piece: pa.RecordBatch, place: dict[str, int], first_row: int
+) -> pa.Array[Any]:
+    reader = replace(reader, first_row=first_row)
+    index = place.get(reader.feature.name)
+    return reader.absent(piece.num_rows) if index is None else reader.read(piece.column(index))
+
+
+def _assembled(columns: list[pa.Array[Any]], num_rows: int, schema: Schema) -> pa.RecordBatch:
+    # Not RecordBatch.from_arrays: rows without any feature would lose their number.
+    fields = pa.struct(list(arrow_schema(schema)))
+    rows: Any = pa.Array.from_buffers(fields, num_rows, [None], children=columns)
+    return pa.RecordBatch.from_struct_array(rows)

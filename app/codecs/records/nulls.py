@@ -1,0 +1,78 @@
+"""Rows that lack a feature, put between those that have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .lease import Lease
+
+__all__ = ["spread_rows"]
+
+Mask = NDArray[np.bool_]
+
+
+def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease) -> pa.Array[Any]:
+    """A column with the rows of `column` where `present` is true, and null where it is not.
+
+    Below a null nothing varies: lists are empty, values of a fixed size are zero.
+
+    Args:
+        column: in one of the layouts of `columns.py`, without nulls.
+        lease: charged for the copy.
+
+    Raises:
+        LimitExceeded: more than the budget.
+    """
+    plain: Any = _spread(column, present, lease)
+    validity = pa.py_buffer(np.packbits(present, bitorder="little").data)
+    layout = plain.type
+    if isinstance(plain, pa.StructArray):
+        children = [plain.field(index) for index in range(layout.num_fields)]
+        return pa.Array.from_buffers(layout, len(plain), [validity], children=children)
+    if isinstance(plain, pa.FixedSizeListArray):
+        return pa.Array.from_buffers(layout, len(plain), [validity], children=[plain.values])
+    buffers = [validity, *plain.buffers()[1:2]]
+    if isinstance(plain, pa.ListArray):
+        return pa.Array.from_buffers(layout, len(plain), buffers, children=[plain.values])
+    return pa.Array.from_buffers(layout, len(plain), [validity, *plain.buffers()[1:]])
+
+
+def _spread(column: Any, present: Mask, lease: Lease) -> pa.Array[Any]:
+    layout, num_rows = column.type, len(present)
+    if isinstance(column, pa.StructArray):
+        members = [_spread(column.field(index), present, lease) for index in range(layout.num_fields)]
+        return pa.Array.from_buffers(layout, num_rows, [None], children=members)
+    if isinstance(column, pa.FixedSizeListArray):
+        lease.charge(num_rows * layout.list_size, "Rows that lack a feature")
+        values = _spread(column.flatten(), np.repeat(present, layout.list_size), lease)
+        return pa.Array.from_buffers(layout, num_rows, [None], children=[values])
+    if isinstance(column, pa.ListArray):
+        offsets = _spread_offsets(column.offsets.to_numpy(), present, lease)
+        return pa.Array.from_buffers(layout, num_rows, [None, offsets], children=[column.values])
+    if isinstance(column, pa.BinaryArray):
+        _, found, data = column.buffers()
+        bounds = np.zeros(1, np.int32) if found is None else np.frombuffer(memoryview(found), np.int32)
+        bounds = bounds[column.offset : column.offset + len(column) + 1]
+        return pa.Array.from_buffers(
+            layout, num_rows, [None, _spread_offsets(bounds, present, lease), data or pa.py_buffer(b"")]
+        )
+    width = layout.bit_width // 8
+    lease.charge(num_rows * width, "Rows that lack a feature")
+    spread = np.zeros((num_rows, width), np.uint8)
+    if len(column):
+        memory = np.frombuffer(memoryview(column.buffers()[1]), np.uint8)
+        begin = column.offset * width
+        spread[present] = memory[begin : begin + len(column) * width].reshape(-1, width)
+    return pa.Array.from_buffers(layout, num_rows, [None, pa.py_buffer(spread.reshape(-1).data)])
+
+
+def _spread_offsets(bounds: NDArray[np.int32], present: Mask, lease: Lease) -> pa.Buffer:
+    lease.charge(8 * (len(present) + 1), "Rows that lack a feature")
+    lengths = np.zeros(len(present) + 1, np.int32)
+    lengths[1:][present] = np.diff(bounds)
+    lengths[0] = bounds[0] if len(bounds) else 0
+    return pa.py_buffer(np.cumsum(lengths, dtype=np.int32).data)

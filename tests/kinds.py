@@ -1,0 +1,119 @@
+"""Random rows of every kind of feature, in the layouts of `columns.py`."""
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from app.codecs.records.columns import Records, arrow_schema, column_type
+from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
+from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
+from app.domain.tensor import num_elements
+
+_DTYPES = [dtype for name, dtype in DTYPES.items() if name != "string"] + [TEXT, BYTES]
+_DIMS = st.integers(1, 3)
+
+
+def _shapes(*, known: bool = False, min_size: int = 0) -> st.SearchStrategy[FeatureShape]:
+    dim = _DIMS if known else st.one_of(st.none(), _DIMS)
+    return st.lists(dim, min_size=min_size, max_size=3).map(tuple)
+
+
+@st.composite
+def features(draw: st.DrawFn, kinds: tuple[str, ...], dtypes: list[DType] | None = None) -> Feature:
+    """A feature without a name."""
+    kind: Any = draw(st.sampled_from(kinds))
+    shape = draw(_shapes(known=kind == "sparse", min_size=1 if kind == "sparse" else 0))
+    if kind == "scalar":
+        kind, shape = "dense", ()
+    if kind == "sequence":
+        shape = (None, *shape[:2])
+    if kind == "ragged" and None not in shape[1:]:
+        shape = (*(shape or (2,)), None)
+    # A list holds no complex numbers, and ragged and sparse features are lists.
+    listed = [dtype for dtype in dtypes or _DTYPES if dtype.kind != "complex"]
+    dtype = draw(st.sampled_from(listed if kind in ("ragged", "sparse") else dtypes or _DTYPES))
+    encoding = default_encoding(dtype, shape, kind)
+    return Feature("", dtype, shape, kind, encoding, nullable=draw(st.booleans()))
+
+
+def _value(draw: st.DrawFn, dtype: DType) -> Any:
+    if dtype is TEXT:
+        return draw(st.text(max_size=3)).encode()
+    if dtype is BYTES:
+        return draw(st.binary(max_size=3))
+    if dtype.kind == "complex":
+        return draw(st.binary(min_size=dtype.itemsize, max_size=dtype.itemsize))
+    if dtype.kind == "bool":
+        return draw(st.integers(0, 1))
+    if dtype.name == "bfloat16":
+        return draw(st.integers(0, 2**16 - 1))
+    if dtype.is_float:
+        width: Any = 8 * dtype.itemsize
+        return draw(st.floats(width=width, allow_nan=False))
+    bits = 8 * dtype.itemsize
+    low, high = (0, 2**bits - 1) if dtype.kind == "uint" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return draw(st.integers(low, high))
+
+
+def _values(draw: st.DrawFn, dtype: DType, count: int) -> list[Any]:
+    return [_value(draw, dtype) for _ in range(count)]
+
+
+def _cut(draw: st.DrawFn, feature: Feature, axis: int) -> Any:
+    """One list of a ragged value, down to the uniform values."""
+    dim = feature.shape[axis]
+    length = draw(st.integers(0, 3)) if dim is None else dim
+    if axis < feature.num_partitions:
+        return [_cut(draw, feature, axis + 1) for _ in range(length)]
+    if not feature.inner_shape:
+        return _values(draw, feature.dtype, length)
+    return [_values(draw, feature.dtype, num_elements(feature.inner_shape)) for _ in range(length)]
+
+
+def _cell(draw: st.DrawFn, feature: Feature) -> Any:
+    if feature.kind == "ragged":
+        return _cut(draw, feature, 0)
+    if feature.kind == "sequence":
+        return [_cell(draw, feature.step) for _ in range(draw(st.integers(0, 3)))]
+    if feature.kind == "sparse":
+        count = draw(st.integers(0, 3))
+        places = [draw(st.integers(0, (dim or 1) - 1)) for _ in range(count) for dim in feature.shape]
+        return {"indices": places, "values": _values(draw, feature.dtype, count)}
+    shape = [draw(st.integers(0, 3)) if dim is None else dim for dim in feature.shape]
+    values = _values(draw, feature.dtype, num_elements(shape))
+    if feature.is_scalar:
+        return values[0]
+    return {"shape": shape, "values": values} if feature.num_unknown > 1 else values
+
+
+@st.composite
+def records(draw: st.DrawFn, kinds: tuple[str, ...], dtypes: list[DType] | None = None) -> Records:
+    """Up to three features and two batches; drawing the batches again is the caller's to arrange."""
+    found = draw(st.lists(features(kinds, dtypes), min_size=1, max_size=3))
+    names = ["x", "y é", "z/z"]
+    schema = Schema(
+        tuple(
+            Feature(name, one.dtype, one.shape, one.kind, one.encoding, one.nullable)
+            for name, one in zip(names, found, strict=False)
+        )
+    )
+    batches = []
+    for _ in range(draw(st.integers(0, 2))):
+        num_rows = draw(st.integers(1, 3))
+        columns = [
+            pa.array(
+                [None if one.nullable and draw(st.booleans()) else _cell(draw, one) for _ in range(num_rows)],
+                column_type(one),
+            )
+            for one in schema
+        ]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema)))
+    return Records(schema, iter(batches))
+
+
+def again(found: Records) -> tuple[Records, pa.Table]:
+    """The same records, and all their rows at once."""
+    batches = list(found.batches)
+    table = pa.Table.from_batches(batches, arrow_schema(found.schema))
+    return Records(found.schema, iter(batches)), table

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from ..codecs.options import ArrowFormat
+from ..codecs.registry import MEDIA_TYPES, FormName
 from ..services.records import ConvertedRecords
 from .exchange import Answer
+from .negotiation import Chosen
 
-__all__ = ["VARY", "description_answer", "json_answer", "no_content", "records_answer"]
+__all__ = ["VARY", "arrow_format", "description_answer", "json_answer", "no_content", "records_answer"]
 
 #: Of every answer whose form was negotiated.
 VARY: Mapping[str, str] = {"Vary": "Accept"}
+
+
+def arrow_format(chosen: Chosen[FormName]) -> ArrowFormat:
+    """Which of its two formats Arrow leaves in: the media type says."""
+    return "file" if chosen.media_type == MEDIA_TYPES["arrow"][1] else "stream"
 
 
 def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:

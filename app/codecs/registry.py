@@ -26,6 +26,7 @@ from .records import json as records_json
 from .records import ndjson as records_ndjson
 from .records import npz as records_npz
 from .records import oip as records_oip
+from .records import parquet as records_parquet
 from .records import safetensors as records_safetensors
 from .records import tfrecord as records_tfrecord
 from .records.columns import Records
@@ -143,6 +144,7 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("oip", records_oip.decode, records_oip.encode),
         RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode),
         RecordsCodec("arrow", records_arrow.decode, records_arrow.encode),
+        RecordsCodec("parquet", records_parquet.decode, records_parquet.encode, needs="file"),
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
         RecordsCodec("b64", records_b64.decode, records_b64.encode),
     )

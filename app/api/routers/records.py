@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.describe import DESCRIPTIONS, describe_records
 from ...services.records import encode_records, open_records
-from ..answers import description_answer, records_answer
+from ..answers import arrow_format, description_answer, records_answer
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
@@ -104,7 +105,9 @@ async def _convert(
             schema, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
         )
         records = open_records(source, input_form, decode, budget, services.spool, resources)
-        converted = encode_records(records, chosen.form, query.encode_options(), budget)
+        converted = encode_records(
+            records, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
+        )
         return records_answer(converted, chosen.media_type)
 
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from ...domain.streams import ByteStream
 from ...domain.tensor import NamedTensor
 from ...services.describe import describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
-from ..answers import VARY, description_answer
+from ..answers import VARY, arrow_format, description_answer
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, conversion, json_response
@@ -109,7 +110,7 @@ async def _convert(
             output_form=chosen.form,
             json_bytes=parse_json_bytes(request.headers),
         ),
-        encode=query.encode_options(),
+        encode=replace(query.encode_options(), arrow=arrow_format(chosen)),
     )
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from fastapi import APIRouter, Request
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
-from ..answers import json_answer, records_answer
+from ..answers import arrow_format, json_answer, records_answer
 from ..dataset_parameters import RowsParameters
 from ..exchange import Answer
 from ..files import file_response
@@ -120,7 +121,9 @@ async def read_records(
         rows = services.datasets.read_records(
             dataset, version, query.split, offset=query.offset, length=query.length, budget=budget
         )
-        converted = encode_records(rows, chosen.form, query.encode_options(), budget)
+        converted = encode_records(
+            rows, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
+        )
         return records_answer(converted, chosen.media_type)
 
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")

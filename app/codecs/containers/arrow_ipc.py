@@ -21,7 +21,7 @@ from ...errors import MalformedInput
 from ..options import ArrowFormat
 from .arrow_messages import MessageFile
 
-__all__ = ["ArrowReader", "arrow_faults", "serialize_arrow"]
+__all__ = ["ArrowReader", "Collector", "arrow_faults", "serialize_arrow"]
 
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
 #: What pyarrow raises on bytes that it does not understand.
@@ -80,7 +80,7 @@ class ArrowReader:
         self._file.close()
 
 
-class _Collector:
+class Collector:
     """A writable file that hands out what was written."""
 
     closed = False
@@ -117,7 +117,7 @@ def serialize_arrow(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], arrow_format: ArrowFormat
 ) -> Iterator[Buffer]:
     """The batches as they come, uncompressed, one message each."""
-    sink = _Collector()
+    sink = Collector()
     options = pa.ipc.IpcWriteOptions(use_threads=False)
     open_ = pa.ipc.new_stream if arrow_format == "stream" else pa.ipc.new_file
     writer = open_(sink, schema, options=options)  # type: ignore[arg-type]  # a file by its methods

@@ -30,6 +30,8 @@ _END: Final = _CONTINUATION + bytes(4)
 _SCHEMA: Final = 1
 _DICTIONARY: Final = 2
 _RECORDS: Final = 3
+_TIMESTAMP: Final = 10
+_UNION: Final = 14
 #: Metadata holds 16 bytes for each column and each buffer; a schema holds names.
 _MAX_METADATA: Final = 32 * MIB
 #: Fields of all levels, and the bytes of their names and metadata: what is shared counts each time.
@@ -145,10 +147,8 @@ class MessageFile:
     def _read_start(self) -> None:
         self._began = True
         head = self._up_to(8)
-        if not head:
-            raise MalformedInput(
-                "The body is empty; an Arrow stream begins with its schema.", code="truncated"
-            )
+        if len(head) < 8:
+            raise self._truncated("its first message; an Arrow stream begins with its schema")
         if head[: len(FILE_MAGIC)] != FILE_MAGIC:
             self._source = PrefixedStream(head, self._source)
             self._offset = 0
@@ -304,7 +304,7 @@ def check_schema_table(schema: FlatTable) -> int:
             level.pop()
             continue
         num_fields += 1
-        text += field.num_bytes(0) + _measure_key_values(field, 6)
+        text += field.num_bytes(0) + _measure_type(field) + _measure_key_values(field, 6)
         level.append(field.tables(5))
         if num_fields > _MAX_FIELDS or text > _MAX_SCHEMA_TEXT or len(level) > _MAX_FIELD_DEPTH:
             raise LimitExceeded(
@@ -313,6 +313,14 @@ def check_schema_table(schema: FlatTable) -> int:
                 code="schema_too_large",
             )
     return text + num_fields * _FIELD_BYTES
+
+
+def _measure_type(field: FlatTable) -> int:
+    """The bytes of what stands in a type beside numbers: a time zone, the numbers of a union's members."""
+    layout = field.table(3)
+    if layout is None or field.integer(2, "B") not in (_TIMESTAMP, _UNION):
+        return 0
+    return 4 * layout.num_bytes(1)
 
 
 def read_field_metadata(message: memoryview) -> dict[bytes, bytes]:

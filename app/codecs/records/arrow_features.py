@@ -68,9 +68,7 @@ def with_schema_in_metadata(
     before = budget.remaining
     value = parse_json(text, budget).value
     budget.release(before - budget.remaining)
-    return with_body_schema(
-        value, options, budget.limits, place="the metadata of the body", pointer=None
-    )
+    return with_body_schema(value, options, budget.limits, place="the metadata of the body", pointer=None)
 
 
 def check_columns(names: list[str], budget: Budget) -> None:

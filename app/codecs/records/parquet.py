@@ -1,0 +1,80 @@
+"""Records as Parquet. The columns are those of `arrow.py`, read and written through Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from ...domain.limits import MIB, Budget
+from ...domain.streams import Buffer, ByteFile
+from ...errors import UnprocessableInput
+from ..containers.parquet_file import ParquetReader, serialize_parquet
+from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .arrow_export import export_batches, exported_schema
+from .arrow_normalise import records_from_arrow
+from .columns import MAX_BATCH_ROWS, Records
+from .lease import Lease
+
+__all__ = ["decode", "encode"]
+
+#: A row group ends behind the batch that takes it past one of these.
+_GROUP_BYTES: Final = 64 * MIB
+_GROUP_ROWS: Final = 128 * 1024
+
+
+def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of the row groups, in their order.
+
+    Raises:
+        InputError: as `ParquetReader` and `records_from_arrow`.
+    """
+    reader = ParquetReader(file, budget, MAX_BATCH_ROWS)
+    return records_from_arrow(
+        reader.schema, reader.names, reader, lambda: file.size, options, budget, reader.num_rows
+    )
+
+
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+    """A row group for each 64 MiB or 128 k rows, handed out when it is whole.
+
+    Raises:
+        UnprocessableInput: a feature with a dimension of 0, or no feature at all (`not_expressible`);
+            as `export_batches`.
+        LimitExceeded: a row group beyond the budget.
+    """
+    if not len(records.schema):
+        raise UnprocessableInput(
+            "Rows without any feature do not go into Parquet. Choose another output form.",
+            code="not_expressible",
+        )
+    for feature in records.schema:
+        if 0 in feature.shape:
+            raise UnprocessableInput(
+                f"Feature {feature.name!r} has the shape {list(feature.shape)}, which Parquet does not hold. "
+                "Choose another output form.",
+                code="not_expressible",
+                feature=feature.name,
+            )
+    schema = exported_schema(records.schema)
+    batches = export_batches(records.schema, records.batches)
+    return serialize_parquet(schema, _row_groups(schema, batches, budget))
+
+
+def _row_groups(schema: pa.Schema, batches: Iterator[pa.RecordBatch], budget: Budget) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    num_rows = num_bytes = 0
+    with Lease(budget) as lease:
+        for batch in batches:
+            lease.charge(2 * batch.nbytes, "A row group of Parquet")
+            # A copy: the memory of a batch may be that of the next one.
+            gathered.append(pa.ipc.read_record_batch(batch.serialize(), batch.schema))
+            num_rows += batch.num_rows
+            num_bytes += batch.nbytes
+            if num_rows >= _GROUP_ROWS or num_bytes >= _GROUP_BYTES:
+                yield pa.Table.from_batches(gathered, schema)
+                gathered, num_rows, num_bytes = [], 0, 0
+                lease.release()
+        if gathered:
+            yield pa.Table.from_batches(gathered, schema)

@@ -22,6 +22,7 @@ from .options import (
 )
 from .records import arrow as records_arrow
 from .records import b64 as records_b64
+from .records import csv as records_csv
 from .records import json as records_json
 from .records import ndjson as records_ndjson
 from .records import npz as records_npz
@@ -145,6 +146,7 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode),
         RecordsCodec("arrow", records_arrow.decode, records_arrow.encode),
         RecordsCodec("parquet", records_parquet.decode, records_parquet.encode, needs="file"),
+        RecordsCodec("csv", records_csv.decode, records_csv.encode),
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
         RecordsCodec("b64", records_b64.decode, records_b64.encode),
     )

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from ...domain.limits import KIB, MIB, Budget
 from ...domain.streams import Buffer, ByteFile
-from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
+from ...errors import MalformedInput, UnprocessableInput
 from .arrow_ipc import Collector, arrow_faults
 from .arrow_messages import check_schema_table
 from .flatbuffers import root_table
-from .parquet_pages import row_group_pages
+from .parquet_footer import ParquetFooter, parse_footer
+from .parquet_pages import column_pages
 
 __all__ = ["ParquetReader", "serialize_parquet"]
 
@@ -32,11 +33,6 @@ _HELD_RATIO: Final = 8
 #: A column is read so much at a time, and not all of it at once.
 _READ_BYTES: Final = 256 * KIB
 _BATCH_BYTES: Final = 16 * MIB
-_MAX_SCHEMA_DEPTH: Final = 64
-
-#: How the footer holds Arrow's schema: key (field 1, 12 bytes), then value (field 2).
-_ARROW_SCHEMA: Final = b"\x0cARROW:schema"
-_VALUE_FIELD: Final = 0x18
 
 
 class ParquetReader:
@@ -59,26 +55,30 @@ class ParquetReader:
         self._max_rows = max_rows
         footer = _read_footer(file)
         budget.charge(_PARSED_RATIO * len(footer), "The footer of the Parquet file")
-        _check_arrow_schemas(footer)
+        self._footer = parse_footer(footer)
+        _check_arrow_schemas(self._footer)
         with arrow_faults("The footer of the Parquet file", "invalid_parquet"):
-            self._metadata = self._opened().metadata
-            strings = _dictionary_columns(self._metadata)
-            self._parquet = self._opened(metadata=self._metadata, read_dictionary=strings)
+            self._parquet = self._opened(self._footer.string_columns())
             self.schema = self._parquet.schema_arrow
             self.names: list[str] = self.schema.names
         budget.release((_PARSED_RATIO - _HELD_RATIO) * len(footer))
-        self.num_rows: int = self._metadata.num_rows
+        self.num_rows = self._footer.num_rows
 
-    def _opened(self, **options: Any) -> pq.ParquetFile:
+    def _opened(self, strings: list[str]) -> pq.ParquetFile:
         source: Any = _SeekableFile(self._file)
         return pq.ParquetFile(
-            source, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True, **options
+            source,
+            pre_buffer=False,
+            buffer_size=_READ_BYTES,
+            page_checksum_verification=True,
+            # A few bytes can name a long string any number of times; looking it up is charged elsewhere.
+            read_dictionary=strings,
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Every batch, valid in all its values; what it may take is charged until the next row group."""
         row = 0
-        for index in range(self._metadata.num_row_groups):
+        for index in range(len(self._footer.row_groups)):
             for batch in self._row_group(index, row):
                 yield batch
                 row += batch.num_rows
@@ -88,10 +88,9 @@ class ParquetReader:
             )
 
     def _row_group(self, index: int, row: int) -> Iterator[pa.RecordBatch]:
-        with arrow_faults(f"Row group {index} of the Parquet file", "invalid_parquet"):
-            columns = row_group_pages(self._file, self._metadata, index)
-            num_rows = max(1, self._metadata.row_group(index).num_rows)
-        average = sum(column.num_bytes for column in columns) // num_rows
+        group = self._footer.row_groups[index]
+        columns = [column_pages(self._file, chunk) for chunk in group.columns]
+        average = sum(column.num_bytes for column in columns) // max(1, group.num_rows)
         step = max(1, min(self._max_rows, _BATCH_BYTES // max(1, average)))
         held = sum(column.held_bytes(step) for column in columns)
         self._budget.charge(held, f"Row group {index} of the Parquet file")
@@ -128,15 +127,12 @@ def _read_footer(file: ByteFile) -> bytes:
     return file.read_at(file.size - _TAIL_BYTES - size, size)
 
 
-def _check_arrow_schemas(footer: bytes) -> None:
+def _check_arrow_schemas(footer: ParquetFooter) -> None:
     """Check the Arrow schema that writers put into the footer, which Arrow believes as it stands."""
-    position = 0
-    while (position := footer.find(_ARROW_SCHEMA, position)) >= 0:
-        position += len(_ARROW_SCHEMA)
-        text = _thrift_string(footer, position)
+    for text in footer.arrow_schemas:
         try:
             message = binascii.a2b_base64(text)
-        except binascii.Error:
+        except (binascii.Error, TypeError, ValueError):
             raise _broken("The Arrow schema in the footer is no base64") from None
         # Behind a continuation marker and a length; before 0.15 behind a length alone.
         begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
@@ -144,38 +140,6 @@ def _check_arrow_schemas(footer: bytes) -> None:
         if schema is None:
             raise _broken("The Arrow schema in the footer is none")
         check_schema_table(schema)
-
-
-def _thrift_string(data: bytes, position: int) -> bytes:
-    """The string that is the next field of a struct in Thrift's compact protocol."""
-    size = shift = 0
-    if data[position : position + 1] != bytes([_VALUE_FIELD]):
-        raise _broken("The Arrow schema in the footer has no value")
-    for byte in data[position + 1 : position + 6]:
-        position += 1
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
-    return data[position + 1 : position + 1 + size]
-
-
-def _dictionary_columns(metadata: Any) -> list[str]:
-    """The columns of strings that are stored as a dictionary.
-
-    They are read as one: a few bytes can name a long string any number of times, and looking it up
-    is charged where it is done.
-    """
-    found: dict[str, None] = {}
-    if metadata.num_columns > 100_000:
-        raise LimitExceeded("The Parquet file has more than 100000 columns.", code="schema_too_large")
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        for place in range(group.num_columns):
-            chunk = group.column(place)
-            if chunk.physical_type == "BYTE_ARRAY":
-                found[chunk.path_in_schema] = None
-    return list(found)
 
 
 def _broken(what: str) -> MalformedInput:

@@ -14,22 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import pyarrow.parquet as pq
-
 from ...domain.limits import KIB, MIB
 from ...domain.streams import ByteFile
 from ...errors import MalformedInput
+from .parquet_footer import ColumnChunk
 from .thrift import Incomplete, parse_struct
 
-__all__ = ["ColumnPages", "row_group_pages"]
+__all__ = ["ColumnPages", "column_pages"]
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _HEADER_BYTES: Final = 1 * KIB
 #: As in Arrow (`kDefaultMaxPageHeaderSize`).
 _MAX_HEADER_BYTES: Final = 16 * MIB
 _MAX_PAGE_BYTES: Final = 2**31 - 1
-#: Bytes of a value in memory, by its physical type; a fixed-size one goes by its pages.
-_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 16, "FLOAT": 4, "DOUBLE": 8}
 #: Definition and repetition level of a value, and its offset or its index in a dictionary.
 _LEVEL_BYTES: Final = 8
 
@@ -86,34 +83,20 @@ class ColumnPages:
         return most
 
 
-def row_group_pages(file: ByteFile, metadata: pq.FileMetaData, row_group: int) -> list[ColumnPages]:
-    """The pages of every column of a row group.
+def column_pages(file: ByteFile, chunk: ColumnChunk) -> ColumnPages:
+    """The pages of a column of a row group.
 
     Raises:
         MalformedInput: a header that is corrupt, or leads out of its column (`invalid_parquet`).
     """
-    group = metadata.row_group(row_group)
-    return [
-        _column_pages(file, group.column(index), metadata.schema.column(index))
-        for index in range(group.num_columns)
-    ]
-
-
-def _column_pages(file: ByteFile, chunk: Any, column: Any) -> ColumnPages:
-    found = ColumnPages(column.max_repetition_level > 0, _WIDTHS.get(column.physical_type, 0))
-    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        found.value_bytes = column.length
-    start = chunk.data_page_offset
-    if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
-        start = chunk.dictionary_page_offset
-    stop = start + chunk.total_compressed_size
-    if not 0 <= start <= stop <= file.size:
-        raise _broken(f"Column {column.path[:64]!r} lies outside of the file")
+    if chunk.stop > file.size:
+        raise _broken(f"Column {chunk.path[:64]!r} lies outside of the file")
+    found = ColumnPages(chunk.repeated, chunk.value_bytes)
     seen = 0
-    for header in _headers(file, start, stop):
+    for header in _headers(file, chunk.start, chunk.stop):
         kind, inflated, stored = (header.get(number, -1) for number in (1, 2, 3))
-        if not (0 <= inflated <= _MAX_PAGE_BYTES and 0 <= stored <= _MAX_PAGE_BYTES):
-            raise _broken(f"A page of column {column.path[:64]!r} declares an impossible size")
+        if not _is_size(inflated) or not _is_size(stored):
+            raise _broken(f"A page of column {chunk.path[:64]!r} declares an impossible size")
         found.largest = max(found.largest, inflated + stored)
         if kind == _DICTIONARY:
             found.dictionary_bytes += inflated
@@ -122,13 +105,17 @@ def _column_pages(file: ByteFile, chunk: Any, column: Any) -> ColumnPages:
             found.pages.append((count, inflated))
             seen += count
         if seen >= chunk.num_values:
-            return found
+            break
     return found
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= _MAX_PAGE_BYTES
 
 
 def _num_values(header: Any) -> int:
     count = header.get(1, -1) if isinstance(header, dict) else -1
-    if not isinstance(count, int) or not 0 <= count <= _MAX_PAGE_BYTES:
+    if not isinstance(count, int) or not _is_size(count):
         raise _broken("A page declares an impossible number of values")
     return count
 

@@ -22,20 +22,24 @@ class Incomplete(Exception):
     """The struct goes on behind the bytes that were given."""
 
 
-def parse_struct(data: bytes) -> tuple[dict[int, Any], int]:
+def parse_struct(data: bytes, *, max_items: int = _MAX_ITEMS) -> tuple[dict[int, Any], int]:
     """The fields of the struct that `data` begins with, by number, and where it ends.
+
+    Args:
+        max_items: of one list.
 
     Raises:
         Incomplete: it does not end.
         MalformedInput: not of that form (`invalid_parquet`).
     """
-    parser = _Parser(data)
+    parser = _Parser(data, max_items)
     return parser.struct(0), parser.position
 
 
 class _Parser:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, max_items: int) -> None:
         self._data = data
+        self._max_items = max_items
         self.position = 0
 
     def _byte(self) -> int:
@@ -94,10 +98,10 @@ class _Parser:
     def _list(self, depth: int) -> list[Any]:
         head = self._byte()
         count = self._varint() if head >> 4 == 15 else head >> 4
-        if count > _MAX_ITEMS:
+        if count > self._max_items:
             raise _broken()
         return [self._value(head & 15, depth + 1) for _ in range(count)]
 
 
 def _broken() -> MalformedInput:
-    return MalformedInput("A page of the Parquet file has a header that is corrupt.", code="invalid_parquet")
+    return MalformedInput("The metadata of the Parquet file is corrupt.", code="invalid_parquet")

@@ -1,0 +1,162 @@
+"""The footer of a Parquet file, read without Arrow.
+
+pyarrow's own accessors are no choice for bytes from outside: where a column contradicts itself (size
+statistics of another length than its levels ask for, in 26.0), an exception that nobody catches ends the
+process.
+
+Source: github.com/apache/parquet-format, `src/main/thrift/parquet.thrift`, version 2.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from ...errors import MalformedInput
+from .thrift import Incomplete, parse_struct
+
+__all__ = ["ColumnChunk", "ParquetFooter", "RowGroup", "parse_footer"]
+
+T = TypeVar("T")
+
+_MAX_ITEMS: Final = 1_000_000
+_MAX_DEPTH: Final = 64
+_REPEATED: Final = 2
+_FIXED: Final = 7
+#: Bytes of a value in memory by physical type: boolean, int32, int64, int96, float, double.
+_WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 16, 4: 4, 5: 8}
+_MAX_INT64: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column of the schema.
+
+    Attributes:
+        repeated: it has lists, so that a row may have any number of values.
+        value_bytes: of one value in memory; 0 where values are as large as their bytes.
+    """
+
+    repeated: bool
+    value_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """One column of a row group: its pages lie from `start` to `stop`, and hold `num_values`."""
+
+    path: str
+    repeated: bool
+    value_bytes: int
+    num_values: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Some consecutive rows."""
+
+    num_rows: int
+    columns: list[ColumnChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFooter:
+    """What the reader has to know before Arrow is asked.
+
+    Attributes:
+        arrow_schemas: the values of the key `ARROW:schema`.
+    """
+
+    num_rows: int
+    row_groups: list[RowGroup]
+    arrow_schemas: list[bytes]
+
+    def string_columns(self) -> list[str]:
+        """The paths of columns whose values are as large as their bytes."""
+        columns = (column for group in self.row_groups for column in group.columns)
+        return list(dict.fromkeys(column.path for column in columns if not column.value_bytes))
+
+
+def parse_footer(data: bytes) -> ParquetFooter:
+    """The footer from its bytes.
+
+    Raises:
+        MalformedInput: corrupt, or it contradicts itself (`invalid_parquet`).
+    """
+    try:
+        fields, end = parse_struct(data, max_items=_MAX_ITEMS)
+    except Incomplete:
+        raise _broken("The footer of the Parquet file does not end") from None
+    if end != len(data):
+        raise _broken("The footer of the Parquet file is followed by something else")
+    leaves = list(_leaves(_typed(fields, 2, list)))
+    groups = [_row_group(group, leaves) for group in _typed(fields, 4, list)]
+    num_rows = _number(fields, 3)
+    if sum(group.num_rows for group in groups) != num_rows:
+        raise _broken(f"The row groups have other than the {num_rows} rows that the footer declares")
+    pairs = [pair for pair in fields.get(5, []) if isinstance(pair, dict)]
+    schemas = [pair.get(2, b"") for pair in pairs if pair.get(1) == b"ARROW:schema"]
+    return ParquetFooter(num_rows, groups, schemas)
+
+
+def _leaves(elements: list[Any]) -> Iterator[_Leaf]:
+    """The columns of the schema, which is a tree in depth-first order."""
+    #: Of each open node, how many children are to come, and whether it is inside a list.
+    open_: list[list[Any]] = []
+    for index, element in enumerate(elements):
+        if not isinstance(element, dict) or (index and not open_) or len(open_) > _MAX_DEPTH:
+            raise _broken("The schema of the Parquet file is no tree, or too deep")
+        repeated = bool(open_ and open_[-1][1]) or element.get(3) == _REPEATED
+        if open_:
+            open_[-1][0] -= 1
+        if children := _number(element, 5):
+            open_.append([children, repeated])
+        elif index:
+            kind = _number(element, 1)
+            width = _number(element, 2) if kind == _FIXED else _WIDTHS.get(kind, 0)
+            yield _Leaf(repeated, width)
+        while open_ and not open_[-1][0]:
+            open_.pop()
+    if open_:
+        raise _broken("The schema of the Parquet file is no tree")
+
+
+def _row_group(group: Any, leaves: list[_Leaf]) -> RowGroup:
+    chunks = _typed(group, 1, list)
+    if len(chunks) != len(leaves):
+        raise _broken("A row group has other columns than the schema")
+    return RowGroup(_number(group, 3), [_chunk(*pair) for pair in zip(chunks, leaves, strict=True)])
+
+
+def _chunk(chunk: Any, leaf: _Leaf) -> ColumnChunk:
+    found = _typed(chunk, 3, dict)
+    path = b".".join(part for part in _typed(found, 3, list) if isinstance(part, bytes))
+    start = _number(found, 9)
+    dictionary = _number(found, 11)
+    if 0 < dictionary < start:
+        start = dictionary
+    stop = start + _number(found, 7)
+    name = path.decode("utf-8", "replace")
+    return ColumnChunk(name, leaf.repeated, leaf.value_bytes, _number(found, 5), start, stop)
+
+
+def _typed(fields: Any, number: int, kind: type[T]) -> T:
+    value = fields.get(number) if isinstance(fields, dict) else None
+    if not isinstance(value, kind):
+        raise _broken(f"The footer of the Parquet file lacks a {kind.__name__}")
+    return value
+
+
+def _number(fields: Any, number: int) -> int:
+    """A number that is not negative; 0 where it is absent."""
+    value = fields.get(number, 0) if isinstance(fields, dict) else -1
+    if not isinstance(value, int) or not 0 <= value <= _MAX_INT64:
+        raise _broken("The footer of the Parquet file has a number that cannot be")
+    return value
+
+
+def _broken(what: str) -> MalformedInput:
+    return MalformedInput(f"{what}.", code="invalid_parquet")

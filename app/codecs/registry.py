@@ -31,6 +31,7 @@ from .records import parquet as records_parquet
 from .records import safetensors as records_safetensors
 from .records import tfrecord as records_tfrecord
 from .records.columns import Records
+from .tensors import arrow as tensors_arrow
 from .tensors import b64 as tensors_b64
 from .tensors import json as tensors_json
 from .tensors import npy as tensors_npy
@@ -131,6 +132,7 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
         TensorCodec("oip", tensors_oip.decode, tensors_oip.encode),
         TensorCodec("tensorproto", tensors_tensor_proto.decode, tensors_tensor_proto.encode),
         TensorCodec("safetensors", tensors_safetensors.decode, tensors_safetensors.encode),
+        TensorCodec("arrow", tensors_arrow.decode, tensors_arrow.encode),
         TensorCodec("tfrecord", tensors_tfrecord.decode, tensors_tfrecord.encode),
         TensorCodec("b64", tensors_b64.decode, tensors_b64.encode),
     )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...domain.limits import Budget
+from ...domain.limits import KIB, Budget
 from ...domain.streams import Buffer, ByteStream
 from ...errors import MalformedInput
 from ..options import ArrowFormat
@@ -24,6 +24,8 @@ from .arrow_messages import MessageFile
 __all__ = ["ArrowReader", "Collector", "arrow_faults", "serialize_arrow"]
 
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
+#: What is not worth a piece of its own.
+_SMALL_BYTES: Final = 64 * KIB
 #: What pyarrow raises on bytes that it does not understand.
 _FAULTS: Final = (pa.ArrowException, ArithmeticError, LookupError, OSError, TypeError, ValueError)
 
@@ -107,10 +109,18 @@ class Collector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def taken(self) -> bytes:
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        return data
+    def taken(self) -> Iterator[bytes]:
+        """What was written since the last call; headers and paddings are joined, large pieces are not."""
+        small: list[bytes] = []
+        for piece in self._pieces:
+            if len(piece) < _SMALL_BYTES:
+                small.append(piece)
+                continue
+            yield b"".join(small)
+            yield piece
+            small = []
+        yield b"".join(small)
+        self._pieces = []
 
 
 def serialize_arrow(
@@ -123,6 +133,6 @@ def serialize_arrow(
     writer = open_(sink, schema, options=options)  # type: ignore[arg-type]  # a file by its methods
     for batch in batches:
         writer.write_batch(batch)
-        yield sink.taken()
+        yield from sink.taken()
     writer.close()
-    yield sink.taken()
+    yield from sink.taken()

@@ -190,6 +190,6 @@ def serialize_parquet(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> Iter
     writer = pq.ParquetWriter(sink, schema, compression="snappy")
     for table in row_groups:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
-        yield sink.taken()
+        yield from sink.taken()
     writer.close()
-    yield sink.taken()
+    yield from sink.taken()

@@ -116,9 +116,9 @@ class ColumnReader:
         if not feature.num_unknown:
             layout = column_type(feature)
             return pa.Array.from_buffers(layout, len(flat.rows), [None], children=[elements])
-        if feature.num_unknown == 1 and feature.shape[0] is None:
+        if feature.num_unknown == 1 and feature.shape[0] is None and feature.known_values:
             return self._lists(row_bounds(flat), elements)
-        return self._shaped(self._row_shapes(flat), row_bounds(flat), elements)
+        return self._shaped(self._row_shapes(flat), row_bounds(flat), elements, flat)
 
     def _from_variable_shape(self, flat: FlatValues) -> pa.Array[Any]:
         children = members(flat, "data", "shape")
@@ -127,8 +127,9 @@ class ColumnReader:
         data = flatten_arrow(children[0], flat.rows, self.lease, self.feature.name)
         dims = flatten_arrow(children[1], flat.rows, self.lease, self.feature.name)
         rank = len(self.feature.shape)
-        if len(data.levels) != 1 or dims.levels != [rank]:
-            raise self._misfit(flat, "a tensor of another rank")
+        if len(data.levels) != 1 or len(dims.levels) != 1:
+            raise self._misfit(flat, "no tensor")
+        self._refuse_rows(np.diff(row_bounds(dims)) != rank, flat, "a tensor of another rank")
         shapes = self._integers(dims).reshape(-1, rank)
         bounds = row_bounds(data)
         for axis, declared in enumerate(self.feature.shape):
@@ -136,11 +137,14 @@ class ColumnReader:
             self._refuse_rows(wrong, flat, "a tensor of another shape")
         products = np.fromiter(map(num_elements, shapes.tolist()), object, len(shapes))
         self._refuse_rows(products != np.diff(bounds), flat, "a tensor whose shape is not that of its data")
-        return self._shaped(shapes, bounds, self.elements(data))
+        return self._shaped(shapes, bounds, self.elements(data), flat)
 
-    def _shaped(self, shapes: Ints, bounds: Ints, elements: pa.Array[Any]) -> pa.Array[Any]:
+    def _shaped(self, shapes: Ints, bounds: Ints, elements: pa.Array[Any], flat: FlatValues) -> pa.Array[Any]:
         lists = self._lists(bounds, elements)
         if self.feature.num_unknown == 1:
+            if not self.feature.known_values:
+                hidden = shapes[:, self.feature.shape.index(None)] != 0
+                self._refuse_rows(hidden, flat, "of a length that a dimension of 0 would hide")
             return lists
         dims = pa.array(np.ascontiguousarray(shapes).reshape(-1))
         dims_type = pa.list_(pa.int64(), shapes.shape[1])
@@ -215,7 +219,7 @@ class ColumnReader:
             row = row_of(values, int(np.argmax(outside.any(axis=1))))
             raise UnprocessableInput(
                 f"Feature {name!r}, row {row}: an index lies outside the shape {list(self.feature.shape)}.",
-                code="index_out_of_range",
+                code="index_out_of_bounds",
                 row=row,
                 feature=name,
             )

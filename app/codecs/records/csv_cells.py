@@ -19,7 +19,7 @@ from ..json_text import NegativeZero, NonFinite
 from ..json_values import ItemError, Reading
 from .arrays import column_from_values, null_column, values_from_column
 from .infer import HEAD_ROWS
-from .json_arrays import cell_error
+from .json_errors import cell_error
 from .lease import Lease
 from .nulls import spread_rows
 

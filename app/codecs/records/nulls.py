@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .arrays import with_nulls
 from .lease import Lease
 
 __all__ = ["spread_rows"]
@@ -27,18 +28,7 @@ def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease) -> pa.Array[
     Raises:
         LimitExceeded: more than the budget.
     """
-    plain: Any = _spread(column, present, lease)
-    validity = pa.py_buffer(np.packbits(present, bitorder="little").data)
-    layout = plain.type
-    if isinstance(plain, pa.StructArray):
-        children = [plain.field(index) for index in range(layout.num_fields)]
-        return pa.Array.from_buffers(layout, len(plain), [validity], children=children)
-    if isinstance(plain, pa.FixedSizeListArray):
-        return pa.Array.from_buffers(layout, len(plain), [validity], children=[plain.values])
-    buffers = [validity, *plain.buffers()[1:2]]
-    if isinstance(plain, pa.ListArray):
-        return pa.Array.from_buffers(layout, len(plain), buffers, children=[plain.values])
-    return pa.Array.from_buffers(layout, len(plain), [validity, *plain.buffers()[1:]])
+    return with_nulls(_spread(column, present, lease), present)
 
 
 def _spread(column: Any, present: Mask, lease: Lease) -> pa.Array[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -57,9 +57,43 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
                 code="not_expressible",
                 feature=feature.name,
             )
-    schema = exported_schema(records.schema)
+    schema = _parquet_schema(exported_schema(records.schema))
     batches = export_batches(records.schema, records.batches)
     return serialize_parquet(schema, _row_groups(schema, batches, budget))
+
+
+def _parquet_schema(schema: pa.Schema) -> pa.Schema:
+    """The same with plain lists in features that can be null: Arrow reads no fixed one below a null."""
+    return pa.schema(
+        [_varying_field(field) if field.nullable else field for field in schema], schema.metadata
+    )
+
+
+def _varying_field(field: pa.Field[Any]) -> pa.Field[Any]:
+    # The extension for tensors asks for a list of a fixed size.
+    marks = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"ARROW:")}
+    return field.with_type(_varying(field.type)).with_metadata(marks)
+
+
+def _varying(layout: Any) -> pa.DataType:
+    if isinstance(layout, pa.StructType):
+        members = [layout.field(index) for index in range(layout.num_fields)]
+        return pa.struct([member.with_type(_varying(member.type)) for member in members])
+    if isinstance(layout, pa.ListType | pa.FixedSizeListType):
+        return pa.list_(layout.value_field.with_type(_varying(layout.value_type)))
+    return layout  # type: ignore[no-any-return]  # some DataType
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        column if column.type == field.type else _storage(column).cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _storage(column: Any) -> Any:
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
 def _row_groups(schema: pa.Schema, batches: Iterator[pa.RecordBatch], budget: Budget) -> Iterator[pa.Table]:
@@ -69,7 +103,8 @@ def _row_groups(schema: pa.Schema, batches: Iterator[pa.RecordBatch], budget: Bu
         for batch in batches:
             lease.charge(2 * batch.nbytes, "A row group of Parquet")
             # A copy: the memory of a batch may be that of the next one.
-            gathered.append(pa.ipc.read_record_batch(batch.serialize(), batch.schema))
+            copied = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
+            gathered.append(_cast(copied, schema))
             num_rows += batch.num_rows
             num_bytes += batch.nbytes
             if num_rows >= _GROUP_ROWS or num_bytes >= _GROUP_BYTES:

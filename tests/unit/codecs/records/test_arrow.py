@@ -308,7 +308,7 @@ def test_values_are_what_the_schema_declares(array: Any, declared: Any, values: 
             pa.array([{"indices": [[2, 0]], "values": [1]}]),
             {"dtype": "int8", "shape": [2, 3], "kind": "sparse"},
             UnprocessableInput,
-            "index_out_of_range",
+            "index_out_of_bounds",
             0,
         ),
         (
@@ -331,6 +331,13 @@ def test_values_are_what_the_schema_declares(array: Any, declared: Any, values: 
             SchemaConflict,
             "shape_mismatch",
             0,
+        ),
+        (
+            pa.array([[], [[]]], pa.list_(pa.list_(pa.int8(), 0))),
+            {"dtype": "int8", "shape": [None, 0], "encoding": "tensor"},
+            SchemaConflict,
+            "shape_mismatch",
+            1,
         ),
         (pa.array([1], pa.timestamp("us")), {"dtype": "int64"}, UnprocessableInput, "unsupported_type", None),
         (pa.nulls(1), {"dtype": "int64"}, SchemaConflict, "schema_conflict", 0),

@@ -216,3 +216,17 @@ def test_more_rows_than_bytes_can_stand_for() -> None:
 def test_a_footer_that_would_take_more_than_the_budget() -> None:
     data = saved(pa.table({"x": [1]}).replace_schema_metadata({"note": "a" * 2**20}))
     refused(data, LimitExceeded, "payload_too_large", max_decoded_bytes=2**26)
+
+
+def test_features_that_can_be_null_leave_as_plain_lists() -> None:
+    declared = schema(
+        x={"dtype": "int8", "shape": [2], "nullable": True},
+        y={"dtype": "int8", "shape": [2]},
+        z={"dtype": "int8", "shape": [None, None], "nullable": True},
+    )
+    found = pq.ParquetFile(io.BytesIO(encoded(Records(declared, iter(()))))).schema_arrow
+    assert [str(field.type) for field in found] == [
+        "list<item: int8 not null>",
+        "fixed_size_list<item: int8 not null>[2]",
+        "struct<data: list<item: int8 not null> not null, shape: list<item: int32 not null> not null>",
+    ]

@@ -14,13 +14,14 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...domain.limits import KIB, MIB, Budget
+from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_exactly
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import read_content
+from .arrow_schema import check_schema_table, measure_key_values, unsupported
 from .flatbuffers import FlatTable, root_table
 
-__all__ = ["FILE_MAGIC", "MessageFile", "check_schema_table", "read_field_metadata"]
+__all__ = ["FILE_MAGIC", "MessageFile"]
 
 FILE_MAGIC: Final = b"ARROW1"
 _FILE_HEADER: Final = FILE_MAGIC + b"\0\0"
@@ -30,18 +31,8 @@ _END: Final = _CONTINUATION + bytes(4)
 _SCHEMA: Final = 1
 _DICTIONARY: Final = 2
 _RECORDS: Final = 3
-_TIMESTAMP: Final = 10
-_UNION: Final = 14
 #: Metadata holds 16 bytes for each column and each buffer; a schema holds names.
 _MAX_METADATA: Final = 32 * MIB
-#: Fields of all levels, and the bytes of their names and metadata: what is shared counts each time.
-_MAX_FIELDS: Final = 100_000
-_MAX_FIELD_DEPTH: Final = 32
-_MAX_SCHEMA_TEXT: Final = 64 * MIB
-#: What Arrow takes for a field in memory.
-_FIELD_BYTES: Final = 1 * KIB
-#: What it takes for a pair of metadata beside its text.
-_PAIR_BYTES: Final = 64
 #: What even an empty record takes in a TFRecord: rows that no bytes stand behind are counted so.
 _EMPTY_ROW_BYTES: Final = 16
 _RATIO_FREE_BYTES: Final = 64 * MIB
@@ -164,15 +155,13 @@ class MessageFile:
         size = message.integer(3, "q")
         if header is None or not 0 <= size <= self._budget.limits.max_body_bytes:
             raise self._broken(f"A message declares a body of {size} bytes, or has no header", start)
-        self._charge(_measure_key_values(message, 4), "The metadata of an Arrow message")
+        self._charge(measure_key_values(message, 4), "The metadata of an Arrow message")
         if kind == _SCHEMA:
             self._charge(check_schema_table(header), "The schema of an Arrow stream")
         elif kind == _DICTIONARY:
             header = self._check_dictionary(header)
         elif kind != _RECORDS:
-            raise _unsupported(
-                "Only schemas, dictionaries and record batches are read from Arrow, no tensors"
-            )
+            raise unsupported("Only schemas, dictionaries and record batches are read from Arrow, no tensors")
         if kind in self._blocks:
             self._blocks[kind].append(_Block(start, len(metadata) + 8, size))
             self._check_buffers(header, size, start)
@@ -188,7 +177,7 @@ class MessageFile:
     def _check_dictionary(self, header: FlatTable) -> FlatTable:
         if header.integer(2, "?"):
             # Each is appended by copying all that went before.
-            raise _unsupported("A dictionary that is sent in pieces (isDelta) is not read")
+            raise unsupported("A dictionary that is sent in pieces (isDelta) is not read")
         records = header.table(1)
         if records is None:
             raise MalformedInput("An Arrow dictionary has no values.", code="invalid_arrow")
@@ -284,65 +273,3 @@ class MessageFile:
 
     def _broken(self, what: str, offset: int) -> MalformedInput:
         return MalformedInput(f"{what}.", code="invalid_arrow", offset=offset)
-
-
-def check_schema_table(schema: FlatTable) -> int:
-    """The bytes that Arrow takes for this schema, which is small enough to be read.
-
-    Raises:
-        MalformedInput: corrupt (`invalid_arrow`).
-        UnprocessableInput: big-endian (`unsupported_arrow`).
-        LimitExceeded: more fields, deeper, or with more metadata than is read (`schema_too_large`).
-    """
-    if schema.integer(0, "h"):
-        raise _unsupported("Big-endian Arrow is not read; write it little-endian")
-    text = _measure_key_values(schema, 2)
-    num_fields = 0
-    level = [schema.tables(1)]
-    while level:
-        if (field := next(level[-1], None)) is None:
-            level.pop()
-            continue
-        num_fields += 1
-        text += field.num_bytes(0) + _measure_type(field) + _measure_key_values(field, 6)
-        level.append(field.tables(5))
-        if num_fields > _MAX_FIELDS or text > _MAX_SCHEMA_TEXT or len(level) > _MAX_FIELD_DEPTH:
-            raise LimitExceeded(
-                f"The Arrow schema has more than {_MAX_FIELDS} fields, {_MAX_FIELD_DEPTH} levels or "
-                f"{_MAX_SCHEMA_TEXT} bytes of names and metadata.",
-                code="schema_too_large",
-            )
-    return text + num_fields * _FIELD_BYTES
-
-
-def _measure_type(field: FlatTable) -> int:
-    """The bytes of what stands in a type beside numbers: a time zone, the numbers of a union's members."""
-    layout = field.table(3)
-    if layout is None or field.integer(2, "B") not in (_TIMESTAMP, _UNION):
-        return 0
-    return 4 * layout.num_bytes(1)
-
-
-def read_field_metadata(message: memoryview) -> dict[bytes, bytes]:
-    """The metadata of the first field of a serialized schema that is trusted.
-
-    pyarrow takes that of an extension away from the field, and does not tell it.
-    """
-    schema = root_table(message[8:]).table(2)
-    field = None if schema is None else next(schema.tables(1), None)
-    return {} if field is None else {pair.text(0): pair.text(1) for pair in field.tables(6)}
-
-
-def _measure_key_values(table: FlatTable, number: int) -> int:
-    total = 0
-    for pair in table.tables(number):
-        total += _PAIR_BYTES + pair.num_bytes(0) + pair.num_bytes(1)
-        if total > _MAX_SCHEMA_TEXT:
-            raise LimitExceeded(
-                f"More than {_MAX_SCHEMA_TEXT} bytes of metadata in one place.", code="schema_too_large"
-            )
-    return total
-
-
-def _unsupported(what: str) -> UnprocessableInput:
-    return UnprocessableInput(f"{what}.", code="unsupported_arrow")

@@ -16,7 +16,7 @@ from ...domain.limits import KIB, MIB, Budget
 from ...domain.streams import Buffer, ByteFile
 from ...errors import MalformedInput, UnprocessableInput
 from .arrow_ipc import Collector, arrow_faults
-from .arrow_messages import check_schema_table
+from .arrow_schema import check_schema_table
 from .flatbuffers import root_table
 from .parquet_footer import ParquetFooter, parse_footer
 from .parquet_pages import column_pages

@@ -97,7 +97,7 @@ def parse_footer(data: bytes) -> ParquetFooter:
     num_rows = _number(fields, 3)
     if sum(group.num_rows for group in groups) != num_rows:
         raise _broken(f"The row groups have other than the {num_rows} rows that the footer declares")
-    pairs = [pair for pair in fields.get(5, []) if isinstance(pair, dict)]
+    pairs = [pair for pair in _typed(fields, 5, list) if isinstance(pair, dict)] if 5 in fields else []
     schemas = [pair.get(2, b"") for pair in pairs if pair.get(1) == b"ARROW:schema"]
     return ParquetFooter(num_rows, groups, schemas)
 

@@ -17,7 +17,7 @@ from ...domain.dtypes import BOOL, BYTES, DTYPES, TEXT, DType
 from ...domain.limits import Budget
 from ...domain.schema import Feature, FeatureShape, Message, Schema, check_feature_names
 from ...errors import UnprocessableInput
-from ..containers.arrow_messages import read_field_metadata
+from ..containers.arrow_schema import read_field_metadata
 from ..json_text import parse_json
 from ..options import RecordsDecodeOptions
 from .arrow_values import is_list

@@ -64,14 +64,15 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
 
 def _parquet_schema(schema: pa.Schema) -> pa.Schema:
     """The same with plain lists in features that can be null: Arrow reads no fixed one below a null."""
-    return pa.schema(
-        [_varying_field(field) if field.nullable else field for field in schema], schema.metadata
-    )
+    fields = [_varying_field(field) if field.nullable else field for field in schema]
+    metadata: Any = schema.metadata  # declared as what it can be made of
+    return pa.schema(fields, metadata)
 
 
 def _varying_field(field: pa.Field[Any]) -> pa.Field[Any]:
     # The extension for tensors asks for a list of a fixed size.
-    marks = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"ARROW:")}
+    kept = [key for key in field.metadata or {} if not key.startswith(b"ARROW:")]
+    marks: dict[bytes | str, bytes | str] = {key: (field.metadata or {})[key] for key in kept}
     return field.with_type(_varying(field.type)).with_metadata(marks)
 
 

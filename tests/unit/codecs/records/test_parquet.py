@@ -226,7 +226,7 @@ def test_features_that_can_be_null_leave_as_plain_lists() -> None:
     )
     found = pq.ParquetFile(io.BytesIO(encoded(Records(declared, iter(()))))).schema_arrow
     assert [str(field.type) for field in found] == [
-        "list<item: int8 not null>",
-        "fixed_size_list<item: int8 not null>[2]",
-        "struct<data: list<item: int8 not null> not null, shape: list<item: int32 not null> not null>",
+        "list<element: int8 not null>",
+        "fixed_size_list<element: int8 not null>[2]",
+        "struct<data: list<element: int8 not null> not null, shape: list<element: int32 not null> not null>",
     ]

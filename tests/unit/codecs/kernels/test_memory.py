@@ -57,3 +57,12 @@ def test_bytes_are_the_same_where_none_differs(size: int) -> None:
         changed = other.copy()
         changed[3 + position] ^= 1
         assert not memory.same_bytes(data, 0, changed, 3, size)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [(0, 5), (2**63, 2), (2**64 - 1, 2**64 - 1), (0x0123456789ABCDEF, 0xFEDCBA9876543210)]
+)
+def test_a_product_has_two_words(left: int, right: int) -> None:
+    high = memory.multiply_high(np.uint64(left), np.uint64(right))
+    low = memory.multiply_low(np.uint64(left), np.uint64(right))
+    assert int(high) << 64 | int(low) == left * right

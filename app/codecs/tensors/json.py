@@ -12,15 +12,16 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, ByteStream, read_all
 from ...domain.tensor import NamedTensor, Shape, Tensor
 from ...errors import UnprocessableInput
 from ..content import STRING_OVERHEAD
 from ..json_out import PIECE_BYTES, b64_text, empty_text, gather, nest, quote, tokens
-from ..json_text import read_json
+from ..json_text import parse_body
 from ..json_values import ItemError
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .json_body import read_tensors
+from .json_plain import read_plain
 
 __all__ = ["decode", "encode"]
 
@@ -32,12 +33,17 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     """The tensors of the body.
 
     Raises:
-        InputError: as `parse_json` and `read_tensors`.
+        InputError: as `parse_body` and `read_tensors`.
     """
-    document = read_json(source, budget, bare_nonfinite=options.nonfinite == "bare")
-    tensors = read_tensors(document.value, options, budget.limits)
-    # The estimate covered the arrays; from here on they alone are held.
-    budget.release(document.num_bytes)
+    body = read_all(source, budget, "The JSON body")
+    tensors = read_plain(body, options, budget)
+    if tensors is not None:
+        budget.release(len(body))
+    else:
+        document = parse_body(body, budget, bare_nonfinite=options.nonfinite == "bare")
+        tensors = read_tensors(document.value, options, budget.limits)
+        # The estimate covered the arrays; from here on they alone are held.
+        budget.release(document.num_bytes)
     budget.charge(sum(_held_bytes(named.tensor) for named in tensors), "The tensors")
     return tensors
 

@@ -19,6 +19,7 @@ from ..json_forms import (
     member_pointer,
     read_data_form,
 )
+from ..json_numbers import NumberArray
 from ..json_values import ItemError, Reading, flatten, infer_dtype, unravel
 from ..options import TensorDecodeOptions
 
@@ -41,11 +42,13 @@ def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> lis
     """The tensors of a body, in its order.
 
     Args:
+        body: parsed JSON, in which a `NumberArray` may stand for an array of numbers.
         options: `dtype` and `shape` hold for a body of one tensor that does not declare its own.
 
     Raises:
         AmbiguousInput: none of the forms.
         MalformedInput, UnprocessableInput, LimitExceeded: what is wrong with a tensor; `pointer` says where.
+        NotPlain: a `NumberArray` that may not fit its dtype.
     """
     entries = _entries(body)
     if len(entries) > limits.max_members:
@@ -97,7 +100,7 @@ def _entries(body: Any) -> list[_Entry]:
         value = body[key]
         if key in ("inputs", "outputs") and is_oip(value):
             return _items(key, value)
-        if key in ("inputs", "instances") and isinstance(value, list):
+        if key in ("inputs", "instances") and isinstance(value, list | NumberArray):
             return [_Entry(value, f"/{key}")]
         if key == "inputs" and isinstance(value, dict):
             return _members("inputs", value)
@@ -166,6 +169,10 @@ def _shown(value: object) -> str:
 
 
 def _read_data(data: Any, dtype: DType | None, shape: Shape | None, pointer: str, reading: Reading) -> Tensor:
+    if isinstance(data, NumberArray):
+        dtype = dtype or data.infer_dtype()
+        shape = fit_shape(_checked(data.shape, pointer), shape, pointer)
+        return Tensor(dtype, shape, data.values_as(dtype))
     nested: Shape = ()
     try:
         items, nested = flatten(data) if isinstance(data, list) else ([data], ())

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from . import crc32c, example_encode, example_index, example_values, framing, json_array
+from . import crc32c, example_encode, example_index, example_values, framing, json_array, json_rows
 
 __all__ = ["Compiler", "Kernels", "is_loaded", "load"]
 
@@ -45,6 +45,8 @@ class Kernels:
         self.read_bytes = compiled(example_values.read_bytes)
         self.single_spans = compiled(example_values.single_spans)
         self.copy_spans = compiled(example_values.copy_spans)
+        self.read_rows = compiled(json_rows.read_rows)
+        self.gather_cells = compiled(json_rows.gather_cells)
         self.read_number_array = compiled(json_array.read_number_array)
 
 

@@ -27,6 +27,8 @@ from . import (
     framing,
     json_array,
     json_number,
+    json_rows,
+    json_string,
     memory,
     utf8,
     varint,
@@ -68,6 +70,8 @@ _MODULES: Final = (
     example_values,
     json_number,
     json_array,
+    json_string,
+    json_rows,
 )
 
 _I8 = ir.IntType(8)

@@ -142,6 +142,15 @@ def _multiply_high(_context: Any, left: Any, right: Any) -> Any:  # noqa: ARG001
 
 
 @_intrinsic
+def _quotient_bits(_context: Any, dividend: Any, divisor: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        quotient = builder.fdiv(builder.sitofp(args[0], ir.DoubleType()), args[1])
+        return builder.bitcast(quotient, _I64)
+
+    return types.uint64(types.int64, types.float64), generate
+
+
+@_intrinsic
 def _crc_instruction(_context: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         name = "llvm.x86.sse42.crc32.64.64"
@@ -174,6 +183,7 @@ def _register_callees() -> None:
     _replace(memory.raw_bit_length, lambda word: _bits(word))
     _replace(memory.raw_multiply_high, lambda left, right: _multiply_high(left, right))
     _replace(memory.raw_multiply_low, lambda left, right: left * right)
+    _replace(memory.raw_quotient_bits, lambda dividend, divisor: _quotient_bits(dividend, divisor))
     if has_crc_instruction():
         _replace(crc32c.raw_crc_word, lambda crc, word: _crc_instruction(crc, word))
     else:

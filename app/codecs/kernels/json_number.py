@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import Bytes, bit_length, load_word, multiply_high, multiply_low
+from .memory import Bytes, bit_length, load_word, multiply_high, multiply_low, quotient_bits
 
 __all__ = [
     "DECIMAL",
@@ -57,6 +57,13 @@ _MAX_DIGITS = 19
 _TENS = np.array([10**power for power in range(20)], np.uint64)
 #: Exponents beyond are left to others: even with a MiB of zeros behind the point they are no numbers.
 _MAX_EXPONENT = 1_000_000
+
+# Both are exact as float64, so that their quotient is rounded once (W. Clinger, "How to read floating
+# point numbers accurately", 1990). 16 digits may be below 2^53 too, but doubles of 16 and 17 digits come
+# mixed, and a branch wants to be foreseen.
+_FEW_DIGITS = np.uint64(10**15)
+_MAX_EXACT_POWER = 22
+_EXACT_POWERS = np.array([10.0**power for power in range(_MAX_EXACT_POWER + 1)])
 
 # 10^-342 times 19 digits is less than half the least float64; 10^309 is more than the greatest.
 _MIN_POWER = -342
@@ -230,6 +237,8 @@ def bit_span(magnitude: np.uint64) -> int:
 
 def double_bits(significand: np.uint64, exponent: int) -> np.uint64:
     """The bits of the float64 nearest to `significand * 10**exponent`, ties to even; or of infinity."""
+    if significand < _FEW_DIGITS and -_MAX_EXACT_POWER <= exponent <= 0:
+        return quotient_bits(int(np.int64(significand)), _EXACT_POWERS[-exponent])
     if significand == np.uint64(0) or exponent < _MIN_POWER:
         return np.uint64(0)
     if exponent > _MAX_POWER:

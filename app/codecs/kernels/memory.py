@@ -24,11 +24,13 @@ __all__ = [
     "load_word",
     "multiply_high",
     "multiply_low",
+    "quotient_bits",
     "raw_bit_length",
     "raw_copy",
     "raw_load",
     "raw_multiply_high",
     "raw_multiply_low",
+    "raw_quotient_bits",
     "raw_store",
     "same_bytes",
     "store_u32",
@@ -75,6 +77,11 @@ def raw_multiply_high(left: np.uint64, right: np.uint64) -> np.uint64:
 def raw_multiply_low(left: np.uint64, right: np.uint64) -> np.uint64:
     """The lower 64 bits of the product."""
     return np.uint64(int(left) * int(right) & (2**64 - 1))
+
+
+def raw_quotient_bits(dividend: int, divisor: np.float64) -> np.uint64:
+    """The bits of a float64: the quotient, where the dividend is exact as a float64 too."""
+    return np.uint64((np.float64(dividend) / divisor).view(np.uint64))
 
 
 def copy_bytes(target: MutableBytes, at: int, source: Bytes, begin: int, size: int) -> None:
@@ -129,6 +136,11 @@ def multiply_high(left: np.uint64, right: np.uint64) -> np.uint64:
 def multiply_low(left: np.uint64, right: np.uint64) -> np.uint64:
     """The lower 64 bits of the product."""
     return raw_multiply_low(left, right)
+
+
+def quotient_bits(dividend: int, divisor: np.float64) -> np.uint64:
+    """The bits of the float64 nearest to the quotient; the dividend is at most 2^53."""
+    return raw_quotient_bits(dividend, divisor)
 
 
 def same_bytes(data: Bytes, begin: int, other: Bytes, other_begin: int, size: int) -> bool:

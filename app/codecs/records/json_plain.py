@@ -82,6 +82,9 @@ class PlainRows:
         self._row_bytes = sum(
             1 + (feature.num_values or 1) * max(feature.dtype.itemsize, 12) for feature in features
         )
+        #: Numbers in a row, where every feature has a known number of them.
+        self._row_values = sum(feature.known_values for feature in features if not feature.dtype.is_string)
+        self._varies = any(feature.num_unknown for feature in features)
         #: The arguments of the kernel that say what a row is.
         self._layout = (
             np.frombuffer(b"".join(keys), np.uint8),
@@ -106,8 +109,10 @@ class PlainRows:
         held = rows * self._row_bytes
         if not rows or held > _MAX_BATCH_BYTES or lines.longest > lease.budget.limits.max_record_bytes:
             raise NotPlain
-        # Between two values of a row there is a comma.
-        num_values = int(np.count_nonzero(text == _COMMA)) + rows
+        num_values = rows * self._row_values
+        if self._varies:
+            # Between two values of a row there is a comma.
+            num_values = rows + int(np.count_nonzero(text == _COMMA))
         num_cells = rows * len(self._number)
         # Twice: as the kernel finds them, and as the columns hold them.
         held += 2 * (num_values * _WORD_BYTES + len(text)) + num_cells * _CELL_BYTES

@@ -66,3 +66,9 @@ def test_a_product_has_two_words(left: int, right: int) -> None:
     high = memory.multiply_high(np.uint64(left), np.uint64(right))
     low = memory.multiply_low(np.uint64(left), np.uint64(right))
     assert int(high) << 64 | int(low) == left * right
+
+
+@pytest.mark.parametrize(("dividend", "divisor"), [(1, 3.0), (0, 1e22), (2**53, 10.0)])
+def test_a_quotient_is_rounded_once(dividend: int, divisor: float) -> None:
+    bits = memory.quotient_bits(dividend, np.float64(divisor))
+    assert bits.view(np.float64) == dividend / divisor

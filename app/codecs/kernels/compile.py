@@ -26,6 +26,8 @@ from . import (
     example_values,
     framing,
     memory,
+    sequence_encode,
+    sequence_index,
     utf8,
     varint,
 )
@@ -146,7 +148,8 @@ def _register_callees() -> None:
         _replace(crc32c.raw_crc_word, lambda crc, word: _crc_instruction(crc, word))
     else:
         register_jitable(**_OPTIONS)(crc32c.raw_crc_word)
-    for module in (memory, varint, utf8, crc32c, framing, example_encode, example_index, example_values):
+    examples = (example_encode, example_index, example_values, sequence_encode, sequence_index)
+    for module in (memory, varint, utf8, crc32c, framing, *examples):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("raw_"):
                 register_jitable(forceinline=True, **_OPTIONS)(function)

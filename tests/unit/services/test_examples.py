@@ -33,7 +33,7 @@ def test_a_sequence_example_returns_as_it_came(options: RecordsDecodeOptions) ->
 
 
 def test_a_row_becomes_the_message_that_was_asked_for() -> None:
-    row = MemoryStream(b'{"c": 1}')
+    row = MemoryStream(b'{"context": {"c": 1}}')
     options = RecordsDecodeOptions(
         schema=Schema.from_json({"features": {"c": {"dtype": "int64", "nullable": True}}}),
         message="sequence_example",

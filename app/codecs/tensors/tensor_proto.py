@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import DType, dtype_from_tf_enum
+from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
 from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
 from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
-from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_bools, content_view
+from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, in_low_bits
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..protobuf import LENGTH_DELIMITED, fields_of, parse_varint, serialize_varint
 from .declared import check_declared
@@ -78,6 +78,8 @@ def serialize_tensor_proto(tensor: Tensor) -> list[Buffer]:
         UnprocessableInput: they take 2 GiB (`tensor_too_large`).
     """
     header = tensor_proto_header(tensor.dtype, tensor.shape)
+    if tensor.dtype.is_narrow:
+        return [header, in_low_bits(tensor.values.view(np.uint8), tensor.dtype).data]
     if not tensor.dtype.is_string:
         return [header, content_view(tensor.values)] if len(tensor.values) else [header]
     pieces: list[Buffer] = []
@@ -134,7 +136,7 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
 
     Deliberately refused, where TensorFlow would read something: values in a field of another dtype
     or in two fields, more values than the shape takes, values that the dtype does not hold (int8
-    300, bool 2), an unknown rank, groups, and varints that protobuf would cut off.
+    300, bool 2, an int4 of 16), an unknown rank, groups, and varints that protobuf would cut off.
 
     Args:
         offset: where in the whole input `data` begins, for errors.
@@ -173,8 +175,8 @@ def _supported_dtype(fields: TensorFields, offset: int) -> DType:
     dtype = dtype_from_tf_enum(fields.dtype)
     if dtype is None:
         raise UnprocessableInput(
-            f"This TensorProto is of TensorFlow's dtype number {fields.dtype}, which tf.io.serialize_tensor "
-            f"does not write (quantized, resource, variant, float8, int4 or unknown).",
+            f"This TensorProto is of TensorFlow's dtype {tf_enum_name(fields.dtype)}, which has no plain "
+            "values, or is not known here.",
             code="unsupported_dtype",
             offset=offset,
         )
@@ -203,7 +205,7 @@ def _content_numbers(content: memoryview, shape: Shape, dtype: DType, offset: in
             code="content_size_mismatch",
             offset=offset,
         )
-    check_bools(content, dtype, offset=offset)
+    check_content(content, dtype, offset=offset)
     return np.frombuffer(content, dtype.numpy)
 
 

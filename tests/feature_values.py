@@ -31,8 +31,8 @@ def scalars(dtype: DType) -> st.SearchStrategy[Any]:
     if dtype.kind == "bool":
         return st.booleans()
     if dtype.kind in ("int", "uint"):
-        bounds = np.iinfo(dtype.numpy)
-        return st.integers(int(bounds.min), int(bounds.max)) | st.integers(0, 100)
+        low, high = dtype.bounds
+        return st.integers(low, high) | st.integers(0, min(high, 100))
     # Any NaN but the usual one may change its payload on the way through Python's floats.
     halves = st.floats(width=16)
     wider = st.floats(width=32) if dtype.name == "float32" else st.floats(width=64)
@@ -49,6 +49,7 @@ def encodings(dtype: DType, shape: tuple[int | None, ...]) -> list[Encoding]:
         allowed.append("raw")
     if (
         dtype.kind != "complex"
+        and dtype.has_kernel
         and dtype.name not in ("float64", "uint64")
         and unknown < 2
         and not (unknown and 0 in shape)
@@ -80,7 +81,7 @@ def values(draw: st.DrawFn, feature: Feature) -> tuple[Any, tuple[int, ...]] | N
 
 
 def array_of(feature: Feature, flat: list[Any]) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return np.array(flat, feature.dtype.numpy)
 
 
@@ -93,6 +94,10 @@ def storage_of(feature: Feature, flat: list[Any]) -> list[Any]:
         return list(array.view(np.uint8))
     if feature.dtype.name == "bfloat16":
         return list(array.view(np.uint16))
+    if feature.dtype.is_float and feature.dtype.itemsize == 1:
+        return list(array.view(np.uint8))
+    if feature.dtype.is_narrow:
+        return list(array.tolist())
     if feature.dtype.kind == "complex":
         return [value.tobytes() for value in array]
     return list(array)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
+from app.domain.dtypes import DType
 from app.domain.schema import Feature, Schema
 from tests.feature_values import RaggedValue, array_of
 
@@ -16,17 +18,32 @@ def tensorflow_feature(feature: Feature, flat: list[Any], shape: tuple[int, ...]
     if feature.encoding == "tensor":
         if feature.dtype.is_string:
             tensor = tf.constant(np.array(flat, object).reshape(shape), tf.string, shape)
+        elif not feature.dtype.has_kernel:
+            return bytes_feature([content_proto(array_of(feature, flat), feature.dtype, shape)])
         else:
             tensor = tf.constant(array_of(feature, flat).reshape(shape))
         return bytes_feature([tf.io.serialize_tensor(tensor).numpy()])
     if feature.encoding == "raw":
-        return bytes_feature([array_of(feature, flat).tobytes()])
+        array = array_of(feature, flat)
+        if feature.dtype.is_narrow and feature.dtype.kind == "int":
+            array = array.astype(np.int8)
+        return bytes_feature([array.tobytes()])
     if feature.dtype.is_string:
         return bytes_feature(flat)
     if feature.dtype.is_float:
         floats = array_of(feature, flat).astype(np.float32).tolist()
         return tf.train.Feature(float_list=tf.train.FloatList(value=floats))
     return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(value) for value in flat]))
+
+
+def content_proto(array: NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> bytes:
+    """What a kernel would write if there was one, as TensorFlow reads it."""
+    proto = tf.make_tensor_proto(np.zeros(shape, np.uint8))
+    proto.dtype, proto.tensor_content = dtype.tf_enum, array.tobytes()
+    proto.ClearField("int_val")
+    message: bytes = proto.SerializeToString()
+    assert tf.io.parse_tensor(message, tf.dtypes.as_dtype(dtype.tf_enum)).shape == shape
+    return message
 
 
 def bytes_feature(items: list[bytes]) -> Any:

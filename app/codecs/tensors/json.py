@@ -210,7 +210,7 @@ def _data_texts(
         if _is_streamed(values[start:stop], tensor, options):
             opening, closing = nest(["|"], shape, start)[0].split("|")
             yield opening + '{"b64":"'
-            yield from b64_text([values[start]])
+            yield from b64_text([values[start]], options.b64)
             yield '"}' + closing
             continue
         try:

@@ -25,10 +25,25 @@ def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[n
     Lost are finite values that overflow, infinities and NaNs where `dtype` (floating or complex) has none.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        converted = values.astype(dtype.numpy)
+        is_rounded_twice = values.dtype == np.float64 and dtype.numpy.isbuiltin != 1
+        converted = (_rounded_to_odd(values) if is_rounded_twice else values).astype(dtype.numpy)
         lost = np.isfinite(values) & ~np.isfinite(converted)
         if not dtype.has_infinity:
             lost |= np.isinf(values)
         if not dtype.has_nan:
             lost |= np.isnan(values) | ~(np.abs(values) < _FLOAT4_OVERFLOW)
     return converted, lost
+
+
+def _rounded_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The values as float32 that round to fewer bits as the values themselves do.
+
+    `ml_dtypes` makes a float32 of a float64 first, and a little more than half way becomes half way. An
+    inexact one is cut off and its last bit set, which keeps it off the middle (Boldo and Melquiond, 2008).
+    """
+    narrow = values.astype(np.float32)
+    bits = narrow.view(np.uint32)
+    inexact = (narrow != values) & np.isfinite(values)
+    bits -= (inexact & (np.abs(narrow) > np.abs(values))).astype(np.uint32)  # away from zero, or to infinity
+    bits |= inexact.astype(np.uint32)
+    return narrow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ...domain.dtypes import STRING, DType
 from ...domain.tensor import Shape, Tensor, check_shape
@@ -13,6 +13,8 @@ from ..json_forms import fit_shape
 from ..json_values import ItemError, Reading, flatten, infer_dtype, unravel
 
 __all__ = ["read_array"]
+
+_RAGGED_HINT: Final = " Rows of different lengths are a ragged tensor where kind=ragged says so."
 
 
 def read_array(data: Any, dtype: DType | None, shape: Shape | None, pointer: str, reading: Reading) -> Tensor:
@@ -32,8 +34,9 @@ def read_array(data: Any, dtype: DType | None, shape: Shape | None, pointer: str
         values = convert_items(items, dtype, reading)
     except ItemError as error:
         path = unravel(error.index, nested) if error.path is None else error.path
+        hint = _RAGGED_HINT if error.code == "ragged" else ""
         raise error.error(
-            error.detail, code=error.code, pointer="/".join([pointer, *map(str, path)])
+            error.detail + hint, code=error.code, pointer="/".join([pointer, *map(str, path)])
         ) from None
     return Tensor(dtype, shape, values)
 

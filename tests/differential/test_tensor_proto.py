@@ -156,8 +156,10 @@ def test_typed_values_and_their_repetition(name: str, data: st.DataObject, shape
     given_count = data.draw(st.integers(0, int(np.prod(shape))))
     parts = 2 if dtype.kind == "complex" else 1
     values = data.draw(st.lists(numbers, min_size=given_count * parts, max_size=given_count * parts))
-    values = bytes(values) if field == "float8_val" else values
-    proto = tensor_pb2.TensorProto(dtype=dtype.tf_enum, tensor_shape=shape_proto(*shape), **{field: values})
+    given_values = bytes(values) if field == "float8_val" else values
+    proto = tensor_pb2.TensorProto(
+        dtype=dtype.tf_enum, tensor_shape=shape_proto(*shape), **{field: given_values}
+    )
     message = proto.SerializeToString()
     assert_same(parse_tensor_proto(message, Budget()), tf.io.parse_tensor(message, tf_dtype(dtype)))
 

@@ -16,7 +16,7 @@ from ...domain.limits import Budget
 from ...domain.tensor import NamedAny, SparseTensor, Tensor
 from ...errors import InputError, LimitExceeded, UnprocessableInput
 from .components import components_of, sparse_tensor
-from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
+from .tensor_proto import parse_tensor_proto, serialize_tensor_content
 
 __all__ = ["is_serialized_sparse", "parse_sparse", "serialize_many_sparse", "serialize_sparse"]
 
@@ -67,7 +67,7 @@ def _row(tensor: SparseTensor, entries: slice) -> SparseTensor:
 
 
 def _protos(tensor: SparseTensor) -> list[bytes]:
-    return [b"".join(serialize_tensor_proto(part.tensor)) for part in components_of(NamedAny(tensor))]
+    return [b"".join(serialize_tensor_content(part.tensor)) for part in components_of(NamedAny(tensor))]
 
 
 def _require_sorted(indices: NDArray[np.int64]) -> None:

@@ -90,5 +90,5 @@ def test_infinities_and_nans_that_a_dtype_has_are_kept() -> None:
 
 def test_a_bfloat16_is_rounded_once() -> None:
     just_above_the_middle = 1 + 2**-8 + 2**-40
-    found, _ = rounded(np.array([just_above_the_middle, -just_above_the_middle, 1e-45, 3.4e38]), BFLOAT16)
+    found, _ = rounded(np.array([just_above_the_middle, -just_above_the_middle, 1e-45, 3.39e38]), BFLOAT16)
     assert found.astype(np.float64).tolist() == [1 + 2**-7, -1 - 2**-7, 0, 3.3895313892515355e38]

@@ -88,7 +88,7 @@ def test_indices_may_be_integers_of_any_width() -> None:
     parts = [dense([[0, 1]], "int32"), dense([1.5], "float64"), dense([3, 4], "uint8")]
     [found] = assemble([NamedTensor(part) for part in parts], "sparse")
     assert isinstance(found.tensor, SparseTensor)
-    assert (found.tensor.indices.dtype, found.tensor.indices.tolist()) == (np.int64, [[0, 1]])
+    assert (found.tensor.indices.dtype.name, found.tensor.indices.tolist()) == ("int64", [[0, 1]])
 
 
 def test_no_coordinates_have_no_second_axis() -> None:

@@ -70,6 +70,14 @@ def test_the_literal_bytes_of_many() -> None:
     assert described(parse_sparse(strings(MANY, (3, 3)), Budget())) == described(TENSOR)
 
 
+def test_strings_inside_stand_in_tensor_content() -> None:
+    values = np.empty(2, object)
+    values[:] = [b"a", b""]
+    tensor = SparseTensor(STRING, (3,), np.array([[0], [2]]), values)
+    assert serialize_sparse(tensor).values[1] == bytes.fromhex("08071204120208022203010061")
+    assert described(parse_sparse(serialize_sparse(tensor), Budget())) == described(tensor)
+
+
 def test_rows_are_as_long_as_the_longest() -> None:
     rows = [
         *serialize_sparse(sparse([[1]], [5], (3,))).values,

@@ -18,6 +18,7 @@ from ..domain.tensor import MAX_RANK, Shape
 from . import kernels
 from .kernels.json_array import COUNT, END, NOT_INTEGERS, RANK, READ, SEEN, SPAN, WIDE
 from .kernels.json_number import DECIMAL, NEGATIVE
+from .rounding import rounded
 
 __all__ = ["NotPlain", "NumberArray", "read_number_array"]
 
@@ -59,6 +60,8 @@ class NumberArray:
         Raises:
             NotPlain: `dtype` may not hold them, or is none of integers or floats.
         """
+        if not dtype.has_kernel:
+            raise NotPlain
         if dtype.is_integer:
             return self._integers(dtype)
         if dtype.is_float:
@@ -78,12 +81,11 @@ class NumberArray:
         if self.values.dtype.kind != "f":
             if int(self.values.min()) < -(2**precision) or int(self.values.max()) > 2**precision:
                 raise NotPlain
-            return self.values.astype(np.float64).astype(dtype.numpy)
+            return self.values.astype(np.float64).astype(dtype.numpy)  # exact
         if self.span > precision:
             raise NotPlain
-        with np.errstate(over="ignore"):
-            values = self.values.astype(dtype.numpy)
-        if not np.isfinite(values).all():
+        values, lost = rounded(self.values, dtype)
+        if lost.any():
             raise NotPlain
         return values
 

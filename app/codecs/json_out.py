@@ -1,6 +1,6 @@
 """Values to JSON text: strict JSON, the shortest digits that read back as the same value.
 
-A float16 or bfloat16 has the digits of the float32 that it is, since most readers have no 16-bit float.
+A float of 16 bits or fewer has the digits of the float32 that it is, since most readers have no such float.
 The rules are those of "Values out" of the HTTP contract.
 """
 
@@ -135,7 +135,7 @@ def _complex_tokens(array: NDArray[Any], dtype: DType, spelling: Spelling) -> li
 def _float_tokens(values: NDArray[Any], spelling: Spelling) -> list[str]:
     # Overflow is looked for, and a signalling NaN is a value like any other: neither is worth a warning.
     with np.errstate(over="ignore", invalid="ignore"):
-        texts = _shortest_texts(values.astype(np.float32) if values.dtype.itemsize == 2 else values)
+        texts = _shortest_texts(values.astype(np.float32) if values.dtype.itemsize < 4 else values)
         nonfinite = np.flatnonzero(~np.isfinite(values)).tolist()
     for index in nonfinite:
         if spelling.nonfinite == "error":

@@ -30,6 +30,8 @@ from . import (
     json_rows,
     json_string,
     memory,
+    sequence_encode,
+    sequence_index,
     utf8,
     varint,
 )
@@ -68,6 +70,8 @@ _MODULES: Final = (
     example_encode,
     example_index,
     example_values,
+    sequence_encode,
+    sequence_index,
     json_number,
     json_array,
     json_string,

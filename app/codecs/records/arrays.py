@@ -12,7 +12,7 @@ from ...domain.dtypes import DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, num_elements
 from ...errors import LimitExceeded
-from ..content import content_view
+from ..content import content_view, sign_extended
 from .columns import column_type, storage_type
 
 __all__ = [
@@ -153,7 +153,8 @@ def element_column(values: NDArray[Any], feature: Feature) -> pa.Array[Any]:
     """
     storage = storage_type(feature.dtype)
     if not feature.dtype.is_string:
-        return pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(content_view(values))])
+        memory = pa.py_buffer(content_view(sign_extended(values, feature.dtype)))
+        return pa.Array.from_buffers(storage, len(values), [None, memory])
     if sum(map(len, values)) > _MAX_OFFSET:
         raise _too_large(feature.name)
     return pa.array(values, storage)

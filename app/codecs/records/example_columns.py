@@ -20,6 +20,7 @@ from ...domain.dtypes import INT64, STRING, DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
 from ...errors import LossyConversion
+from ..content import in_low_bits
 from ..kernels import Kernels
 from ..kernels.example_encode import HEAD_ROOM
 from ..protobuf import serialize_varint
@@ -31,7 +32,20 @@ __all__ = ["Entries", "EntryTarget", "key_field", "lower_column", "storage_dtype
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-_STORAGE: Final[dict[str, np.dtype[Any]]] = {"bool": np.dtype("u1"), "bfloat16": np.dtype("<u2")}
+_STORAGE: Final[dict[str, np.dtype[Any]]] = {
+    "bool": np.dtype("u1"),
+    "bfloat16": np.dtype("<u2"),
+    "float8_e5m2": np.dtype("u1"),
+    "float8_e4m3fn": np.dtype("u1"),
+    "float8_e4m3fnuz": np.dtype("u1"),
+    "float8_e4m3b11fnuz": np.dtype("u1"),
+    "float8_e5m2fnuz": np.dtype("u1"),
+    "float4_e2m1fn": np.dtype("u1"),
+    "int4": np.dtype("i1"),
+    "uint4": np.dtype("u1"),
+    "int2": np.dtype("i1"),
+    "uint2": np.dtype("u1"),
+}
 _NO_BYTES: Final = np.empty(0, np.uint8)
 #: Python's own cost of one row of a tensor that is serialized by itself: objects for header and content.
 _ROW_OVERHEAD: Final = 256
@@ -249,6 +263,7 @@ def _lower_content(feature: Feature, values: pa.Array[Any], offsets: Ints, prese
     content = _numbers(values, feature.dtype).view(np.uint8)
     prefix = b""
     if feature.encoding == "tensor":
+        content = in_low_bits(content, feature.dtype)
         prefix = tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
     rows = np.arange(len(present) + 1, dtype=np.int64)
     return _BytesEntries(

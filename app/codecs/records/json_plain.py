@@ -20,6 +20,7 @@ from .. import kernels
 from ..content import content_view
 from ..json_numbers import NotPlain
 from ..kernels import json_rows
+from ..rounding import rounded
 from .columns import arrow_schema, column_type, storage_type
 from .lease import Lease
 from .ndjson_lines import Lines
@@ -47,7 +48,7 @@ def _is_plain(feature: Feature, declared: bool) -> bool:
     if feature.dtype.is_string:
         # Text stands for bytes only where they are declared.
         return feature.is_scalar and (feature.dtype is TEXT or (declared and feature.dtype is BYTES))
-    return feature.dtype.kind != "complex" and None not in feature.shape[1:]
+    return feature.dtype.has_kernel and feature.dtype.kind != "complex" and None not in feature.shape[1:]
 
 
 def _kind(dtype: DType) -> int:
@@ -195,8 +196,7 @@ def _gather(
 def _values(words: NDArray[np.uint8], dtype: DType) -> NDArray[Any]:
     if not dtype.is_float:
         return words.view(np.int64).astype(dtype.numpy)  # the kernel has seen that they fit
-    with np.errstate(over="ignore"):
-        values = words.view(np.float64).astype(dtype.numpy)
-    if not np.isfinite(values).all():
+    values, lost = rounded(words.view(np.float64), dtype)
+    if lost.any():
         raise NotPlain
     return values

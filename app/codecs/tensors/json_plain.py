@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from ...domain.limits import KIB, Budget
-from ...domain.tensor import NamedTensor
+from ...domain.tensor import NamedAny
 from ...errors import InputError
 from ..json_numbers import NotPlain, read_number_array
 from ..json_text import parse_json
@@ -40,11 +40,13 @@ _HEAD: Final = re.compile(
 )  # fmt: skip
 
 
-def read_plain(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor] | None:
+def read_plain(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny] | None:
     """The tensors of the body, exactly as the general path reads them, or None where that has to look.
 
     Nothing stays charged to `budget`.
     """
+    if options.kind not in (None, "dense"):
+        return None
     before = budget.remaining
     # An error may be an error of the text, or of the budget: the general path finds it, and says where.
     with suppress(NotPlain, InputError):
@@ -55,7 +57,7 @@ def read_plain(body: memoryview, options: TensorDecodeOptions, budget: Budget) -
     return None
 
 
-def _read(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def _read(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
     head = _HEAD.match(bytes(body[:_HEAD_BYTES]))
     if head is None:
         raise NotPlain

@@ -15,22 +15,27 @@ from app.codecs.tensors.json_plain import read_plain
 from app.domain.dtypes import DTYPES, FLOAT64
 from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream
-from app.domain.tensor import NamedTensor
+from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
 
 
-def plain(text: bytes, limits: Limits | None = None, **options: Any) -> list[NamedTensor] | None:
+def plain(text: bytes, limits: Limits | None = None, **options: Any) -> list[NamedAny] | None:
     budget = Budget(limits)
     found = read_plain(memoryview(text), TensorDecodeOptions(**options), budget)
     assert budget.remaining == budget.limits.max_decoded_bytes
     return found
 
 
-def shown(tensors: list[NamedTensor]) -> list[Any]:
+def dense(named: NamedAny) -> Tensor:
+    assert isinstance(named.tensor, Tensor)
+    return named.tensor
+
+
+def shown(tensors: list[NamedAny]) -> list[Any]:
     return [
-        (named.name, named.tensor.dtype.name, named.tensor.shape, bytes(named.tensor.values.tobytes()))
-        if not named.tensor.dtype.is_string
-        else (named.name, named.tensor.shape, named.tensor.values.tolist())
+        (named.name, dense(named).dtype.name, dense(named).shape, bytes(dense(named).values.tobytes()))
+        if not dense(named).dtype.is_string
+        else (named.name, dense(named).shape, dense(named).values.tolist())
         for named in tensors
     ]
 
@@ -96,14 +101,14 @@ def test_the_plain_forms_are_read_and_others_are_not(text: bytes, expected: list
         return
     assert found is not None
     assert [
-        (n.name, n.tensor.dtype.name, n.tensor.shape, n.tensor.values.tolist()) for n in found
+        (n.name, dense(n).dtype.name, dense(n).shape, dense(n).values.tolist()) for n in found
     ] == expected
 
 
 def test_what_the_query_declares_is_kept_to() -> None:
     found = plain(b"[1,2]", dtype=FLOAT64, shape=(2, 1))
     assert found is not None
-    assert (found[0].tensor.dtype, found[0].tensor.shape) == (FLOAT64, (2, 1))
+    assert (dense(found[0]).dtype, dense(found[0]).shape) == (FLOAT64, (2, 1))
     assert plain(b"[1,2]", shape=(3,)) is None
     assert plain(b'{"dtype":"int8","data":[1]}', dtype=FLOAT64) is None
 

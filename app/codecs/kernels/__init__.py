@@ -17,6 +17,7 @@ from . import (
     example_index,
     example_values,
     framing,
+    json_write,
     sequence_encode,
     sequence_index,
 )
@@ -68,6 +69,13 @@ class Kernels:
         self.copy_contexts = compiled(sequence_index.copy_contexts)
         self.index_feature_lists = compiled(sequence_index.index_feature_lists)
         self.index_steps = compiled(sequence_index.index_steps)
+        self.find_scalars = compiled(json_write.find_scalars)
+        self.find_arrays = compiled(json_write.find_arrays)
+        self.write_lists = compiled(json_write.write_lists)
+        self.append_spans = compiled(json_write.append_spans)
+        self.quoted_size = compiled(json_write.quoted_size)
+        self.write_quoted = compiled(json_write.write_quoted)
+        self.write_b64 = compiled(json_write.write_b64)
 
 
 def _plain(function: FunctionT, /) -> FunctionT:

@@ -25,6 +25,7 @@ from . import (
     example_index,
     example_values,
     framing,
+    json_write,
     memory,
     sequence_encode,
     sequence_index,
@@ -149,7 +150,7 @@ def _register_callees() -> None:
     else:
         register_jitable(**_OPTIONS)(crc32c.raw_crc_word)
     examples = (example_encode, example_index, example_values, sequence_encode, sequence_index)
-    for module in (memory, varint, utf8, crc32c, framing, *examples):
+    for module in (memory, varint, utf8, crc32c, framing, json_write, *examples):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("raw_"):
                 register_jitable(forceinline=True, **_OPTIONS)(function)

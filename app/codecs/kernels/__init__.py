@@ -19,6 +19,7 @@ from . import (
     framing,
     json_array,
     json_rows,
+    json_write,
     sequence_encode,
     sequence_index,
 )
@@ -73,6 +74,13 @@ class Kernels:
         self.copy_contexts = compiled(sequence_index.copy_contexts)
         self.index_feature_lists = compiled(sequence_index.index_feature_lists)
         self.index_steps = compiled(sequence_index.index_steps)
+        self.find_scalars = compiled(json_write.find_scalars)
+        self.find_arrays = compiled(json_write.find_arrays)
+        self.write_lists = compiled(json_write.write_lists)
+        self.append_spans = compiled(json_write.append_spans)
+        self.quoted_size = compiled(json_write.quoted_size)
+        self.write_quoted = compiled(json_write.write_quoted)
+        self.write_b64 = compiled(json_write.write_b64)
 
 
 def _plain(function: FunctionT, /) -> FunctionT:

@@ -29,6 +29,7 @@ from . import (
     json_number,
     json_rows,
     json_string,
+    json_write,
     memory,
     sequence_encode,
     sequence_index,
@@ -76,6 +77,7 @@ _MODULES: Final = (
     json_array,
     json_string,
     json_rows,
+    json_write,
 )
 
 _I8 = ir.IntType(8)

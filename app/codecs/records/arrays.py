@@ -24,6 +24,7 @@ __all__ = [
     "null_column",
     "nullable_list_column",
     "spread",
+    "string_buffers",
     "values_from_column",
     "values_from_elements",
     "with_nulls",
@@ -176,6 +177,16 @@ def values_from_column(column: pa.Array[Any], feature: Feature) -> NDArray[Any]:
     lists: Any = column  # `flatten` is declared on the classes of lists alone
     elements = column if feature.is_scalar else lists.flatten()
     return values_from_elements(elements, feature.dtype)
+
+
+def string_buffers(values: pa.Array[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The memory of binary values without nulls, and where each begins in it and the last one ends."""
+    _, offsets, data = values.buffers()
+    if offsets is None or not len(values):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    bounds = np.frombuffer(memoryview(offsets), np.int32, len(values) + 1, 4 * values.offset)
+    found = np.empty(0, np.uint8) if data is None else np.frombuffer(memoryview(data), np.uint8)
+    return found, bounds.astype(np.int64)
 
 
 def values_from_elements(elements: pa.Array[Any], dtype: DType) -> NDArray[Any]:

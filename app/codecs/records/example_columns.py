@@ -25,6 +25,7 @@ from ..kernels import Kernels
 from ..kernels.example_encode import HEAD_ROOM
 from ..protobuf import serialize_varint
 from ..tensors.tensor_proto import serialize_tensor_proto, tensor_proto_header
+from .arrays import string_buffers
 from .lease import Lease
 
 __all__ = ["Entries", "EntryTarget", "key_field", "lower_column", "storage_dtype", "wire_order"]
@@ -171,7 +172,7 @@ def lower_column(feature: Feature, column: pa.Array[Any], lease: Lease, *, first
     if feature.encoding != "list":
         return _lower_content(feature, values, offsets, present)
     if feature.dtype.is_string:
-        data, value_offsets = _binary(values)
+        data, value_offsets = string_buffers(values)
         return _BytesEntries(data, value_offsets, offsets, present, _NO_BYTES)
     numbers = _numbers(values, feature.dtype)
     if not feature.dtype.is_float:
@@ -207,16 +208,6 @@ def _numbers(values: pa.Array[Any], dtype: DType) -> NDArray[Any]:
     if buffer is None or not len(values):
         return np.empty(0, storage)
     return np.frombuffer(memoryview(buffer), storage, len(values), values.offset * storage.itemsize)
-
-
-def _binary(values: pa.Array[Any]) -> tuple[Bytes, Ints]:
-    _, offsets, data = values.buffers()
-    if offsets is None or not len(values):
-        return _NO_BYTES, np.zeros(1, np.int64)
-    value_offsets = np.frombuffer(memoryview(offsets), np.int32, len(values) + 1, 4 * values.offset)
-    return _NO_BYTES if data is None else np.frombuffer(memoryview(data), np.uint8), value_offsets.astype(
-        np.int64
-    )
 
 
 def _widened_ints(numbers: NDArray[Any], lease: Lease) -> NDArray[np.uint64]:

@@ -52,11 +52,12 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     return gather(_line_texts(records, options))
 
 
-def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
     first_row = 0
     for batch in records.batches:
         for start, piece in slices(batch):
-            yield "\n".join([*row_texts(piece, records.schema, options, first_row + start), ""])
+            yield row_texts(piece, records.schema, options, first_row + start, "\n").data.data
+            yield "\n"
         first_row += batch.num_rows
 
 

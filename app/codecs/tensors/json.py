@@ -8,11 +8,8 @@ A complex number is `[real, imaginary]`, in and out, below the axes of its tenso
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...domain.dtypes import INT64
 from ...domain.limits import Budget
@@ -21,26 +18,21 @@ from ...domain.tensor import (
     AnyTensor,
     NamedAny,
     RaggedTensor,
-    Shape,
     SparseTensor,
     Tensor,
-    num_elements,
     tensor_from_array,
 )
 from ...errors import UnprocessableInput
 from ..content import STRING_OVERHEAD
-from ..json_out import PIECE_BYTES, b64_text, empty_text, gather, nest, quote, tokens
+from ..json_out import gather, quote
 from ..json_text import parse_body
-from ..json_values import ItemError
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .components import components_of
 from .json_body import read_tensors
+from .json_data import data_texts, nested_ragged_texts
 from .json_plain import read_plain
 
 __all__ = ["decode", "encode"]
-
-#: Values that are spelled at a time: about a piece of text.
-_CHUNK_VALUES: Final = 8192
 
 
 def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
@@ -90,7 +82,7 @@ def encode(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterato
     return gather(_texts(tensors, options))
 
 
-def _texts(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[str]:
+def _texts(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     if len(tensors) == 1:
         yield from _tensor_texts(tensors[0], 0, options)
         return
@@ -104,83 +96,48 @@ def _texts(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterato
     yield ("}" if by_name else "]") + "}"
 
 
-def _tensor_texts(named: NamedAny, index: int, options: TensorEncodeOptions) -> Iterator[str]:
+def _tensor_texts(named: NamedAny, index: int, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     tensor, name = named.tensor, named.name
     if isinstance(tensor, SparseTensor):
         yield from _sparse_texts(tensor, name, options)
     elif isinstance(tensor, RaggedTensor):
-        write = _nested_ragged_texts if options.layout == "nested" else _ragged_texts
+        write = nested_ragged_texts if options.layout == "nested" else _ragged_texts
         yield from write(tensor, name, options)
     elif options.layout == "nested":
-        yield from _data_texts(tensor, name, tensor.shape, options)
+        yield from data_texts(tensor, name, tensor.shape, options)
     else:
         yield _head(tensor, name, index, options)
-        yield from _data_texts(tensor, name, (len(tensor.values),), options)
+        yield from data_texts(tensor, name, (len(tensor.values),), options)
         yield "}"
 
 
-def _sparse_texts(tensor: SparseTensor, name: str | None, options: TensorEncodeOptions) -> Iterator[str]:
+def _sparse_texts(
+    tensor: SparseTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
     values = Tensor(tensor.dtype, (len(tensor.values),), tensor.values)
     indices = tensor_from_array(tensor.indices, INT64)
     dense_shape = tensor_from_array(np.array(tensor.dense_shape, np.int64), INT64)
     yield f'{{{_naming(name, options)}"dtype":"{tensor.dtype}","values":'
     for label, part in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
         yield label
-        yield from _data_texts(part, name, part.shape, options)
+        yield from data_texts(part, name, part.shape, options)
     yield "}"
 
 
-def _ragged_texts(tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions) -> Iterator[str]:
+def _ragged_texts(
+    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
     values = tensor.values
     # Without values, nothing would show the dimensions behind the first one.
     hidden = "" if len(values.values) or len(values.shape) == 1 else f'"shape":{list(values.shape)},'
     yield f'{{{_naming(name, options)}"dtype":"{tensor.dtype}",{hidden}"values":'
     shape = (0,) if hidden else values.shape
-    yield from _data_texts(values, name, shape, options)
+    yield from data_texts(values, name, shape, options)
     yield ',"row_splits":['
     for level, splits in enumerate(tensor.row_splits):
         yield "," if level else ""
-        yield from _data_texts(tensor_from_array(splits, INT64), name, (len(splits),), options)
+        yield from data_texts(tensor_from_array(splits, INT64), name, (len(splits),), options)
     yield "]}"
-
-
-def _nested_ragged_texts(
-    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
-) -> Iterator[str]:
-    """A row of the outermost cut at a time, each put together from its innermost lists outwards."""
-    outermost = tensor.row_splits[0].tolist()
-    yield "["
-    for row, (start, stop) in enumerate(pairwise(outermost)):
-        yield "," if row else ""
-        bounds = [(start, stop)]
-        for splits in tensor.row_splits[1:]:
-            start, stop = int(splits[start]), int(splits[stop])
-            bounds.append((start, stop))
-        texts = _element_texts(tensor.values, name, start, stop, options)
-        for splits, (first, last) in zip(tensor.row_splits[:0:-1], bounds[-2::-1], strict=True):
-            cuts = (splits[first : last + 1] - splits[first]).tolist()
-            texts = [f"[{','.join(texts[a:b])}]" for a, b in pairwise(cuts)]
-        yield f"[{','.join(texts)}]"
-    yield "]"
-
-
-def _element_texts(
-    values: Tensor, name: str | None, start: int, stop: int, options: TensorEncodeOptions
-) -> list[str]:
-    """One text for each of the elements from `start` to `stop` along the first axis."""
-    inner = values.shape[1:]
-    size = num_elements(inner)
-    if size == 0:
-        return [empty_text(inner)] * (stop - start)
-    first = start * size
-    try:
-        texts = tokens(values.values[first : stop * size], values.dtype, options)
-    except ItemError as error:
-        raise _located(error, name, first) from None
-    if not inner:
-        return texts
-    texts = nest(texts, inner)
-    return [",".join(texts[at : at + size]) for at in range(0, len(texts), size)]
 
 
 def _naming(name: str | None, options: TensorEncodeOptions) -> str:
@@ -202,52 +159,3 @@ def _head(tensor: Tensor, name: str | None, index: int, options: TensorEncodeOpt
         key, label = "dtype", dtype.name
     shape = ",".join(map(str, tensor.shape))
     return f'{{{_naming(name, options)}"{key}":"{label}","shape":[{shape}],"data":'
-
-
-def _data_texts(
-    tensor: Tensor, name: str | None, shape: Shape, options: TensorEncodeOptions
-) -> Iterator[str]:
-    values = tensor.values
-    if not len(values):
-        yield empty_text(shape)
-        return
-    for start, stop in _chunks(tensor):
-        yield "," if start else ""
-        if _is_streamed(values[start:stop], tensor, options):
-            opening, closing = nest(["|"], shape, start)[0].split("|")
-            yield opening + '{"b64":"'
-            yield from b64_text([values[start]], options.b64)
-            yield '"}' + closing
-            continue
-        try:
-            texts = tokens(values[start:stop], tensor.dtype, options)
-        except ItemError as error:
-            raise _located(error, name, start) from None
-        yield ",".join(nest(texts, shape, start))
-
-
-def _chunks(tensor: Tensor) -> Iterator[tuple[int, int]]:
-    """The bounds of what is spelled at a time: many small values, or one large string."""
-    num_values = len(tensor.values)
-    if not tensor.dtype.is_string:
-        yield from ((i, min(i + _CHUNK_VALUES, num_values)) for i in range(0, num_values, _CHUNK_VALUES))
-        return
-    start = size = 0
-    for index, value in enumerate(tensor.values):
-        if size and size + len(value) > PIECE_BYTES:
-            yield start, index
-            start, size = index, 0
-        size += len(value) + STRING_OVERHEAD
-    yield start, num_values
-
-
-def _is_streamed(values: NDArray[Any], tensor: Tensor, options: TensorEncodeOptions) -> bool:
-    is_large = tensor.dtype.is_string and len(values) == 1 and len(values[0]) > PIECE_BYTES
-    return is_large and options.text == "b64"
-
-
-def _located(error: ItemError, name: str | None, start: int) -> UnprocessableInput:
-    of_name = "" if name is None else f" of {name[:64]!r}"
-    return UnprocessableInput(
-        f"Element {start + error.index}{of_name}: {error.detail}", code=error.code, feature=name
-    )

@@ -30,11 +30,15 @@ def features(draw: st.DrawFn, kinds: tuple[str, ...], dtypes: list[DType] | None
         shape = (None, *shape[:2])
     if kind == "ragged" and None not in shape[1:]:
         shape = (*(shape or (2,)), None)
-    # A list holds no complex numbers, and ragged and sparse features are lists.
-    listed = [dtype for dtype in dtypes or _DTYPES if dtype.kind != "complex"]
+    # Ragged and sparse features are lists, which hold no complex numbers and none of the narrow dtypes.
+    listed = [dtype for dtype in dtypes or _DTYPES if dtype.kind != "complex" and _in_list(dtype)]
     dtype = draw(st.sampled_from(listed if kind in ("ragged", "sparse") else dtypes or _DTYPES))
     encoding = default_encoding(dtype, shape, kind)
     return Feature("", dtype, shape, kind, encoding, nullable=draw(st.booleans()))
+
+
+def _in_list(dtype: DType) -> bool:
+    return dtype.has_kernel or dtype.is_string
 
 
 def _value(draw: st.DrawFn, dtype: DType) -> Any:
@@ -46,14 +50,12 @@ def _value(draw: st.DrawFn, dtype: DType) -> Any:
         return draw(st.binary(min_size=dtype.itemsize, max_size=dtype.itemsize))
     if dtype.kind == "bool":
         return draw(st.integers(0, 1))
-    if dtype.name == "bfloat16":
-        return draw(st.integers(0, 2**16 - 1))
+    if dtype.is_float and not dtype.in_numpy:  # the bits, in the storage of the column
+        return draw(st.integers(0, 2**dtype.num_bits - 1))
     if dtype.is_float:
         width: Any = 8 * dtype.itemsize
         return draw(st.floats(width=width, allow_nan=False))
-    bits = 8 * dtype.itemsize
-    low, high = (0, 2**bits - 1) if dtype.kind == "uint" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return draw(st.integers(low, high))
+    return draw(st.integers(*dtype.bounds))
 
 
 def _values(draw: st.DrawFn, dtype: DType, count: int) -> list[Any]:

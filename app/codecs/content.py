@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +16,15 @@ from ..errors import MalformedInput, UnprocessableInput
 __all__ = [
     "CHUNK_BYTES",
     "STRING_OVERHEAD",
-    "check_bools",
+    "check_content",
+    "column_major",
     "content_view",
+    "in_low_bits",
+    "narrow_faults",
+    "num_axes",
     "read_content",
+    "row_major",
+    "sign_extended",
     "swapped_chunks",
     "to_little_endian",
 ]
@@ -69,24 +75,77 @@ def _swap_unit(dtype: DType) -> int:
     return dtype.itemsize // 2 if dtype.kind == "complex" else dtype.itemsize
 
 
+def num_axes(shape: Sequence[int]) -> int:
+    """How many axes matter to the order of the elements; numpy holds at most 64, and these only."""
+    return 0 if 0 in shape else sum(dim != 1 for dim in shape)
+
+
+def row_major(values: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """Flat elements in column-major (Fortran) order -> a copy in row-major (C) order."""
+    return values.reshape([dim for dim in shape if dim != 1], order="F").ravel(order="C")
+
+
+def column_major(values: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """Flat elements in row-major (C) order -> in column-major (Fortran) order; a copy where it matters."""
+    if num_axes(shape) < 2:
+        return values
+    return values.reshape([dim for dim in shape if dim != 1]).ravel(order="F")
+
+
 def content_view(values: NDArray[Any]) -> memoryview:
     """The memory of flat numeric `values` as bytes, also where numpy exports no buffer (bfloat16)."""
     return values.view(np.uint8).data
 
 
-def check_bools(content: Buffer, dtype: DType, *, offset: int = 0) -> None:
-    """Refuse bytes other than 0 and 1 where `dtype` is bool: what they mean differs between readers.
+def sign_extended(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """The same elements; those of 4 or 2 bits as the int8 or uint8 of the same value, else a view.
+
+    `ml_dtypes` and TensorFlow leave the upper bits of an int4 unset and ignore them when they read it;
+    others read the byte as a number.
+    """
+    if not dtype.is_narrow:
+        return values
+    return (
+        values.view(np.uint8)
+        if dtype.is_float
+        else values.astype(np.int8 if dtype.kind == "int" else np.uint8)
+    )
+
+
+def in_low_bits(raw: NDArray[np.uint8], dtype: DType) -> NDArray[np.uint8]:
+    """The bytes of elements as TensorFlow holds them: the upper bits of a dtype of 4 or 2 bits unset."""
+    return raw & np.uint8((1 << dtype.num_bits) - 1) if dtype.is_narrow else raw
+
+
+def narrow_faults(raw: NDArray[np.uint8], dtype: DType) -> NDArray[np.bool_]:
+    """Which bytes are no element of a dtype of 4 or 2 bits: neither in the low bits nor sign-extended."""
+    beyond = raw >= np.uint8(1 << dtype.num_bits)
+    return beyond & (raw < np.uint8(256 + dtype.bounds[0])) if dtype.kind == "int" else beyond
+
+
+def check_content(content: Buffer, dtype: DType, *, offset: int = 0) -> None:
+    """Refuse bytes that are no element of `dtype`: what they mean differs between readers.
 
     Raises:
-        UnprocessableInput: there is one (`invalid_bool`).
+        UnprocessableInput: a bool other than 0 and 1 (`invalid_bool`), or upper bits in an element of 4
+            or 2 bits (`value_out_of_range`).
     """
-    if dtype is not BOOL or len(content) == 0:
+    if len(content) == 0 or not (dtype is BOOL or dtype.is_narrow):
         return
     raw = np.frombuffer(content, np.uint8)
-    if raw.max() > 1:
-        where = int(np.argmax(raw > 1))
+    if dtype.is_narrow:
+        faults, code, only = (
+            narrow_faults(raw, dtype),
+            "value_out_of_range",
+            f"only {dtype.num_bits} bits are",
+        )
+    elif raw.max() > 1:
+        faults, code, only = raw > 1, "invalid_bool", "only 0 and 1 are"
+    else:
+        return
+    for where in np.flatnonzero(faults)[:1].tolist():
         raise UnprocessableInput(
-            f"Element {where} of a bool tensor is the byte {raw[where]}; only 0 and 1 are bools.",
-            code="invalid_bool",
+            f"Element {where} of the tensor is the byte {raw[where]}; {only} {dtype}.",
+            code=code,
             offset=offset + where,
         )

@@ -18,6 +18,7 @@ from ..domain.dtypes import DTYPES, PRECISION, STRING, TEXT, DType
 from ..errors import LossyConversion, MalformedInput
 from .json_text import NegativeZero, NonFinite
 from .json_values import INTEGER_TYPES, NUMBER_TYPES, ItemError, Reading, described, null_error
+from .rounding import rounded
 
 __all__ = ["convert_items", "decode_b64"]
 
@@ -97,9 +98,15 @@ def _integers(items: list[Any], types: set[type], dtype: DType, reading: Reading
             item if isinstance(item, int) else _exact_integer(index, item) for index, item in enumerate(items)
         ]
     try:
-        return np.array(items, dtype=dtype.numpy)
+        if not dtype.is_narrow:
+            return np.array(items, dtype=dtype.numpy)
+        numbers = np.array(items, dtype=np.int8 if dtype.kind == "int" else np.uint8)
     except OverflowError:
         raise _out_of_range(items, dtype) from None
+    low, high = dtype.bounds
+    if ((numbers < low) | (numbers > high)).any():
+        raise _out_of_range(items, dtype)
+    return numbers.astype(dtype.numpy)
 
 
 def _exact_integer(index: int, item: float | str) -> int:
@@ -118,11 +125,11 @@ def _exact_integer(index: int, item: float | str) -> int:
 
 
 def _out_of_range(items: list[int], dtype: DType) -> ItemError:
-    bounds = np.iinfo(dtype.numpy)
-    index = next(i for i, item in enumerate(items) if not bounds.min <= item <= bounds.max)
+    low, high = dtype.bounds
+    index = next(i for i, item in enumerate(items) if not low <= item <= high)
     return ItemError(
         index,
-        f"An integer does not fit {dtype} ({bounds.min} to {bounds.max}). Declare a wider dtype.",
+        f"An integer does not fit {dtype} ({low} to {high}). Declare a wider dtype.",
         "out_of_range",
     )
 
@@ -142,11 +149,12 @@ def _floats(items: list[Any], types: set[type], dtype: DType, reading: Reading) 
         raise _float_overflow(
             next(i for i, v in enumerate(items) if type(v) is int and abs(v) >= _OVERFLOW), dtype
         ) from None
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = exact.astype(dtype.numpy)
-    for index in np.flatnonzero(~np.isfinite(values)).tolist():
+    values, lost = rounded(exact, dtype)
+    for index in np.flatnonzero(lost | ~np.isfinite(exact)).tolist():
         if type(items[index]) is not NonFinite:
             raise _float_overflow(index, dtype)
+        if lost[index]:
+            raise ItemError(index, f"{dtype} has no {items[index]}. Declare a wider dtype.", "out_of_range")
     if int in types:
         _require_exact(items, values, dtype)
     return values

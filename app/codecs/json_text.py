@@ -18,7 +18,7 @@ from ..domain.limits import MIB, Budget
 from ..domain.streams import ByteStream, read_all
 from ..errors import LimitExceeded, MalformedInput, UnprocessableInput
 
-__all__ = ["JsonDocument", "NegativeZero", "NonFinite", "parse_json", "read_json"]
+__all__ = ["JsonDocument", "NegativeZero", "NonFinite", "parse_body", "parse_json", "read_json"]
 
 _BOM: Final = b"\xef\xbb\xbf"
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
@@ -94,11 +94,19 @@ def read_json(source: ByteStream, budget: Budget, *, bare_nonfinite: bool = Fals
     Raises:
         LimitExceeded: larger than the budget allows.
     """
-    view = read_all(source, budget, "The JSON body")
-    num_bytes = len(view)
+    return parse_body(read_all(source, budget, "The JSON body"), budget, bare_nonfinite=bare_nonfinite)
+
+
+def parse_body(body: memoryview, budget: Budget, *, bare_nonfinite: bool = False) -> JsonDocument:
+    """A whole body, charged to `budget` as it was read; that charge is released.
+
+    Raises:
+        InputError: as `parse_json`.
+    """
+    num_bytes = len(body)
     budget.charge(num_bytes, "The JSON body")
-    text = bytes(view)
-    del view
+    text = bytes(body)
+    del body
     document = parse_json(text, budget, bare_nonfinite=bare_nonfinite)
     budget.release(2 * num_bytes)
     return document

@@ -39,6 +39,7 @@ FIXED32: Final = 5
 #: a million of them, one for each string.
 Field = tuple[int, int, int, int, int]
 
+_ONE_BYTE: Final = tuple(bytes([value]) for value in range(0x80))
 _MAX_VARINT_BYTES: Final = 10
 _MAX_TAG: Final = 2**32 - 1
 #: Of a tag or a length; protobuf reads no longer ones.
@@ -49,6 +50,8 @@ _VARINT_CHUNK: Final = 64 * 1024
 
 def serialize_varint(value: int) -> bytes:
     """A non-negative integer below 2^64."""
+    if value < 0x80:
+        return _ONE_BYTE[value]  # nearly every tag and length
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

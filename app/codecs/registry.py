@@ -6,20 +6,14 @@ from this table, never written by hand. The order is that of the documentation a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 from ..domain.limits import Budget
 from ..domain.schema import FeatureKind
 from ..domain.streams import Buffer, ByteFile, ByteStream
-from ..domain.tensor import NamedTensor
-from .options import (
-    RecordsDecodeOptions,
-    RecordsEncodeOptions,
-    TensorDecodeOptions,
-    TensorEncodeOptions,
-)
+from .options import RecordsDecodeOptions, RecordsEncodeOptions
 from .records import arrow as records_arrow
 from .records import b64 as records_b64
 from .records import csv as records_csv
@@ -41,6 +35,15 @@ from .tensors import raw as tensors_raw
 from .tensors import safetensors as tensors_safetensors
 from .tensors import tensor_proto as tensors_tensor_proto
 from .tensors import tfrecord as tensors_tfrecord
+from .tensors.kinds import (
+    TensorDecoder,
+    TensorEncoder,
+    assembled,
+    dense_in,
+    dense_out,
+    in_components,
+    in_messages,
+)
 
 __all__ = [
     "MEDIA_TYPES",
@@ -73,8 +76,6 @@ FormName = Literal[
 DecoderT = TypeVar("DecoderT")
 EncoderT = TypeVar("EncoderT")
 
-TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
-TensorEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
 RecordsDecoder = Callable[[ByteStream, RecordsDecodeOptions, Budget], Records]
 RecordsFileDecoder = Callable[[ByteFile, RecordsDecodeOptions, Budget], Records]
 RecordsEncoder = Callable[[Records, RecordsEncodeOptions, Budget], Iterator[Buffer]]
@@ -126,15 +127,19 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
     codec.form: codec
     for codec in (
         TensorCodec("json", tensors_json.decode, tensors_json.encode),
-        TensorCodec("npy", tensors_npy.decode, tensors_npy.encode),
-        TensorCodec("npz", tensors_npz.decode, tensors_npz.encode),
-        TensorCodec("raw", tensors_raw.decode, tensors_raw.encode),
-        TensorCodec("oip", tensors_oip.decode, tensors_oip.encode),
-        TensorCodec("tensorproto", tensors_tensor_proto.decode, tensors_tensor_proto.encode),
-        TensorCodec("safetensors", tensors_safetensors.decode, tensors_safetensors.encode),
-        TensorCodec("arrow", tensors_arrow.decode, tensors_arrow.encode),
-        TensorCodec("tfrecord", tensors_tfrecord.decode, tensors_tfrecord.encode),
-        TensorCodec("b64", tensors_b64.decode, tensors_b64.encode),
+        TensorCodec("npy", dense_in(tensors_npy.decode, "npy"), dense_out(tensors_npy.encode, "npy")),
+        TensorCodec("npz", assembled(tensors_npz.decode), in_components(tensors_npz.encode)),
+        TensorCodec("raw", dense_in(tensors_raw.decode, "raw"), dense_out(tensors_raw.encode, "raw")),
+        TensorCodec("oip", assembled(tensors_oip.decode), in_components(tensors_oip.encode)),
+        TensorCodec(
+            "tensorproto", assembled(tensors_tensor_proto.decode), in_messages(tensors_tensor_proto.encode)
+        ),
+        TensorCodec(
+            "safetensors", assembled(tensors_safetensors.decode), in_components(tensors_safetensors.encode)
+        ),
+        TensorCodec("arrow", assembled(tensors_arrow.decode), in_components(tensors_arrow.encode)),
+        TensorCodec("tfrecord", assembled(tensors_tfrecord.decode), in_messages(tensors_tfrecord.encode)),
+        TensorCodec("b64", assembled(tensors_b64.decode), in_messages(tensors_b64.encode)),
     )
 }
 
@@ -167,7 +172,7 @@ TENSOR_KINDS: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
     "oip": _TENSOR_KINDS,
     "tensorproto": ("dense", "sparse"),
     "safetensors": _TENSOR_KINDS,
-    "arrow": ("dense",),
+    "arrow": _TENSOR_KINDS,
     "tfrecord": _TENSOR_KINDS,
     "b64": _TENSOR_KINDS,
 }

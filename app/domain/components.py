@@ -7,11 +7,14 @@ Example: it is stored as several lists, in the names that TensorFlow Datasets gi
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from ..errors import UnprocessableInput
 from .dtypes import INT64
-from .schema import Feature, FeatureShape, Schema
+
+if TYPE_CHECKING:  # schema.py calls `check_stored_names`
+    from .schema import Feature, FeatureShape, Schema
 
 __all__ = ["check_stored_names", "stored_features"]
 
@@ -26,10 +29,10 @@ def stored_features(feature: Feature) -> tuple[Feature, ...]:
     """
 
     def lengths(name: str) -> Feature:
-        return Feature(f"{feature.name}/{name}", INT64, _LIST, nullable=feature.nullable)
+        return replace(values(name), dtype=INT64)
 
     def values(name: str) -> Feature:
-        return Feature(f"{feature.name}/{name}", feature.dtype, _LIST, nullable=feature.nullable)
+        return replace(feature, name=f"{feature.name}/{name}", shape=_LIST, kind="dense", encoding="list")
 
     if feature.kind == "ragged":
         cuts = range(feature.num_partitions)

@@ -1,7 +1,19 @@
 """The one table of dtypes; every other mapping is derived from it.
 
 Sources: TensorFlow 2.21 `tensorflow/core/framework/types.proto` (enum), Open Inference Protocol v2
-(`datatype` names), the kernels of `tf.io.serialize_tensor` (which of them have a TensorProto form).
+(`datatype` names), the kernels of `tf.io.serialize_tensor`, and what reads a TensorProto back:
+
+| dtypes                         | written by                      | read by                            |
+|--------------------------------|---------------------------------|------------------------------------|
+| the 16 with a kernel           | `tf.io.serialize_tensor`        | `parse_tensor`, `make_ndarray`     |
+| float8_*, float4_e2m1fn        | `make_tensor_proto`             | both; but not the `float8_val` of  |
+|                                |                                 | `*fnuz` by `make_ndarray`          |
+| int4, uint4, int2, uint2       | `make_tensor_proto` (`int_val`) | both                               |
+| qint8, quint8, qint16,         | `make_tensor_proto`             | both; `make_ndarray` gives them as |
+| quint16, qint32                |                                 | a structure of one field           |
+
+A resource or a variant is no array of values. An element of 4 or 2 bits takes a byte, as in TensorFlow's
+memory and in `tensor_content`.
 """
 
 from __future__ import annotations
@@ -31,6 +43,7 @@ __all__ = [
     "dtype_from_tf_enum",
     "parse_dtype",
     "parse_feature_dtype",
+    "tf_enum_name",
 ]
 
 Kind = Literal["bool", "int", "uint", "float", "complex", "string"]
@@ -47,6 +60,8 @@ class DType:
         itemsize: bytes an element takes, little-endian; 0 for strings.
         numpy: the little-endian numpy dtype; `object` (of `bytes`) for strings.
         oip: the Open Inference Protocol name, where there is one.
+        has_kernel: `tf.io.serialize_tensor` writes it.
+        num_bits: that an element has; fewer than 8 lie in a byte of their own.
     """
 
     name: str
@@ -55,6 +70,8 @@ class DType:
     itemsize: int
     numpy: np.dtype[Any]
     oip: str | None = None
+    has_kernel: bool = True
+    num_bits: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -71,10 +88,50 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether an element has fewer bits than the byte that it takes."""
+        return 0 < self.num_bits < 8
+
+    @property
+    def in_numpy(self) -> bool:
+        """Whether numpy itself has this element type, by a name that says so."""
+        return self.has_kernel and self.numpy.isbuiltin == 1
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer, or of a bool."""
+        if self.kind == "bool":
+            return 0, 1
+        if self.kind == "int":
+            return -(1 << self.num_bits - 1), (1 << self.num_bits - 1) - 1
+        return 0, (1 << self.num_bits) - 1
+
+    @property
+    def has_infinity(self) -> bool:
+        return self.name not in _FINITE
+
+    @property
+    def has_nan(self) -> bool:
+        return self.name != "float4_e2m1fn"
+
+
+#: Floats without infinities; "fn" stands for finite, with NaN (but float4 has none), "uz" for no -0.
+_FINITE: Final = frozenset(
+    {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "float4_e2m1fn"}
+)
+
 
 def _numeric(name: str, kind: Kind, tf_enum: int, numpy: Any, oip: str | None = None) -> DType:
     dtype = np.dtype(numpy)
-    return DType(name, kind, tf_enum, dtype.itemsize, dtype, oip)
+    return DType(name, kind, tf_enum, dtype.itemsize, dtype, oip, num_bits=8 * dtype.itemsize)
+
+
+def _beyond(name: str, kind: Kind, tf_enum: int, numpy: Any = None, *, num_bits: int | None = None) -> DType:
+    """A dtype that `tf.io.serialize_tensor` has no kernel for; mostly one of `ml_dtypes`."""
+    dtype = np.dtype(getattr(ml_dtypes, name) if numpy is None else numpy)
+    bits = 8 * dtype.itemsize if num_bits is None else num_bits
+    return DType(name, kind, tf_enum, dtype.itemsize, dtype, has_kernel=False, num_bits=bits)
 
 
 BOOL: Final = _numeric("bool", "bool", 10, "?", "BOOL")
@@ -108,6 +165,21 @@ DTYPES: Final[dict[str, DType]] = {
         _numeric("complex64", "complex", 8, "<c8"),
         _numeric("complex128", "complex", 18, "<c16"),
         STRING,
+        _beyond("float8_e5m2", "float", 24),
+        _beyond("float8_e4m3fn", "float", 25),
+        _beyond("float8_e4m3fnuz", "float", 26),
+        _beyond("float8_e4m3b11fnuz", "float", 27),
+        _beyond("float8_e5m2fnuz", "float", 28),
+        _beyond("float4_e2m1fn", "float", 33, num_bits=4),
+        _beyond("int4", "int", 29, num_bits=4),
+        _beyond("uint4", "uint", 30, num_bits=4),
+        _beyond("int2", "int", 31, num_bits=2),
+        _beyond("uint2", "uint", 32, num_bits=2),
+        _beyond("qint8", "int", 11, "<i1"),
+        _beyond("quint8", "uint", 12, "<u1"),
+        _beyond("qint16", "int", 15, "<i2"),
+        _beyond("quint16", "uint", 16, "<u2"),
+        _beyond("qint32", "int", 13, "<i4"),
     )
 }
 
@@ -119,6 +191,12 @@ PRECISION: Final = {
     "float64": 53,
     "complex64": 24,
     "complex128": 53,
+    "float8_e5m2": 3,
+    "float8_e4m3fn": 4,
+    "float8_e4m3fnuz": 4,
+    "float8_e4m3b11fnuz": 4,
+    "float8_e5m2fnuz": 3,
+    "float4_e2m1fn": 2,
 }
 
 #: Other spellings that clients use, in any case.
@@ -145,7 +223,14 @@ _FEATURE_ALIASES: Final[dict[str, DType]] = {
 
 _BY_TF_ENUM: Final = {dtype.tf_enum: dtype for dtype in DTYPES.values()}
 _BY_OIP: Final = {dtype.oip: dtype for dtype in DTYPES.values() if dtype.oip is not None}
-_BY_NUMPY: Final = {dtype.numpy: dtype for dtype in DTYPES.values() if not dtype.is_string}
+#: Quantized integers are those of numpy with another meaning.
+_BY_NUMPY: Final = {
+    dtype.numpy: dtype
+    for dtype in DTYPES.values()
+    if not dtype.is_string and (dtype.has_kernel or dtype.numpy.isbuiltin != 1)
+}
+#: Those that no array holds.
+_REFUSED_TF_NAMES: Final = {20: "resource", 21: "variant"}
 
 
 def parse_dtype(name: str) -> DType:
@@ -176,6 +261,11 @@ def parse_feature_dtype(name: str) -> DType:
 def dtype_from_tf_enum(number: int) -> DType | None:
     """The dtype of a TensorProto's `dtype` field, or None for one without a tensor form here."""
     return _BY_TF_ENUM.get(number)
+
+
+def tf_enum_name(number: int) -> str:
+    """TensorFlow's name for a `DataType` that is not read here, for errors."""
+    return _REFUSED_TF_NAMES.get(number, f"number {number}")
 
 
 def dtype_from_oip(name: str) -> DType | None:

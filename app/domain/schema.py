@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 from ..errors import LossyConversion, MalformedInput, UnprocessableInput
+from .components import check_stored_names
 from .dtypes import DType, parse_feature_dtype
 from .limits import Limits
 from .tensor import check_shape, num_elements
@@ -110,9 +111,11 @@ class Feature:
         """
         if self.encoding == "list" and self.dtype.name in _LOSSY_IN_LIST:
             holder = "FloatList (float32)" if self.dtype.is_float else "Int64List (int64)"
+            listed = self.kind in ("ragged", "sparse")
+            other = "another dtype" if listed else "another dtype or encoding 'raw' or 'tensor'"
             raise LossyConversion(
                 f"Feature {self.name!r} is {self.dtype}, which a {holder} does not hold. Declare "
-                f"another dtype or encoding 'raw' or 'tensor' in the schema, or set ?lossy=allow.",
+                f"{other} in the schema, or set ?lossy=allow.",
                 feature=self.name,
             )
 
@@ -292,7 +295,8 @@ class Schema:
 
         Raises:
             MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
-            UnprocessableInput: a feature contradicts itself (`invalid_feature`).
+            UnprocessableInput: a feature contradicts itself (`invalid_feature`), or two of them would be
+                stored under one name (`duplicate_feature`).
         """
         limits = limits or Limits()
         if not isinstance(value, dict) or not isinstance(value.get("features"), dict):
@@ -311,9 +315,9 @@ class Schema:
             )
         features = value["features"]
         check_feature_names(features, limits)
-        return cls(tuple(Feature.from_json(name, item) for name, item in features.items())).with_message(
-            message
-        )
+        schema = cls(tuple(Feature.from_json(name, item) for name, item in features.items()))
+        check_stored_names(schema)
+        return schema.with_message(message)
 
 
 def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits) -> None:

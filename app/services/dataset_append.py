@@ -21,7 +21,7 @@ import numpy as np
 from ..codecs.options import RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.records.framing import OVERHEAD_BYTES
-from ..codecs.records.tfrecord import RecordBlock, encode_blocks
+from ..codecs.records.messages import RecordBlock, encode_messages
 from ..domain.limits import MIB, Budget, Limits
 from ..domain.names import check_idempotency_key, check_split_name
 from ..errors import (
@@ -106,7 +106,7 @@ class Appender:
             return _replay(layout.dataset, earlier, digest())
         attempt = _Attempt(self._store, layout, append_id, self._max_record_bytes)
         try:
-            attempt.write(encode_blocks(records, replace(options, compression="none"), budget), budget)
+            attempt.write(encode_messages(records, replace(options, compression="none"), budget), budget)
             body_digest = digest()
             if self._monotonic() - started > _LONGEST_ATTEMPT_S:
                 raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")

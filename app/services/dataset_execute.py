@@ -102,14 +102,16 @@ class Executor:
 
     def finish_if_needed(self, n: int, manifest: Manifest) -> None:
         """Finish version `n` where its publisher could not."""
-        if not exists(self._store, self._layout.file(n, DATASET_INFO)):
+        if DATASET_INFO in manifest.by_file and not exists(self._store, self._layout.file(n, DATASET_INFO)):
             self.finish(self._log.plan(n), manifest)
 
     def _put_dataset_info(self, n: int, manifest: Manifest) -> None:
         """Write dataset_info.json, if it is to this release what it was to the publisher's."""
-        data = self._dataset_info(manifest)
         entry = manifest.by_file.get(DATASET_INFO)
-        if entry is not None and entry.sha256 == sha256(data).hexdigest():
+        if entry is None:
+            return
+        data = self._dataset_info(manifest)
+        if entry.sha256 == sha256(data).hexdigest():
             self._store.put(self._layout.file(n, DATASET_INFO), data)
 
     def _delete_parts(self, work: Work) -> None:
@@ -163,7 +165,8 @@ class Executor:
         for name, data in side_files.items():
             self._store.put(self._layout.file(n, name), data)
         manifest = Manifest(self._layout.dataset, str(self._layout.version(n)), splits, work.schema)
-        side_files[DATASET_INFO] = self._dataset_info(manifest)
+        if FEATURES in side_files:  # it needs both
+            side_files[DATASET_INFO] = self._dataset_info(manifest)
         files = [FileEntry(name, len(data), sha256(data).hexdigest()) for name, data in side_files.items()]
         return self._decide(n, replace(manifest, files=tuple(files)).to_json())
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from ..codecs.options import RecordsDecodeOptions
 from ..codecs.records.columns import Records
-from ..codecs.records.example_decode import parse_frames
 from ..codecs.records.framing import iter_frames
+from ..codecs.records.messages import parse_messages
 from ..domain.limits import Budget
 from ..domain.manifest import Manifest
 from ..domain.names import check_file_name, check_split_name, parse_version
@@ -171,7 +171,7 @@ def _rows(
     """`take` rows of `stream`, after the first `skip`."""
     frames = iter_frames(stream, Budget(STORED_LIMITS), compression="none")
     try:
-        for batch in parse_frames(frames, RecordsDecodeOptions(schema=schema), budget).batches:
+        for batch in parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches:
             rows = batch.slice(skip, take)
             skip = max(0, skip - batch.num_rows)
             take -= rows.num_rows

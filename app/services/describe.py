@@ -18,7 +18,7 @@ from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
 from ..domain.dtypes import DType
 from ..domain.schema import Feature, Schema
-from ..domain.tensor import NamedTensor
+from ..domain.tensor import NamedAny, RaggedTensor, SparseTensor
 from .statistics import LengthStatistics, NumberStatistics, Range
 
 __all__ = ["DESCRIPTIONS", "Description", "describe_records", "describe_tensors"]
@@ -68,21 +68,33 @@ def describe_records(records: Records, description: Description) -> bytes:
     )
 
 
-def describe_tensors(tensors: Sequence[NamedTensor]) -> bytes:
-    """Name, kind, dtype, shape, size and statistics of each tensor, in their order."""
+def describe_tensors(tensors: Sequence[NamedAny]) -> bytes:
+    """Name, kind, dtype, shape, size and statistics of each tensor, in their order.
+
+    The shape of a sparse one is its dense_shape; of a ragged one, null stands for a length that varies.
+    The elements are those that are there.
+    """
     return _json([_describe(named) for named in tensors])
 
 
-def _describe(named: NamedTensor) -> dict[str, Any]:
+def _describe(named: NamedAny) -> dict[str, Any]:
     tensor = named.tensor
+    if isinstance(tensor, RaggedTensor):
+        kind, values = "ragged", tensor.values.values
+        num_rows = len(tensor.row_splits[0]) - 1
+        shape: Sequence[int | None] = (num_rows, *[None] * len(tensor.row_splits), *tensor.values.shape[1:])
+    elif isinstance(tensor, SparseTensor):
+        kind, values, shape = "sparse", tensor.values, tensor.dense_shape
+    else:
+        kind, values, shape = "dense", tensor.values, tensor.shape
     return {
         "name": named.name,
-        "kind": "dense",
+        "kind": kind,
         "dtype": tensor.dtype.name,
-        "shape": list(tensor.shape),
-        "num_elements": len(tensor.values),
+        "shape": list(shape),
+        "num_elements": len(values),
         "num_bytes": tensor.num_bytes,
-        **_values(tensor.dtype, tensor.values).to_json(),
+        **_values(tensor.dtype, values).to_json(),
     }
 
 

@@ -1,8 +1,9 @@
-"""One row <-> one bare `tf.train.Example`."""
+"""One row <-> one bare `tf.train.Example` or `SequenceExample`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal
 
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
@@ -17,7 +18,7 @@ __all__ = ["ROW_FORMS", "RowForm", "convert_row"]
 
 RowForm = Literal["json", "example", "b64"]
 
-#: Form -> media types. A message has no media type of its own: on this route protobuf is an Example.
+#: Form -> media types. A message has no media type of its own: here protobuf is one of the two messages.
 ROW_FORMS: Final[dict[RowForm, tuple[str, ...]]] = {
     "json": MEDIA_TYPES["json"],
     "example": MEDIA_TYPES["tensorproto"],
@@ -52,4 +53,5 @@ def convert_row(
         InputError: not one row of that form, or one that the output form does not hold.
     """
     row = _READ[input_form](read_all(source, budget), decode, budget)
+    row = replace(row, schema=row.schema.with_message(decode.message))
     return _WRITE[output_form](row, encode, budget)

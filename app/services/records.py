@@ -71,10 +71,9 @@ def open_records(
     decode = codec.decode
     if decode is None:
         raise LookupError(f"{form} has no records decoder")
-    if codec.needs == "stream":
-        return decode(source, options, budget)  # type: ignore[arg-type]  # `needs` says which
-    file = _as_file(source, budget, spool, resources)
-    return decode(file, options, budget)  # type: ignore[arg-type]  # `needs` says which
+    body = source if codec.needs == "stream" else _as_file(source, budget, spool, resources)
+    records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
+    return replace(records, schema=records.schema.with_message(options.message))
 
 
 def _as_file(source: ByteStream, budget: Budget, spool: Spool, resources: ExitStack) -> ByteFile:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ..codecs.encoded import headers_of
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ..codecs.registry import TENSOR_CODECS, FormName
+from ..codecs.tensors.kinds import num_messages
 from ..domain.limits import Budget
 from ..domain.streams import Buffer, ByteStream
-from ..domain.tensor import NamedTensor
+from ..domain.tensor import NamedAny
 from ..errors import UnprocessableInput
 
 __all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors", "decode_tensors"]
@@ -21,8 +22,8 @@ class TensorConversion:
     """What a client asked for.
 
     Attributes:
-        output_chosen: the client named the output form; otherwise several tensors, which a bare
-            TensorProto cannot hold, leave as a TFRecord of TensorProtos.
+        output_chosen: the client named the output form; otherwise several tensors, or the parts of a
+            ragged one, which a bare TensorProto cannot hold, leave as a TFRecord of TensorProtos.
     """
 
     input_form: FormName
@@ -41,14 +42,19 @@ class ConvertedTensors:
     """
 
     form: FormName
-    tensors: Sequence[NamedTensor]
+    tensors: Sequence[NamedAny]
     chunks: Iterator[Buffer]
     headers: Mapping[str, str]
+
+    @property
+    def num_messages(self) -> int:
+        """How many TensorProtos the tensors become: the records of a TFRecord."""
+        return num_messages(self.tensors)
 
 
 def decode_tensors(
     source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget
-) -> Sequence[NamedTensor]:
+) -> Sequence[NamedAny]:
     """All tensors of `source`.
 
     Raises:
@@ -68,11 +74,11 @@ def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Bu
     """
     tensors = decode_tensors(source, conversion.input_form, conversion.decode, budget)
     form = conversion.output_form
-    if form == "tensorproto" and len(tensors) != 1:
+    if form == "tensorproto" and (count := num_messages(tensors)) != 1:
         if conversion.output_chosen:
             raise UnprocessableInput(
-                f"{len(tensors)} tensors do not fit one TensorProto. Ask for to=tfrecord (one "
-                "TensorProto a record, in input order).",
+                f"{count} tensors do not fit one TensorProto (a ragged one is its values and row splits). "
+                "Ask for to=tfrecord (one TensorProto a record, in input order).",
                 code="several_tensors",
             )
         form = "tfrecord"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,21 +14,31 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # no stubs in the lock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.example import parse_example, serialize_example
-from app.codecs.records.framing import HEADER_BYTES, iter_frames
-from app.codecs.records.tfrecord import decode, encode, encode_blocks
-from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
+from app.codecs.records.example_encode import encode_blocks
+from app.codecs.records.framing import HEADER_BYTES
+from app.codecs.records.tfrecord import decode, encode
+from app.domain.dtypes import DTYPES, parse_feature_dtype
 from app.domain.limits import Budget, Limits
-from app.domain.schema import Encoding, Feature, Schema
+from app.domain.schema import Feature, Schema
 from app.domain.streams import MemoryStream
 from app.errors import InputError
+from tests.feature_values import (
+    UNKNOWN_FIELDS,
+    WIRE_FEATURES,
+    cell_of,
+    features,
+    field,
+    mutations,
+    payloads,
+    values,
+)
+from tests.tensorflow_features import tensorflow_feature
 
 _SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-_NAMES = [name for name in DTYPES if name != "string"] + ["text", "bytes"]
 
 
 @dataclass(frozen=True)
@@ -40,92 +49,12 @@ class Table:
     rows: list[list[tuple[Any, tuple[int, ...]] | None]]
 
 
-def scalars(dtype: DType) -> st.SearchStrategy[Any]:
-    if dtype.name == "text":
-        return st.text(max_size=5).map(str.encode)
-    if dtype.is_string:
-        return st.binary(max_size=200) if dtype.name == "bytes" else st.binary(max_size=5)
-    if dtype.kind == "bool":
-        return st.booleans()
-    if dtype.kind in ("int", "uint"):
-        bounds = np.iinfo(dtype.numpy)
-        return st.integers(int(bounds.min), int(bounds.max)) | st.integers(0, 100)
-    # Any NaN but the usual one may change its payload on the way through Python's floats.
-    halves = st.floats(width=16)
-    wider = st.floats(width=32) if dtype.name == "float32" else st.floats(width=64)
-    floats = (halves if dtype.itemsize == 2 else wider).map(
-        lambda value: math.nan if math.isnan(value) else value
-    )
-    return st.builds(complex, floats, floats) if dtype.kind == "complex" else floats
-
-
-def encodings(dtype: DType, shape: tuple[int | None, ...]) -> list[Encoding]:
-    unknown = sum(dim is None for dim in shape)
-    allowed: list[Encoding] = ["tensor"]
-    if not dtype.is_string and unknown < 2 and not (unknown and 0 in shape):
-        allowed.append("raw")
-    if (
-        dtype.kind != "complex"
-        and dtype.name not in ("float64", "uint64")
-        and unknown < 2
-        and not (unknown and 0 in shape)
-    ):
-        allowed.append("list")
-    return allowed
-
-
-@st.composite
-def features(draw: st.DrawFn, name: str) -> Feature:
-    dtype = parse_feature_dtype(draw(st.sampled_from(_NAMES)))
-    shape = tuple(draw(st.lists(st.sampled_from([None, 0, 1, 2, 3]), max_size=3)))
-    encoding = draw(st.sampled_from(encodings(dtype, shape)))
-    return Feature(name, dtype, shape, encoding=encoding, nullable=draw(st.booleans()))
-
-
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
     names = draw(st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=5))
     schema = Schema(tuple(draw(features(name)) for name in names))
     rows = draw(st.integers(0, 5))
     return Table(schema, [[draw(values(feature)) for feature in schema] for _ in range(rows)])
-
-
-@st.composite
-def values(draw: st.DrawFn, feature: Feature) -> tuple[Any, tuple[int, ...]] | None:
-    if feature.nullable and draw(st.integers(0, 3)) == 0:
-        return None
-    lost = feature.num_unknown == 1 and feature.known_values == 0
-    shape = tuple((0 if lost else draw(st.integers(0, 3))) if dim is None else dim for dim in feature.shape)
-    size = math.prod(shape)
-    return draw(st.lists(scalars(feature.dtype), min_size=size, max_size=size)), shape
-
-
-def array_of(feature: Feature, flat: list[Any]) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
-        return np.array(flat, feature.dtype.numpy)
-
-
-def storage_of(feature: Feature, flat: list[Any]) -> list[Any]:
-    """As the closed set of column layouts stores it."""
-    if feature.dtype.is_string:
-        return flat
-    array = array_of(feature, flat)
-    if feature.dtype.kind == "bool":
-        return list(array.view(np.uint8))
-    if feature.dtype.name == "bfloat16":
-        return list(array.view(np.uint16))
-    if feature.dtype.kind == "complex":
-        return [value.tobytes() for value in array]
-    return list(array)
-
-
-def cell_of(feature: Feature, value: tuple[Any, tuple[int, ...]] | None) -> Any:
-    if value is None:
-        return None
-    stored = storage_of(feature, value[0])
-    if feature.is_scalar:
-        return stored[0]
-    return stored if feature.num_unknown < 2 else {"shape": list(value[1]), "values": stored}
 
 
 def batch_of(table: Table) -> pa.RecordBatch:
@@ -140,27 +69,6 @@ def batch_of(table: Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def tensorflow_feature(feature: Feature, flat: list[Any], shape: tuple[int, ...]) -> Any:
-    if feature.encoding == "tensor":
-        if feature.dtype.is_string:
-            tensor = tf.constant(np.array(flat, object).reshape(shape), tf.string, shape)
-        else:
-            tensor = tf.constant(array_of(feature, flat).reshape(shape))
-        return bytes_feature([tf.io.serialize_tensor(tensor).numpy()])
-    if feature.encoding == "raw":
-        return bytes_feature([array_of(feature, flat).tobytes()])
-    if feature.dtype.is_string:
-        return bytes_feature(flat)
-    if feature.dtype.is_float:
-        floats = array_of(feature, flat).astype(np.float32).tolist()
-        return tf.train.Feature(float_list=tf.train.FloatList(value=floats))
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(value) for value in flat]))
-
-
-def bytes_feature(items: list[bytes]) -> Any:
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=items))
-
-
 def tensorflow_example(schema: Schema, row: list[tuple[Any, tuple[int, ...]] | None]) -> bytes:
     present = {
         feature.name: tensorflow_feature(feature, *value)
@@ -170,14 +78,6 @@ def tensorflow_example(schema: Schema, row: list[tuple[Any, tuple[int, ...]] | N
     example = tf.train.Example(features=tf.train.Features(feature=present))
     serialized: bytes = example.SerializeToString(deterministic=True)
     return serialized
-
-
-def payloads(data: bytes) -> list[bytes]:
-    found: list[bytes] = []
-    for block in iter_frames(MemoryStream(data), Budget()):
-        pairs = zip(block.starts.tolist(), block.sizes.tolist(), strict=True)
-        found += [bytes(block.data[start : start + size]) for start, size in pairs]
-    return found
 
 
 def encoded(schema: Schema, *batches: pa.RecordBatch, lossy: bool = False) -> bytes:
@@ -298,54 +198,19 @@ def test_parse_example_reads_what_was_declared() -> None:
 # Reading: whatever bytes come, what is accepted means what TensorFlow reads in it.
 
 
-def field(tag: int, payload: bytes) -> bytes:
-    return bytes([tag]) + varint(len(payload)) + payload
-
-
-def varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-_unknown = st.sampled_from([b"\x20\x05", b"\x2a\x01x", b"\x35abcd", b"\x39abcdefgh", b"\xfa\x01\x00"])
-_int_runs = st.one_of(
-    st.lists(st.integers(0, 2**64 - 1).map(varint), max_size=12).map(
-        lambda items: field(0x0A, b"".join(items))
-    ),
-    st.integers(0, 2**64 - 1).map(lambda value: b"\x08" + varint(value)),
-    _unknown,
-)
-_float_runs = st.one_of(
-    st.lists(st.floats(width=32), max_size=4).map(
-        lambda items: field(0x0A, np.array(items, "<f4").tobytes())
-    ),
-    st.floats(width=32).map(lambda value: b"\x0d" + np.float32(value).tobytes()),
-    _unknown,
-)
-_byte_runs = st.binary(max_size=200).map(lambda value: field(0x0A, value)) | _unknown
-
-
-def _feature_of(kind: int, runs: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    lists = st.lists(runs, max_size=4).map(lambda parts: field(kind << 3 | 2, b"".join(parts)))
-    return st.lists(lists | _unknown, max_size=3).map(b"".join)
-
-
-_features = st.one_of(_feature_of(1, _byte_runs), _feature_of(2, _float_runs), _feature_of(3, _int_runs))
 _names = st.sampled_from(["a", "b", "ab", "é"])
 
 
 @st.composite
 def _entries(draw: st.DrawFn) -> bytes:
-    parts = [field(0x0A, draw(_names).encode()), field(0x12, draw(_features))]
+    parts = [field(0x0A, draw(_names).encode()), field(0x12, draw(WIRE_FEATURES))]
     return field(0x0A, b"".join(draw(st.permutations(parts))))
 
 
 #: Everything that protobuf allows and we read.
 _messages = st.lists(
-    st.lists(_entries() | _unknown, max_size=4).map(lambda parts: field(0x0A, b"".join(parts))) | _unknown,
+    st.lists(_entries() | UNKNOWN_FIELDS, max_size=4).map(lambda parts: field(0x0A, b"".join(parts)))
+    | UNKNOWN_FIELDS,
     max_size=3,
 ).map(b"".join)
 
@@ -395,23 +260,6 @@ def test_every_valid_message_is_read_as_tensorflow_reads_it(message: bytes) -> N
 
 def canonical(row: dict[str, Any]) -> dict[str, str]:
     return {name: repr(value) for name, value in sorted(row.items())}
-
-
-@st.composite
-def _mutations(draw: st.DrawFn) -> bytes:
-    message = bytearray(draw(_messages))
-    for _ in range(draw(st.integers(1, 3))):
-        position = draw(st.integers(0, len(message)))
-        action = draw(st.integers(0, 3))
-        if action == 0:
-            message[position:position] = draw(st.binary(min_size=1, max_size=3))
-        elif action == 1:
-            del message[position : position + draw(st.integers(1, 3))]
-        elif position < len(message):
-            message[position] = (
-                draw(st.integers(0, 255)) if action == 2 else message[position] ^ 1 << draw(st.integers(0, 7))
-            )
-    return bytes(message)
 
 
 _INT_1 = field(0x12, field(0x1A, field(0x0A, b"\x01")))
@@ -489,7 +337,7 @@ _REFUSALS = {"malformed_example"} | {code for _, _, code in DELIBERATE}
 
 
 @settings(_SETTINGS, max_examples=600)
-@given(_mutations() | st.binary(max_size=30))
+@given(mutations(_messages) | st.binary(max_size=30))
 def test_whatever_is_accepted_of_mutated_bytes_tensorflow_reads_alike(message: bytes) -> None:
     found = we_read_or_refuse(message, _REFUSALS)
     if found is not None:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
-from ...domain.tensor import NamedTensor
+from ...domain.tensor import NamedAny, Tensor
 from ...services.describe import describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer
@@ -119,7 +119,7 @@ async def _convert(
         if converted.form == "raw":
             headers |= _raw_headers(converted.tensors, query.byte_order)
         if converted.form == "tfrecord":
-            headers["Record-Count"] = str(len(converted.tensors))
+            headers["Record-Count"] = str(converted.num_messages)
         # A form that was not asked for goes under its own name, not under the one negotiated.
         moved = converted.form != chosen.form and chosen.media_type in MEDIA_TYPES[chosen.form]
         media_type = MEDIA_TYPES[converted.form][0] if moved else chosen.media_type
@@ -128,9 +128,9 @@ async def _convert(
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")
 
 
-def _raw_headers(tensors: Sequence[NamedTensor], byte_order: str) -> dict[str, str]:
+def _raw_headers(tensors: Sequence[NamedAny], byte_order: str) -> dict[str, str]:
     """dtype, shape (comma-separated, empty for a scalar) and byte order of a raw tensor."""
-    (tensor,) = (item.tensor for item in tensors)
+    (tensor,) = (item.tensor for item in tensors if isinstance(item.tensor, Tensor))
     return {
         "Tensor-Dtype": tensor.dtype.name,
         "Tensor-Shape": ",".join(map(str, tensor.shape)),

@@ -19,7 +19,16 @@ from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, ByteStream
 from ...domain.tensor import Shape, num_elements
 from ...errors import MalformedInput, UnprocessableInput
-from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_bools, content_view, read_content, to_little_endian
+from ..content import (
+    CHUNK_BYTES,
+    STRING_OVERHEAD,
+    check_content,
+    content_view,
+    num_axes,
+    read_content,
+    row_major,
+    to_little_endian,
+)
 from .array import Array
 from .npy_header import MAX_NUMPY_RANK, NpyHeader, read_npy_header, serialize_npy_header
 
@@ -62,7 +71,7 @@ def read_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = Non
 
 def _numbers(content: bytearray, header: NpyHeader, budget: Budget) -> NDArray[Any]:
     dtype = header.element.dtype
-    check_bools(content, dtype, offset=header.num_bytes)
+    check_content(content, dtype, offset=header.num_bytes)
     if header.element.big_endian:
         to_little_endian(content, dtype)
     return _row_major(np.frombuffer(content, dtype.numpy), header, budget)
@@ -70,12 +79,10 @@ def _numbers(content: bytearray, header: NpyHeader, budget: Budget) -> NDArray[A
 
 def _row_major(stored: NDArray[Any], header: NpyHeader, budget: Budget) -> NDArray[Any]:
     """The elements in C order, flat; a copy where they are in Fortran order."""
-    # Axes of length 1 do not matter to the order, and numpy takes at most 64 axes.
-    shape = [dim for dim in header.shape if dim != 1]
-    if not header.fortran_order or len(shape) < 2 or not stored.size:
+    if not header.fortran_order or num_axes(header.shape) < 2:
         return stored
     budget.charge(stored.nbytes, "The NPY array, turned from Fortran order,")
-    ordered = stored.reshape(shape, order="F").ravel(order="C")
+    ordered = row_major(stored, header.shape)
     budget.release(stored.nbytes)
     return ordered
 
@@ -137,6 +144,11 @@ def serialize_npy(dtype: DType, shape: Shape, chunks: Sequence[NDArray[Any]]) ->
     if dtype.is_string:
         yield from _serialize_strings(dtype, shape, chunks)
         return
+    if not (dtype.in_numpy or dtype.name == "bfloat16"):
+        raise UnprocessableInput(
+            f"NPY has no name for {dtype}. Choose 'raw', 'json' or 'tensorproto', or another dtype.",
+            code="not_expressible",
+        )
     # ml_dtypes gives bfloat16 the kind and order of a structure; numpy.save writes "<V2".
     yield serialize_npy_header(dtype.numpy.str, shape)
     for chunk in chunks:

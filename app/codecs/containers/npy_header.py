@@ -35,7 +35,7 @@ _GROWTH_DIGITS: Final = 21
 _BFLOAT16: Final = DTYPES["bfloat16"]
 #: numpy's kind and size ("f4") -> dtype. Not bfloat16: numpy writes it as "V2", two bytes of anything.
 _BY_CODE: Final[dict[str, DType]] = {
-    dtype.numpy.str[1:]: dtype for dtype in DTYPES.values() if not dtype.is_string and dtype is not _BFLOAT16
+    dtype.numpy.str[1:]: dtype for dtype in DTYPES.values() if not dtype.is_string and dtype.in_numpy
 } | {"?": DTYPES["bool"]}
 
 #: Whitespace to Python; `\s` would take more.
@@ -212,7 +212,7 @@ def _no_such_element(descr: str, code: str) -> UnprocessableInput | UnknownForm 
     if code[0] in "mMfcg":
         return UnknownForm(
             f"NPY arrays of {descr[:40]} have no exact counterpart here. "
-            f"Convert to one of: {', '.join(DTYPES)}.",
+            f"Convert to one of: {', '.join(name for name, dtype in DTYPES.items() if dtype.in_numpy)}.",
             code="unsupported_dtype",
         )
     return _invalid(f"has the unknown descr {descr[:40]!r}", None)

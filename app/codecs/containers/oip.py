@@ -22,7 +22,7 @@ from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream, read_exactly
 from ...domain.tensor import num_elements
 from ...errors import InputError, MalformedInput, UnprocessableInput
-from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_bools, content_view, read_content
+from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, read_content
 from ..encoded import Encoded
 from ..json_out import quote
 from ..json_text import JsonDocument, parse_json
@@ -138,7 +138,7 @@ def _read_blob(stream: ByteStream, blob: Blob, offset: int, budget: Budget) -> A
         budget.charge(blob.num_bytes, what)
         content = read_content(stream, blob.num_bytes, what, offset=offset)
         if not blob.dtype.is_string:
-            check_bools(content, blob.dtype, offset=offset)
+            check_content(content, blob.dtype, offset=offset)
             return Array(blob.dtype, blob.shape, np.frombuffer(content, blob.dtype.numpy))
         count = num_elements(blob.shape)
         budget.charge(count * STRING_OVERHEAD + len(content), f"{what}, as strings,")

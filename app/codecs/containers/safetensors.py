@@ -26,7 +26,7 @@ from ...domain.limits import Budget, Limits
 from ...domain.streams import Buffer, ByteStream, read_exactly
 from ...domain.tensor import Shape, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
-from ..content import check_bools, content_view, read_content
+from ..content import check_content, content_view, read_content
 from ..json_forms import check_name
 from ..json_out import quote
 from ..json_text import parse_json
@@ -184,7 +184,7 @@ def _read_array(stream: ByteStream, entry: _Entry, data_offset: int, budget: Bud
     try:
         budget.charge(num_bytes, f"Array {entry.name[:64]!r}")
         content = read_content(stream, num_bytes, f"the array {entry.name[:64]!r}", offset=offset)
-        check_bools(content, entry.dtype, offset=offset)
+        check_content(content, entry.dtype, offset=offset)
     except InputError as error:
         raise error.shifted(feature=entry.name) from None
     return Array(entry.dtype, entry.shape, np.frombuffer(content, entry.dtype.numpy))

@@ -11,7 +11,18 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from . import crc32c, example_encode, example_index, example_values, framing
+from . import (
+    crc32c,
+    example_encode,
+    example_index,
+    example_values,
+    framing,
+    json_array,
+    json_rows,
+    json_write,
+    sequence_encode,
+    sequence_index,
+)
 
 __all__ = ["Compiler", "Kernels", "is_loaded", "load"]
 
@@ -45,6 +56,31 @@ class Kernels:
         self.read_bytes = compiled(example_values.read_bytes)
         self.single_spans = compiled(example_values.single_spans)
         self.copy_spans = compiled(example_values.copy_spans)
+        self.read_rows = compiled(json_rows.read_rows)
+        self.gather_cells = compiled(json_rows.gather_cells)
+        self.read_number_array = compiled(json_array.read_number_array)
+        self.list_sizes = compiled(sequence_encode.list_sizes)
+        self.int_step_bodies = compiled(sequence_encode.int_step_bodies)
+        self.bytes_step_bodies = compiled(sequence_encode.bytes_step_bodies)
+        self.add_map_entry_sizes = compiled(sequence_encode.add_map_entry_sizes)
+        self.payload_sizes = compiled(sequence_encode.payload_sizes)
+        self.begin_contexts = compiled(sequence_encode.begin_contexts)
+        self.begin_feature_lists = compiled(sequence_encode.begin_feature_lists)
+        self.end_payloads = compiled(sequence_encode.end_payloads)
+        self.write_float_steps = compiled(sequence_encode.write_float_steps)
+        self.write_int_steps = compiled(sequence_encode.write_int_steps)
+        self.write_bytes_steps = compiled(sequence_encode.write_bytes_steps)
+        self.find_contexts = compiled(sequence_index.find_contexts)
+        self.copy_contexts = compiled(sequence_index.copy_contexts)
+        self.index_feature_lists = compiled(sequence_index.index_feature_lists)
+        self.index_steps = compiled(sequence_index.index_steps)
+        self.find_scalars = compiled(json_write.find_scalars)
+        self.find_arrays = compiled(json_write.find_arrays)
+        self.write_lists = compiled(json_write.write_lists)
+        self.append_spans = compiled(json_write.append_spans)
+        self.quoted_size = compiled(json_write.quoted_size)
+        self.write_quoted = compiled(json_write.write_quoted)
+        self.write_b64 = compiled(json_write.write_b64)
 
 
 def _plain(function: FunctionT, /) -> FunctionT:

@@ -25,7 +25,14 @@ from . import (
     example_index,
     example_values,
     framing,
+    json_array,
+    json_number,
+    json_rows,
+    json_string,
+    json_write,
     memory,
+    sequence_encode,
+    sequence_index,
     utf8,
     varint,
 )
@@ -48,11 +55,30 @@ _TYPES: Final[dict[str, Any]] = {
     "MutableFlags": _array(types.uint8, readonly=False),
     "MutableInts": _array(types.int64, readonly=False),
     "MutableInt32s": _array(types.int32, readonly=False),
+    "MutableWords": _array(types.uint64, readonly=False),
 }
 
 #: Without numba's reference counting (`_nrt`): kernels allocate nothing, the caller holds their arrays, and
 #: counting at each call of a function that takes an array made decoding eight times slower.
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "boundscheck": True, "_nrt": False}
+
+_MODULES: Final = (
+    memory,
+    varint,
+    utf8,
+    crc32c,
+    framing,
+    example_encode,
+    example_index,
+    example_values,
+    sequence_encode,
+    sequence_index,
+    json_number,
+    json_array,
+    json_string,
+    json_rows,
+    json_write,
+)
 
 _I8 = ir.IntType(8)
 _I64 = ir.IntType(64)
@@ -112,6 +138,25 @@ def _bits(_context: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names
 
 
 @_intrinsic
+def _multiply_high(_context: Any, left: Any, right: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, wide(64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@_intrinsic
+def _quotient_bits(_context: Any, dividend: Any, divisor: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        quotient = builder.fdiv(builder.sitofp(args[0], ir.DoubleType()), args[1])
+        return builder.bitcast(quotient, _I64)
+
+    return types.uint64(types.int64, types.float64), generate
+
+
+@_intrinsic
 def _crc_instruction(_context: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         name = "llvm.x86.sse42.crc32.64.64"
@@ -142,11 +187,14 @@ def _register_callees() -> None:
     _replace(memory.raw_load, lambda source, begin: _load(source, begin))
     _replace(memory.raw_store, lambda target, at, word: _store(target, at, word))
     _replace(memory.raw_bit_length, lambda word: _bits(word))
+    _replace(memory.raw_multiply_high, lambda left, right: _multiply_high(left, right))
+    _replace(memory.raw_multiply_low, lambda left, right: left * right)
+    _replace(memory.raw_quotient_bits, lambda dividend, divisor: _quotient_bits(dividend, divisor))
     if has_crc_instruction():
         _replace(crc32c.raw_crc_word, lambda crc, word: _crc_instruction(crc, word))
     else:
         register_jitable(**_OPTIONS)(crc32c.raw_crc_word)
-    for module in (memory, varint, utf8, crc32c, framing, example_encode, example_index, example_values):
+    for module in _MODULES:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("raw_"):
                 register_jitable(forceinline=True, **_OPTIONS)(function)

@@ -17,13 +17,20 @@ __all__ = [
     "MutableFlags",
     "MutableInt32s",
     "MutableInts",
+    "MutableWords",
     "Words",
     "bit_length",
     "copy_bytes",
     "load_word",
+    "multiply_high",
+    "multiply_low",
+    "quotient_bits",
     "raw_bit_length",
     "raw_copy",
     "raw_load",
+    "raw_multiply_high",
+    "raw_multiply_low",
+    "raw_quotient_bits",
     "raw_store",
     "same_bytes",
     "store_u32",
@@ -39,6 +46,7 @@ MutableBytes = NDArray[np.uint8]
 MutableFlags = NDArray[np.uint8]
 MutableInts = NDArray[np.int64]
 MutableInt32s = NDArray[np.int32]
+MutableWords = NDArray[np.uint64]
 
 
 def raw_copy(target: MutableBytes, at: int, source: Bytes, begin: int, size: int) -> None:
@@ -59,6 +67,21 @@ def raw_store(target: MutableBytes, at: int, word: np.uint64) -> None:
 def raw_bit_length(word: np.uint64) -> int:
     """Bits up to the highest one that is set; `word` is not 0."""
     return int(word).bit_length()
+
+
+def raw_multiply_high(left: np.uint64, right: np.uint64) -> np.uint64:
+    """The upper 64 bits of the product."""
+    return np.uint64(int(left) * int(right) >> 64)
+
+
+def raw_multiply_low(left: np.uint64, right: np.uint64) -> np.uint64:
+    """The lower 64 bits of the product."""
+    return np.uint64(int(left) * int(right) & (2**64 - 1))
+
+
+def raw_quotient_bits(dividend: int, divisor: np.float64) -> np.uint64:
+    """The bits of a float64: the quotient, where the dividend is exact as a float64 too."""
+    return np.uint64((np.float64(dividend) / divisor).view(np.uint64))
 
 
 def copy_bytes(target: MutableBytes, at: int, source: Bytes, begin: int, size: int) -> None:
@@ -103,6 +126,21 @@ def store_u32(target: MutableBytes, at: int, value: np.uint64) -> None:
 def bit_length(word: np.uint64) -> int:
     """Bits up to the highest one that is set; 1 for 0."""
     return raw_bit_length(word | np.uint64(1))
+
+
+def multiply_high(left: np.uint64, right: np.uint64) -> np.uint64:
+    """The upper 64 bits of the product."""
+    return raw_multiply_high(left, right)
+
+
+def multiply_low(left: np.uint64, right: np.uint64) -> np.uint64:
+    """The lower 64 bits of the product."""
+    return raw_multiply_low(left, right)
+
+
+def quotient_bits(dividend: int, divisor: np.float64) -> np.uint64:
+    """The bits of the float64 nearest to the quotient; the dividend is at most 2^53."""
+    return raw_quotient_bits(dividend, divisor)
 
 
 def same_bytes(data: Bytes, begin: int, other: Bytes, other_begin: int, size: int) -> bool:

@@ -12,7 +12,7 @@ from ...domain.dtypes import DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, num_elements
 from ...errors import LimitExceeded
-from ..content import content_view
+from ..content import content_view, sign_extended
 from .columns import column_type, storage_type
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "null_column",
     "nullable_list_column",
     "spread",
+    "string_buffers",
     "values_from_column",
     "values_from_elements",
     "with_nulls",
@@ -153,7 +154,8 @@ def element_column(values: NDArray[Any], feature: Feature) -> pa.Array[Any]:
     """
     storage = storage_type(feature.dtype)
     if not feature.dtype.is_string:
-        return pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(content_view(values))])
+        memory = pa.py_buffer(content_view(sign_extended(values, feature.dtype)))
+        return pa.Array.from_buffers(storage, len(values), [None, memory])
     if sum(map(len, values)) > _MAX_OFFSET:
         raise _too_large(feature.name)
     return pa.array(values, storage)
@@ -175,6 +177,16 @@ def values_from_column(column: pa.Array[Any], feature: Feature) -> NDArray[Any]:
     lists: Any = column  # `flatten` is declared on the classes of lists alone
     elements = column if feature.is_scalar else lists.flatten()
     return values_from_elements(elements, feature.dtype)
+
+
+def string_buffers(values: pa.Array[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The memory of binary values without nulls, and where each begins in it and the last one ends."""
+    _, offsets, data = values.buffers()
+    if offsets is None or not len(values):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    bounds = np.frombuffer(memoryview(offsets), np.int32, len(values) + 1, 4 * values.offset)
+    found = np.empty(0, np.uint8) if data is None else np.frombuffer(memoryview(data), np.uint8)
+    return found, bounds.astype(np.int64)
 
 
 def values_from_elements(elements: pa.Array[Any], dtype: DType) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from ...domain.dtypes import BYTES, INT64, TEXT, DType
 from ...domain.schema import Feature
 from ...domain.tensor import num_elements
 from ...errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
+from ..content import check_content, content_view
 from .arrays import column_from_values, null_column, values_from_column
 from .arrow_features import value_dtype
 from .arrow_values import (
@@ -250,6 +251,10 @@ class ColumnReader:
                 feature=name,
             )
         plain = self._plain(leaf, source)
+        if source.is_narrow:
+            values = values_from_column(plain, Feature(name, source))
+            check_content(content_view(values), source)
+            plain = column_from_values(values, Feature(name, source), (), len(values))
         if source is target:
             return plain
         try:

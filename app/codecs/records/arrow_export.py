@@ -3,7 +3,7 @@
 | value             | Arrow type                                                                    |
 |-------------------|-------------------------------------------------------------------------------|
 | bool, text        | `bool`, `utf8`                                                                |
-| bfloat16, complex | `uint16`, `fixed_size_binary`, marked by `shardsmith:dtype` on the field      |
+| bfloat16, complex, float8, ... | the storage, marked by `shardsmith:dtype` on the field     |
 | shape known       | nested `fixed_size_list`                                                      |
 | one dim. unknown  | `list` in its place                                                           |
 | several unknown   | `struct<data, shape>`; of numbers the extension `arrow.variable_shape_tensor` |
@@ -27,7 +27,7 @@ import pyarrow as pa
 from ...domain.dtypes import BOOL, TEXT, DType
 from ...domain.schema import Feature, FeatureShape, Schema
 from ...errors import UnprocessableInput
-from .arrow_features import DTYPE_KEY, SCHEMA_KEY, VARIABLE_SHAPE
+from .arrow_features import DTYPE_KEY, SCHEMA_KEY, VARIABLE_SHAPE, has_arrow_type
 from .arrow_values import Ints
 from .columns import storage_type
 
@@ -44,7 +44,7 @@ def exported_schema(schema: Schema) -> pa.Schema:
 
 def _field(feature: Feature) -> pa.Field[Any]:
     marks: dict[bytes, bytes] = {}
-    if feature.dtype.name == "bfloat16" or feature.dtype.kind == "complex":
+    if not has_arrow_type(feature.dtype):
         marks[DTYPE_KEY] = feature.dtype.name.encode()
     if (
         feature.kind == "dense"

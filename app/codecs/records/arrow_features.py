@@ -2,8 +2,8 @@
 
 Arrow is typed, so nothing is guessed: the dtype and the shape follow from the type, and a feature is
 nullable where its field is. Two entries of metadata say what Arrow has no type for: `shardsmith:dtype`
-on a field (bfloat16 in uint16, complex numbers in fixed-size binary) and `shardsmith:schema`, the
-schema as JSON, on the whole.
+on a field (bfloat16 in uint16, complex numbers in fixed-size binary, float8 in uint8, ...) and
+`shardsmith:schema`, the schema as JSON, on the whole.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "SCHEMA_KEY",
     "VARIABLE_SHAPE",
     "check_columns",
+    "has_arrow_type",
     "infer_arrow_schema",
     "value_dtype",
     "with_schema_in_metadata",
@@ -40,16 +41,21 @@ DTYPE_KEY: Final = b"shardsmith:dtype"
 VARIABLE_SHAPE: Final = b"arrow.variable_shape_tensor"
 _EXTENSION_NAME: Final = b"ARROW:extension:name"
 _EXTENSION_METADATA: Final = b"ARROW:extension:metadata"
+
+
+def has_arrow_type(dtype: DType) -> bool:
+    """Whether Arrow has the type, so that nothing has to say what its bits mean."""
+    return dtype.has_kernel and dtype.kind != "complex" and dtype.name != "bfloat16"
+
+
 #: The storage that each dtype marked by `DTYPE_KEY` has to have.
 _MARKED: Final[dict[bytes, pa.DataType]] = {
-    b"bfloat16": pa.uint16(),
-    b"complex64": pa.binary(8),
-    b"complex128": pa.binary(16),
+    dtype.name.encode(): storage_type(dtype) for dtype in DTYPES.values() if not has_arrow_type(dtype)
 }
 _NUMBERS: Final[dict[pa.DataType, DType]] = {
     storage_type(dtype): dtype
     for dtype in DTYPES.values()
-    if (dtype.is_integer or dtype.is_float) and dtype.name != "bfloat16"
+    if (dtype.is_integer or dtype.is_float) and has_arrow_type(dtype)
 }
 
 

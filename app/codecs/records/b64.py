@@ -1,4 +1,4 @@
-"""Rows as base64 in JSON: the Example of each, in the form that TensorFlow Serving takes bytes in."""
+"""Rows as base64 in JSON: the message of each, in the form that TensorFlow Serving takes bytes in."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from . import tfrecord
 from .columns import Records
 from .framing import frame_footer, frame_header
+from .messages import encode_messages
 
 __all__ = ["decode", "encode"]
 
@@ -73,7 +74,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
 def _messages(
     records: Records, options: RecordsEncodeOptions, budget: Budget
 ) -> Iterator[tuple[Buffer, ...]]:
-    for block in tfrecord.encode_blocks(records, options, budget):
+    for block in encode_messages(records, options, budget):
         position = 0
         while position < len(block.data):
             length = int.from_bytes(block.data[position : position + 8], "little")

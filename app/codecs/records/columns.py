@@ -16,8 +16,10 @@ Uniform dimensions of a ragged value, behind its last cut, are one `fixed_size_l
 the coordinates of a sparse one lie row-major, `[n, rank]`; a step of a sequence is a dense value as above.
 
 Storage is the Arrow type of the same name; bool is `uint8` (0 or 1; no bit-packing), bfloat16 is
-`uint16`, complex is `fixed_size_binary(8 or 16)`, text and bytes are `binary`. A null stands for an
-absent feature and only ever at the top; `schema` keeps the logical dtype and shape.
+`uint16` and float8 and float4 are `uint8` (their bits), int4 and int2 are `int8` and uint4 and uint2 `uint8`
+(their values), a quantized integer is the one without the q, complex is `fixed_size_binary(8 or 16)`, text
+and bytes are `binary`. A null stands for an absent feature and only ever at the top; `schema` keeps the
+logical dtype and shape.
 """
 
 from __future__ import annotations
@@ -53,6 +55,21 @@ _STORAGE: Final[dict[str, pa.DataType]] = {
     "float64": pa.float64(),
     "complex64": pa.binary(8),
     "complex128": pa.binary(16),
+    "float8_e5m2": pa.uint8(),
+    "float8_e4m3fn": pa.uint8(),
+    "float8_e4m3fnuz": pa.uint8(),
+    "float8_e4m3b11fnuz": pa.uint8(),
+    "float8_e5m2fnuz": pa.uint8(),
+    "float4_e2m1fn": pa.uint8(),
+    "int4": pa.int8(),
+    "uint4": pa.uint8(),
+    "int2": pa.int8(),
+    "uint2": pa.uint8(),
+    "qint8": pa.int8(),
+    "quint8": pa.uint8(),
+    "qint16": pa.int16(),
+    "quint16": pa.uint16(),
+    "qint32": pa.int32(),
     "string": pa.binary(),
     "text": pa.binary(),
     "bytes": pa.binary(),

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import PRECISION, TEXT, DType
 from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
+from ..content import sign_extended
+from ..rounding import rounded
 
 __all__ = ["convert_values"]
 
@@ -42,11 +44,15 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
             code="dtype_mismatch",
             feature=feature,
         )
+    if source.is_integer:
+        values = sign_extended(values, source)  # an int4 compares with int4s only
     lost = _not_held(values, source, target)
-    with np.errstate(over="ignore", invalid="ignore"):
-        converted = values.astype(target.numpy)
-        if target.kind in ("float", "complex"):
-            lost |= np.isfinite(values) & ~np.isfinite(converted)
+    if target.kind in ("float", "complex"):
+        converted, overflowing = rounded(values, target)
+        lost |= overflowing
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            converted = values.astype(target.numpy)
     _refuse(lost, values, target, feature)
     return converted
 
@@ -54,31 +60,23 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
 def _not_held(values: NDArray[Any], source: DType, target: DType) -> NDArray[np.bool_]:
     """Which values are lost, apart from floating overflow, which shows in the result."""
     if target.is_integer or target.kind == "bool":
-        low, high = _range(target)
+        low, high = target.bounds
         if source.is_float:
             return ~_is_integer_within(values, low, high)
         if source.kind == "bool" or not values.size or (low <= values.min() and values.max() <= high):
             return np.zeros(values.shape, np.bool_)
-        return _outside(values, low, high)
+        return _outside(values, source, low, high)
     if source.is_integer:
         return _more_digits_than(values, PRECISION[target.name])
     return np.zeros(values.shape, np.bool_)
 
 
-def _range(dtype: DType) -> tuple[int, int]:
-    if dtype.kind == "bool":
-        return 0, 1
-    limits = np.iinfo(dtype.numpy)
-    return int(limits.min), int(limits.max)
-
-
-def _outside(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
+def _outside(values: NDArray[Any], source: DType, low: int, high: int) -> NDArray[np.bool_]:
     """Integers below `low` or above `high`, either of which may lie beyond the dtype of `values`."""
-    limits = np.iinfo(values.dtype)
     outside = np.zeros(values.shape, np.bool_)
-    if low > limits.min:
+    if low > source.bounds[0]:
         outside |= values < low
-    if high < limits.max:
+    if high < source.bounds[1]:
         outside |= values > high
     return outside
 

@@ -14,9 +14,10 @@ from ...domain.dtypes import BOOL, FLOAT32, INT64, TEXT, DType
 from ...domain.schema import Feature
 from ...errors import InputError, SchemaConflict, UnprocessableInput
 from ..json_convert import convert_items
-from ..json_out import Spelling, tokens
+from ..json_spelling import Spelling, joined_values
 from ..json_text import NegativeZero, NonFinite
 from ..json_values import ItemError, Reading
+from ..rounding import rounded
 from .arrays import column_from_values, null_column, values_from_column
 from .infer import HEAD_ROWS
 from .json_errors import cell_error
@@ -133,6 +134,8 @@ def _present_column(
 
 def _parsed(fields: Any, dtype: DType) -> NDArray[Any] | None:
     """All fields at once, where nothing about them is special; else None."""
+    if not dtype.has_kernel:
+        return None
     if dtype.is_integer and _all_match(fields, _SHORT_INTEGER):
         whole: NDArray[Any] = fields.cast(pa.int64()).to_numpy()
         bounds = np.iinfo(dtype.numpy)
@@ -141,9 +144,8 @@ def _parsed(fields: Any, dtype: DType) -> NDArray[Any] | None:
     if dtype.name in _EXACT_DIGITS:
         integer = f"(?:0|[1-9][0-9]{{0,{_EXACT_DIGITS[dtype.name] - 1}}})"
         if _all_match(fields, f"^-?(?:{integer}|{_DECIMAL})$"):
-            with np.errstate(over="ignore"):
-                values: NDArray[Any] = fields.cast(pa.float64()).to_numpy().astype(dtype.numpy)
-            return values if np.isfinite(values).all() else None
+            values, lost = rounded(fields.cast(pa.float64()).to_numpy(), dtype)
+            return None if lost.any() else values
     if dtype is BOOL and _all_match(fields, _BOOL):
         return np.asarray(pc.equal(fields, pa.scalar("true")).to_numpy(zero_copy_only=False))
     return None
@@ -172,7 +174,8 @@ def field_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling, fir
         if feature.dtype.is_string:
             texts = [_string_field(index, value) for index, value in enumerate(values)]
         else:
-            texts = [_UNQUOTED.get(text, text) for text in tokens(values, feature.dtype, spelling)]
+            spelled = bytes(joined_values(values, feature.dtype, spelling)).decode()
+            texts = [_UNQUOTED.get(text, text) for text in spelled.split(",")] if len(values) else []
     except ItemError as error:
         rows = np.flatnonzero(np.asarray(column.is_valid().to_numpy(zero_copy_only=False)))
         raise _located(error, feature, first_row + int(rows[error.index])) from None

@@ -1,4 +1,4 @@
-"""One bare `tf.train.Example` message: a row without TFRecord's frame."""
+"""One bare `tf.train.Example` or `SequenceExample`: a row without TFRecord's frame."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from ...domain.streams import Buffer
 from ...errors import UnprocessableInput
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .columns import Records
-from .example_decode import parse_frames
-from .example_encode import encode_blocks
 from .framing import HEADER_BYTES, OVERHEAD_BYTES, FrameBlock
+from .messages import encode_messages, parse_messages
 
 __all__ = ["parse_example", "serialize_example"]
 
@@ -21,10 +20,10 @@ def serialize_example(records: Records, options: RecordsEncodeOptions, budget: B
 
     Raises:
         UnprocessableInput: not exactly one row (`not_one_row`).
-        InputError: as `encode_blocks`.
+        InputError: as `encode_messages`.
     """
     message: bytes | None = None
-    for block in encode_blocks(records, options, budget):
+    for block in encode_messages(records, options, budget):
         if message is not None or block.num_records != 1:
             raise _not_one_row("more than one row")
         message = bytes(block.data[HEADER_BYTES : HEADER_BYTES - OVERHEAD_BYTES])
@@ -35,7 +34,7 @@ def serialize_example(records: Records, options: RecordsEncodeOptions, budget: B
 
 def _not_one_row(found: str) -> UnprocessableInput:
     return UnprocessableInput(
-        f"A tf.train.Example holds exactly one row, but there is {found}. Ask for TFRecord instead.",
+        f"A message holds exactly one row, but there is {found}. Ask for TFRecord instead.",
         code="not_one_row",
     )
 
@@ -44,8 +43,8 @@ def parse_example(data: Buffer, options: RecordsDecodeOptions, budget: Budget) -
     """The one row of a message; its offsets count from the message's first byte.
 
     Raises:
-        InputError: as `parse_frames`.
+        InputError: as `parse_messages`.
     """
     view = memoryview(data).cast("B").toreadonly()
     frame = FrameBlock(view, np.zeros(1, np.int64), np.array([len(view)], np.int64), 0, 0)
-    return parse_frames(iter((frame,)), options, budget)
+    return parse_messages(iter((frame,)), options, budget)

@@ -1,4 +1,4 @@
-"""One Example as base64 in JSON, `{"b64": ...}`: the form in which TensorFlow Serving takes bytes."""
+"""One message as base64 in JSON, `{"b64": ...}`: the form in which TensorFlow Serving takes bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_example_b64(data: Buffer, options: RecordsDecodeOptions, budget: Budge
     Raises:
         AmbiguousInput: not of that form.
         UnprocessableInput: several messages.
-        MalformedInput: not JSON, not base64, or not an Example.
+        MalformedInput: not JSON, not base64, or no such message.
     """
     messages = read_messages(parse_json(bytes(data), budget).value)
     if len(messages) != 1:

@@ -20,10 +20,12 @@ from ...domain.dtypes import INT64, STRING, DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
 from ...errors import LossyConversion
+from ..content import in_low_bits
 from ..kernels import Kernels
 from ..kernels.example_encode import HEAD_ROOM
 from ..protobuf import serialize_varint
 from ..tensors.tensor_proto import serialize_tensor_proto, tensor_proto_header
+from .arrays import string_buffers
 from .lease import Lease
 
 __all__ = ["Entries", "EntryTarget", "key_field", "lower_column", "storage_dtype", "wire_order"]
@@ -31,7 +33,20 @@ __all__ = ["Entries", "EntryTarget", "key_field", "lower_column", "storage_dtype
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-_STORAGE: Final[dict[str, np.dtype[Any]]] = {"bool": np.dtype("u1"), "bfloat16": np.dtype("<u2")}
+_STORAGE: Final[dict[str, np.dtype[Any]]] = {
+    "bool": np.dtype("u1"),
+    "bfloat16": np.dtype("<u2"),
+    "float8_e5m2": np.dtype("u1"),
+    "float8_e4m3fn": np.dtype("u1"),
+    "float8_e4m3fnuz": np.dtype("u1"),
+    "float8_e4m3b11fnuz": np.dtype("u1"),
+    "float8_e5m2fnuz": np.dtype("u1"),
+    "float4_e2m1fn": np.dtype("u1"),
+    "int4": np.dtype("i1"),
+    "uint4": np.dtype("u1"),
+    "int2": np.dtype("i1"),
+    "uint2": np.dtype("u1"),
+}
 _NO_BYTES: Final = np.empty(0, np.uint8)
 #: Python's own cost of one row of a tensor that is serialized by itself: objects for header and content.
 _ROW_OVERHEAD: Final = 256
@@ -157,7 +172,7 @@ def lower_column(feature: Feature, column: pa.Array[Any], lease: Lease, *, first
     if feature.encoding != "list":
         return _lower_content(feature, values, offsets, present)
     if feature.dtype.is_string:
-        data, value_offsets = _binary(values)
+        data, value_offsets = string_buffers(values)
         return _BytesEntries(data, value_offsets, offsets, present, _NO_BYTES)
     numbers = _numbers(values, feature.dtype)
     if not feature.dtype.is_float:
@@ -193,16 +208,6 @@ def _numbers(values: pa.Array[Any], dtype: DType) -> NDArray[Any]:
     if buffer is None or not len(values):
         return np.empty(0, storage)
     return np.frombuffer(memoryview(buffer), storage, len(values), values.offset * storage.itemsize)
-
-
-def _binary(values: pa.Array[Any]) -> tuple[Bytes, Ints]:
-    _, offsets, data = values.buffers()
-    if offsets is None or not len(values):
-        return _NO_BYTES, np.zeros(1, np.int64)
-    value_offsets = np.frombuffer(memoryview(offsets), np.int32, len(values) + 1, 4 * values.offset)
-    return _NO_BYTES if data is None else np.frombuffer(memoryview(data), np.uint8), value_offsets.astype(
-        np.int64
-    )
 
 
 def _widened_ints(numbers: NDArray[Any], lease: Lease) -> NDArray[np.uint64]:
@@ -249,6 +254,7 @@ def _lower_content(feature: Feature, values: pa.Array[Any], offsets: Ints, prese
     content = _numbers(values, feature.dtype).view(np.uint8)
     prefix = b""
     if feature.encoding == "tensor":
+        content = in_low_bits(content, feature.dtype)
         prefix = tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
     rows = np.arange(len(present) + 1, dtype=np.int64)
     return _BytesEntries(

@@ -14,6 +14,7 @@ from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
 from ...errors import InputError
 from .. import kernels
+from ..content import narrow_faults, sign_extended
 from ..kernels.example_index import KIND_ABSENT
 from ..tensors.tensor_proto import parse_tensor_proto, tensor_proto_header
 from .columns import column_type
@@ -72,6 +73,10 @@ def _copy_content(builder: ColumnBuilder, prefix: bytes, starts: Ints) -> tuple[
 def _finished(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -> pa.Array[Any]:
     if builder.feature.dtype.kind == "bool":
         builder.check_values(values > 1, values, starts, "0 and 1")
+    if (dtype := builder.feature.dtype).is_narrow:
+        raw = values.view(np.uint8)
+        builder.check_values(narrow_faults(raw, dtype), raw, starts, f"of {dtype.num_bits} bits")
+        values = sign_extended(raw.view(dtype.numpy), dtype)
     return builder.nested(builder.storage(values), starts)
 
 
@@ -145,7 +150,9 @@ class _TensorColumn:
         storage = storage_dtype(self._feature.dtype)
         flat = self._builder.empty(int(starts[-1]), storage)
         for row, array in enumerate(values):
-            flat[starts[row] : starts[row] + len(array)] = array.view(storage)
+            flat[starts[row] : starts[row] + len(array)] = sign_extended(array, self._feature.dtype).view(
+                storage
+            )
         return self._builder.storage(flat)
 
     def _strings(self, values: list[NDArray[Any]], starts: Ints) -> pa.Array[Any]:

@@ -155,7 +155,7 @@ def _fault(reason: int, row: int, offset: int) -> InputError:
     if reason == SEQUENCE:
         return UnprocessableInput(
             f"Record {row} has feature_lists: it is a SequenceExample, and reading it as an Example would "
-            f"lose them. SequenceExamples are not served yet.",
+            f"lose them. Set ?message=sequence_example.",
             code="sequence_example",
             row=row,
             offset=offset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 from ...domain.dtypes import BYTES, FLOAT32, INT64, DType
@@ -15,12 +15,13 @@ from .example_values import KIND_NAMES
 from .framing import FrameBlock
 from .lease import Lease
 
-__all__ = ["HEAD_RECORDS", "infer_schema"]
+__all__ = ["DTYPES_OF_KINDS", "HEAD_RECORDS", "Inference", "hold_head", "infer_schema", "kind_changed"]
 
 #: Records from which a schema is inferred, however the input is chunked.
 HEAD_RECORDS: Final = 1000
 
-_DTYPES: Final[dict[int, DType]] = {KIND_BYTES: BYTES, KIND_FLOAT: FLOAT32, KIND_INT64: INT64}
+#: What the values of a Feature of each kind are.
+DTYPES_OF_KINDS: Final[dict[int, DType]] = {KIND_BYTES: BYTES, KIND_FLOAT: FLOAT32, KIND_INT64: INT64}
 
 
 def infer_schema(
@@ -37,7 +38,26 @@ def infer_schema(
         LimitExceeded: the records that must be held meanwhile exceed the budget.
         InputError: as `iter_frames` and `ExampleIndex.index`.
     """
-    inference = _Inference(budget)
+    inference = Inference(budget)
+    frames = hold_head(frames, infer, budget, inference.add)
+    return inference.schema(), frames
+
+
+def hold_head(
+    frames: Iterator[FrameBlock],
+    infer: Literal["head", "all"],
+    budget: Budget,
+    look: Callable[[FrameBlock, int], None],
+) -> Iterator[FrameBlock]:
+    """The same blocks again, after `look` has seen the first 1,000 records, or all.
+
+    Args:
+        look: called with each block and how many of its records to look at.
+
+    Raises:
+        LimitExceeded: the records that must be held meanwhile exceed the budget.
+        InputError: as drawing a block, or `look`.
+    """
     held: list[tuple[FrameBlock, Lease]] = []
     remaining = HEAD_RECORDS
     while remaining > 0 or infer == "all":
@@ -47,9 +67,9 @@ def infer_schema(
         lease = Lease(budget)
         held.append((block, lease))
         lease.charge(len(block.data), "Records held to infer a schema")
-        inference.add(block, block.num_records if infer == "all" else min(remaining, block.num_records))
+        look(block, block.num_records if infer == "all" else min(remaining, block.num_records))
         remaining -= block.num_records
-    return inference.schema(), _again(held, frames)
+    return _again(held, frames)
 
 
 def _again(held: list[tuple[FrameBlock, Lease]], frames: Iterator[FrameBlock]) -> Iterator[FrameBlock]:
@@ -61,7 +81,9 @@ def _again(held: list[tuple[FrameBlock, Lease]], frames: Iterator[FrameBlock]) -
     yield from frames
 
 
-class _Inference:
+class Inference:
+    """What the features of Examples are, as far as they have been seen."""
+
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._kinds: dict[str, int] = {}
@@ -84,7 +106,7 @@ class _Inference:
         for number, (name, kind) in enumerate(self._kinds.items()):
             kinds = index.cells(number, block, first).kinds[: reached - first]
             for row in ((kinds != KIND_ABSENT) & (kinds != kind)).nonzero()[0][:1]:
-                raise _changed(block.first_record + first + int(row), name, kind, int(kinds[row]))
+                raise kind_changed(block.first_record + first + int(row), name, kind, int(kinds[row]))
         unknown = index.unknown(block, first)
         if reached == first and len(unknown) > self._budget.limits.max_features:
             raise UnprocessableInput(
@@ -95,17 +117,21 @@ class _Inference:
         for feature in unknown:
             kind = self._kinds.setdefault(feature.name, feature.kind)
             if kind != feature.kind:
-                raise _changed(feature.row, feature.name, kind, feature.kind)
+                raise kind_changed(feature.row, feature.name, kind, feature.kind)
         return reached
 
     def schema(self) -> Schema:
         """The features seen so far."""
         return Schema(
-            tuple(Feature(name, _DTYPES[kind], (None,), nullable=True) for name, kind in self._kinds.items())
+            tuple(
+                Feature(name, DTYPES_OF_KINDS[kind], (None,), nullable=True)
+                for name, kind in self._kinds.items()
+            )
         )
 
 
-def _changed(row: int, name: str, before: int, now: int) -> SchemaConflict:
+def kind_changed(row: int, name: str, before: int, now: int) -> SchemaConflict:
+    """A Feature whose kind is `now`, where it was `before`."""
     return SchemaConflict(
         f"Record {row}: feature {name!r} is {KIND_NAMES[now]}, but was {KIND_NAMES[before]} before.",
         row=row,

@@ -17,7 +17,7 @@ from .example_columns import storage_dtype
 from .example_index import Cells
 from .lease import Lease
 
-__all__ = ["KIND_NAMES", "ColumnBuilder", "arrow_buffer"]
+__all__ = ["KIND_NAMES", "ColumnBuilder", "arrow_buffer", "expected_kind"]
 
 Ints = NDArray[np.int64]
 

@@ -18,6 +18,7 @@ from ...errors import AmbiguousInput, UnprocessableInput
 from ..json_forms import IGNORED_MEMBERS, is_oip
 from ..json_out import gather, quote
 from ..json_text import parse_json, read_json
+from ..json_texts import joined
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .body_schema import with_body_schema
 from .columns import Records
@@ -154,19 +155,19 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     return gather(_rows_texts(records, options))
 
 
-def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
     separator = "["
     first_row = 0
     for batch in records.batches:
         for start, piece in slices(batch):
-            rows = row_texts(piece, records.schema, options, first_row + start)
-            yield separator + ",\n".join(rows)
+            yield separator
+            yield row_texts(piece, records.schema, options, first_row + start, ",\n").data.data
             separator = ",\n"
         first_row += batch.num_rows
     yield "]" if first_row else "[]"
 
 
-def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str]:
+def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
     batches: list[tuple[int, pa.RecordBatch]] = []
     first_row = 0
     for batch in records.batches:
@@ -180,7 +181,8 @@ def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budg
         separator = "["
         for row, batch in batches:
             for start, piece in slices(batch.select([index])):
-                yield separator + ",".join(cell_texts(piece.column(0), feature, options, row + start))
+                yield separator
+                yield joined(cell_texts(piece.column(0), feature, options, row + start))
                 separator = ","
         yield "]" if first_row else "[]"
     yield "}}" if enveloped else "}"
@@ -195,7 +197,8 @@ def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) 
     """
     rows: list[str] = []
     for batch in records.batches:
-        rows += row_texts(batch.slice(0, 2), records.schema, options, len(rows))
+        texts = row_texts(batch.slice(0, 2), records.schema, options, len(rows))
+        rows += [texts[index] for index in range(len(texts))]
     if len(rows) != 1:
         raise UnprocessableInput(
             f"This form holds exactly one row, and there {'are more' if rows else 'is none'}. "

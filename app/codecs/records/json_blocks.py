@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -19,7 +19,11 @@ from .infer import HEAD_ROWS, infer_schema
 from .json_arrays import build_column
 from .json_sequences import ROW_MEMBERS, SequenceBlock, first_beside, split_rows
 
-__all__ = ["Block", "ColumnBlock", "RowBlock", "records_from_blocks"]
+__all__ = ["Block", "ColumnBlock", "PlainBatches", "RowBlock", "records_from_blocks"]
+
+#: Gives the batches of the rows from a number on that need no general path, under the schema; none where the
+#: row of that number, and not one of a later block, is to be parsed. Memory is accounted for as in a block.
+PlainBatches = Callable[[Schema, int], Iterator[pa.RecordBatch]]
 
 #: A row that lacks a wide feature still takes its place in a fixed-size column.
 _MAX_BATCH_BYTES: Final = 32 * MIB
@@ -101,11 +105,19 @@ class ColumnBlock:
         return None
 
 
-def records_from_blocks(blocks: Iterator[Block], options: RecordsDecodeOptions, budget: Budget) -> Records:
+def records_from_blocks(
+    blocks: Iterator[Block],
+    options: RecordsDecodeOptions,
+    budget: Budget,
+    plain: PlainBatches | None = None,
+) -> Records:
     """The rows of all blocks, under the declared schema or one inferred from the first of them.
 
     A null and an absent feature are the same. What was charged for a block is released once its
     batches were drawn.
+
+    Args:
+        plain: takes over behind each block, once the schema is known; what it yields is left out of `blocks`.
 
     Raises:
         InputError: as `infer_schema`; while batches are drawn, as `build_column`, and for a value
@@ -123,7 +135,11 @@ def records_from_blocks(blocks: Iterator[Block], options: RecordsDecodeOptions, 
         schema = _infer(held, options, reading, budget)
         blocks = chain(_taken(held), blocks)
         drop = False
-    return Records(schema, _batches(blocks, schema, reading, budget, drop=drop))
+    return Records(schema, _batches(blocks, schema, reading, budget, plain or _none, drop=drop))
+
+
+def _none(schema: Schema, row: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 (a `PlainBatches`)
+    return iter(())
 
 
 def _split(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -177,10 +193,17 @@ def _list_names(parts: list[tuple[Block, int]]) -> Set[str]:
 
 
 def _batches(
-    blocks: Iterable[Block], schema: Schema, reading: Reading, budget: Budget, *, drop: bool
+    blocks: Iterable[Block],
+    schema: Schema,
+    reading: Reading,
+    budget: Budget,
+    plain: PlainBatches,
+    *,
+    drop: bool,
 ) -> Iterator[pa.RecordBatch]:
     row_bytes = sum(map(_row_bytes, schema))
     step = max(1, min(MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(row_bytes, 1)))
+    yield from plain(schema, 0)
     for block in blocks:
         if isinstance(block, SequenceBlock):
             block.refuse_misplaced(schema)
@@ -195,6 +218,7 @@ def _batches(
             yield _batch(block, start, stop, schema, reading)
             budget.release(num_bytes)
         budget.release(block.num_bytes)
+        yield from plain(schema, block.first_row + block.num_rows)
 
 
 def _row_bytes(feature: Feature) -> int:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...domain.dtypes import DType
 from ...domain.schema import Feature
 from ...domain.tensor import num_elements
-from ..json_out import Spelling, nest, tokens
+from ..json_spelling import Spelling, Strings, integer_texts, value_texts
+from ..json_texts import Texts, concatenated, in_lists
 from ..json_values import ItemError
-from .arrays import values_from_elements
+from .arrays import string_buffers, values_from_elements
 
-__all__ = ["list_texts", "offsets_of", "ragged_texts", "sparse_texts"]
+__all__ = ["element_texts", "offsets_of", "ragged_texts", "sparse_texts"]
 
 
-def ragged_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) -> list[str]:
+def element_texts(
+    elements: pa.Array[Any], dtype: DType, spelling: Spelling, shape: Sequence[int] = ()
+) -> Texts:
+    """As `value_texts`, of a column of the storage type without nulls.
+
+    Raises:
+        ItemError: as `value_texts`.
+    """
+    if dtype.is_string:
+        return value_texts(Strings(*string_buffers(elements)), dtype, spelling, shape)
+    return value_texts(values_from_elements(elements, dtype), dtype, spelling, shape)
+
+
+def ragged_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) -> Texts:
     """Nested arrays, one text for each row of a column without nulls.
 
     Raises:
@@ -29,24 +44,20 @@ def ragged_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) ->
     for _ in range(feature.num_partitions + 1):
         cuts.append(offsets_of(items))
         items = items.flatten()
-    size = num_elements(feature.inner_shape)
     elements = items.flatten() if feature.inner_shape else items
     try:
-        texts = tokens(values_from_elements(elements, feature.dtype), feature.dtype, spelling)
+        texts = element_texts(elements, feature.dtype, spelling, feature.inner_shape)
     except ItemError as error:
-        index = error.index // size
+        index = error.index // num_elements(feature.inner_shape)
         for offsets in reversed(cuts):
             index = int(np.searchsorted(offsets, index, side="right")) - 1
         raise ItemError(index, error.detail, error.code) from None
-    if feature.inner_shape:
-        nest(texts, feature.inner_shape)
-        texts = [",".join(texts[start : start + size]) for start in range(0, len(texts), size)]
     for offsets in reversed(cuts):
-        texts = list_texts(texts, offsets)
+        texts = in_lists(texts, offsets)
     return texts
 
 
-def sparse_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) -> list[str]:
+def sparse_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) -> Texts:
     """One object for each row of a column without nulls; its indices are arrays also where the rank is 1.
 
     Raises:
@@ -56,23 +67,20 @@ def sparse_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling) ->
     lists, coordinates = struct.field("values"), struct.field("indices").flatten()
     offsets = offsets_of(lists)
     try:
-        values = tokens(values_from_elements(lists.flatten(), feature.dtype), feature.dtype, spelling)
+        values = element_texts(lists.flatten(), feature.dtype, spelling)
     except ItemError as error:
         index = int(np.searchsorted(offsets, error.index, side="right")) - 1
         raise ItemError(index, error.detail, error.code) from None
-    rank = len(feature.shape)
-    numbers = list(map(str, coordinates.to_pylist()))
-    indices = [f"[{','.join(numbers[start : start + rank])}]" for start in range(0, len(numbers), rank)]
+    indices = integer_texts(coordinates.to_numpy(), (len(feature.shape),))
     shape = ",".join(map(str, feature.shape))
-    return [
-        f'{{"values":{of_row},"indices":{places},"dense_shape":[{shape}]}}'
-        for of_row, places in zip(list_texts(values, offsets), list_texts(indices, offsets), strict=True)
+    parts: list[str | Texts] = [
+        '{"values":',
+        in_lists(values, offsets),
+        ',"indices":',
+        in_lists(indices, offsets),
+        f',"dense_shape":[{shape}]}}',
     ]
-
-
-def list_texts(texts: list[str], offsets: NDArray[np.int64]) -> list[str]:
-    """The texts in arrays: those from one offset to the next in each."""
-    return [f"[{','.join(texts[start:stop])}]" for start, stop in pairwise(offsets.tolist())]
+    return concatenated(parts, len(column))
 
 
 def offsets_of(lists: Any) -> NDArray[np.int64]:

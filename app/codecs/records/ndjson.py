@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from ...domain.limits import MIB, Budget
+import pyarrow as pa
+
+from ...domain.limits import Budget
+from ...domain.schema import Schema
 from ...domain.streams import Buffer, ByteStream
 from ...errors import AmbiguousInput, InputError, LimitExceeded
+from ..json_numbers import NotPlain
 from ..json_out import gather
 from ..json_text import JsonDocument, parse_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .columns import MAX_BATCH_ROWS, Records
+from .infer import HEAD_ROWS
 from .json_blocks import RowBlock, records_from_blocks
 from .json_cells import row_texts, slices
+from .json_plain import plain_rows
+from .lease import Lease
+from .ndjson_lines import BLANK, LineReader, Lines
 
 __all__ = ["decode", "encode", "require_row"]
-
-_CHUNK: Final = 1 * MIB
-#: A batch ends here even when it has fewer rows than `MAX_BATCH_ROWS`.
-_MAX_BATCH_TEXT: Final = 4 * MIB
-#: The whitespace of JSON, less the line feed.
-_BLANK: Final = b" \t\r"
 
 
 def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -37,7 +39,8 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         LimitExceeded: a line longer than `Limits.max_record_bytes` (`record_too_large`).
         InputError: as `records_from_blocks`.
     """
-    return records_from_blocks(_blocks(source, options, budget), options, budget)
+    blocks = _LineBlocks(source, options, budget)
+    return records_from_blocks(iter(blocks), options, budget, blocks.plain_batches)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
@@ -49,11 +52,12 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     return gather(_line_texts(records, options))
 
 
-def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
     first_row = 0
     for batch in records.batches:
         for start, piece in slices(batch):
-            yield "\n".join([*row_texts(piece, records.schema, options, first_row + start), ""])
+            yield row_texts(piece, records.schema, options, first_row + start, "\n").data.data
+            yield "\n"
         first_row += batch.num_rows
 
 
@@ -71,29 +75,69 @@ def require_row(document: JsonDocument) -> dict[str, Any]:
     return document.value
 
 
-def _blocks(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Iterator[RowBlock]:
-    bare = options.nonfinite == "bare"
-    rows: list[dict[str, Any]] = []
-    first_row = text_bytes = held_bytes = 0
-    for offset, line in _lines(source, budget):
-        row = first_row + len(rows)
-        if len(line) > budget.limits.max_record_bytes:
-            raise _too_long(budget, row, offset)
-        if line.strip(_BLANK):
-            try:
-                document = parse_json(line, budget, bare_nonfinite=bare)
-                rows.append(require_row(document))
-            except InputError as error:
-                inside = error.location.offset or 0
-                error.location = replace(error.location, row=row, offset=offset + inside)
-                raise
-            held_bytes += document.num_bytes
-        text_bytes += len(line) + 1
-        if len(rows) == MAX_BATCH_ROWS or text_bytes >= _MAX_BATCH_TEXT:
-            yield RowBlock(rows, held_bytes + text_bytes, first_row)
-            first_row += len(rows)
-            rows, text_bytes, held_bytes = [], 0, 0
-    yield RowBlock(rows, held_bytes + text_bytes, first_row)
+class _LineBlocks:
+    """The blocks of a body: parsed ones, or as batches of plain rows once the schema is known."""
+
+    def __init__(self, source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> None:
+        self._options = options
+        self._budget = budget
+        infers_head = options.schema is None and options.infer == "head"
+        self._reader = LineReader(source, budget, HEAD_ROWS if infers_head else MAX_BATCH_ROWS)
+        self._blocks = iter(self._reader)
+        self._next: Lines | None = None
+        self._first_row = 0
+        self._offset = 0
+
+    def __iter__(self) -> Iterator[RowBlock]:
+        while (lines := self._peek()) is not None:
+            block = self._parse(lines)
+            self._pass(lines)
+            yield block
+
+    def plain_batches(self, schema: Schema, row: int) -> Iterator[pa.RecordBatch]:
+        """As `PlainBatches`."""
+        self._reader.max_rows = MAX_BATCH_ROWS
+        reader = plain_rows(schema, declared=self._options.schema is not None)
+        while reader is not None and row == self._first_row and (lines := self._peek()) is not None:
+            with Lease(self._budget) as lease:
+                try:
+                    batch = reader.read(lines, lease)
+                except (NotPlain, LimitExceeded):
+                    return
+                self._pass(lines)
+                row = self._first_row
+                yield batch
+            self._budget.release(len(lines.text))
+
+    def _peek(self) -> Lines | None:
+        if self._next is None:
+            self._next = next(self._blocks, None)
+        return self._next
+
+    def _pass(self, lines: Lines) -> None:
+        self._next = None
+        self._first_row += len(lines.starts)
+        self._offset += len(lines.text)
+
+    def _parse(self, lines: Lines) -> RowBlock:
+        bare = self._options.nonfinite == "bare"
+        rows: list[dict[str, Any]] = []
+        offset, num_bytes = self._offset, len(lines.text)
+        for line in lines.text.split(b"\n"):
+            row = self._first_row + len(rows)
+            if len(line) > self._budget.limits.max_record_bytes:
+                raise _too_long(self._budget, row, offset)
+            if line.strip(BLANK):
+                try:
+                    document = parse_json(line, self._budget, bare_nonfinite=bare)
+                    rows.append(require_row(document))
+                except InputError as error:
+                    inside = error.location.offset or 0
+                    error.location = replace(error.location, row=row, offset=offset + inside)
+                    raise
+                num_bytes += document.num_bytes
+            offset += len(line) + 1
+        return RowBlock(rows, num_bytes, self._first_row)
 
 
 def _too_long(budget: Budget, row: int, offset: int) -> LimitExceeded:
@@ -103,27 +147,3 @@ def _too_long(budget: Budget, row: int, offset: int) -> LimitExceeded:
         row=row,
         offset=offset,
     )
-
-
-def _lines(source: ByteStream, budget: Budget) -> Iterator[tuple[int, bytes]]:
-    """Each line without its line feed, and the offset where it begins.
-
-    A line is charged with the bytes it takes when they are read; whoever takes it releases them. One
-    that grows past `Limits.max_record_bytes` is handed out as far as it was read, and fails there.
-    """
-    begun: list[bytes] = []
-    begun_bytes = offset = 0
-    while piece := source.read(_CHUNK):
-        budget.charge(len(piece), "Lines of NDJSON")
-        first, *others = piece.split(b"\n")
-        begun.append(first)
-        begun_bytes += len(first)
-        if not others and begun_bytes <= budget.limits.max_record_bytes:
-            continue
-        for line in (b"".join(begun), *others[:-1]):
-            yield offset, line
-            offset += len(line) + 1
-        begun = others[-1:]
-        begun_bytes = sum(map(len, begun))
-    if begun_bytes:
-        yield offset, b"".join(begun)

@@ -2,7 +2,7 @@
 
 A column is a `fixed_size_list` of all elements, of numbers under the canonical extension
 `arrow.fixed_shape_tensor`, which carries the shape. What that cannot say (strings, bools, no elements) and
-what Arrow has no type for (bfloat16, complex numbers) stands in the metadata of the field:
+what Arrow has no type for (bfloat16, complex numbers, float8, int4, ...) stands in the metadata of the field:
 `shardsmith:shape` and `shardsmith:dtype`. The metadata `shardsmith:tensors` marks such a batch.
 
 Other Arrow is read as well: a column of R rows is a tensor whose first dimension is R.
@@ -31,7 +31,7 @@ from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.arrays import column_from_values, values_from_column
 from ..records.arrow_columns import ColumnReader
-from ..records.arrow_features import DTYPE_KEY, check_columns, value_dtype
+from ..records.arrow_features import DTYPE_KEY, check_columns, has_arrow_type, value_dtype
 from ..records.arrow_values import flatten_arrow, unwrapped
 from ..records.columns import storage_type
 from ..records.lease import Lease
@@ -178,7 +178,7 @@ def _field(name: str, tensor: Tensor) -> pa.Field[Any]:
             feature=name,
         )
     marks = {_SHAPE_KEY: json.dumps(tensor.shape).encode()}
-    if dtype.name == "bfloat16" or dtype.kind == "complex":
+    if not has_arrow_type(dtype):
         marks[DTYPE_KEY] = dtype.name.encode()
     if size and tensor.shape and (dtype.is_integer or dtype.is_float):
         shape = json.dumps({"shape": tensor.shape}, separators=(",", ":"))

@@ -55,10 +55,10 @@ def _read(pointer: str, message: object, options: TensorDecodeOptions, budget: B
     return named
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
     """The messages, in pieces; names are not kept.
 
     Raises:
         UnprocessableInput: a tensor too large for a TensorProto.
     """
-    return gather(message_texts(serialize_tensor_proto(named.tensor) for named in tensors))
+    return gather(message_texts((serialize_tensor_proto(named.tensor) for named in tensors), options.b64))

@@ -1,5 +1,6 @@
 """Tensors as JSON: `{"dtype", "shape", "data"}`, bare arrays, TensorFlow Serving's and Open Inference forms.
 
+Sparse and ragged tensors have the members that `json_kinds.py` reads.
 A complex number is `[real, imaginary]`, in and out, below the axes of its tensor:
 `{"dtype": "complex64", "shape": [2], "data": [[1.0, 0.0], [0.0, -1.0]]}`.
 """
@@ -7,47 +8,59 @@ A complex number is `[real, imaginary]`, in and out, below the axes of its tenso
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
 
-from numpy.typing import NDArray
+import numpy as np
 
+from ...domain.dtypes import INT64
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
-from ...domain.tensor import NamedTensor, Shape, Tensor
+from ...domain.streams import Buffer, ByteStream, read_all
+from ...domain.tensor import (
+    AnyTensor,
+    NamedAny,
+    RaggedTensor,
+    SparseTensor,
+    Tensor,
+    tensor_from_array,
+)
 from ...errors import UnprocessableInput
 from ..content import STRING_OVERHEAD
-from ..json_out import PIECE_BYTES, b64_text, empty_text, gather, nest, quote, tokens
-from ..json_text import read_json
-from ..json_values import ItemError
+from ..json_out import gather, quote
+from ..json_text import parse_body
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from .components import components_of
 from .json_body import read_tensors
+from .json_data import data_texts, nested_ragged_texts
+from .json_plain import read_plain
 
 __all__ = ["decode", "encode"]
 
-#: Values that are spelled at a time: about a piece of text.
-_CHUNK_VALUES: Final = 8192
 
-
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
     """The tensors of the body.
 
     Raises:
-        InputError: as `parse_json` and `read_tensors`.
+        InputError: as `parse_body` and `read_tensors`.
     """
-    document = read_json(source, budget, bare_nonfinite=options.nonfinite == "bare")
-    tensors = read_tensors(document.value, options, budget.limits)
-    # The estimate covered the arrays; from here on they alone are held.
-    budget.release(document.num_bytes)
+    body = read_all(source, budget, "The JSON body")
+    tensors = read_plain(body, options, budget)
+    if tensors is not None:
+        budget.release(len(body))
+    else:
+        document = parse_body(body, budget, bare_nonfinite=options.nonfinite == "bare")
+        tensors = read_tensors(document.value, options, budget.limits)
+        # The estimate covered the arrays; from here on they alone are held.
+        budget.release(document.num_bytes)
     budget.charge(sum(_held_bytes(named.tensor) for named in tensors), "The tensors")
     return tensors
 
 
-def _held_bytes(tensor: Tensor) -> int:
-    overhead = STRING_OVERHEAD * len(tensor.values) if tensor.dtype.is_string else 0
+def _held_bytes(tensor: AnyTensor) -> int:
+    values = tensor.values.values if isinstance(tensor, RaggedTensor) else tensor.values
+    overhead = STRING_OVERHEAD * len(values) if tensor.dtype.is_string else 0
     return tensor.num_bytes + overhead
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
+def encode(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
     """One tensor as it is, several in an envelope, in pieces.
 
     | layout | one | several |
@@ -56,16 +69,20 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     | nested | the nested arrays | `{"outputs": {name: ...}}`, or `{"tensors": [...]}` if one has no name |
     | oip | `{"name", "datatype", "shape", "data"}` | `{"outputs": [...]}` |
 
-    A tensor without a name is `output_0`, by its position, in the last layout.
+    A tensor without a name is `output_0`, by its position, in the last layout. A sparse tensor has its
+    members in both of the others; a ragged one is nested arrays in `nested`. In `oip` both are their
+    components (`components.py`).
 
     Raises:
         UnprocessableInput: a value that has no text under these options, or a dtype without a
             `datatype` (complex, in the layout oip).
     """
+    if options.layout == "oip":
+        tensors = [part for named in tensors for part in components_of(named)]
     return gather(_texts(tensors, options))
 
 
-def _texts(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[str]:
+def _texts(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     if len(tensors) == 1:
         yield from _tensor_texts(tensors[0], 0, options)
         return
@@ -79,18 +96,56 @@ def _texts(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     yield ("}" if by_name else "]") + "}"
 
 
-def _tensor_texts(named: NamedTensor, index: int, options: TensorEncodeOptions) -> Iterator[str]:
-    tensor = named.tensor
-    if options.layout == "nested":
-        yield from _data_texts(named, tensor.shape, options)
-        return
-    yield _head(named, index, options)
-    yield from _data_texts(named, (len(tensor.values),), options)
+def _tensor_texts(named: NamedAny, index: int, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
+    tensor, name = named.tensor, named.name
+    if isinstance(tensor, SparseTensor):
+        yield from _sparse_texts(tensor, name, options)
+    elif isinstance(tensor, RaggedTensor):
+        write = nested_ragged_texts if options.layout == "nested" else _ragged_texts
+        yield from write(tensor, name, options)
+    elif options.layout == "nested":
+        yield from data_texts(tensor, name, tensor.shape, options)
+    else:
+        yield _head(tensor, name, index, options)
+        yield from data_texts(tensor, name, (len(tensor.values),), options)
+        yield "}"
+
+
+def _sparse_texts(
+    tensor: SparseTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    values = Tensor(tensor.dtype, (len(tensor.values),), tensor.values)
+    indices = tensor_from_array(tensor.indices, INT64)
+    dense_shape = tensor_from_array(np.array(tensor.dense_shape, np.int64), INT64)
+    yield f'{{{_naming(name, options)}"dtype":"{tensor.dtype}","values":'
+    for label, part in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
+        yield label
+        yield from data_texts(part, name, part.shape, options)
     yield "}"
 
 
-def _head(named: NamedTensor, index: int, options: TensorEncodeOptions) -> str:
-    dtype, name = named.tensor.dtype, named.name
+def _ragged_texts(
+    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    values = tensor.values
+    # Without values, nothing would show the dimensions behind the first one.
+    hidden = "" if len(values.values) or len(values.shape) == 1 else f'"shape":{list(values.shape)},'
+    yield f'{{{_naming(name, options)}"dtype":"{tensor.dtype}",{hidden}"values":'
+    shape = (0,) if hidden else values.shape
+    yield from data_texts(values, name, shape, options)
+    yield ',"row_splits":['
+    for level, splits in enumerate(tensor.row_splits):
+        yield "," if level else ""
+        yield from data_texts(tensor_from_array(splits, INT64), name, (len(splits),), options)
+    yield "]}"
+
+
+def _naming(name: str | None, options: TensorEncodeOptions) -> str:
+    return "" if name is None or options.layout == "nested" else f'"name":{quote(name)},'
+
+
+def _head(tensor: Tensor, name: str | None, index: int, options: TensorEncodeOptions) -> str:
+    dtype = tensor.dtype
     if options.layout == "oip":
         if dtype.oip is None:
             raise UnprocessableInput(
@@ -102,53 +157,5 @@ def _head(named: NamedTensor, index: int, options: TensorEncodeOptions) -> str:
         key, label = "datatype", dtype.oip
     else:
         key, label = "dtype", dtype.name
-    naming = "" if name is None else f'"name":{quote(name)},'
-    shape = ",".join(map(str, named.tensor.shape))
-    return f'{{{naming}"{key}":"{label}","shape":[{shape}],"data":'
-
-
-def _data_texts(named: NamedTensor, shape: Shape, options: TensorEncodeOptions) -> Iterator[str]:
-    values = named.tensor.values
-    if not len(values):
-        yield empty_text(shape)
-        return
-    for start, stop in _chunks(named.tensor):
-        yield "," if start else ""
-        if _is_streamed(values[start:stop], named.tensor, options):
-            opening, closing = nest(["|"], shape, start)[0].split("|")
-            yield opening + '{"b64":"'
-            yield from b64_text([values[start]])
-            yield '"}' + closing
-            continue
-        try:
-            texts = tokens(values[start:stop], named.tensor.dtype, options)
-        except ItemError as error:
-            raise _located(error, named, start) from None
-        yield ",".join(nest(texts, shape, start))
-
-
-def _chunks(tensor: Tensor) -> Iterator[tuple[int, int]]:
-    """The bounds of what is spelled at a time: many small values, or one large string."""
-    num_values = len(tensor.values)
-    if not tensor.dtype.is_string:
-        yield from ((i, min(i + _CHUNK_VALUES, num_values)) for i in range(0, num_values, _CHUNK_VALUES))
-        return
-    start = size = 0
-    for index, value in enumerate(tensor.values):
-        if size and size + len(value) > PIECE_BYTES:
-            yield start, index
-            start, size = index, 0
-        size += len(value) + STRING_OVERHEAD
-    yield start, num_values
-
-
-def _is_streamed(values: NDArray[Any], tensor: Tensor, options: TensorEncodeOptions) -> bool:
-    is_large = tensor.dtype.is_string and len(values) == 1 and len(values[0]) > PIECE_BYTES
-    return is_large and options.text == "b64"
-
-
-def _located(error: ItemError, named: NamedTensor, start: int) -> UnprocessableInput:
-    name = "" if named.name is None else f" of {named.name[:64]!r}"
-    return UnprocessableInput(
-        f"Element {start + error.index}{name}: {error.detail}", code=error.code, feature=named.name
-    )
+    shape = ",".join(map(str, tensor.shape))
+    return f'{{{_naming(name, options)}"{key}":"{label}","shape":[{shape}],"data":'

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from ...domain.dtypes import STRING, DType
+from ...domain.dtypes import DType
 from ...domain.limits import Limits
-from ...domain.tensor import NamedTensor, Shape, Tensor, check_shape
-from ...errors import AmbiguousInput, InputError, LimitExceeded, UnprocessableInput
-from ..json_convert import convert_items
+from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, Shape, SparseTensor, Tensor
+from ...errors import AmbiguousInput, LimitExceeded, UnprocessableInput
 from ..json_forms import (
     IGNORED_MEMBERS,
     DataForm,
     check_name,
-    fit_shape,
     is_oip,
     member_pointer,
     read_data_form,
 )
-from ..json_values import ItemError, Reading, flatten, infer_dtype, unravel
+from ..json_numbers import NumberArray
+from ..json_values import Reading
 from ..options import TensorDecodeOptions
+from .json_array import read_array
+from .json_kinds import is_nested, is_ragged, is_sparse, read_nested_ragged, read_parts
 
 __all__ = ["read_tensor", "read_tensors"]
-
-_SPARSE: Final = frozenset({"values", "indices", "dense_shape"})
-_RAGGED: Final = frozenset({"values", "row_splits"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +35,20 @@ class _Entry:
     name: str | None = None
 
 
-def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> list[NamedTensor]:
+def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> list[NamedAny]:
     """The tensors of a body, in its order.
 
     Args:
-        options: `dtype` and `shape` hold for a body of one tensor that does not declare its own.
+        body: parsed JSON, in which a `NumberArray` may stand for an array of numbers.
+        options: `dtype` and `shape` hold for a body of one tensor that does not declare its own. Nested
+            arrays are a ragged tensor where `kind` says so, whatever their lengths; a list of scalars is
+            dense nevertheless.
 
     Raises:
         AmbiguousInput: none of the forms.
+        UnprocessableInput: no tensor of the declared kind, or one of another than dense (`kind_mismatch`).
         MalformedInput, UnprocessableInput, LimitExceeded: what is wrong with a tensor; `pointer` says where.
+        NotPlain: a `NumberArray` that may not fit its dtype.
     """
     entries = _entries(body)
     if len(entries) > limits.max_members:
@@ -60,19 +63,38 @@ def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> lis
         )
     tensors = [_read_entry(entry, options) for entry in entries]
     _check_names(tensors, limits)
+    _check_kind(tensors, options)
     return tensors
 
 
 def read_tensor(value: Any, pointer: str, options: TensorDecodeOptions) -> NamedTensor:
-    """The one tensor that stands at `pointer` in a body.
+    """The one dense tensor that stands at `pointer` in a body, whatever `kind` it is a component of.
 
     Raises:
         InputError: as `read_tensors`.
     """
-    return _read_entry(_Entry(value, pointer), options)
+    named = _read_entry(_Entry(value, pointer), replace(options, kind=None))
+    if not isinstance(named.tensor, Tensor):
+        raise _ambiguous(value, pointer)
+    return NamedTensor(named.tensor, named.name)
 
 
-def _check_names(tensors: list[NamedTensor], limits: Limits) -> None:
+_KINDS: dict[str, type] = {"dense": Tensor, "sparse": SparseTensor, "ragged": RaggedTensor}
+
+
+def _check_kind(tensors: list[NamedAny], options: TensorDecodeOptions) -> None:
+    if options.kind is None:
+        return
+    kinds = {type(named.tensor) for named in tensors}
+    if kinds - {Tensor, _KINDS[options.kind]} or (tensors and _KINDS[options.kind] not in kinds):
+        raise UnprocessableInput(
+            f"kind={options.kind} was declared, and the body holds tensors of another kind. Sparse is "
+            '{"values", "indices", "dense_shape"}; ragged is {"values", "row_splits"} or nested arrays.',
+            code="kind_mismatch",
+        )
+
+
+def _check_names(tensors: list[NamedAny], limits: Limits) -> None:
     seen: set[str] = set()
     for named in tensors:
         if named.name in seen:
@@ -97,7 +119,7 @@ def _entries(body: Any) -> list[_Entry]:
         value = body[key]
         if key in ("inputs", "outputs") and is_oip(value):
             return _items(key, value)
-        if key in ("inputs", "instances") and isinstance(value, list):
+        if key in ("inputs", "instances") and isinstance(value, list | NumberArray):
             return [_Entry(value, f"/{key}")]
         if key == "inputs" and isinstance(value, dict):
             return _members("inputs", value)
@@ -113,7 +135,7 @@ def _members(key: str, values: dict[str, Any]) -> list[_Entry]:
 
 
 def _is_single(body: dict[str, Any]) -> bool:
-    return body.keys() == {"b64"} or "data" in body or body.keys() >= _SPARSE or body.keys() >= _RAGGED
+    return body.keys() == {"b64"} or "data" in body or is_sparse(body) or is_ragged(body)
 
 
 def _ambiguous(body: dict[str, Any], pointer: str) -> AmbiguousInput:
@@ -126,26 +148,33 @@ def _ambiguous(body: dict[str, Any], pointer: str) -> AmbiguousInput:
     )
 
 
-def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> NamedTensor:
+def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> NamedAny:
     value, pointer = entry.value, entry.pointer
+    if isinstance(value, dict) and "data" not in value and (is_sparse(value) or is_ragged(value)):
+        named = read_parts(value, pointer, options)
+        return NamedAny(named.tensor, _agreed(named.name, entry.name, "name", pointer))
     if not isinstance(value, dict) or value.keys() == {"b64"}:
         form = DataForm(value)
     elif "data" in value or "datatype" in value:
         form = read_data_form(value, pointer)
         pointer = member_pointer(pointer, "data")
-    elif _is_single(value):
-        raise UnprocessableInput(
-            "Sparse and ragged tensors are not served; send a dense one.",
-            code="unsupported_kind",
-            pointer=pointer,
-        )
     else:
         raise _ambiguous(value, pointer)
     dtype = _agreed(form.dtype, options.dtype, "dtype", pointer)
     shape = _agreed(form.shape, options.shape, "shape", pointer)
     name = _agreed(form.name, entry.name, "name", pointer)
+    if options.kind == "ragged" and is_nested(form.data):
+        if shape is not None:
+            raise _no_ragged_shape(pointer)
+        return NamedAny(read_nested_ragged(form.data, dtype, pointer, options), name)
     reading = Reading.of(options.nonfinite, declared=dtype is not None)
-    return NamedTensor(_read_data(form.data, dtype, shape, pointer, reading), name)
+    return NamedAny(read_array(form.data, dtype, shape, pointer, reading), name)
+
+
+def _no_ragged_shape(pointer: str) -> UnprocessableInput:
+    return UnprocessableInput(
+        "A ragged tensor has no shape that could be declared.", code="shape_mismatch", pointer=pointer
+    )
 
 
 _T = TypeVar("_T", DType, Shape, str)
@@ -163,38 +192,3 @@ def _agreed(here: _T | None, elsewhere: _T | None, what: str, pointer: str) -> _
 
 def _shown(value: object) -> str:
     return str(list(value) if isinstance(value, tuple) else value)[:64]
-
-
-def _read_data(data: Any, dtype: DType | None, shape: Shape | None, pointer: str, reading: Reading) -> Tensor:
-    nested: Shape = ()
-    try:
-        items, nested = flatten(data) if isinstance(data, list) else ([data], ())
-        if dtype is None:
-            dtype = infer_dtype(items, reading)
-            dtype = STRING if dtype.is_string else dtype
-        found = _without_parts(nested, items) if dtype.kind == "complex" else nested
-        shape = fit_shape(_checked(found, pointer), shape, pointer)
-        values = convert_items(items, dtype, reading)
-    except ItemError as error:
-        path = unravel(error.index, nested) if error.path is None else error.path
-        raise error.error(
-            error.detail, code=error.code, pointer="/".join([pointer, *map(str, path)])
-        ) from None
-    return Tensor(dtype, shape, values)
-
-
-def _checked(shape: Shape, pointer: str) -> Shape:
-    try:
-        return check_shape(shape)
-    except InputError as error:
-        error.location = replace(error.location, pointer=pointer)
-        raise
-
-
-def _without_parts(nested: Shape, items: list[Any]) -> Shape:
-    """The shape of complex numbers, each of which came as `[real, imaginary]`."""
-    if not items:
-        return nested
-    if not nested or nested[-1] != 2:
-        raise ItemError(0, "A complex number is an array of two numbers, [real, imaginary].", "type_mismatch")
-    return nested[:-1]

@@ -1,17 +1,32 @@
-"""Tensors as nothing but their elements, row-major; dtype, shape and byte order come from outside."""
+"""Tensors as nothing but their elements; dtype, shape, byte order and order come from outside.
+
+The order is row-major (C) or column-major (F). An element of 4 or 2 bits takes a byte: written as the
+int8 or uint8 of the same value, read so too or with the upper bits unset, as `ml_dtypes` leaves them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...domain.dtypes import DType
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream, read_all
 from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
 from ...errors import MalformedInput, UnprocessableInput
-from ..content import check_bools, content_view, swapped_chunks, to_little_endian
+from ..content import (
+    check_content,
+    column_major,
+    content_view,
+    num_axes,
+    row_major,
+    sign_extended,
+    swapped_chunks,
+    to_little_endian,
+)
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .single import only_tensor
 
@@ -36,13 +51,18 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     _check_raw_form(dtype)
     content: Buffer = read_all(source, budget)
     shape = _checked_shape(len(content), dtype, options.shape)
-    check_bools(content, dtype)
+    check_content(content, dtype)
     if options.byte_order == "big" and dtype.itemsize > 1:
         budget.charge(len(content), "The tensor, turned to little-endian,")
         content = bytearray(content)
         to_little_endian(content, dtype)
         budget.release(len(content))
-    return [NamedTensor(Tensor(dtype, shape, np.frombuffer(content, dtype.numpy)))]
+    values: NDArray[Any] = np.frombuffer(content, dtype.numpy)
+    if options.order == "F" and num_axes(shape) > 1:
+        budget.charge(values.nbytes, "The tensor, turned to row-major order,")
+        values = row_major(values, shape)
+        budget.release(values.nbytes)
+    return [NamedTensor(Tensor(dtype, shape, values))]
 
 
 def _checked_shape(num_bytes: int, dtype: DType, shape: Shape | None) -> Shape:
@@ -69,9 +89,12 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     """
     tensor = only_tensor(tensors, "raw")
     _check_raw_form(tensor.dtype)
+    values = sign_extended(tensor.values, tensor.dtype)
+    if options.order == "F":
+        values = column_major(values, tensor.shape)
     if options.byte_order == "big" and tensor.dtype.itemsize > 1:
-        return swapped_chunks(tensor.values, tensor.dtype)
-    return iter([content_view(tensor.values)])
+        return swapped_chunks(values, tensor.dtype)
+    return iter([content_view(values)])
 
 
 def _check_raw_form(dtype: DType) -> None:

@@ -8,17 +8,18 @@ another is refused rather than read as one of its possible meanings (see `parse_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import DType, dtype_from_tf_enum
+from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
 from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
 from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
-from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_bools, content_view
+from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, in_low_bits
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..protobuf import LENGTH_DELIMITED, fields_of, parse_varint, serialize_varint
 from .declared import check_declared
@@ -30,6 +31,7 @@ __all__ = [
     "decode",
     "encode",
     "parse_tensor_proto",
+    "serialize_tensor_content",
     "serialize_tensor_proto",
     "tensor_proto_header",
 ]
@@ -78,8 +80,12 @@ def serialize_tensor_proto(tensor: Tensor) -> list[Buffer]:
         UnprocessableInput: they take 2 GiB (`tensor_too_large`).
     """
     header = tensor_proto_header(tensor.dtype, tensor.shape)
-    if not tensor.dtype.is_string:
-        return [header, content_view(tensor.values)] if len(tensor.values) else [header]
+    if tensor.dtype.itemsize:
+        if not len(tensor.values):
+            return [header]
+        if tensor.dtype.is_narrow:
+            return [header, in_low_bits(tensor.values.view(np.uint8), tensor.dtype).data]
+        return [header, content_view(tensor.values)]
     pieces: list[Buffer] = []
     pending = bytearray(header)
     for value in tensor.values:
@@ -94,6 +100,22 @@ def serialize_tensor_proto(tensor: Tensor) -> list[Buffer]:
     return pieces
 
 
+def serialize_tensor_content(tensor: Tensor) -> list[Buffer]:
+    """The bytes of a TensorProto that has strings, too, in `tensor_content` (`AsProtoTensorContent`).
+
+    That is how they stand inside a serialized sparse tensor: all lengths, then all bytes.
+
+    Raises:
+        UnprocessableInput: they take 2 GiB (`tensor_too_large`).
+    """
+    if not tensor.dtype.is_string or not len(tensor.values):
+        return serialize_tensor_proto(tensor)
+    content = b"".join([*(serialize_varint(len(value)) for value in tensor.values), *tensor.values])
+    header = tensor_proto_header(tensor.dtype, tensor.shape) + _CONTENT_TAG + serialize_varint(len(content))
+    _check_size(len(header) + len(content))
+    return [header, content]
+
+
 def tensor_proto_header(dtype: DType, shape: Shape) -> bytes:
     """All that stands before the elements, the tag and the length of `tensor_content` included.
 
@@ -102,11 +124,16 @@ def tensor_proto_header(dtype: DType, shape: Shape) -> bytes:
     Raises:
         UnprocessableInput: header and elements take 2 GiB (`tensor_too_large`).
     """
+    return _header(dtype.tf_enum, dtype.itemsize, shape)
+
+
+@lru_cache(maxsize=1024)  # of at most 3 KiB each: most requests repeat a shape, most headers are shorter
+def _header(tf_enum: int, itemsize: int, shape: Shape) -> bytes:
     dims = b"".join(
         _length_delimited(_DIM_TAG, _SIZE_TAG + serialize_varint(dim) if dim else b"") for dim in shape
     )
-    header = _DTYPE_TAG + serialize_varint(dtype.tf_enum) + _length_delimited(_SHAPE_TAG, dims)
-    num_bytes = num_elements(shape) * dtype.itemsize
+    header = _DTYPE_TAG + serialize_varint(tf_enum) + _length_delimited(_SHAPE_TAG, dims)
+    num_bytes = num_elements(shape) * itemsize
     if num_bytes:
         header += _CONTENT_TAG + serialize_varint(num_bytes)
     _check_size(len(header) + num_bytes)
@@ -134,7 +161,7 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
 
     Deliberately refused, where TensorFlow would read something: values in a field of another dtype
     or in two fields, more values than the shape takes, values that the dtype does not hold (int8
-    300, bool 2), an unknown rank, groups, and varints that protobuf would cut off.
+    300, bool 2, an int4 of 16), an unknown rank, groups, and varints that protobuf would cut off.
 
     Args:
         offset: where in the whole input `data` begins, for errors.
@@ -173,8 +200,8 @@ def _supported_dtype(fields: TensorFields, offset: int) -> DType:
     dtype = dtype_from_tf_enum(fields.dtype)
     if dtype is None:
         raise UnprocessableInput(
-            f"This TensorProto is of TensorFlow's dtype number {fields.dtype}, which tf.io.serialize_tensor "
-            f"does not write (quantized, resource, variant, float8, int4 or unknown).",
+            f"This TensorProto is of TensorFlow's dtype {tf_enum_name(fields.dtype)}, which has no plain "
+            "values, or is not known here.",
             code="unsupported_dtype",
             offset=offset,
         )
@@ -203,7 +230,7 @@ def _content_numbers(content: memoryview, shape: Shape, dtype: DType, offset: in
             code="content_size_mismatch",
             offset=offset,
         )
-    check_bools(content, dtype, offset=offset)
+    check_content(content, dtype, offset=offset)
     return np.frombuffer(content, dtype.numpy)
 
 

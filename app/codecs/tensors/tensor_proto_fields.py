@@ -32,8 +32,10 @@ _VALUE_FIELDS: Final[dict[int, tuple[str, int]]] = {
     16: ("uint32", VARINT),
     17: ("uint64", VARINT),
 }
+#: One byte a value, float4 included; not repeated, so that the last of several holds.
+_FLOAT8_FIELD: Final = 18
 #: Values of dtypes that are not read here; TensorFlow ignores them beside another dtype.
-_FOREIGN_FIELDS: Final = {14: "resource_handle_val", 15: "variant_val", 18: "float8_val"}
+_FOREIGN_FIELDS: Final = {14: "resource_handle_val", 15: "variant_val"}
 
 #: dtype -> the field that holds its values (tensor.proto); the others have a field of their own name.
 _FIELD_OF_DTYPE: Final[dict[str, str]] = {
@@ -48,6 +50,21 @@ _FIELD_OF_DTYPE: Final[dict[str, str]] = {
     "bfloat16": "half",
     "complex64": "scomplex",
     "complex128": "dcomplex",
+    "float8_e5m2": "float8",
+    "float8_e4m3fn": "float8",
+    "float8_e4m3fnuz": "float8",
+    "float8_e4m3b11fnuz": "float8",
+    "float8_e5m2fnuz": "float8",
+    "float4_e2m1fn": "float8",
+    "int4": "int",
+    "uint4": "int",
+    "int2": "int",
+    "uint2": "int",
+    "qint8": "int",
+    "quint8": "int",
+    "qint16": "int",
+    "quint16": "int",
+    "qint32": "int",
 }
 
 _DIM_FIELD: Final = 2
@@ -96,7 +113,7 @@ def read_tensor_fields(data: memoryview, budget: Budget, *, offset: int) -> Tens
 
     Raises:
         MalformedInput: not a protobuf message, or a dimension out of range.
-        UnprocessableInput: it holds resources, variants or float8 (`unsupported_dtype`), or its
+        UnprocessableInput: it holds resources or variants (`unsupported_dtype`), or its
             rank is unknown (`unknown_rank`).
         LimitExceeded: values larger than the budget, or too many dimensions.
     """
@@ -109,6 +126,8 @@ def read_tensor_fields(data: memoryview, budget: Budget, *, offset: int) -> Tens
             found.strings.append(bytes(data[begin:end]))
         elif number in _VALUE_FIELDS:
             _gather(found.packed, data, entry, budget, offset)
+        elif number == _FLOAT8_FIELD and wire == LENGTH_DELIMITED:
+            _replace(found.packed, data[begin:end], budget)
         elif number == _DTYPE_FIELD and wire == VARINT:
             found.dtype = value
         elif number == _SHAPE_FIELD and wire == LENGTH_DELIMITED:
@@ -140,6 +159,14 @@ def _gather(
         )
     budget.charge(end - begin, "The values of the tensor")
     packed.setdefault(name, bytearray()).extend(data[begin:end])
+
+
+def _replace(packed: dict[str, bytearray], values: memoryview, budget: Budget) -> None:
+    """Take these values of `float8_val` in place of those that came before."""
+    packed.pop("float8", None)
+    if values:
+        budget.charge(len(values), "The values of the tensor")
+        packed["float8"] = bytearray(values)
 
 
 def _append_dims(dims: list[int], data: memoryview, begin: int, end: int, offset: int) -> None:

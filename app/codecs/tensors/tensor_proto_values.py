@@ -14,13 +14,17 @@ from ...domain.dtypes import DType
 from ...domain.limits import Budget
 from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
+from ..content import check_content
 from ..protobuf import count_varints, iter_varints
 from .tensor_proto_fields import TensorFields, value_field
 
 __all__ = ["typed_values"]
 
 #: Fields whose values are packed as they lie in memory.
-_FIXED_WIDTH: Final = frozenset({"float", "double", "scomplex", "dcomplex"})
+_FIXED_WIDTH: Final = frozenset({"float", "double", "scomplex", "dcomplex", "float8"})
+
+
+_MAX_HALF_BITS: Final = 2**16 - 1
 
 
 def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: int) -> NDArray[Any]:
@@ -46,6 +50,8 @@ def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: 
         )
     given = len(packed) // dtype.itemsize if fixed else count_varints(packed, offset=offset)
     _check_surplus(given, count, fields, offset)
+    if fixed:
+        check_content(packed, dtype, offset=offset)
     budget.charge(count * dtype.itemsize, "The tensor")
     if given == 0:
         return np.zeros(count, dtype.numpy)
@@ -89,19 +95,16 @@ def _fill_from_varints(values: NDArray[Any], packed: bytearray, dtype: DType, of
     )
     start = 0
     for chunk in iter_varints(packed, offset=offset):
-        _check_range(chunk, target.dtype, dtype, start, offset)
+        _check_range(chunk, dtype, start, offset)
         target[start : start + len(chunk)] = chunk.astype(target.dtype)
         start += len(chunk)
 
 
-def _check_range(
-    chunk: NDArray[np.uint64], stored: np.dtype[Any], dtype: DType, start: int, offset: int
-) -> None:
-    limits = np.iinfo(stored)
-    largest = 1 if dtype.kind == "bool" else limits.max
+def _check_range(chunk: NDArray[np.uint64], dtype: DType, start: int, offset: int) -> None:
+    low, high = (0, _MAX_HALF_BITS) if dtype.is_float else dtype.bounds
     # A negative number is written as its 64 bits in two's complement.
-    numbers = chunk if dtype.kind == "uint" and stored.itemsize == 8 else chunk.view(np.int64)
-    invalid = (numbers > largest) | (numbers < limits.min)
+    numbers = chunk if dtype.name == "uint64" else chunk.view(np.int64)
+    invalid = (numbers > high) | (numbers < low)
     if invalid.any():
         where = int(np.argmax(invalid))
         raise UnprocessableInput(

@@ -3,9 +3,15 @@ import pytest
 
 from app.codecs.content import (
     CHUNK_BYTES,
-    check_bools,
+    check_content,
+    column_major,
     content_view,
+    in_low_bits,
+    narrow_faults,
+    num_axes,
     read_content,
+    row_major,
+    sign_extended,
     swapped_chunks,
     to_little_endian,
 )
@@ -83,10 +89,64 @@ def test_the_view_of_nothing_is_empty() -> None:
 
 
 def test_a_bool_is_zero_or_one() -> None:
-    check_bools(b"\x00\x01", BOOL)
-    check_bools(b"", BOOL)
-    check_bools(b"\x02", DTYPES["int8"])
-    with pytest.raises(UnprocessableInput, match="Element 2 of a bool tensor is the byte 255") as caught:
-        check_bools(b"\x00\x01\xff\x02", BOOL, offset=10)
+    check_content(b"\x00\x01", BOOL)
+    check_content(b"", BOOL)
+    check_content(b"\x02", DTYPES["int8"])
+    with pytest.raises(UnprocessableInput, match=r"Element 2 .* 255; only 0 and 1 are bool") as caught:
+        check_content(b"\x00\x01\xff\x02", BOOL, offset=10)
     assert caught.value.code == "invalid_bool"
     assert caught.value.location.offset == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("int4", b"\x00\x0f\xf8\xff"),
+        ("int2", b"\x03\xfe\xff"),
+        ("uint4", b"\x0f"),
+        ("float4_e2m1fn", b"\x0f"),
+    ],
+)
+def test_few_bits_may_be_sign_extended(name: str, content: bytes) -> None:
+    check_content(content, DTYPES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "byte"),
+    [
+        ("int4", 0x10),
+        ("int4", 0xF7),
+        ("int2", 0x04),
+        ("int2", 0xFD),
+        ("uint4", 0xFF),
+        ("uint2", 4),
+        ("float4_e2m1fn", 0xFF),
+    ],
+)
+def test_bits_that_an_element_does_not_have_are_refused(name: str, byte: int) -> None:
+    with pytest.raises(UnprocessableInput) as caught:
+        check_content(bytes([0, byte]), DTYPES[name], offset=10)
+    assert (caught.value.code, caught.value.location.offset) == ("value_out_of_range", 11)
+
+
+def test_few_bits_have_two_forms_that_mean_the_same() -> None:
+    for name in ("int4", "int2", "uint4", "uint2", "float4_e2m1fn"):
+        dtype = DTYPES[name]
+        low = np.arange(1 << dtype.num_bits, dtype=np.uint8)
+        values = low.view(dtype.numpy)
+        extended = sign_extended(values, dtype)
+        assert extended.view(dtype.numpy).tolist() == values.tolist()
+        assert in_low_bits(extended.view(np.uint8), dtype).tolist() == low.tolist()
+        assert not narrow_faults(extended.view(np.uint8), dtype).any()
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 5), (2, 3), (2, 1, 3, 2), (0, 3), (2,) + (1,) * 70 + (3,)])
+def test_column_major_order_and_back(shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape, dtype=int))
+    turned = column_major(values, shape)
+    if len(shape) < 64:
+        assert turned.tolist() == values.reshape(shape).ravel(order="F").tolist()
+    if num_axes(shape) > 1:
+        assert row_major(turned, shape).tolist() == values.tolist()
+    else:
+        assert turned is values

@@ -37,8 +37,7 @@ def refused(name: str, *items: Any, reading: Reading = DECLARED) -> ItemError:
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers_reach_to_the_ends_of_their_dtype_and_no_further(dtype: DType) -> None:
-    bounds = np.iinfo(dtype.numpy)
-    low, high = int(bounds.min), int(bounds.max)
+    low, high = dtype.bounds
     assert convert(dtype.name, low, high) == [low, high]
     for beyond in (low - 1, high + 1, 10**400, -(10**400)):
         error = refused(dtype.name, 0, beyond)
@@ -160,7 +159,8 @@ def test_booleans_are_no_numbers_and_numbers_no_booleans() -> None:
 def test_a_negative_zero_keeps_its_sign_in_a_float(dtype: DType) -> None:
     for reading in (DECLARED, INFERRED):
         values = convert(dtype.name, NegativeZero(), 0, 3, 0.5, reading=reading)
-        assert np.signbit(np.array(values, np.float64)).tolist() == [True, False, False, False]
+        has_negative_zero = not dtype.name.endswith("uz")
+        assert np.signbit(np.array(values, np.float64)).tolist() == [has_negative_zero, False, False, False]
 
 
 def test_a_negative_zero_keeps_its_sign_in_both_parts_of_a_complex_number() -> None:
@@ -171,7 +171,7 @@ def test_a_negative_zero_keeps_its_sign_in_both_parts_of_a_complex_number() -> N
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_a_negative_zero_is_the_integer_0(dtype: DType) -> None:
     assert convert(dtype.name, NegativeZero(), 1, reading=INFERRED) == [0, 1]
-    assert convert(dtype.name, NegativeZero(), 1.0, "2") == [0, 1, 2]
+    assert convert(dtype.name, NegativeZero(), 1.0, "1") == [0, 1, 1]
     assert refused(dtype.name, NegativeZero(), 10**30).index == 1
 
 

@@ -190,7 +190,7 @@ def test_the_bytes_of_a_version_change_only_with_the_fingerprint() -> None:
     assert written == GOLDEN[FINGERPRINT]
 
 
-def test_sequence_examples_have_no_features_json_which_tfds_could_not_read() -> None:
+def test_sequence_examples_have_no_side_files_for_tfds_which_could_not_read_them() -> None:
     inner = open_store("memory://")
     client = Client(inner)
     schema = Schema.from_json({"features": {"x": {"dtype": "int64"}}, "message": "sequence_example"})
@@ -201,7 +201,7 @@ def test_sequence_examples_have_no_features_json_which_tfds_could_not_read() -> 
     inner.put(layout.slot(append_id), commit.serialize(FRAMES[0]))
     manifest = client.datasets.publish("d", PublishOptions())
     assert sorted(manifest.by_file) == sorted(
-        ["_index.json", "d-train.tfrecord-00000-of-00001", "dataset_info.json", "schema.pbtxt"]
+        ["_index.json", "d-train.tfrecord-00000-of-00001", "schema.pbtxt"]
     )
     files = {info.key.rpartition("/")[2] for info in inner.list("d/1.0.0")}
     assert files == {*manifest.by_file, "_manifest.json"}

@@ -11,7 +11,7 @@ from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
 from app.domain.schema import Schema
-from app.domain.tensor import NamedTensor, Tensor
+from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
 from app.errors import SchemaConflict, UnprocessableInput
 from app.services.describe import Description, describe_records, describe_tensors
 
@@ -200,3 +200,24 @@ def test_tensors() -> None:
             "num_empty": 1,
         },
     ]
+
+
+def test_sparse_and_ragged_tensors_are_described_by_what_is_there() -> None:
+    values = Tensor(DTYPES["int16"], (3,), np.array([0, 1, 2], "<i2"))
+    tensors = [
+        NamedAny(SparseTensor(values.dtype, (5, 9), np.array([[0, 1], [2, 3], [4, 8]]), values.values), "s"),
+        NamedAny(RaggedTensor(values, (np.array([0, 2, 2, 3]),)), "r"),
+    ]
+    sparse, ragged = json.loads(describe_tensors(tensors))
+    assert (sparse["kind"], sparse["shape"], sparse["num_elements"], sparse["max"]) == (
+        "sparse",
+        [5, 9],
+        3,
+        2,
+    )
+    assert (ragged["kind"], ragged["shape"], ragged["num_elements"], ragged["max"]) == (
+        "ragged",
+        [3, None],
+        3,
+        2,
+    )

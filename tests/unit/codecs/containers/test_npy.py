@@ -257,3 +257,11 @@ def test_mutated_bytes_are_an_array_or_an_input_error(data: st.DataObject) -> No
         return
     expected = np.load(io.BytesIO(bytes(mutated)), allow_pickle=False)
     assert found.shape == expected.shape
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float4_e2m1fn", "int4", "uint2", "qint8"])
+def test_dtypes_that_npy_has_no_name_for_are_refused(name: str) -> None:
+    dtype = DTYPES[name]
+    with pytest.raises(UnprocessableInput, match="'raw'") as caught:
+        next(serialize_npy(dtype, (1,), [np.zeros(1, dtype.numpy)]))
+    assert caught.value.code == "not_expressible"

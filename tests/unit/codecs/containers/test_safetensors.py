@@ -20,7 +20,9 @@ from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableI
 
 
 def is_held(dtype: DType) -> bool:
-    """Whether the library has a name for the dtype."""
+    """Whether the library has a name for the dtype; to numpy, a quantized integer is one like any other."""
+    if dtype_from_numpy(dtype.numpy) is not dtype:
+        return False
     try:
         save({"x": np.zeros(1, dtype.numpy)})
     except SafetensorError:
@@ -98,7 +100,7 @@ NAMES = ["b", "a", "é", "z.0/w", 'q"\\', "\n\x01\x7f", "\u2028", "\U0001f600", 
 def test_arrays_lie_as_in_the_librarys_files() -> None:
     arrays = {
         name + str(index): np.full(index % 3, index).astype(DTYPES[dtype].numpy)
-        for index, (name, dtype) in enumerate(zip(NAMES * 2, HELD, strict=False))
+        for index, (name, dtype) in enumerate(zip(NAMES * 3, HELD, strict=False))
     }
     assert len(arrays) == len(HELD)
     assert written(*(chunked(name, array) for name, array in arrays.items())) == save(arrays)

@@ -57,3 +57,18 @@ def test_bytes_are_the_same_where_none_differs(size: int) -> None:
         changed = other.copy()
         changed[3 + position] ^= 1
         assert not memory.same_bytes(data, 0, changed, 3, size)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [(0, 5), (2**63, 2), (2**64 - 1, 2**64 - 1), (0x0123456789ABCDEF, 0xFEDCBA9876543210)]
+)
+def test_a_product_has_two_words(left: int, right: int) -> None:
+    high = memory.multiply_high(np.uint64(left), np.uint64(right))
+    low = memory.multiply_low(np.uint64(left), np.uint64(right))
+    assert int(high) << 64 | int(low) == left * right
+
+
+@pytest.mark.parametrize(("dividend", "divisor"), [(1, 3.0), (0, 1e22), (2**53, 10.0)])
+def test_a_quotient_is_rounded_once(dividend: int, divisor: float) -> None:
+    bits = memory.quotient_bits(dividend, np.float64(divisor))
+    assert bits.view(np.float64) == dividend / divisor

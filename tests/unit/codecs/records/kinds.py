@@ -11,7 +11,9 @@ from app.domain.schema import Feature, FeatureKind, FeatureShape, Schema, defaul
 
 __all__ = ["features", "rows_of", "schemas"]
 
-NUMBERS = [dtype for dtype in DTYPES.values() if dtype.kind in ("bool", "int", "uint", "float")]
+NUMBERS = [
+    dtype for dtype in DTYPES.values() if dtype.kind in ("bool", "int", "uint", "float") and dtype.has_kernel
+]
 COMPLEX = [dtype for dtype in DTYPES.values() if dtype.kind == "complex"]
 _SMALL = st.integers(0, 3)
 

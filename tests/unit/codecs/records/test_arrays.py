@@ -47,11 +47,21 @@ def test_slices_of_columns(dtype: DType) -> None:
     assert values_from_column(pairs, Feature("x", dtype, (2,))).tolist() == values[2:4].tolist()
 
 
-@pytest.mark.parametrize("dtype", NUMERIC, ids=str)
+@pytest.mark.parametrize("dtype", [dtype for dtype in NUMERIC if not dtype.is_narrow], ids=str)
 def test_numbers_are_not_copied(dtype: DType) -> None:
     values = values_of(dtype)
     column = column_from_values(values, Feature("x", dtype), (), 6)
     assert np.shares_memory(values_from_column(column, Feature("x", dtype)), values)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"), [("int4", [-8, -1, 7]), ("int2", [-2, -1, 1]), ("uint4", [0, 15]), ("uint2", [0, 3])]
+)
+def test_integers_of_few_bits_are_bytes_of_the_same_value(name: str, numbers: list[int]) -> None:
+    dtype = DTYPES[name]
+    column = column_from_values(np.array(numbers, dtype.numpy), Feature("x", dtype), (), len(numbers))
+    assert column.to_pylist() == numbers
+    assert values_from_column(column, Feature("x", dtype)).tolist() == numbers
 
 
 def test_one_unknown_dimension_is_a_list() -> None:

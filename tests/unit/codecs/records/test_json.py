@@ -270,8 +270,7 @@ def test_one_row_is_not_none_and_not_several(body: Any) -> None:
 
 def _cells(dtype: DType) -> st.SearchStrategy[Any]:
     if dtype.is_integer:
-        bounds = np.iinfo(dtype.numpy)
-        return st.integers(int(bounds.min), int(bounds.max))
+        return st.integers(*dtype.bounds)
     if dtype.is_string:
         text = st.text(st.characters(codec="utf-8"), max_size=5)
         return text if dtype.name == "text" else st.binary(max_size=5).map(lambda data: data.hex())
@@ -281,14 +280,18 @@ def _cells(dtype: DType) -> st.SearchStrategy[Any]:
         16 if dtype.itemsize == 2 else 32 if dtype.name in ("float32", "complex64") else 64
     )
     numbers = st.floats(width=width, allow_nan=False, allow_infinity=False).map(_narrowed(dtype))
-    words = st.sampled_from(["NaN", "Infinity", "-Infinity"])
+    if dtype.itemsize == 1:
+        numbers = st.integers(-24, 24).map(lambda value: value / 4).map(_narrowed(dtype))
+    words = st.sampled_from(["NaN", "Infinity", "-Infinity"] if dtype.has_infinity else ["NaN"])
+    if not dtype.has_nan:
+        return numbers
     if dtype.kind == "complex":
         return st.lists(numbers | words, min_size=2, max_size=2)
     return numbers | words
 
 
 def _narrowed(dtype: DType) -> Callable[[float], float]:
-    if dtype.name != "bfloat16":
+    if dtype.name != "bfloat16" and dtype.itemsize > 1:
         return float
     return lambda value: float(np.array([value]).astype(dtype.numpy).astype(np.float64)[0])
 

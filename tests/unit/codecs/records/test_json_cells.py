@@ -1,22 +1,27 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from app.codecs.json_out import PIECE_BYTES
+from app.codecs.json_texts import Texts
 from app.codecs.json_values import Reading
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import arrow_schema
 from app.codecs.records.json_arrays import build_column
 from app.codecs.records.json_cells import cell_texts, row_texts, slices
 from app.domain.dtypes import parse_feature_dtype
+from app.domain.limits import MIB
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
 from app.errors import InputError, UnprocessableInput
+from tests.unit.codecs.records.kinds import rows_of, schemas
 
 PLAIN = RecordsEncodeOptions()
 
@@ -26,8 +31,12 @@ def feature(name: str, shape: FeatureShape = (), label: str = "x") -> Feature:
     return Feature(label, dtype, shape, encoding=default_encoding(dtype, shape), nullable=True)
 
 
+def items(texts: Texts) -> list[str]:
+    return [texts[index] for index in range(len(texts))]
+
+
 def texts(target: Feature, cells: list[Any], options: RecordsEncodeOptions = PLAIN) -> list[str]:
-    return cell_texts(build_column(target, cells, Reading(), 0), target, options, 10)
+    return items(cell_texts(build_column(target, cells, Reading(), 0), target, options, 10))
 
 
 CASES: list[tuple[Feature, list[Any]]] = [
@@ -58,7 +67,7 @@ def test_cells_are_written_as_they_were_sent(target: Feature, cells: list[Any]) 
 def test_a_slice_writes_its_own_rows(target: Feature, cells: list[Any]) -> None:
     column = build_column(target, cells, Reading(), 0)
     for start in range(len(cells)):
-        found = [json.loads(text) for text in cell_texts(column.slice(start, 2), target, PLAIN, 0)]
+        found = [json.loads(text) for text in items(cell_texts(column.slice(start, 2), target, PLAIN, 0))]
         assert found == cells[start : start + 2]
 
 
@@ -100,15 +109,48 @@ def test_rows_are_objects_in_the_order_of_the_schema() -> None:
     schema = Schema((feature("int8", label='b"'), feature("text", label="a")))
     columns: list[pa.Array[Any]] = [pa.array([1, None], pa.int8()), pa.array([b"x", b"y"], pa.binary())]
     batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-    assert row_texts(batch, schema, PLAIN, 0) == ['{"b\\"":1,"a":"x"}', '{"b\\"":null,"a":"y"}']
+    assert items(row_texts(batch, schema, PLAIN, 0)) == ['{"b\\"":1,"a":"x"}', '{"b\\"":null,"a":"y"}']
 
 
 def test_slices_cover_the_batch_and_are_small() -> None:
-    values = np.zeros((1000, 1000), np.float32)
+    values = np.zeros((5000, 1000), np.float32)
     columns = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 1000)
     batch = pa.record_batch([columns], ["x"])
     starts, pieces = zip(*slices(batch), strict=True)
-    assert sum(piece.num_rows for piece in pieces) == 1000
+    assert sum(piece.num_rows for piece in pieces) == 5000
     assert starts[1] == pieces[0].num_rows
-    assert all(piece.nbytes <= PIECE_BYTES for piece in pieces)
+    assert all(piece.nbytes <= MIB for piece in pieces)
     assert list(slices(batch.slice(0, 0))) == []
+
+
+def respelled(text: str) -> str:
+    """As Python writes what it reads there, each float in the digits that it has."""
+    value = json.loads(text, parse_float=lambda digits: f"<{digits}>")
+    written = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return re.sub('"<([-+.0-9e]*)>"', r"\1", written)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    case=schemas().flatmap(lambda schema: st.tuples(st.just(schema), rows_of(schema))),
+    options=st.builds(
+        RecordsEncodeOptions,
+        nonfinite=st.sampled_from(["string", "null"]),
+        int64=st.sampled_from(["number", "string"]),
+        b64=st.sampled_from(["standard", "websafe"]),
+    ),
+)
+def test_rows_are_what_python_would_write(
+    case: tuple[Schema, list[dict[str, Any]]], options: RecordsEncodeOptions
+) -> None:
+    schema, rows = case
+    columns = [build_column(feature, [row[feature.name] for row in rows], Reading(), 0) for feature in schema]
+    batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+    found = row_texts(batch, schema, options, 0, "\n")
+    assert [respelled(text) for text in items(found)] == items(found)
+    assert found.data.tobytes().decode() == "\n".join(items(found))
+    for feature, column in zip(schema, columns, strict=True):
+        cells = cell_texts(column, feature, options, 0)
+        for row in range(len(rows)):
+            assert items(cell_texts(column.slice(row, 1), feature, options, 0)) == [cells[row]]
+            assert items(found)[row].count(f"{json.dumps(feature.name, ensure_ascii=False)}:{cells[row]}")

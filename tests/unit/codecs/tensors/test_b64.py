@@ -48,6 +48,14 @@ def test_one_message() -> None:
     )
 
 
+def test_the_websafe_alphabet_has_no_padding() -> None:
+    tensor = Tensor(FLOAT32, (1,), np.array([-np.inf], np.float32))
+    options = TensorEncodeOptions(b64="websafe")
+    text = b"".join(encode([NamedTensor(tensor)], options))
+    assert text == b'{"b64":"CAESBBICCAEiBAAAgP8"}'
+    assert read(text)[0].tensor.values.tolist() == [-np.inf]
+
+
 def test_several_messages() -> None:
     assert json.loads(written(TENSOR, TENSOR)) == {"instances": [{"b64": ONE_B64}] * 2}
     assert [named.tensor.values.tolist() for named in read(written(TENSOR, TENSOR))] == [[1], [1]]

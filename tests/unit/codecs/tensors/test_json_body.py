@@ -8,14 +8,15 @@ from app.codecs.options import TensorDecodeOptions
 from app.codecs.tensors.json_body import read_tensors
 from app.domain.dtypes import FLOAT32, FLOAT64, INT64, DType
 from app.domain.limits import Limits
-from app.domain.tensor import NamedTensor
+from app.domain.tensor import NamedTensor, Tensor
 from app.errors import AmbiguousInput, InputError, LimitExceeded, MalformedInput, UnprocessableInput
 
 LIMITS = Limits()
 
 
 def read(body: Any, **options: Any) -> list[NamedTensor]:
-    return read_tensors(body, TensorDecodeOptions(**options), LIMITS)
+    found = read_tensors(body, TensorDecodeOptions(**options), LIMITS)
+    return [NamedTensor(named.tensor, named.name) for named in found if isinstance(named.tensor, Tensor)]
 
 
 def summary(body: Any, **options: Any) -> list[tuple[str | None, str, tuple[int, ...], list[Any]]]:
@@ -103,20 +104,6 @@ def test_other_objects_are_ambiguous(body: Any) -> None:
     assert isinstance(error, AmbiguousInput)
     assert error.code == "ambiguous_json"
     assert '{"tensors": [...]}' in error.detail
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"values": [1], "indices": [[0]], "dense_shape": [3], "dtype": "int64"},
-        {"values": [1], "row_splits": [[0, 1]], "dtype": "int64"},
-        {"tensors": [1, {"values": [1], "row_splits": [[0, 1]]}]},
-    ],
-)
-def test_sparse_and_ragged_are_named_as_not_served(body: Any) -> None:
-    error = refused(body)
-    assert isinstance(error, UnprocessableInput)
-    assert error.code == "unsupported_kind"
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.content import sign_extended
 from app.codecs.options import ByteOrder, TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.raw import decode, encode
-from app.domain.dtypes import BOOL, DTYPES, STRING
+from app.domain.dtypes import BOOL, DTYPES, STRING, dtype_from_numpy
 from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, Tensor, tensor_from_array
 from app.errors import LimitExceeded, MalformedInput, UnprocessableInput
+from tests.elements import element_bytes
 
 NUMERIC = [dtype for dtype in DTYPES.values() if not dtype.is_string]
 INT16 = DTYPES["int16"]
@@ -40,11 +42,12 @@ def test_round_trip(data: st.DataObject, dtype: Any, order: ByteOrder) -> None:
     shape = data.draw(npst.array_shapes(min_dims=0, max_dims=4, min_side=0))
     size = int(np.prod(shape)) * dtype.itemsize
     content = data.draw(st.binary(min_size=size, max_size=size))
-    if dtype is BOOL:
-        content = bytes(byte & 1 for byte in content)
-    tensor = decoded(content, dtype=dtype, shape=shape, byte_order=order)
-    assert (tensor.dtype, tensor.shape) == (dtype, shape)
-    assert encoded(tensor, byte_order=order) == content
+    content = element_bytes(content, dtype)
+    written = sign_extended(np.frombuffer(content, dtype.numpy), dtype).tobytes()
+    for data_order in ("C", "F"):
+        tensor = decoded(content, dtype=dtype, shape=shape, byte_order=order, order=data_order)
+        assert (tensor.dtype, tensor.shape) == (dtype, shape)
+        assert encoded(tensor, byte_order=order, order=data_order) == written
 
 
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
@@ -109,3 +112,22 @@ def test_the_body_is_charged() -> None:
         decode(MemoryStream(bytes(101)), TensorDecodeOptions(dtype=DTYPES["uint8"]), budget)
     with pytest.raises(LimitExceeded):
         decode(MemoryStream(bytes(60)), TensorDecodeOptions(dtype=INT16, byte_order="big"), budget)
+
+
+@pytest.mark.parametrize(
+    ("order", "byte_order", "dtype"),
+    [("F", "little", "<c16"), ("F", "big", ">c16"), ("C", "big", ">c8"), ("F", "big", ">i4")],
+)
+def test_orders_are_numpys(order: Any, byte_order: ByteOrder, dtype: str) -> None:
+    array = (np.arange(24) - 3).reshape(2, 3, 4).astype(dtype)
+    content = array.tobytes(order=order)
+    ours = dtype_from_numpy(array.dtype)
+    tensor = decoded(content, dtype=ours, shape=(2, 3, 4), byte_order=byte_order, order=order)
+    assert tensor.values.tolist() == array.reshape(-1).tolist()
+    assert encoded(tensor, byte_order=byte_order, order=order) == content
+
+
+def test_turning_the_order_is_charged_before_it_is_done() -> None:
+    options = TensorDecodeOptions(dtype=INT16, shape=(10, 10), order="F")
+    with pytest.raises(LimitExceeded):
+        decode(MemoryStream(bytes(200)), options, Budget(Limits(max_decoded_bytes=300)))

@@ -18,6 +18,7 @@ from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, Tensor
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from tests.elements import element_bytes
 
 FLOAT32 = DTYPES["float32"]
 #: A vector of one float32; what follows gives its value.
@@ -190,7 +191,7 @@ def test_messages_that_cannot_be_read(data: bytes, code: str, offset: int | None
     refused(data, MalformedInput, code, offset)
 
 
-@pytest.mark.parametrize("enum", [11, 12, 13, 15, 16, 20, 21, 24, 25, 29, 30, 99, 101, 2**31, 2**64 - 1])
+@pytest.mark.parametrize("enum", [20, 21, 34, 99, 101, 2**31, 2**64 - 1])
 def test_dtypes_that_are_not_read(enum: int) -> None:
     encoded = bytearray()
     while enum > 0x7F:
@@ -275,7 +276,7 @@ def test_strings_in_tensor_content() -> None:
 @settings(deadline=None)
 def test_numbers_round_trip(dtype: Any, shape: tuple[int, ...], byte: int) -> None:
     size = int(np.prod(shape)) * dtype.itemsize
-    content = bytes([byte & 1 if dtype is BOOL else byte]) * size
+    content = element_bytes(bytes([byte]), dtype) * size
     tensor = Tensor(dtype, shape, np.frombuffer(content, dtype.numpy))
     found = parse(b"".join(serialize_tensor_proto(tensor)))
     assert (found.dtype, found.shape, found.values.tobytes()) == (dtype, shape, content)

@@ -28,6 +28,9 @@ def test_every_dtype_has_its_field() -> None:
         "complex64": "scomplex",
         "complex128": "dcomplex",
         "string": "string",
+        **dict.fromkeys([name for name in DTYPES if name.startswith(("float8", "float4"))], "float8"),
+        **dict.fromkeys(["int4", "uint4", "int2", "uint2"], "int"),
+        **dict.fromkeys(["qint8", "quint8", "qint16", "quint16", "qint32"], "int"),
     }
 
 

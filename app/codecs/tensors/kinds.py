@@ -1,0 +1,145 @@
+"""What a form makes of sparse and ragged tensors, for all forms but JSON, which has members of its own.
+
+| form                    | a sparse tensor                                 | a ragged one             |
+|-------------------------|-------------------------------------------------|--------------------------|
+| `tensorproto`           | the string tensor of `tf.io.serialize_sparse`   | refused                  |
+| `tfrecord`, `b64`       | the same, as one of the messages                | values, then row splits  |
+| other forms of several  | its components, by name (`components.py`)       | its components, by name  |
+| `npy`, `raw`            | refused                                         | refused                  |
+
+Going in, `kind=sparse` and `kind=ragged` say that the tensors of a body are such components; a string
+tensor is then what TensorFlow serialized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+
+from ...domain.limits import Budget
+from ...domain.streams import Buffer, ByteStream
+from ...domain.tensor import AnyTensor, NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
+from ...errors import UnprocessableInput
+from ..options import TensorDecodeOptions, TensorEncodeOptions
+from .components import assemble, components_of
+from .declared import check_declared
+from .sparse_proto import is_serialized_sparse, parse_sparse, serialize_many_sparse, serialize_sparse
+
+__all__ = [
+    "TensorDecoder",
+    "TensorEncoder",
+    "assembled",
+    "dense_in",
+    "dense_out",
+    "in_components",
+    "in_messages",
+    "num_messages",
+]
+
+DenseDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
+DenseEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
+TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], Sequence[NamedAny]]
+TensorEncoder = Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]]
+
+
+def num_messages(tensors: Sequence[NamedAny]) -> int:
+    """How many TensorProtos these tensors become."""
+    return sum(
+        1 + len(named.tensor.row_splits) if isinstance(named.tensor, RaggedTensor) else 1 for named in tensors
+    )
+
+
+def assembled(decode: DenseDecoder) -> TensorDecoder:
+    """A decoder of dense tensors that puts components together where `options.kind` says so."""
+
+    @wraps(decode)
+    def decode_any(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> Sequence[NamedAny]:
+        tensors = decode(source, options, budget)
+        if options.kind not in ("sparse", "ragged"):
+            return tensors
+        if options.kind == "ragged" or not any(is_serialized_sparse(named.tensor) for named in tensors[:1]):
+            found = assemble(tensors, options.kind)
+        else:
+            found = [NamedAny(_parsed(named.tensor, budget), named.name) for named in tensors]
+        for named in found:
+            check_declared(named, options)
+        return found
+
+    return decode_any
+
+
+def _parsed(tensor: Tensor, budget: Budget) -> SparseTensor:
+    if not is_serialized_sparse(tensor):
+        raise UnprocessableInput(
+            f"A tensor of {tensor.dtype} and shape {list(tensor.shape)[:16]} stands beside what "
+            "tf.io.serialize_sparse gives, a string tensor of shape [3].",
+            code="missing_component",
+        )
+    return parse_sparse(tensor, budget)
+
+
+def in_components(encode: DenseEncoder) -> TensorEncoder:
+    """An encoder of dense tensors that takes sparse and ragged ones as their components."""
+
+    @wraps(encode)
+    def encode_any(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
+        return encode([part for named in tensors for part in components_of(named)], options)
+
+    return encode_any
+
+
+def in_messages(encode: DenseEncoder) -> TensorEncoder:
+    """An encoder of TensorProtos: a sparse tensor as TensorFlow serializes it, a ragged one in parts."""
+
+    @wraps(encode)
+    def encode_any(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
+        serialize = serialize_many_sparse if options.sparse == "many" else serialize_sparse
+        messages: list[NamedTensor] = []
+        for named in tensors:
+            if isinstance(named.tensor, SparseTensor):
+                messages.append(NamedTensor(serialize(named.tensor), named.name))
+            else:
+                messages += components_of(named)
+        return encode(messages, options)
+
+    return encode_any
+
+
+def dense_in(decode: DenseDecoder, form: str) -> TensorDecoder:
+    """A decoder of a form of one dense tensor; it refuses `kind=sparse` and `kind=ragged`."""
+
+    @wraps(decode)
+    def decode_dense(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+        if options.kind in ("sparse", "ragged"):
+            raise _dense_alone(form, options.kind)
+        return decode(source, options, budget)
+
+    return decode_dense
+
+
+def dense_out(encode: DenseEncoder, form: str) -> TensorEncoder:
+    """An encoder of a form of one dense tensor; it refuses sparse and ragged ones."""
+
+    @wraps(encode)
+    def encode_dense(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
+        for named in tensors:
+            if not isinstance(named.tensor, Tensor):
+                raise _dense_alone(form, kind_of(named.tensor))
+        return encode([part for named in tensors for part in components_of(named)], options)
+
+    return encode_dense
+
+
+def kind_of(tensor: AnyTensor) -> str:
+    """What errors call it."""
+    if isinstance(tensor, SparseTensor):
+        return "sparse"
+    return "ragged" if isinstance(tensor, RaggedTensor) else "dense"
+
+
+def _dense_alone(form: str, kind: str) -> UnprocessableInput:
+    return UnprocessableInput(
+        f"The form {form!r} holds one dense tensor, not a {kind} one. Use 'json', 'tfrecord' or a form of "
+        "several named tensors such as 'npz'.",
+        code="unsupported_kind",
+    )

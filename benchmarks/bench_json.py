@@ -1,0 +1,165 @@
+"""How fast is JSON read, next to what a client would write in Python, in one run on one core?
+
+Tensors: a million numbers to a float32 array, against `orjson.loads` + `numpy.array` and against
+pysimdjson's `as_buffer`. Rows: NDJSON to TFRecord bytes, against `json.loads` + one
+`tf.train.Example` a row + `TFRecordWriter`, the Example built as TensorFlow's guide does, and filled in
+place, which is faster. Run: python -m benchmarks.bench_json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+if hasattr(os, "sched_setaffinity"):
+    # Before TensorFlow is imported, which counts the cores then.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+import numpy as np
+import orjson
+import simdjson
+import tensorflow as tf
+
+from app.codecs import kernels
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorDecodeOptions
+from app.codecs.records import ndjson, tfrecord
+from app.codecs.tensors.json import decode
+from app.domain.limits import Budget
+from app.domain.streams import MemoryStream
+
+REPEATS = 7
+NUMBERS = 1_000_000
+ROWS = 100_000
+#: Rows of the slow side.
+PEER_ROWS = 5_000
+TENSOR_TARGET = 3
+ROWS_TARGET = 20
+
+
+def medians(*runs: Callable[[], Any]) -> list[float]:
+    """Seconds of each, run in alternation."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(REPEATS):
+        for taken, run in zip(times, runs, strict=True):
+            begin = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - begin)
+    return [statistics.median(taken) for taken in times]
+
+
+def number_texts() -> Iterator[tuple[str, list[str]]]:
+    rng = np.random.default_rng(0)
+    yield "17-digit doubles", [repr(value) for value in rng.standard_normal(NUMBERS).tolist()]
+    yield "short float32 decimals", [str(value) for value in rng.standard_normal(NUMBERS, np.float32)]
+    yield "4 decimals", [repr(value) for value in np.round(rng.standard_normal(NUMBERS) * 10, 4).tolist()]
+    yield "integers", [str(value) for value in rng.integers(-100_000, 100_000, NUMBERS).tolist()]
+
+
+def tensor_bodies() -> Iterator[tuple[str, bytes, bool]]:
+    for name, texts in number_texts():
+        flat = f'{{"dtype":"float32","shape":[1000,{NUMBERS // 1000}],"data":[{",".join(texts)}]}}'
+        yield f"{name}, with dtype", flat.encode(), True
+        rows = (", ".join(texts[begin : begin + 1000]) for begin in range(0, NUMBERS, 1000))
+        yield f"{name}, nested", f"[[{'], ['.join(rows)}]]".encode(), False
+
+
+def measure_tensor(name: str, body: bytes, *, is_flat: bool) -> None:
+    def ours() -> Any:
+        return decode(MemoryStream(body), TensorDecodeOptions(), Budget())[0].tensor.values
+
+    def theirs() -> Any:
+        parsed = orjson.loads(body)
+        return np.array(parsed["data"] if is_flat else parsed, np.float32)
+
+    parser = simdjson.Parser()
+
+    def buffered() -> Any:
+        data: Any = parser.parse(body)
+        buffer = (data["data"] if is_flat else data).as_buffer(of_type="d")
+        return np.frombuffer(buffer).astype(np.float32)
+
+    assert np.array_equal(ours().astype(np.float32), theirs().reshape(-1))
+    own, peer, simd = medians(ours, theirs, buffered)
+    print(
+        f"{name:36} {own * 1e3:6.1f} ms {len(body) / own / 1e6:6.0f} MB/s"
+        f"   orjson + numpy {peer * 1e3:6.1f} ms {peer / own:5.1f} x (target {TENSOR_TARGET})"
+        f"   pysimdjson {simd * 1e3:6.1f} ms {simd / own:4.1f} x"
+    )
+
+
+def row_bodies() -> Iterator[tuple[str, bytes]]:
+    rng = np.random.default_rng(0)
+    for name, values in (
+        ("17-digit doubles", rng.standard_normal((ROWS, 20)).tolist()),
+        ("4 decimals", np.round(rng.standard_normal((ROWS, 20)), 4).tolist()),
+    ):
+        rows = ({"x": x, "label": i % 1000, "id": f"sample-{i:08}"} for i, x in enumerate(values))
+        yield name, b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def write_ours(body: bytes) -> int:
+    records = ndjson.decode(MemoryStream(body), RecordsDecodeOptions(), Budget())
+    return sum(map(len, tfrecord.encode(records, RecordsEncodeOptions(), Budget())))
+
+
+def write_tensorflow(body: bytes, path: str) -> None:
+    with tf.io.TFRecordWriter(path) as writer:
+        for line in body.splitlines():
+            row = json.loads(line)
+            features = {
+                "x": tf.train.Feature(float_list=tf.train.FloatList(value=row["x"])),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["label"]])),
+                "id": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row["id"].encode()])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+
+
+def write_tensorflow_in_place(body: bytes, path: str) -> None:
+    with tf.io.TFRecordWriter(path) as writer:
+        for line in body.splitlines():
+            row = json.loads(line)
+            example = tf.train.Example()
+            feature = example.features.feature
+            feature["x"].float_list.value.extend(row["x"])
+            feature["label"].int64_list.value.append(row["label"])
+            feature["id"].bytes_list.value.append(row["id"].encode())
+            writer.write(example.SerializeToString())
+
+
+def measure_rows(name: str, body: bytes, path: str) -> None:
+    some = b"".join(body.splitlines(keepends=True)[:PEER_ROWS])
+    write_tensorflow(some, path)
+    assert write_ours(some) == Path(path).stat().st_size
+    own, peer, fast = medians(
+        lambda: write_ours(body),
+        lambda: write_tensorflow(some, path),
+        lambda: write_tensorflow_in_place(some, path),
+    )
+    own, peer, fast = own / ROWS, peer / PEER_ROWS, fast / PEER_ROWS
+    print(
+        f"{name:36} {own * 1e6:6.2f} us a row   json + tf.train.Example {peer * 1e6:6.2f} us "
+        f"{peer / own:5.1f} x (target {ROWS_TARGET})   filled in place {fast * 1e6:6.2f} us "
+        f"{fast / own:5.1f} x"
+    )
+
+
+def main() -> None:
+    kernels.load()
+    print(f"{NUMBERS} numbers of JSON to a float32 array, medians of {REPEATS} in alternation")
+    for name, body, is_flat in tensor_bodies():
+        measure_tensor(name, body, is_flat=is_flat)
+    print("rows of 20 floats, an integer and a text, NDJSON to TFRecord")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, body in row_bodies():
+            measure_rows(name, body, str(Path(folder) / "rows.tfrecord"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Writes the fuzzer's seeds into corpus/: small valid inputs of every target, made by the encoders.
+
+    python -m tests.fuzz.make_corpus
+
+Run it when a form or a variant is added, and look at what git says has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
+from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS, FormName
+from app.codecs.schemas.features_json import serialize_features
+from app.codecs.schemas.pbtxt import serialize_pbtxt
+from app.domain.limits import Budget
+from app.domain.schema import Schema
+from app.domain.streams import MemoryStream
+from app.errors import InputError
+from app.services.examples import RowForm, convert_row
+from app.services.records import encode_records, open_records
+from app.services.tensors import TensorConversion, convert_tensors
+from app.storage.spool import Spool
+from tests.fuzz.targets import (
+    DENSE,
+    KINDS,
+    RECORDS_VARIANTS,
+    SCALARS,
+    SEQUENCE,
+    TARGETS,
+    TENSOR_VARIANTS,
+    run,
+)
+
+CORPUS: Final = Path(__file__).parent / "corpus"
+
+_B64: Final = {"b64": "AP8="}
+_PLAIN_ROWS: Final[list[dict[str, Any]]] = [
+    {"x": [[1.5, -2.25], [0.0, 1e-3]], "label": 7, "text": "a"},
+    {"x": [[0.5, 3.0], [2.0, 1e3]], "label": -1, "text": "β"},
+]
+_NUMBER_ROWS: Final[list[dict[str, Any]]] = [
+    {name: row[name] for name in ("x", "label")} for row in _PLAIN_ROWS
+]
+_SCALAR_ROWS: Final[list[dict[str, Any]]] = [
+    {"label": 7, "flag": True, "half": 0.5, "text": 'a "b"'},
+    {"label": -1, "flag": None, "half": 1e3, "text": ""},
+]
+_DENSE_ROWS: Final[list[dict[str, Any]]] = [
+    {
+        **_PLAIN_ROWS[0],
+        "flag": True,
+        "small": [1, -2],
+        "half": 0.5,
+        "id": [_B64, _B64],
+        "raw": [1, 2],
+        "z": [[[1.0, 2.0]]],
+    },
+    {"label": 2**62, "small": []},
+]
+_KINDS_ROWS: Final[list[dict[str, Any]]] = [
+    {
+        "r": [[1.0], [], [2.0, 3.0]],
+        "deep": [[[["a", "b"]], []], []],
+        "s": {"values": [5, 6], "indices": [[0, 1], [3, 2]], "dense_shape": [4, 3]},
+    },
+    {"r": [], "s": {"values": [], "indices": [], "dense_shape": [4, 3]}},
+]
+_SEQUENCE_ROWS: Final[list[dict[str, Any]]] = [
+    {
+        "context": {"length": 2, "tags": ["a"]},
+        "feature_lists": {"frames": [[1.0, 2.0], [3.0, 4.0]], "words": [[_B64], []]},
+    },
+    {"context": {}, "feature_lists": {"frames": []}},
+]
+_TENSORS: Final[dict[int, list[Any]]] = {
+    0: [
+        {"dtype": "float32", "shape": [2, 3], "data": [1, 2, 3, 4, 5, 6]},
+        {"dtype": "string", "shape": [2], "data": [_B64, {"b64": ""}]},
+        {"dtype": "int64", "shape": [], "data": [9007199254740993]},
+        {"dtype": "bfloat16", "shape": [0, 2], "data": []},
+    ],
+    1: [{"values": [1.5], "indices": [[0, 1]], "dense_shape": [2, 3], "dtype": "float32"}],
+    2: [{"values": [1, 2, 3], "row_splits": [[0, 1, 3]], "dtype": "int32"}],
+    3: [{"dtype": "float32", "shape": [2, 3], "data": [1, 2, 3, 4, 5, 6]}],
+    4: [{"dtype": "complex64", "shape": [2, 2], "data": [[1, 2], [3, 4], [5, 6], [7, 8]]}],
+    5: [{"dtype": "bool", "shape": [2], "data": [True, False]}],
+    6: [{"dtype": "string", "shape": [1], "data": [_B64]}],
+}
+
+
+def _encoded_records(rows: list[dict[str, Any]], schema: Schema | None, form: FormName) -> bytes:
+    with ExitStack() as resources:
+        budget = Budget()
+        options = RecordsDecodeOptions(schema=schema)
+        body = MemoryStream(json.dumps(rows).encode())
+        records = open_records(body, "json", options, budget, Spool(None, 0), resources)
+        converted = encode_records(records, form, RecordsEncodeOptions(lossy=True), budget)
+        return _framed(form, b"".join(converted.chunks))
+
+
+def _encoded_tensors(tensors: list[Any], variant: int, form: FormName) -> bytes:
+    options = TENSOR_VARIANTS[variant]
+    encode = TensorEncodeOptions(byte_order=options.byte_order, order=options.order)
+    plain = TENSOR_VARIANTS[0]
+    body = MemoryStream(json.dumps({"tensors": tensors} if len(tensors) > 1 else tensors[0]).encode())
+    converted = convert_tensors(body, TensorConversion("json", form, True, plain, encode), Budget())
+    return _framed(form, b"".join(converted.chunks))
+
+
+def _framed(form: FormName, body: bytes) -> bytes:
+    """For `oip`, the length of the JSON in front, which is a header in HTTP."""
+    if form != "oip":
+        return body
+    _, end = json.JSONDecoder().raw_decode(body.decode("latin-1"))
+    return end.to_bytes(2, "little") + body
+
+
+_RECORD_SEEDS: Final = (
+    (0, (_PLAIN_ROWS, _NUMBER_ROWS, _SCALAR_ROWS), None),
+    (1, (_DENSE_ROWS, _PLAIN_ROWS, _NUMBER_ROWS), DENSE),
+    (7, (_SCALAR_ROWS,), SCALARS),
+    (2, (_KINDS_ROWS,), KINDS),
+    (3, (_SEQUENCE_ROWS, _SEQUENCE_ROWS[:1]), SEQUENCE),
+    (4, (_SEQUENCE_ROWS, _SEQUENCE_ROWS[:1]), SEQUENCE),
+    (5, (_PLAIN_ROWS, _NUMBER_ROWS), None),
+    (6, (_DENSE_ROWS,), DENSE),
+)
+
+
+def _without_metadata(form: FormName, body: bytes) -> bytes:
+    out = pa.BufferOutputStream()
+    if form == "arrow":
+        table = pa.ipc.open_stream(body).read_all().replace_schema_metadata(None)
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+    elif form == "parquet":
+        pq.write_table(pq.read_table(pa.BufferReader(body)).replace_schema_metadata(None), out)
+    else:
+        return body
+    return out.getvalue().to_pybytes()
+
+
+def _record_seeds(form: FormName) -> Iterator[bytes]:
+    for variant, samples, schema in _RECORD_SEEDS:
+        for rows in samples:
+            try:
+                body = _encoded_records(rows, schema, form)
+                # Where the variant declares a schema, the body must not carry one as well.
+                declared = RECORDS_VARIANTS[variant].schema is not None
+                yield bytes([variant]) + (_without_metadata(form, body) if declared else body)
+            except InputError:  # not every form holds every kind
+                continue
+
+
+def _tensor_seeds(form: FormName) -> Iterator[bytes]:
+    for variant, tensors in _TENSORS.items():
+        for chosen in (tensors, *([tensor] for tensor in tensors)):
+            try:
+                yield bytes([variant]) + _encoded_tensors(chosen, variant, form)
+            except InputError:
+                continue
+
+
+def _row_seeds(form: RowForm) -> Iterator[bytes]:
+    for variant, samples, _ in _RECORD_SEEDS:
+        options = RECORDS_VARIANTS[variant]
+        if variant in (0, 5) and form != "json":
+            options = RecordsDecodeOptions()
+        body = MemoryStream(json.dumps(samples[0][0]).encode())
+        yield bytes([variant]) + convert_row(body, "json", form, options, RecordsEncodeOptions(), Budget())
+
+
+def _seeds() -> Iterator[tuple[str, Iterator[bytes]]]:
+    for form, tensor_codec in TENSOR_CODECS.items():
+        if tensor_codec.decode:
+            yield f"tensors-{form}", _tensor_seeds(form)
+    for form, records_codec in RECORDS_CODECS.items():
+        if records_codec.decode:
+            yield f"records-{form}", _record_seeds(form)
+    for row_form in ("json", "example", "b64"):
+        yield f"examples-{row_form}", _row_seeds(row_form)
+    part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n%s\r\n%s\r\n'
+    body = part % (b"schema", b"", b'{"features": {"x": {"dtype": "int64"}}}')
+    body += part % (b"data", b"Content-Type: application/x-ndjson\r\n", b'{"x": 1}\n') + b"--b--\r\n"
+    yield "multipart", iter([b"\0" + body])
+    schemas = (DENSE, KINDS, SEQUENCE)
+    yield (
+        "schema",
+        iter(
+            [b"\0" + json.dumps(schema.to_json()).encode() for schema in schemas]
+            + [b"\0" + serialize_pbtxt(schema) for schema in schemas]
+            + [b"\0" + serialize_features(schema) for schema in schemas[:2]]
+        ),
+    )
+
+
+def main() -> None:
+    for name, seeds in _seeds():
+        folder = CORPUS / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        for number, seed in enumerate(dict.fromkeys(seeds)):
+            if (error := run(TARGETS[name], seed)) is not None:
+                print(f"{name}: a seed is refused, and left out: {error}")
+                continue
+            (folder / f"{number:02}").write_bytes(seed)
+        print(f"{name}: {len(list(folder.iterdir()))} seeds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The seeds that the fuzzer starts from: each is read as what it is, and every target has one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.targets import TARGETS, run
+
+CORPUS = Path(__file__).parent / "corpus"
+SEEDS = sorted(CORPUS.glob("*/*"))
+
+
+def test_every_target_has_seeds() -> None:
+    assert {seed.parent.name for seed in SEEDS} == set(TARGETS)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{seed.parent.name}-{seed.name}")
+def test_seed_is_read(seed: Path) -> None:
+    assert run(TARGETS[seed.parent.name], seed.read_bytes()) is None
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_cut_and_flipped_seeds_are_read_or_refused(name: str) -> None:
+    for seed in sorted((CORPUS / name).iterdir()):
+        data = seed.read_bytes()
+        for at in range(0, len(data), max(1, len(data) // 40)):
+            run(TARGETS[name], data[:at])
+            run(TARGETS[name], data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])

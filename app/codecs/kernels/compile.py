@@ -19,6 +19,7 @@ from numba.extending import overload, register_jitable
 from . import (
     FunctionT,
     Kernels,
+    addresses,
     cache,
     crc32c,
     example_encode,
@@ -64,6 +65,7 @@ _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "boundscheck": True, "_nrt": F
 
 _MODULES: Final = (
     memory,
+    addresses,
     varint,
     utf8,
     crc32c,
@@ -129,6 +131,41 @@ def _store(_context: Any, target: Any, at: Any, word: Any) -> Any:  # noqa: ARG0
 
 
 @_intrinsic
+def _address(_context: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, _I64)
+
+    return types.int64(array), generate
+
+
+@_intrinsic
+def _copy_from(_context: Any, target: Any, at: Any, address: Any, size: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to = _pointer(context, builder, signature.args[0], args[0], args[1])
+        _memcpy(builder, to, builder.inttoptr(args[2], _I8.as_pointer()), args[3], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, types.int64, types.int64), generate
+
+
+@_intrinsic
+def _byte_from(_context: Any, address: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], _I8.as_pointer()))
+
+    return types.uint8(types.int64), generate
+
+
+@_intrinsic
+def _word_from(_context: Any, address: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], _I64.as_pointer()), align=1)
+
+    return types.uint64(types.int64), generate
+
+
+@_intrinsic
 def _bits(_context: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         zeros = builder.ctlz(args[0], ir.IntType(1)(1))
@@ -186,6 +223,12 @@ def _register_callees() -> None:
     _replace(memory.raw_copy, lambda target, at, source, begin, size: _copy(target, at, source, begin, size))
     _replace(memory.raw_load, lambda source, begin: _load(source, begin))
     _replace(memory.raw_store, lambda target, at, word: _store(target, at, word))
+    _replace(addresses.raw_address, lambda array: _address(array))
+    _replace(addresses.raw_copy_from, lambda target, at, address, size: _copy_from(target, at, address, size))
+    _replace(addresses.raw_block_from, lambda target, at, address: _copy_from(target, at, address, 32))
+    _replace(addresses.raw_half_from, lambda target, at, address: _copy_from(target, at, address, 4))
+    _replace(addresses.raw_byte_from, lambda address: _byte_from(address))
+    _replace(addresses.raw_word_from, lambda address: _word_from(address))
     _replace(memory.raw_bit_length, lambda word: _bits(word))
     _replace(memory.raw_multiply_high, lambda left, right: _multiply_high(left, right))
     _replace(memory.raw_multiply_low, lambda left, right: left * right)

@@ -1,227 +1,375 @@
-"""Arrow columns to serialized `tf.train.Example` messages in TFRecord frames, a column at a time.
+"""Arrow columns to serialized `tf.train.Example` messages in TFRecord frames, a row at a time.
 
     Example { Features features = 1 }     Features { map<string, Feature> feature = 1 }
     Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3 } }
 
-Source: `tensorflow/core/example/{example,feature}.proto`. Two passes over a chunk of rows: the first one
-adds up sizes, the second one writes every column's entry at the row's cursor. A *body* is what stands
-inside the list: the packed values of a FloatList or an Int64List, all fields of a BytesList.
+Source: `tensorflow/core/example/{example,feature}.proto`. A *body* is what stands inside the list: the
+packed values of a FloatList or an Int64List, all fields of a BytesList. The *head* is all of a map entry
+that stands before its body; it depends on the key and on the body's size alone, so that heads are kept.
+
+A row is measured first, which tells the sizes of its bodies and so its heads, and then written. Where
+each body is as large as in the row before, the frame of that row is copied whole and only the bodies
+are written into it.
 """
 
 from __future__ import annotations
 
-from .framing import HEADER_BYTES, OVERHEAD_BYTES, write_footer, write_header
-from .memory import Bytes, Ints, MutableBytes, MutableInts, Words, copy_bytes
+import numpy as np
+
+from .addresses import copy_from, raw_address, raw_byte_from, raw_word_from
+from .framing import OVERHEAD_BYTES, write_footers, write_header
+from .memory import Bytes, Ints, MutableBytes, MutableInts
 from .varint import field_size, varint_size, write_length, write_packed_varint
 
 __all__ = [
+    "BYTES",
+    "FLOATS",
+    "INTS",
+    "COLUMN_FIELDS",
     "HEAD_ROOM",
+    "IMPOSSIBLE",
     "MAX_FIELD_OVERHEAD",
-    "add_entry_sizes",
-    "begin_frames",
-    "bytes_bodies",
-    "end_frames",
-    "frame_ends",
-    "int_bodies",
-    "write_bytes",
-    "write_floats",
-    "write_ints",
+    "STATE_FIELDS",
+    "encode_rows",
 ]
 
 #: Tag and length of a field: what a varint can take at most.
 MAX_FIELD_OVERHEAD = 11
-#: Scratch that an entry's head takes beyond the key: entry, value, list and packed tags and lengths.
+#: What a head takes at most beyond the key: entry, value, list and packed tags and lengths.
 HEAD_ROOM = 4 * MAX_FIELD_OVERHEAD
+
+#: Numbers that describe a column:
+COLUMN_FIELDS = 16
+_KIND = 0  # tag of the list in Feature
+_VALUES = 1  # address of the values
+_VALUES_SIZE = 2  # their bytes
+_STARTS = 3  # address of an int64 by row and one more: number of its first value; 0 where rows are alike
+_WIDTH = 4  # values of a row where they are alike
+_SPANS = 5  # address of an int64 by value and one more: where its bytes begin; 0 where values are alike
+_SPAN = 6  # bytes of a value where they are alike
+_NUM_VALUES = 7  # how many there are
+_PRESENT = 8  # address of a byte by row, 0 where the row lacks the feature; 0 where none does
+_PREFIX = 9  # address of the bytes that stand before each value
+_PREFIX_SIZE = 10
+_KEY = 11  # address of the key's field in the entry, with tag and length
+_KEY_SIZE = 12
+_HEADS = 13  # where the column's heads begin in `heads`
+_HEAD_STEP = 14  # bytes from one of them to the next
+_FIXED_BODY = 15  # size of the body where all rows have the same, else -1
+
+#: Tags of the lists in Feature.
+BYTES = 0x0A
+FLOATS = 0x12
+INTS = 0x1A
+
+#: Numbers that are noted of a column while rows are written:
+STATE_FIELDS = 5
+_BODY = 0  # size of the row's body, -1 where the row lacks the feature
+_HEAD = 1  # where in `heads` the head for it is
+_HEAD_SIZE = 2
+_HOLE = 3  # where in the model the body lies
+_MODEL_BODY = 4  # its size there
 
 _FIELD_1 = 0x0A
 _FIELD_2 = 0x12
 
+#: What `encode_rows` answers where values do not lie where the table says.
+IMPOSSIBLE = -1
 
-def int_bodies(values: Words, offsets: Ints, bodies: MutableInts) -> None:
-    """Bytes that each row's integers take as varints.
-
-    Args:
-        values: two's complement.
-        offsets: row `r` holds `values[offsets[r]:offsets[r + 1]]`.
-    """
-    for row in range(bodies.size):
-        total = 0
-        for index in range(offsets[row], offsets[row + 1]):
-            total += varint_size(values[index])
-        bodies[row] = total
+#: A frame up to this size is worth copying for its heads.
+_MAX_COPIED = 2048
+#: Checksums are taken after so many bytes, while these are in the first-level cache.
+_CHECKSUM_BYTES = 1 << 14
 
 
-def bytes_bodies(prefix_size: int, value_offsets: Ints, offsets: Ints, bodies: MutableInts) -> None:
-    """Bytes that each row's values take as fields of a BytesList.
-
-    Args:
-        prefix_size: of the bytes that stand before every value.
-        value_offsets: value `v` is `data[value_offsets[v]:value_offsets[v + 1]]`.
-        offsets: row `r` holds the values from `offsets[r]` to `offsets[r + 1]`.
-    """
-    for row in range(bodies.size):
-        total = 0
-        for value in range(offsets[row], offsets[row + 1]):
-            total += field_size(prefix_size + value_offsets[value + 1] - value_offsets[value])
-        bodies[row] = total
-
-
-def _list_size(body: int, packed: int) -> int:
+def _list_size(body: int, packed: bool) -> int:
     return field_size(body) if packed and body else body
 
 
-def _entry_size(body: int, packed: int, key_size: int) -> int:
+def _entry_size(body: int, packed: bool, key_size: int) -> int:
     return key_size + field_size(field_size(_list_size(body, packed)))
 
 
-def add_entry_sizes(bodies: Ints, present: Bytes, packed: int, key_size: int, features: MutableInts) -> None:
-    """Add one column's entries to the sizes of the rows' Features messages.
-
-    Args:
-        present: 0 where the row lacks the feature.
-        packed: 1 for FloatList and Int64List, 0 for BytesList.
-        key_size: bytes of the entry's key, with tag and length.
-    """
-    for row in range(bodies.size):
-        if present[row]:
-            features[row] += field_size(_entry_size(bodies[row], packed, key_size))
-
-
-def frame_ends(features: Ints, ends: MutableInts) -> None:
-    """Where each row's frame ends, the first one beginning at 0."""
-    position = 0
-    for row in range(features.size):
-        position += OVERHEAD_BYTES + field_size(features[row])
-        ends[row] = position
-
-
-def begin_frames(features: Ints, first: int, last: int, cursors: MutableInts, out: MutableBytes) -> None:
-    """Write headers, and tag and length of Features, of the rows `first` to `last`, side by side."""
-    position = 0
-    for row in range(first, last):
-        payload = field_size(features[row])
-        at = write_header(out, position, payload)
-        cursors[row] = write_length(out, at, _FIELD_1, features[row])
-        position = at + payload + OVERHEAD_BYTES - HEADER_BYTES
-
-
-def end_frames(features: Ints, first: int, last: int, out: MutableBytes) -> int:
-    """Write the payloads' CRCs; the bytes of all frames."""
-    position = 0
-    for row in range(first, last):
-        begin = position + HEADER_BYTES
-        position = write_footer(out, begin, begin + field_size(features[row]))
-    return position
-
-
-def _write_head(out: MutableBytes, key: Bytes, kind: int, body: int, packed: int) -> int:
-    """Write all of an entry that stands before its body at the start of `out`; its bytes."""
+def _write_head(out: MutableBytes, at: int, key: int, key_size: int, kind: int, body: int) -> int:
+    """Write a head at `at`; its bytes."""
+    begin = at
+    packed = kind == FLOATS or kind == INTS  # noqa: PLR1714 (numba compares tuples slowly)
     list_size = _list_size(body, packed)
-    at = write_length(out, 0, _FIELD_1, _entry_size(body, packed, key.size))
-    copy_bytes(out, at, key, 0, key.size)
-    at = write_length(out, at + key.size, _FIELD_2, field_size(list_size))
+    at = write_length(out, at, _FIELD_1, _entry_size(body, packed, key_size))
+    copy_from(out, at, key, key_size, 0, key_size)
+    at = write_length(out, at + key_size, _FIELD_2, field_size(list_size))
     at = write_length(out, at, kind, list_size)
     if packed and body:
         at = write_length(out, at, _FIELD_1, body)
+    return at - begin
+
+
+def _int_at(address: int, index: int) -> int:
+    return int(np.int64(raw_word_from(address + 8 * index)))
+
+
+def _column(columns: Ints, number: int) -> int:
+    """Address of a column in the table, whose size `encode_rows` has checked."""
+    return raw_address(columns) + 8 * COLUMN_FIELDS * number
+
+
+def _field(column: int, field: int) -> int:
+    return _int_at(column, field)
+
+
+def _first_value(column: int, row: int) -> int:
+    """The number of a row's first value; of the row behind the last one, how many values there are."""
+    if _field(column, _STARTS) == 0:
+        return row * _field(column, _WIDTH)
+    return _int_at(_field(column, _STARTS), row)
+
+
+def _span_begin(column: int, value: int) -> int:
+    """Where the bytes of a value begin; of the value behind the last one, where they end."""
+    if _field(column, _SPANS) == 0:
+        return value * _field(column, _SPAN)
+    return _int_at(_field(column, _SPANS), value)
+
+
+def _body_size(column: int, row: int) -> int:
+    """The size of a body, or IMPOSSIBLE."""
+    if _field(column, _FIXED_BODY) >= 0:
+        return _field(column, _FIXED_BODY)
+    first = _first_value(column, row)
+    last = _first_value(column, row + 1)
+    if first < 0 or last < first or last > _field(column, _NUM_VALUES):
+        return IMPOSSIBLE
+    if _field(column, _KIND) == FLOATS:
+        return 4 * (last - first)
+    total = 0
+    if _field(column, _KIND) == INTS:
+        address = _field(column, _VALUES)
+        for index in range(first, last):
+            total += varint_size(raw_word_from(address + 8 * index))
+        return total
+    prefix_size = _field(column, _PREFIX_SIZE)
+    for index in range(first, last):
+        size = _span_begin(column, index + 1) - _span_begin(column, index)
+        if size < 0:
+            return IMPOSSIBLE
+        total += field_size(prefix_size + size)
+    return total
+
+
+def _choose_head(
+    columns: Ints,
+    number: int,
+    body: int,
+    heads: MutableBytes,
+    head_bodies: MutableInts,
+    head_sizes: MutableInts,
+    state: MutableInts,
+) -> bool:
+    """Note the head for a body of this size, written where it is not there yet.
+
+    Returns:
+        Whether the column's body is as large as in the row before.
+    """
+    at = number * STATE_FIELDS
+    if state[at + _BODY] == body:
+        return True
+    column = _column(columns, number)
+    slots = head_bodies.size * STATE_FIELDS // state.size
+    index = (body ^ (body >> 3)) & (slots - 1)
+    slot = number * slots + index
+    begin = _field(column, _HEADS) + index * _field(column, _HEAD_STEP)
+    if head_bodies[slot] != body:
+        key, key_size, kind = _field(column, _KEY), _field(column, _KEY_SIZE), _field(column, _KIND)
+        head_sizes[slot] = _write_head(heads, begin, key, key_size, kind, body)
+        head_bodies[slot] = body
+    state[at + _BODY] = body
+    state[at + _HEAD] = begin
+    state[at + _HEAD_SIZE] = head_sizes[slot]
+    return False
+
+
+def _write_body(column: int, row: int, out: MutableBytes, at: int, body: int) -> int:
+    """Write the values of a row; the position behind them."""
+    kind = _field(column, _KIND)
+    values = _field(column, _VALUES)
+    room = _field(column, _VALUES_SIZE)
+    first = _first_value(column, row)
+    if kind == FLOATS:
+        copy_from(out, at, values, room, 4 * first, body)
+        return at + body
+    last = _first_value(column, row + 1)
+    if kind == INTS:
+        end = at + body
+        for index in range(first, last):
+            at = write_packed_varint(out, at, raw_word_from(values + 8 * index), end)
+        return at
+    prefix_size = _field(column, _PREFIX_SIZE)
+    begin = _span_begin(column, first)
+    for index in range(first, last):
+        after = _span_begin(column, index + 1)
+        at = write_length(out, at, _FIELD_1, prefix_size + after - begin)
+        if prefix_size:
+            copy_from(out, at, _field(column, _PREFIX), prefix_size, 0, prefix_size)
+        at += prefix_size
+        copy_from(out, at, values, room, begin, after - begin)
+        at += after - begin
+        begin = after
     return at
 
 
-def write_floats(
-    raw: Bytes,
-    offsets: Ints,
-    bodies: Ints,
-    present: Bytes,
-    key: Bytes,
-    head: MutableBytes,
-    first: int,
-    last: int,
-    cursors: MutableInts,
+def _is_sound(column: int, rows: int) -> bool:
+    """Whether what the table says of a column once lies inside its arrays."""
+    num_values = _field(column, _NUM_VALUES)
+    if _field(column, _STARTS) == 0 and rows * _field(column, _WIDTH) > num_values:
+        return False
+    return _field(column, _KIND) != INTS or 8 * num_values <= _field(column, _VALUES_SIZE)
+
+
+def _write_frame(
+    columns: Ints,
+    row: int,
+    features: int,
+    heads: Bytes,
+    state: MutableInts,
     out: MutableBytes,
+    position: int,
 ) -> None:
-    """Write one FloatList an entry.
+    """Write a frame but for its last checksum, and note where its bodies are."""
+    at = write_header(out, position, field_size(features))
+    at = write_length(out, at, _FIELD_1, features)
+    for number in range(state.size // STATE_FIELDS):
+        noted = number * STATE_FIELDS
+        body = state[noted + _BODY]
+        state[noted + _MODEL_BODY] = -1
+        if body >= 0:
+            size = state[noted + _HEAD_SIZE]
+            copy_from(out, at, raw_address(heads), heads.size, state[noted + _HEAD], size)
+            at += size
+            state[noted + _HOLE] = at - position
+            state[noted + _MODEL_BODY] = body
+            at = _write_body(_column(columns, number), row, out, at, body)
+
+
+def _write_alike(
+    columns: Ints, row: int, count: int, state: Ints, out: MutableBytes, model: int, frame: int, position: int
+) -> None:
+    """Write rows whose bodies are as large as those of the model, a frame that is there already.
+
+    One column after the other: each has its values side by side, but all columns may be at addresses
+    that fall into the same few lines of a cache.
+    """
+    for index in range(count):
+        copy_from(out, position + index * frame, raw_address(out), out.size, model, frame)
+    for number in range(state.size // STATE_FIELDS):
+        noted = raw_address(state) + 8 * STATE_FIELDS * number
+        body = _field(noted, _MODEL_BODY)
+        column = _column(columns, number)
+        if body > 0:
+            at = position + _field(noted, _HOLE)
+            for index in range(count):
+                _write_body(column, row + index, out, at + index * frame, body)
+
+
+def encode_rows(
+    columns: Ints,
+    rows: int,
+    first: int,
+    max_features: int,
+    heads: MutableBytes,
+    head_bodies: MutableInts,
+    head_sizes: MutableInts,
+    state: MutableInts,
+    varying: MutableInts,
+    out: MutableBytes,
+    stop: MutableInts,
+) -> int:
+    """Write the frames of the rows from `first` on, as many as `out` has room for.
 
     Args:
-        raw: the little-endian float32 values.
-        key: the key's field, with tag and length.
-        head: scratch of `key.size + HEAD_ROOM` bytes; rows with bodies of one size share their heads.
-        first, last: the rows to write.
-        cursors: by row, where to write; moved behind the entry.
+        columns: `COLUMN_FIELDS` numbers a column, in the order of the wire; the addresses and sizes are
+            those of arrays that the caller holds.
+        rows: how many there are.
+        max_features: bytes of a Features message at most.
+        heads: memory for the heads.
+        head_bodies, head_sizes: by slot, of a power of two for each column: the body's size that its head
+            is for, -1 at first, and the bytes of the head. Kept from call to call.
+        state: scratch of `STATE_FIELDS` numbers a column.
+        varying: scratch of a number a column.
+        stop: filled with the bytes that are written, the bytes of the next row's frame where it had no
+            room, and the next row's Features where they are above `max_features`.
+
+    Returns:
+        How many rows are written; IMPOSSIBLE where the table is wrong, which is a fault of ours.
     """
-    head_body = -1
-    head_size = 0
-    for row in range(first, last):
-        if not present[row]:
-            continue
-        if bodies[row] != head_body:
-            head_body = bodies[row]
-            head_size = _write_head(head, key, 0x12, head_body, 1)
-        at = cursors[row]
-        copy_bytes(out, at, head, 0, head_size)
-        copy_bytes(out, at + head_size, raw, 4 * offsets[row], head_body)
-        cursors[row] = at + head_size + head_body
-
-
-def write_ints(
-    values: Words,
-    offsets: Ints,
-    bodies: Ints,
-    present: Bytes,
-    key: Bytes,
-    head: MutableBytes,
-    first: int,
-    last: int,
-    cursors: MutableInts,
-    out: MutableBytes,
-) -> None:
-    """Write one Int64List an entry; arguments as of `int_bodies` and `write_floats`."""
-    head_body = -1
-    head_size = 0
-    for row in range(first, last):
-        if not present[row]:
-            continue
-        if bodies[row] != head_body:
-            head_body = bodies[row]
-            head_size = _write_head(head, key, 0x1A, head_body, 1)
-        at = cursors[row]
-        copy_bytes(out, at, head, 0, head_size)
-        at += head_size
-        end = at + head_body
-        for index in range(offsets[row], offsets[row + 1]):
-            at = write_packed_varint(out, at, values[index], end)
-        cursors[row] = at
-
-
-def write_bytes(
-    prefix: Bytes,
-    data: Bytes,
-    value_offsets: Ints,
-    offsets: Ints,
-    bodies: Ints,
-    present: Bytes,
-    key: Bytes,
-    head: MutableBytes,
-    first: int,
-    last: int,
-    cursors: MutableInts,
-    out: MutableBytes,
-) -> None:
-    """Write one BytesList an entry; arguments as of `bytes_bodies` and `write_floats`."""
-    head_body = -1
-    head_size = 0
-    for row in range(first, last):
-        if not present[row]:
-            continue
-        if bodies[row] != head_body:
-            head_body = bodies[row]
-            head_size = _write_head(head, key, 0x0A, head_body, 0)
-        at = cursors[row]
-        copy_bytes(out, at, head, 0, head_size)
-        at += head_size
-        for value in range(offsets[row], offsets[row + 1]):
-            begin = value_offsets[value]
-            size = value_offsets[value + 1] - begin
-            at = write_length(out, at, _FIELD_1, prefix.size + size)
-            copy_bytes(out, at, prefix, 0, prefix.size)
-            copy_bytes(out, at + prefix.size, data, begin, size)
-            at += prefix.size + size
-        cursors[row] = at
+    stop[0] = 0
+    stop[1] = 0
+    stop[2] = 0
+    fixed = 0
+    num_varying = 0
+    if columns.size != varying.size * COLUMN_FIELDS or state.size != varying.size * STATE_FIELDS:
+        return IMPOSSIBLE
+    for number in range(varying.size):
+        column = _column(columns, number)
+        noted = number * STATE_FIELDS
+        state[noted + _BODY] = -1
+        if not _is_sound(column, rows):
+            return IMPOSSIBLE
+        if _field(column, _FIXED_BODY) < 0 or _field(column, _PRESENT) != 0:
+            varying[num_varying] = number
+            num_varying += 1
+        else:
+            body = _field(column, _FIXED_BODY)
+            _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
+            fixed += state[noted + _HEAD_SIZE] + body
+    model = -1
+    model_size = 0
+    alike = 0  # rows behind the model that are measured, but not written
+    position = 0  # behind these
+    checked = 0
+    row = first
+    while row < rows:
+        features = fixed
+        same = model >= 0
+        for index in range(num_varying):
+            number = varying[index]
+            noted = number * STATE_FIELDS
+            column = _column(columns, number)
+            if _field(column, _PRESENT) != 0 and not raw_byte_from(_field(column, _PRESENT) + row):
+                same = same and state[noted + _BODY] < 0
+                state[noted + _BODY] = -1
+                continue
+            body = _body_size(column, row)
+            if body < 0:
+                return IMPOSSIBLE
+            unchanged = _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
+            same = same and unchanged
+            features += state[noted + _HEAD_SIZE] + body
+        if features > max_features:
+            stop[2] = features
+            break
+        frame = OVERHEAD_BYTES + field_size(features)
+        if frame > out.size - position:
+            stop[1] = frame
+            break
+        if same and frame <= _MAX_COPIED:
+            alike += 1
+        else:
+            begin = position - alike * model_size
+            _write_alike(columns, row - alike, alike, state, out, model, model_size, begin)
+            _write_frame(columns, row, features, heads, state, out, position)
+            model = position
+            model_size = frame
+            alike = 0
+        position += frame
+        row += 1
+        if position - checked >= _CHECKSUM_BYTES:
+            begin = position - alike * model_size
+            _write_alike(columns, row - alike, alike, state, out, model, model_size, begin)
+            alike = 0
+            write_footers(out, checked, position)
+            checked = position
+    begin = position - alike * model_size
+    _write_alike(columns, row - alike, alike, state, out, model, model_size, begin)
+    write_footers(out, checked, position)
+    stop[0] = position
+    return row - first

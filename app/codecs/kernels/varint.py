@@ -11,6 +11,7 @@ import numpy as np
 from .memory import Bytes, MutableBytes, bit_length, load_word, store_word
 
 __all__ = [
+    "MAX_VARINT_BYTES",
     "count_varints",
     "field_size",
     "gather_bits",
@@ -28,7 +29,7 @@ __all__ = [
 
 # A tag and a length are 32 bits wide, and upb, TensorFlow's parser in Python, reads five bytes at most.
 _MAX_LENGTH_BYTES = 5
-_MAX_VARINT_BYTES = 10
+MAX_VARINT_BYTES = 10
 
 #: The bit of each byte that says whether another one follows.
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -63,7 +64,7 @@ def write_length(out: MutableBytes, at: int, tag: int, length: int) -> int:
 def read_varint(data: Bytes, position: int, end: int) -> tuple[np.uint64, int]:
     """A varint of up to ten bytes; bits beyond the 64th are dropped, as every parser does."""
     value = np.uint64(0)
-    for index in range(_MAX_VARINT_BYTES):
+    for index in range(MAX_VARINT_BYTES):
         if position + index >= end:
             break
         byte = np.uint64(data[position + index])
@@ -172,7 +173,7 @@ def count_varints(data: Bytes, begin: int, end: int) -> int:
             run += 8
         else:
             run += (bit_length(stops ^ (stops - np.uint64(1))) >> 3) - 1
-        if run >= _MAX_VARINT_BYTES:
+        if run >= MAX_VARINT_BYTES:
             return _count_slowly(data, begin, end)
         if stops != np.uint64(0):
             run = 8 - (bit_length(stops) >> 3)
@@ -184,7 +185,7 @@ def count_varints(data: Bytes, begin: int, end: int) -> int:
     while position < end:
         run += 1
         if data[position] < 0x80:
-            if run > _MAX_VARINT_BYTES:
+            if run > MAX_VARINT_BYTES:
                 return _count_slowly(data, begin, end)
             count += 1
             run = 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Final, Protocol, cast
+from itertools import pairwise, repeat
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,14 @@ from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
 from ...errors import LossyConversion
 from ..content import in_low_bits
-from ..kernels import Kernels
-from ..kernels.example_encode import HEAD_ROOM
+from ..kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
+from ..kernels.varint import MAX_VARINT_BYTES, field_size
 from ..protobuf import serialize_varint
 from ..tensors.tensor_proto import serialize_tensor_proto, tensor_proto_header
 from .arrays import string_buffers
 from .lease import Lease
 
-__all__ = ["Entries", "EntryTarget", "key_field", "lower_column", "storage_dtype", "wire_order"]
+__all__ = ["Entries", "key_field", "lower_column", "storage_dtype", "wire_order"]
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -52,92 +52,85 @@ _NO_BYTES: Final = np.empty(0, np.uint8)
 _ROW_OVERHEAD: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class EntryTarget:
-    """Where entries go: the rows `first` to `last` of a chunk, at their cursors in `out`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """One feature of some rows.
 
-    first: int
-    last: int
-    cursors: Ints
-    out: Bytes
+    Attributes:
+        kind: tag of the list in Feature.
+        values: contiguous; float32, eight bytes an integer, or the bytes of all values.
+        num_values: how many there are.
+        width: values of each row, where `starts` is None.
+        starts: by row, the number of its first value; and of all values at the end.
+        span: bytes of each value of a BytesList, where `spans` is None.
+        spans: by value, where it begins in `values`, and where the last one ends.
+        present: by row, 1 where the feature is there; None where it is in each.
+        prefix: stands before each value of a BytesList, unless it is None.
+    """
+
+    kind: int
+    values: NDArray[Any]
+    num_values: int
+    width: int = 1
+    starts: Ints | None = None
+    span: int = 0
+    spans: Ints | None = None
+    present: Bytes | None = None
+    prefix: Bytes | None = None
+
+    @property
+    def prefix_size(self) -> int:
+        """Bytes of the prefix."""
+        return 0 if self.prefix is None else len(self.prefix)
+
+    @property
+    def fixed_body(self) -> int:
+        """The bytes inside the list, where all rows have the same; -1 elsewhere."""
+        if self.starts is not None or (self.kind == INTS and self.width):
+            return -1
+        if self.kind != BYTES:
+            return 4 * self.width
+        return self.width * field_size(self.prefix_size + self.span) if self.spans is None else -1
+
+    @property
+    def max_bytes(self) -> int:
+        """What all bodies take at most."""
+        if self.kind == FLOATS:
+            return self.values.nbytes
+        if self.kind == INTS:
+            return MAX_VARINT_BYTES * self.num_values
+        size = self.span * self.num_values if self.spans is None else int(self.spans[-1] - self.spans[0])
+        return size + (MAX_FIELD_OVERHEAD + self.prefix_size) * self.num_values
+
+    def row(self, key: Bytes, heads: int, head_step: int) -> tuple[int, ...]:
+        """The column in the kernel's table (see `kernels/example_encode.py`).
+
+        Args:
+            key: the field of the key, with tag and length.
+            heads, head_step: where the column's heads begin, and bytes from one to the next.
+        """
+        return (
+            self.kind,
+            _address(self.values),
+            self.values.nbytes,
+            _address(self.starts),
+            self.width,
+            _address(self.spans),
+            self.span,
+            self.num_values,
+            _address(self.present),
+            _address(self.prefix),
+            self.prefix_size,
+            _address(key),
+            len(key),
+            heads,
+            head_step,
+            self.fixed_body,
+        )
 
 
-class Entries(Protocol):
-    """One feature of a chunk of rows."""
-
-    #: By row, 1 where the feature is there.
-    present: Bytes
-    #: Whether the list is packed: FloatList and Int64List.
-    packed: bool
-
-    def bodies(self, kernels: Kernels) -> Ints:
-        """By row, the bytes inside the list."""
-        ...
-
-    def write(self, kernels: Kernels, key: Bytes, bodies: Ints, target: EntryTarget) -> None:
-        """Write the entries; `key` is the field of the key with tag and length."""
-        ...
-
-
-def _head(key: Bytes) -> Bytes:
-    return np.empty(len(key) + HEAD_ROOM, np.uint8)
-
-
-@dataclass(slots=True)
-class _FloatEntries:
-    raw: Bytes
-    offsets: Ints
-    present: Bytes
-    packed: bool = True
-
-    def bodies(self, kernels: Kernels) -> Ints:  # noqa: ARG002 (numpy does it)
-        return np.diff(self.offsets) * 4
-
-    def write(self, kernels: Kernels, key: Bytes, bodies: Ints, target: EntryTarget) -> None:
-        kernels.write_floats(
-            self.raw, self.offsets, bodies, self.present, key, _head(key),
-            target.first, target.last, target.cursors, target.out,
-        )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _IntEntries:
-    words: NDArray[np.uint64]
-    offsets: Ints
-    present: Bytes
-    packed: bool = True
-
-    def bodies(self, kernels: Kernels) -> Ints:
-        bodies = np.empty(len(self.present), np.int64)
-        kernels.int_bodies(self.words, self.offsets, bodies)
-        return bodies
-
-    def write(self, kernels: Kernels, key: Bytes, bodies: Ints, target: EntryTarget) -> None:
-        kernels.write_ints(
-            self.words, self.offsets, bodies, self.present, key, _head(key),
-            target.first, target.last, target.cursors, target.out,
-        )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _BytesEntries:
-    data: Bytes
-    value_offsets: Ints
-    offsets: Ints
-    present: Bytes
-    prefix: Bytes
-    packed: bool = False
-
-    def bodies(self, kernels: Kernels) -> Ints:
-        bodies = np.empty(len(self.present), np.int64)
-        kernels.bytes_bodies(len(self.prefix), self.value_offsets, self.offsets, bodies)
-        return bodies
-
-    def write(self, kernels: Kernels, key: Bytes, bodies: Ints, target: EntryTarget) -> None:
-        kernels.write_bytes(
-            self.prefix, self.data, self.value_offsets, self.offsets, bodies, self.present, key, _head(key),
-            target.first, target.last, target.cursors, target.out,
-        )  # fmt: skip
+def _address(array: NDArray[Any] | None) -> int:
+    return 0 if array is None else int(array.__array_interface__["data"][0])
 
 
 def wire_order(name: str) -> bytes:
@@ -168,38 +161,41 @@ def lower_column(feature: Feature, column: pa.Array[Any], lease: Lease, *, first
     present = _present(column)
     if feature.encoding == "tensor" and (feature.num_unknown or feature.dtype.is_string):
         return _lower_each(feature, column, present, lease)
-    values, offsets = _flat(column, feature)
+    values, width, starts = _flat(column, feature)
     if feature.encoding != "list":
-        return _lower_content(feature, values, offsets, present)
+        return _lower_content(feature, values, len(column), width, starts, present)
     if feature.dtype.is_string:
-        data, value_offsets = string_buffers(values)
-        return _BytesEntries(data, value_offsets, offsets, present, _NO_BYTES)
+        data, spans = string_buffers(values)
+        return Entries(BYTES, data, len(values), width, starts, spans=spans, present=present)
     numbers = _numbers(values, feature.dtype)
     if not feature.dtype.is_float:
-        return _IntEntries(_widened_ints(numbers, lease), offsets, present)
+        return Entries(INTS, _widened_ints(numbers, lease), len(numbers), width, starts, present=present)
     floats = _as_float32(feature, numbers, lease)
     if feature.dtype.name == "float64":
-        _check_overflow(feature, numbers, floats, offsets, present, first_row)
-    return _FloatEntries(floats.view(np.uint8), offsets, present)
+        _check_overflow(feature, numbers, floats, _row_starts(len(column), width, starts), present, first_row)
+    return Entries(FLOATS, floats, len(floats), width, starts, present=present)
 
 
-def _present(column: pa.Array[Any]) -> Bytes:
+def _present(column: pa.Array[Any]) -> Bytes | None:
     if not column.null_count:
-        return np.ones(len(column), np.uint8)
+        return None
     return column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
 
 
-def _flat(column: pa.Array[Any], feature: Feature) -> tuple[pa.Array[Any], Ints]:
-    """The values of all rows, and where each row's begin and the last one's end."""
-    rows = np.arange(len(column) + 1, dtype=np.int64)
+def _flat(column: pa.Array[Any], feature: Feature) -> tuple[pa.Array[Any], int, Ints | None]:
+    """The values of all rows; how many each row has; or else where each row's begin and the last one's end."""
     if feature.is_scalar:
-        return column, rows
+        return column, 1, None
     if (width := feature.num_values) is not None:
         fixed = cast("pa.FixedSizeListArray[Any, Any]", column)
-        return fixed.values.slice(column.offset * width, len(column) * width), rows * width
+        return fixed.values.slice(column.offset * width, len(column) * width), width, None
     listed = cast("pa.ListArray[Any]", column)
     offsets = listed.offsets.to_numpy().astype(np.int64)
-    return listed.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
+    return listed.values.slice(offsets[0], offsets[-1] - offsets[0]), 0, offsets - offsets[0]
+
+
+def _row_starts(rows: int, width: int, starts: Ints | None) -> Ints:
+    return np.arange(rows + 1, dtype=np.int64) * width if starts is None else starts
 
 
 def _numbers(values: pa.Array[Any], dtype: DType) -> NDArray[Any]:
@@ -232,13 +228,14 @@ def _check_overflow(
     numbers: NDArray[Any],
     floats: NDArray[np.float32],
     offsets: Ints,
-    present: Bytes,
+    present: Bytes | None,
     first_row: int,
 ) -> None:
     lost = np.isinf(floats) & np.isfinite(numbers)
     if not lost.any():
         return
-    lost &= np.repeat(present, np.diff(offsets)).astype(bool)
+    if present is not None:
+        lost &= np.repeat(present, np.diff(offsets)).astype(bool)
     for index in np.flatnonzero(lost)[:1]:
         row = int(np.searchsorted(offsets, index, "right")) - 1
         raise LossyConversion(
@@ -249,42 +246,47 @@ def _check_overflow(
         )
 
 
-def _lower_content(feature: Feature, values: pa.Array[Any], offsets: Ints, present: Bytes) -> _BytesEntries:
+def _lower_content(
+    feature: Feature,
+    values: pa.Array[Any],
+    rows: int,
+    width: int,
+    starts: Ints | None,
+    present: Bytes | None,
+) -> Entries:
     """Encodings whose value is the row's memory, behind a header that is the same in each row."""
     content = _numbers(values, feature.dtype).view(np.uint8)
-    prefix = b""
+    itemsize = feature.dtype.itemsize
+    header = b""
     if feature.encoding == "tensor":
         content = in_low_bits(content, feature.dtype)
-        prefix = tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
-    rows = np.arange(len(present) + 1, dtype=np.int64)
-    return _BytesEntries(
-        content,
-        offsets * feature.dtype.itemsize,
-        rows,
-        present,
-        np.frombuffer(prefix, np.uint8),
-    )
+        header = tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
+    prefix = np.frombuffer(header, np.uint8)
+    if starts is not None:
+        return Entries(BYTES, content, rows, spans=starts * itemsize, present=present, prefix=prefix)
+    return Entries(BYTES, content, rows, span=width * itemsize, present=present, prefix=prefix)
 
 
-def _lower_each(feature: Feature, column: pa.Array[Any], present: Bytes, lease: Lease) -> _BytesEntries:
+def _lower_each(feature: Feature, column: pa.Array[Any], present: Bytes | None, lease: Lease) -> Entries:
     """Tensors whose headers differ, one by one."""
     lease.charge(2 * column.nbytes + _ROW_OVERHEAD * len(column), "Tensors of a batch")
     protos = [
         b"".join(_proto_of(feature, shape, values)) if there else b""
-        for there, (shape, values) in zip(present, _rows_of(feature, column), strict=True)
+        for there, (shape, values) in zip(
+            repeat(1, len(column)) if present is None else present, _rows_of(feature, column), strict=True
+        )
     ]
-    value_offsets = np.zeros(len(protos) + 1, np.int64)
-    np.cumsum([len(proto) for proto in protos], out=value_offsets[1:])
+    spans = np.zeros(len(protos) + 1, np.int64)
+    np.cumsum([len(proto) for proto in protos], out=spans[1:])
     data = np.frombuffer(b"".join(protos), np.uint8)
-    rows = np.arange(len(present) + 1, dtype=np.int64)
-    return _BytesEntries(data, value_offsets, rows, present, _NO_BYTES)
+    return Entries(BYTES, data, len(protos), spans=spans, present=present)
 
 
 def _rows_of(feature: Feature, column: pa.Array[Any]) -> Iterator[tuple[Shape, pa.Array[Any]]]:
     """The shape and the values of each row."""
     if feature.num_unknown < 2:
-        values, starts = _flat(column, feature)
-        for begin, end in pairwise(starts.tolist()):
+        values, width, starts = _flat(column, feature)
+        for begin, end in pairwise(_row_starts(len(column), width, starts).tolist()):
             yield _row_shape(feature, end - begin), values.slice(begin, end - begin)
         return
     struct = cast("pa.StructArray", column)

@@ -14,10 +14,11 @@ from ...domain.limits import MIB, Budget
 from ...domain.schema import Feature
 from ...errors import UnprocessableInput
 from .. import kernels
+from ..kernels.example_encode import COLUMN_FIELDS, HEAD_ROOM, IMPOSSIBLE, MAX_FIELD_OVERHEAD, STATE_FIELDS
 from ..options import RecordsEncodeOptions
 from .columns import MAX_BATCH_ROWS, Records
-from .example_columns import Entries, EntryTarget, key_field, lower_column, wire_order
-from .framing import BLOCK_BYTES
+from .example_columns import Entries, key_field, lower_column, wire_order
+from .framing import BLOCK_BYTES, OVERHEAD_BYTES
 from .lease import Lease
 
 __all__ = ["RecordBlock", "encode_blocks"]
@@ -26,6 +27,9 @@ __all__ = ["RecordBlock", "encode_blocks"]
 _CHUNK_BYTES: Final = 8 * MIB
 #: protobuf parses no message of 2 GiB or more; this leaves room for tag and length of Features.
 _MAX_FEATURES_BYTES: Final = 2**31 - 16
+#: Heads that are kept of each feature, for bodies of different sizes; and the most that they may take.
+_HEADS: Final = 8
+_MAX_HEAD_BYTES: Final = 1 * MIB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,13 +50,6 @@ class _Column:
     index: int
     feature: Feature
     key: NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class _Lowered:
-    key: NDArray[np.uint8]
-    entries: Entries
-    bodies: NDArray[np.int64]
 
 
 def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[RecordBlock]:
@@ -77,7 +74,6 @@ class _Encoder:
     def __init__(self, records: Records, budget: Budget) -> None:
         self._batches = records.batches
         self._budget = budget
-        self._kernels = kernels.load()
         self._columns = sorted(
             (_Column(i, feature, key_field(feature.name)) for i, feature in enumerate(records.schema)),
             key=lambda column: wire_order(column.feature.name),
@@ -85,67 +81,111 @@ class _Encoder:
         self._first_row = 0
 
     def blocks(self) -> Iterator[RecordBlock]:
-        for batch in self._batches:
-            step = self._rows_at_a_time(batch)
-            for begin in range(0, batch.num_rows, step):
-                rows = min(step, batch.num_rows - begin)
-                yield from self._encode_chunk([column.slice(begin, rows) for column in batch.columns], rows)
-                self._first_row += rows
+        with Lease(self._budget) as lease:
+            writer = _RowWriter([column.key for column in self._columns], lease)
+            for batch in self._batches:
+                step = self._rows_at_a_time(batch)
+                for begin in range(0, batch.num_rows, step):
+                    rows = min(step, batch.num_rows - begin)
+                    columns = [column.slice(begin, rows) for column in batch.columns]
+                    yield from self._encode_chunk(writer, columns, rows)
+                    self._first_row += rows
 
     def _rows_at_a_time(self, batch: pa.RecordBatch) -> int:
         lowered = sum(_lowered_bytes(c.feature, batch.column(c.index)) for c in self._columns)
         return max(1, min(MAX_BATCH_ROWS, batch.num_rows * _CHUNK_BYTES // max(lowered, 1)))
 
-    def _encode_chunk(self, columns: list[pa.Array[Any]], rows: int) -> Iterator[RecordBlock]:
+    def _encode_chunk(
+        self, writer: _RowWriter, columns: list[pa.Array[Any]], rows: int
+    ) -> Iterator[RecordBlock]:
         with Lease(self._budget) as lease:
-            lease.charge(8 * rows * (3 * len(columns) + 3), "Sizes and offsets of a batch")
-            features = np.zeros(rows, np.int64)
-            lowered = [
-                self._lower(column, columns[column.index], features, lease) for column in self._columns
+            lease.charge(16 * (rows + 1) * len(columns), "Offsets of a batch")
+            entries = [
+                lower_column(column.feature, columns[column.index], lease, first_row=self._first_row)
+                for column in self._columns
             ]
-            self._check_sizes(features)
-            ends = np.empty(rows, np.int64)
-            self._kernels.frame_ends(features, ends)
-            yield from self._write_blocks(lowered, features, ends)
-
-    def _lower(
-        self, column: _Column, values: pa.Array[Any], features: NDArray[np.int64], lease: Lease
-    ) -> _Lowered:
-        entries = lower_column(column.feature, values, lease, first_row=self._first_row)
-        bodies = entries.bodies(self._kernels)
-        self._kernels.add_entry_sizes(bodies, entries.present, entries.packed, len(column.key), features)
-        return _Lowered(column.key, entries, bodies)
-
-    def _check_sizes(self, features: NDArray[np.int64]) -> None:
-        if (largest := int(features.max(initial=0))) > _MAX_FEATURES_BYTES:
-            row = self._first_row + int(features.argmax())
-            raise UnprocessableInput(
-                f"Row {row} takes {largest} bytes as Example; protobuf holds less than 2 GiB.",
-                code="example_too_large",
-                row=row,
-            )
+            yield from self._write_blocks(writer, entries, rows)
 
     def _write_blocks(
-        self, lowered: list[_Lowered], features: NDArray[np.int64], ends: NDArray[np.int64]
+        self, writer: _RowWriter, entries: list[Entries], rows: int
     ) -> Iterator[RecordBlock]:
-        cursors = np.empty(len(ends), np.int64)
-        first, written = 0, 0
-        while first < len(ends):
-            last = max(first + 1, int(np.searchsorted(ends, written + BLOCK_BYTES, "right")))
-            size = int(ends[last - 1]) - written
+        writer.begin(entries, rows)
+        first, room = 0, BLOCK_BYTES
+        while first < rows:
             with Lease(self._budget) as lease:
-                lease.charge(size, "A block of records")
+                lease.charge(size := min(room, writer.max_bytes), "A block of records")
                 out = np.empty(size, np.uint8)
-                self._write_block(lowered, features, EntryTarget(first, last, cursors, out))
-                yield RecordBlock(out.data.toreadonly(), last - first)
-            first, written = last, written + size
+                count, size, room = writer.write(out, first, self._first_row)
+                if count:
+                    yield RecordBlock(out.data[:size].toreadonly(), count)
+            first += count
 
-    def _write_block(self, lowered: list[_Lowered], features: NDArray[np.int64], target: EntryTarget) -> None:
-        first, last, out = target.first, target.last, target.out
-        self._kernels.begin_frames(features, first, last, target.cursors, out)
-        for column in lowered:
-            column.entries.write(self._kernels, column.key, column.bodies, target)
-        self._kernels.end_frames(features, first, last, out)
+
+class _RowWriter:
+    """Writes frames; what it learns about rows is kept from chunk to chunk.
+
+    Args:
+        keys: of the features, in the order of the wire.
+        lease: charged for the memory.
+    """
+
+    def __init__(self, keys: list[NDArray[np.uint8]], lease: Lease) -> None:
+        self._encode_rows = kernels.load().encode_rows
+        self._keys = keys
+        self._head_steps = [len(key) + HEAD_ROOM for key in keys]
+        self._slots = _HEADS if _HEADS * sum(self._head_steps) <= _MAX_HEAD_BYTES else 1
+        ends = np.cumsum([self._slots * step for step in self._head_steps], dtype=np.int64)
+        size = int(ends[-1]) if keys else 0
+        lease.charge(size + 16 * len(keys) * (self._slots + COLUMN_FIELDS), "Heads of features")
+        self._head_begins = [0, *ends.tolist()]
+        self._heads = np.empty(size, np.uint8)
+        self._head_bodies = np.full(len(keys) * self._slots, -1, np.int64)
+        self._head_sizes = np.empty(len(keys) * self._slots, np.int64)
+        self._state = np.empty(STATE_FIELDS * len(keys), np.int64)
+        self._varying = np.empty(len(keys), np.int64)
+        self._stop = np.zeros(3, np.int64)
+        self._entries: list[Entries] = []
+        self._table = np.empty(0, np.int64)
+        self._rows = 0
+        #: What the rows that are left take at most.
+        self.max_bytes = 0
+
+    def begin(self, entries: list[Entries], rows: int) -> None:
+        """Write these rows next."""
+        self._entries = entries  # the table has addresses in their arrays
+        described = [
+            column.row(*at)
+            for column, *at in zip(entries, self._keys, self._head_begins, self._head_steps, strict=False)
+        ]
+        self._table = np.array(described, np.int64).reshape(-1)
+        self._rows = rows
+        self.max_bytes = sum(column.max_bytes for column in entries) + rows * (
+            OVERHEAD_BYTES + MAX_FIELD_OVERHEAD + sum(self._head_steps)
+        )
+
+    def write(self, out: NDArray[np.uint8], first: int, first_row: int) -> tuple[int, int, int]:
+        """Write the rows from `first` on into `out`; how many, their bytes, and the room to offer next.
+
+        Raises:
+            UnprocessableInput: a row of 2 GiB or more.
+        """
+        count = self._encode_rows(
+            self._table, self._rows, first, _MAX_FEATURES_BYTES,
+            self._heads, self._head_bodies, self._head_sizes, self._state, self._varying,
+            out, self._stop,
+        )  # fmt: skip
+        size, needed, too_large = self._stop.tolist()
+        if count == IMPOSSIBLE:
+            raise IndexError("the columns of a batch do not lie in their arrays")
+        if too_large:
+            raise UnprocessableInput(
+                f"Row {first_row + first + count} takes {too_large} bytes as Example; "
+                f"protobuf holds less than 2 GiB.",
+                code="example_too_large",
+                row=first_row + first + count,
+            )
+        self.max_bytes -= size
+        return count, size, max(needed, BLOCK_BYTES)
 
 
 def _lowered_bytes(feature: Feature, column: pa.Array[Any]) -> int:

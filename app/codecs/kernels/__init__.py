@@ -15,6 +15,7 @@ from . import (
     crc32c,
     example_encode,
     example_index,
+    example_rows,
     example_values,
     framing,
     json_array,
@@ -43,6 +44,8 @@ class Kernels:
         self.scan_frames = compiled(framing.scan_frames)
         self.encode_rows = compiled(example_encode.encode_rows)
         self.index_examples = compiled(example_index.index_examples)
+        self.read_rows = compiled(example_rows.read_rows)
+        self.gather_spans = compiled(example_rows.gather_spans)
         self.read_floats = compiled(example_values.read_floats)
         self.read_ints = compiled(example_values.read_ints)
         self.read_bytes = compiled(example_values.read_bytes)

@@ -20,6 +20,7 @@ __all__ = [
     "raw_byte_from",
     "raw_copy_from",
     "raw_half_from",
+    "raw_int_from",
     "raw_word_from",
 ]
 
@@ -51,6 +52,11 @@ def raw_half_from(target: MutableBytes, at: int, address: int) -> None:
 def raw_byte_from(address: int) -> np.uint8:
     """Unchecked byte."""
     return np.uint8(ctypes.string_at(int(address), 1)[0])
+
+
+def raw_int_from(address: int) -> int:
+    """Unchecked int64."""
+    return int.from_bytes(ctypes.string_at(int(address), 8), "little", signed=True)
 
 
 def raw_word_from(address: int) -> np.uint64:

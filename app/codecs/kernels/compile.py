@@ -24,6 +24,7 @@ from . import (
     crc32c,
     example_encode,
     example_index,
+    example_rows,
     example_values,
     framing,
     json_array,
@@ -72,6 +73,7 @@ _MODULES: Final = (
     framing,
     example_encode,
     example_index,
+    example_rows,
     example_values,
     sequence_encode,
     sequence_index,
@@ -147,6 +149,14 @@ def _copy_from(_context: Any, target: Any, at: Any, address: Any, size: Any) -> 
         return context.get_dummy_value()
 
     return types.void(target, types.int64, types.int64, types.int64), generate
+
+
+@_intrinsic
+def _int_from(_context: Any, address: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], _I64.as_pointer()), align=1)
+
+    return types.int64(types.int64), generate
 
 
 @_intrinsic
@@ -228,6 +238,7 @@ def _register_callees() -> None:
     _replace(addresses.raw_block_from, lambda target, at, address: _copy_from(target, at, address, 32))
     _replace(addresses.raw_half_from, lambda target, at, address: _copy_from(target, at, address, 4))
     _replace(addresses.raw_byte_from, lambda address: _byte_from(address))
+    _replace(addresses.raw_int_from, lambda address: _int_from(address))
     _replace(addresses.raw_word_from, lambda address: _word_from(address))
     _replace(memory.raw_bit_length, lambda word: _bits(word))
     _replace(memory.raw_multiply_high, lambda left, right: _multiply_high(left, right))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .addresses import copy_from, raw_address, raw_byte_from, raw_word_from
+from .addresses import copy_from, raw_address, raw_byte_from, raw_int_from, raw_word_from
 from .framing import OVERHEAD_BYTES, write_footers, write_header
 from .memory import Bytes, Ints, MutableBytes, MutableInts
 from .varint import field_size, varint_size, write_length, write_packed_varint
@@ -105,7 +105,7 @@ def _write_head(out: MutableBytes, at: int, key: int, key_size: int, kind: int, 
 
 
 def _int_at(address: int, index: int) -> int:
-    return int(np.int64(raw_word_from(address + 8 * index)))
+    return raw_int_from(address + 8 * index)
 
 
 def _column(columns: Ints, number: int) -> int:

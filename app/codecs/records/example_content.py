@@ -21,7 +21,7 @@ from .columns import column_type
 from .example_columns import storage_dtype
 from .example_values import ColumnBuilder, arrow_buffer
 
-__all__ = ["build_content"]
+__all__ = ["build_content", "finish_content"]
 
 Ints = NDArray[np.int64]
 
@@ -70,7 +70,12 @@ def _copy_content(builder: ColumnBuilder, prefix: bytes, starts: Ints) -> tuple[
     return values, row
 
 
-def _finished(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -> pa.Array[Any]:
+def finish_content(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -> pa.Array[Any]:
+    """The column of values that lie one row behind the other.
+
+    Raises:
+        SchemaConflict: a bool that is neither 0 nor 1.
+    """
     if builder.feature.dtype.kind == "bool":
         builder.check_values(values > 1, values, starts, "0 and 1")
     if (dtype := builder.feature.dtype).is_narrow:
@@ -88,7 +93,7 @@ def _build_raw(builder: ColumnBuilder) -> pa.Array[Any]:
         raise builder.conflict(row, f"has {sizes[row]} bytes, which are no whole {builder.feature.dtype}s")
     starts = builder.value_starts(sizes // itemsize, "elements")
     values, _ = _copy_content(builder, b"", starts)
-    return _finished(builder, values, starts)
+    return finish_content(builder, values, starts)
 
 
 def _build_same_shape(builder: ColumnBuilder) -> pa.Array[Any] | None:
@@ -97,7 +102,7 @@ def _build_same_shape(builder: ColumnBuilder) -> pa.Array[Any] | None:
     width = builder.feature.num_values or 0
     starts = np.arange(builder.rows + 1, dtype=np.int64) * width
     values, row = _copy_content(builder, header, starts)
-    return _finished(builder, values, starts) if row < 0 else None
+    return finish_content(builder, values, starts) if row < 0 else None
 
 
 class _TensorColumn:

@@ -15,6 +15,7 @@ from .columns import MAX_BATCH_ROWS, Records, arrow_schema
 from .example_content import build_content
 from .example_index import Cells, ExampleIndex, UnknownFeature, cell_rows
 from .example_infer import HEAD_RECORDS, infer_schema
+from .example_rows import RowReader
 from .example_values import ColumnBuilder
 from .framing import FrameBlock
 from .lease import Lease
@@ -50,20 +51,26 @@ def _parse(
     declared = options.schema is not None
     drop = declared and options.undeclared == "drop"
     step = _rows_at_a_time(schema)
+    arrow = arrow_schema(schema)
     with Lease(budget) as index_lease:
         index = ExampleIndex(schema.names, max_unknown=0 if drop else 1, lease=index_lease)
+        reader = RowReader(schema, index_lease)
         for block in frames:
             for first in range(0, block.num_records, step):
                 last = min(first + step, block.num_records)
-                index.index(block, first, last)
-                if unknown := index.unknown(block, first):
-                    raise _undeclared(unknown[0], declared=declared)
                 with Lease(budget) as lease:
-                    columns = [
-                        _column(feature, index.cells(number, block, first), lease)
-                        for number, feature in enumerate(schema)
-                    ]
-                    yield _batch(schema, columns, last - first)
+                    columns = reader.read(block, first, last, lease)
+                    if columns is None:
+                        lease.release()
+                        index.index(block, first, last)
+                        if unknown := index.unknown(block, first):
+                            raise _undeclared(unknown[0], declared=declared)
+                        columns = [
+                            _column(feature, index.cells(number, block, first), lease)
+                            for number, feature in enumerate(schema)
+                        ]
+                        reader.learn(index.last_begins())
+                    yield _batch(arrow, columns, last - first)
 
 
 def _rows_at_a_time(schema: Schema) -> int:
@@ -77,9 +84,9 @@ def _column(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[Any]:
     return builder.build_list() if feature.encoding == "list" else build_content(builder)
 
 
-def _batch(schema: Schema, columns: list[pa.Array[Any]], rows: int) -> pa.RecordBatch:
+def _batch(schema: pa.Schema, columns: list[pa.Array[Any]], rows: int) -> pa.RecordBatch:
     if columns:
-        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
     # Without a column, only a struct says how many rows there are.
     return pa.RecordBatch.from_struct_array(cast("pa.StructArray", pa.array([{}] * rows, pa.struct([]))))
 

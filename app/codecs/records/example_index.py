@@ -40,6 +40,7 @@ class Cells:
         num_bytes: the sum of the values' bytes, in a BytesList.
         first_row: number of the first record in the whole input.
         offset: of `data` in the whole input.
+        complete: whether no row is known to lack the feature without a look at `kinds`.
     """
 
     data: NDArray[np.uint8]
@@ -50,6 +51,7 @@ class Cells:
     num_bytes: NDArray[np.int64]
     first_row: int
     offset: int
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,11 @@ class ExampleIndex:
             block.first_record + first,
             block.offset,
         )
+
+    def last_begins(self) -> NDArray[np.int64] | None:
+        """Where each feature begins in the last record of the last call; None where it lacks one."""
+        cells = self._key_of * self._rows + self._rows - 1
+        return self._ints[0][cells] if self._rows and self._flags[cells].all() else None
 
 
 def _fault(reason: int, row: int, offset: int) -> InputError:

@@ -49,8 +49,12 @@ class ColumnBuilder:
         self.cells = cells
         self.lease = lease
         self.rows = len(cells.kinds)
-        self.present = cells.kinds != KIND_ABSENT
-        self.all_present = bool(self.present.all())
+        self.all_present = cells.complete or bool(self.present.all())
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """By row, whether it has the feature."""
+        return self.cells.kinds != KIND_ABSENT
 
     def check_kinds(self) -> None:
         """Refuse rows that lack the feature or hold another kind.
@@ -122,10 +126,18 @@ class ColumnBuilder:
             )
 
     def _integers(self, starts: Ints) -> NDArray[Any]:
-        storage = storage_dtype(self.feature.dtype)
         values = self.empty(int(starts[-1]), np.dtype(np.int64))
         cells = self.cells
         kernels.load().read_ints(cells.data, cells.kinds, cells.begins, cells.ends, starts, values)
+        return self.narrow_ints(values, starts)
+
+    def narrow_ints(self, values: NDArray[np.int64], starts: Ints) -> NDArray[Any]:
+        """The values as the feature's storage holds them.
+
+        Raises:
+            SchemaConflict: it does not hold all.
+        """
+        storage = storage_dtype(self.feature.dtype)
         if storage.itemsize == 8:
             return values.view(storage)
         if self.feature.dtype.kind == "bool":
@@ -152,6 +164,14 @@ class ColumnBuilder:
         kernels.load().read_floats(
             cells.data, cells.kinds, cells.begins, cells.ends, starts, values.view(np.uint8)
         )
+        return self.convert_floats(values, starts)
+
+    def convert_floats(self, values: NDArray[np.float32], starts: Ints) -> NDArray[Any]:
+        """The values as the feature's storage holds them.
+
+        Raises:
+            LossyConversion: it does not hold all.
+        """
         if self.feature.dtype.name == "float32":
             return values
         self.lease.charge(len(values) * self.feature.dtype.itemsize, "Values of a batch")

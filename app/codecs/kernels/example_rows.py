@@ -110,7 +110,9 @@ def _read_head(
     return value, position, entry_end
 
 
-def _keep_head(heads: MutableBytes, at: int, data: Bytes, begin: int, value: int, body: int, end: int) -> None:
+def _keep_head(
+    heads: MutableBytes, at: int, data: Bytes, begin: int, value: int, body: int, end: int
+) -> None:
     size = body - begin
     if size > _MAX_HEAD:
         return

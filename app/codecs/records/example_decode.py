@@ -51,7 +51,7 @@ def _parse(
     declared = options.schema is not None
     drop = declared and options.undeclared == "drop"
     step = _rows_at_a_time(schema)
-    arrow = arrow_schema(schema)
+    arrow: pa.Schema | None = None
     with Lease(budget) as index_lease:
         index = ExampleIndex(schema.names, max_unknown=0 if drop else 1, lease=index_lease)
         reader = RowReader(schema, index_lease)
@@ -70,6 +70,8 @@ def _parse(
                             for number, feature in enumerate(schema)
                         ]
                         reader.learn(index.last_begins())
+                    # Not before there are rows that fit: Arrow has no lists of 2^31 values.
+                    arrow = arrow or arrow_schema(schema)
                     yield _batch(arrow, columns, last - first)
 
 

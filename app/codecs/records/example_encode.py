@@ -106,9 +106,7 @@ class _Encoder:
             ]
             yield from self._write_blocks(writer, entries, rows)
 
-    def _write_blocks(
-        self, writer: _RowWriter, entries: list[Entries], rows: int
-    ) -> Iterator[RecordBlock]:
+    def _write_blocks(self, writer: _RowWriter, entries: list[Entries], rows: int) -> Iterator[RecordBlock]:
         writer.begin(entries, rows)
         first, room = 0, BLOCK_BYTES
         while first < rows:

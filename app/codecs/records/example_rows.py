@@ -68,7 +68,9 @@ class RowReader:
     def _lay_out(self) -> None:
         """Expect the features in their present order."""
         features = [self._schema.features[number] for number in self._order]
-        texts = [part for feature in features for part in (key_field(feature.name).tobytes(), _prefix(feature))]
+        texts = [
+            part for feature in features for part in (key_field(feature.name).tobytes(), _prefix(feature))
+        ]
         ends = np.cumsum([0, *(len(text) for text in texts)], dtype=np.int64)
         self._texts = np.frombuffer(b"".join(texts), np.uint8)
         self._plan = np.zeros((len(features), PLAN_FIELDS), np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.codecs import kernels
-from app.codecs.kernels import cache, crc32c, example_encode
+from app.codecs.kernels import cache, crc32c, example_rows
 from app.codecs.kernels import compile as compiling
 
 pytestmark = pytest.mark.skipif(
@@ -27,16 +27,16 @@ def test_read_only_arrays_are_taken_like_writable_ones() -> None:
 
 
 def test_compiled_code_checks_its_bounds() -> None:
-    features = np.full(2, 10, np.int64)
+    data, spans = np.zeros(4, np.uint8), np.array([2, 3])
     with pytest.raises(IndexError):
-        kernels.load().begin_frames(features, 0, 2, np.zeros(2, np.int64), np.zeros(20, np.uint8))
+        kernels.load().gather_spans(data, spans, spans + 1, np.zeros(2, np.uint8), np.zeros(1, np.int32))
     with pytest.raises(IndexError):
-        kernels.load().int_bodies(np.zeros(1, np.uint64), np.array([0, 2]), np.zeros(1, np.int64))
+        kernels.load().extend_crc(np.uint64(0), data, 0, 5)
 
 
 def test_a_kernel_has_one_signature_and_is_never_compiled_again() -> None:
     with pytest.raises(TypeError, match="No matching definition"):
-        kernels.load().frame_ends(np.zeros(1, np.int32), np.zeros(1, np.int64))
+        kernels.load().extend_crc(np.uint64(0), np.zeros(1, np.int32), 0, 1)
 
 
 def test_every_argument_of_a_kernel_has_a_type() -> None:
@@ -88,8 +88,8 @@ print(json.dumps([compiling.has_crc_instruction(), crcs]))
 def test_numbas_own_folder_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling._config, "CACHE_DIR", "elsewhere")
     monkeypatch.setattr(cache, "writable_folder", lambda: None)
-    kernel = compiling.compiled(example_encode.frame_ends)
-    ends = np.zeros(2, np.int64)
-    kernel(np.array([0, 200]), ends)
-    assert ends.tolist() == [18, 18 + 16 + 203]
+    kernel = compiling.compiled(example_rows.gather_spans)
+    out, offsets = np.zeros(1, np.uint8), np.zeros(2, np.int32)
+    kernel(np.array([5, 6, 7], np.uint8), np.array([1]), np.array([2]), out, offsets)
+    assert (out.tolist(), offsets.tolist()) == ([6], [0, 1])
     assert compiling._config.CACHE_DIR == "elsewhere"

@@ -58,6 +58,26 @@ def test_a_crc_can_be_taken_in_pieces(data: bytes, cut: int) -> None:
         assert int(extend(first, view, cut, len(data))) == bitwise(data)
 
 
+@given(st.binary(max_size=80), st.lists(st.integers(0, 80), min_size=6, max_size=6))
+def test_three_crcs_are_those_of_each(data: bytes, cuts: list[int]) -> None:
+    view = np.frombuffer(data, np.uint8)
+    ranges = [sorted(min(cut, len(data)) for cut in cuts[index : index + 2]) for index in (0, 2, 4)]
+    found = crc32c.three_crcs(view, *ranges[0], *ranges[1], *ranges[2])
+    assert [int(crc) for crc in found] == [bitwise(data[begin:end]) for begin, end in ranges]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(-1, 2), (2, 1), (0, 6)])
+def test_ranges_outside_the_data_are_refused(begin: int, end: int) -> None:
+    data = np.zeros(5, np.uint8)
+    for extend in (crc32c.extend_crc, kernels.load().extend_crc):
+        with pytest.raises(IndexError):
+            extend(np.uint64(0), data, begin, end)
+    with pytest.raises(IndexError):
+        crc32c.three_crcs(data, 0, 1, begin, end, 0, 1)
+    with pytest.raises(IndexError):
+        crc32c.word_crc(data, 0)
+
+
 def test_the_mask_is_tensorflows() -> None:
     # crc32c_test.cc: masking is not the identity, and wraps around.
     assert int(crc32c.mask_crc(np.uint64(0))) == 0xA282EAD8

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from app.codecs import kernels
-from app.codecs.kernels.example_encode import HEAD_ROOM
+from app.codecs.kernels import example_encode
+from app.codecs.kernels.example_encode import BYTES, FLOATS, HEAD_ROOM, IMPOSSIBLE, INTS, STATE_FIELDS
+from app.codecs.records.example_columns import Entries, key_field
 
 
 @pytest.fixture(params=["compiled", "plain"])
@@ -13,51 +17,137 @@ def kernel(request: pytest.FixtureRequest) -> kernels.Kernels:
     return kernels.load() if request.param == "compiled" else kernels.Kernels(lambda function: function)
 
 
-KEY = np.frombuffer(b"\x0a\x01x", np.uint8)
+KEY = key_field("x")
 
 
-def offsets(*numbers: int) -> NDArray[np.int64]:
-    return np.array(numbers, np.int64)
+def floats(*values: float, **more: Any) -> Entries:
+    return Entries(FLOATS, np.array(values, "<f4"), len(values), **more)
+
+
+def ints(*values: int, **more: Any) -> Entries:
+    words = np.array([value % 2**64 for value in values], np.uint64)
+    return Entries(INTS, words, len(values), **more)
+
+
+class Call:
+    """The arrays of calls for the one feature x."""
+
+    def __init__(self, entries: Entries, rows: int, slots: int = 2) -> None:
+        step = len(KEY) + HEAD_ROOM
+        self.entries = entries
+        self.table = np.array(entries.row(KEY, 0, step), np.int64)
+        self.rows = rows
+        self.heads = np.zeros(slots * step, np.uint8)
+        self.head_bodies = np.full(slots, -1, np.int64)
+        self.head_sizes = np.zeros(slots, np.int64)
+        self.state = np.zeros(STATE_FIELDS, np.int64)
+        self.stop = np.zeros(3, np.int64)
+
+    def run(self, kernel: kernels.Kernels, out: NDArray[np.uint8], first: int = 0, limit: int = 2**31) -> int:
+        return kernel.encode_rows(
+            self.table, self.rows, first, limit, self.heads, self.head_bodies, self.head_sizes, self.state,
+            np.zeros(1, np.int64), out, self.stop,
+        )  # fmt: skip
+
+    def messages(self, kernel: kernels.Kernels) -> list[str]:
+        out = np.zeros(1 << 16, np.uint8)
+        assert self.run(kernel, out) == self.rows
+        starts, sizes, why = np.zeros((3, self.rows + 3), np.int64)
+        size = int(self.stop[0])
+        count = kernel.scan_frames(out, 0, size, 1 << 16, starts, sizes, why)
+        assert count == self.rows
+        assert not out[size:].any()
+        return [out[s : s + n].tobytes().hex() for s, n in zip(starts[:count], sizes[:count], strict=True)]
+
+
+def test_rows_of_two_sizes_are_written_in_turns(kernel: kernels.Kernels) -> None:
+    call = Call(floats(1.5, -2, 3, 1.5, -2, starts=np.array([0, 2, 3, 5])), 3)
+    two, one = "0a130a110a0178120c120a0a080000c03f000000c0", "0a0f0a0d0a017812081206 0a0400004040"
+    assert call.messages(kernel) == [two, one.replace(" ", ""), two]
 
 
 def test_integers_take_what_their_varints_take(kernel: kernels.Kernels) -> None:
-    bodies = np.zeros(3, np.int64)
-    values = np.array([0, 127, 128, 2**64 - 1], np.uint64)
-    kernel.int_bodies(values, offsets(0, 2, 2, 4), bodies)
-    assert bodies.tolist() == [2, 0, 12]
+    call = Call(ints(0, 127, 128, -1, starts=np.array([0, 2, 2, 4])), 3)
+    assert call.messages(kernel) == [
+        "0a0d0a0b0a017812061a040a02007f",
+        "0a090a070a017812021a00",
+        "0a170a150a017812101a0e0a0c8001ffffffffffffffffff01",
+    ]
 
 
 def test_bytes_take_a_field_each_with_the_prefix(kernel: kernels.Kernels) -> None:
-    bodies = np.zeros(3, np.int64)
-    kernel.bytes_bodies(3, offsets(0, 0, 5, 130), offsets(0, 1, 1, 3), bodies)
-    assert bodies.tolist() == [2 + 3, 0, 2 + 8 + 3 + 128]
+    entries = Entries(
+        BYTES, np.frombuffer(b"abcde", np.uint8), 2, spans=np.array([1, 1, 4]), prefix=np.full(2, 7, np.uint8)
+    )
+    assert Call(entries, 2).messages(kernel) == [
+        "0a0d0a0b0a017812060a040a020707",
+        "0a100a0e0a017812090a070a050707626364",
+    ]
 
 
-def test_two_rows_are_written_into_two_frames(kernel: kernels.Kernels) -> None:
-    bodies, present = offsets(8, 4), np.ones(2, np.uint8)
-    features, ends, cursors = np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(2, np.int64)
-    kernel.add_entry_sizes(bodies, present, 1, len(KEY), features)
-    kernel.frame_ends(features, ends)
-    out = np.zeros(int(ends[-1]), np.uint8)
-    kernel.begin_frames(features, 0, 2, cursors, out)
-    raw = np.array([1.5, -2, 3], "<f4").view(np.uint8)
-    head = np.zeros(len(KEY) + HEAD_ROOM, np.uint8)
-    kernel.write_floats(raw, offsets(0, 2, 3), bodies, present, KEY, head, 0, 2, cursors, out)
-    assert cursors.tolist() == (ends - 4).tolist()
-    assert kernel.end_frames(features, 0, 2, out) == len(out)
-    assert out[12:33].tobytes() == bytes.fromhex("0a13 0a11 0a0178 120c 120a 0a08 0000c03f 000000c0")
-    assert out[49:66].tobytes() == bytes.fromhex("0a0f 0a0d 0a0178 1208 1206 0a04 00004040")
+def test_rows_that_lack_the_feature_are_empty(kernel: kernels.Kernels) -> None:
+    call = Call(floats(1, 1, 1, 1, present=np.array([1, 0, 0, 1], np.uint8)), 4)
+    there = "0a0f0a0d0a017812081206 0a040000803f".replace(" ", "")
+    assert call.messages(kernel) == [there, "0a00", "0a00", there]
 
 
-@pytest.mark.parametrize("room", [0, 20, 36])
-def test_nothing_is_written_beyond_the_end(kernel: kernels.Kernels, room: int) -> None:
-    """Sizes that do not fit what is written are a fault of ours, and must not touch foreign memory."""
+def test_where_there_is_no_room_the_next_rows_size_is_told(kernel: kernels.Kernels) -> None:
+    call = Call(floats(1, 2, 3), 3)
     out = np.full(100, 7, np.uint8)
-    cursors = offsets(12)
-    raw = np.zeros(400, np.uint8)
-    head = np.zeros(len(KEY) + HEAD_ROOM, np.uint8)
+    assert call.run(kernel, out[:70]) == 2
+    assert call.stop.tolist() == [66, 33, 0]
+    assert (out[66:] == 7).all()
+    assert call.run(kernel, out[:33], first=2) == 1
+    assert call.run(kernel, out[:32], first=1) == 0
+    assert call.stop.tolist() == [0, 33, 0]
+
+
+def test_a_message_that_is_too_large_is_told(kernel: kernels.Kernels) -> None:
+    call = Call(floats(1, 2, 3, starts=np.array([0, 1, 3])), 2)
+    assert call.run(kernel, np.zeros(200, np.uint8), limit=18) == 1
+    assert call.stop.tolist() == [33, 0, 19]
+
+
+VALUES = np.zeros(2, np.uint64)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        Entries(FLOATS, VALUES, 4, width=3),
+        Entries(FLOATS, VALUES, 4, starts=np.array([0, 1, 5])),
+        Entries(FLOATS, VALUES, 4, starts=np.array([0, 2, 1])),
+        Entries(FLOATS, VALUES, 4, starts=np.array([-1, 2, 3])),
+        Entries(INTS, VALUES, 2, starts=np.array([0, 1, 3])),
+        Entries(INTS, VALUES, 3, starts=np.array([0, 1, 2])),
+        Entries(BYTES, VALUES, 1, spans=np.array([0, 1])),
+        Entries(BYTES, VALUES, 2, spans=np.array([0, 2, 1])),
+    ],
+)
+def test_a_table_that_points_outside_its_arrays_is_refused(entries: Entries, kernel: kernels.Kernels) -> None:
+    assert Call(entries, 2).run(kernel, np.zeros(200, np.uint8)) == IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        Entries(FLOATS, VALUES, 6, width=3),
+        Entries(BYTES, VALUES, 2, span=9),
+        Entries(BYTES, VALUES, 2, spans=np.array([0, 1, 17])),
+        Entries(BYTES, VALUES, 2, spans=np.array([-1, 1, 2])),
+    ],
+)
+def test_values_that_are_not_there_are_not_read(entries: Entries, kernel: kernels.Kernels) -> None:
     with pytest.raises(IndexError):
-        kernel.write_floats(
-            raw, offsets(0, 100), offsets(400), np.ones(1, np.uint8), KEY, head, 0, 1, cursors, out[:room]
-        )
-    assert (out[room:] == 7).all()
+        Call(entries, 2).run(kernel, np.zeros(200, np.uint8))
+
+
+def test_the_heads_of_a_column_share_what_slots_there_are(kernel: kernels.Kernels) -> None:
+    entries = floats(*range(45), starts=np.cumsum([0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
+    assert Call(entries, 10, slots=1).messages(kernel) == Call(entries, 10, slots=8).messages(kernel)
+
+
+def test_scratch_of_the_wrong_size_is_refused(kernel: kernels.Kernels) -> None:
+    call = Call(floats(1), 1)
+    call.table = call.table[:-1]
+    assert call.run(kernel, np.zeros(100, np.uint8)) == example_encode.IMPOSSIBLE

@@ -66,3 +66,50 @@ def test_what_is_wrong_with_a_frame_is_told(
     why = np.zeros(3, np.int64)
     assert scan.scan_frames(data, 0, 19, limit, np.zeros(1, np.int64), np.zeros(1, np.int64), why) == 0
     assert why[:2].tolist() == [reason, 0]
+
+
+SIZES = [3, 0, 8, 4000, 21, 16, 150, 9, 3071, 3072, 1, 2]
+
+
+def frames(sizes: list[int]) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    out = np.zeros(sum(sizes) + 16 * len(sizes), np.uint8)
+    position = 0
+    for size in sizes:
+        at = framing.write_header(out, position, size)
+        out[at : at + size] = np.arange(size, dtype=np.int64).astype(np.uint8) + np.uint8(size % 251)
+        position = framing.write_footer(out, at, at + size)
+    return out
+
+
+@pytest.mark.parametrize("count", range(len(SIZES) + 1))
+def test_footers_written_three_at_a_time_are_those_of_each(count: int) -> None:
+    expected = frames(SIZES[:count])
+    out, position = expected.copy(), 0
+    for size in SIZES[:count]:
+        position += size + 16
+        out[position - 4 : position] = 0
+    framing.write_footers(out, 0, len(out))
+    assert out.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3, 4, 12, 20])
+def test_frames_checked_three_at_a_time_are_all_found(scan: kernels.Kernels, room: int) -> None:
+    data = frames(SIZES)
+    found, sizes, why = np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(3, np.int64)
+    count = scan.scan_frames(data, 0, len(data), 5000, found, sizes, why)
+    assert sizes[:count].tolist() == SIZES[:room]
+    assert why[1] == sum(SIZES[:count]) + 16 * count
+
+
+@pytest.mark.parametrize("wrong", range(6))
+@pytest.mark.parametrize(("part", "reason"), [(0, framing.BAD_LENGTH), (-1, framing.BAD_DATA)])
+def test_the_first_wrong_one_of_three_is_told(
+    scan: kernels.Kernels, wrong: int, part: int, reason: int
+) -> None:
+    data = frames([10] * 6)
+    data[26 * wrong + (0 if part == 0 else 25)] ^= 1
+    if wrong < 5:
+        data[26 * 5] ^= 1  # a later one does not hide it
+    found, sizes, why = np.zeros(9, np.int64), np.zeros(9, np.int64), np.zeros(3, np.int64)
+    assert scan.scan_frames(data, 0, len(data), 100, found, sizes, why) == wrong
+    assert why[:2].tolist() == [reason, 26 * wrong]

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from app.codecs import kernels
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records import example_encode
 from app.codecs.records.columns import Records, arrow_schema
@@ -119,6 +123,62 @@ def test_a_row_that_protobuf_could_not_read_is_refused(monkeypatch: pytest.Monke
     with pytest.raises(UnprocessableInput) as caught:
         list(blocks_of(schema, [b"x" * 50, b"x" * 100]))
     assert (caught.value.code, caught.value.location.row) == ("example_too_large", 1)
+
+
+_VALUES = {
+    "float32": st.floats(width=32),
+    "float64": st.floats(width=32),
+    "int64": st.integers(0, 200) | st.integers(-(2**63), 2**63 - 1),
+    "uint8": st.integers(0, 255),
+    "bytes": st.binary(max_size=20),
+}
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Schema, pa.RecordBatch]:
+    features: dict[str, Any] = {}
+    columns: dict[str, list[Any]] = {}
+    rows = draw(st.integers(1, 12))
+    for name in draw(st.lists(st.sampled_from(["a", "ab", "b", "long" * 30]), unique=True, max_size=4)):
+        dtype = draw(st.sampled_from(list(_VALUES)))
+        shape = draw(st.sampled_from([[], [2], [40], [None], [0]]))
+        encodings = ["list"] if dtype == "bytes" else ["list", "raw", "tensor"]
+        nullable = draw(st.booleans())
+        features[name] = {
+            "dtype": dtype, "shape": shape, "nullable": nullable, "encoding": draw(st.sampled_from(encodings)),
+        }  # fmt: skip
+        # Few different rows, so that sizes recur.
+        width = st.integers(0, 3) if shape == [None] else st.just(shape[0] if shape else 1)
+        row = width.flatmap(lambda size, dtype=dtype: st.lists(_VALUES[dtype], min_size=size, max_size=size))
+        choice = draw(st.lists(row.map(lambda v, s=shape: v if s else v[0]), min_size=1, max_size=3))
+        one = st.sampled_from(choice) | st.none() if nullable else st.sampled_from(choice)
+        columns[name] = draw(st.lists(one, min_size=rows, max_size=rows))
+    schema = Schema.from_json({"features": features})
+    arrow = arrow_schema(schema)
+    if not features:
+        return schema, pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    arrays = [pa.array(columns[column.name], column.type) for column in arrow]
+    return schema, pa.RecordBatch.from_arrays(arrays, schema=arrow)
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@given(batches(), st.sampled_from([1, 200, 1000, 100_000]))
+def test_rows_written_together_are_those_written_one_by_one(
+    table: tuple[Schema, pa.RecordBatch], block_bytes: int
+) -> None:
+    schema, batch = table
+    options = RecordsEncodeOptions(lossy=True)
+
+    def written(batches: list[pa.RecordBatch]) -> bytes:
+        blocks = encode_blocks(Records(schema, iter(batches)), options, Budget())
+        return b"".join(block.data for block in blocks)
+
+    alone = b"".join(written([batch.slice(row, 1)]) for row in range(batch.num_rows))
+    with mock.patch.object(example_encode, "BLOCK_BYTES", block_bytes):
+        assert written([batch]) == alone
+        assert written([batch.slice(0, 1), batch.slice(1)]) == alone
+        with mock.patch.object(kernels, "_loaded", kernels.Kernels(lambda function: function)):
+            assert written([batch]) == alone
 
 
 def test_no_rows_are_no_blocks() -> None:

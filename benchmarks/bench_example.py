@@ -7,7 +7,8 @@ record with its values taken into columns, and against `FromString` alone. Tenso
 memory where there is /dev/shm.
 
 The process is pinned to one core before TensorFlow is imported, so that its threads share that core. Runs
-alternate and each figure is the median of its runs. Run: python -m benchmarks.bench_example [part of a case's name]
+alternate and each figure is the median of its runs.
+Run: python -m benchmarks.bench_example [part of a case's name]
 """
 
 from __future__ import annotations

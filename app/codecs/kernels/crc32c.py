@@ -11,7 +11,7 @@ import numpy as np
 
 from .memory import Bytes, load_word, raw_load
 
-__all__ = ["LANES_BYTES", "crc32c", "word_crc", "extend_crc", "mask_crc", "raw_crc_word", "three_crcs"]
+__all__ = ["LANES_BYTES", "crc32c", "extend_crc", "mask_crc", "raw_crc_word", "three_crcs", "word_crc"]
 
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bits reversed
 _MASK_DELTA = 0xA282EAD8

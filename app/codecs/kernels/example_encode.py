@@ -14,8 +14,6 @@ are written into it.
 
 from __future__ import annotations
 
-import numpy as np
-
 from .addresses import copy_from, raw_address, raw_byte_from, raw_int_from, raw_word_from
 from .framing import OVERHEAD_BYTES, write_footers, write_header
 from .memory import Bytes, Ints, MutableBytes, MutableInts
@@ -23,11 +21,11 @@ from .varint import field_size, varint_size, write_length, write_packed_varint
 
 __all__ = [
     "BYTES",
-    "FLOATS",
-    "INTS",
     "COLUMN_FIELDS",
+    "FLOATS",
     "HEAD_ROOM",
     "IMPOSSIBLE",
+    "INTS",
     "MAX_FIELD_OVERHEAD",
     "STATE_FIELDS",
     "encode_rows",
@@ -80,6 +78,8 @@ IMPOSSIBLE = -1
 _MAX_COPIED = 2048
 #: Checksums are taken after so many bytes, while these are in the first-level cache.
 _CHECKSUM_BYTES = 1 << 14
+#: So many rows are written at a time.
+_MAX_ALIKE = 64
 
 
 def _list_size(body: int, packed: bool) -> int:
@@ -93,7 +93,7 @@ def _entry_size(body: int, packed: bool, key_size: int) -> int:
 def _write_head(out: MutableBytes, at: int, key: int, key_size: int, kind: int, body: int) -> int:
     """Write a head at `at`; its bytes."""
     begin = at
-    packed = kind == FLOATS or kind == INTS  # noqa: PLR1714 (numba compares tuples slowly)
+    packed = kind != BYTES
     list_size = _list_size(body, packed)
     at = write_length(out, at, _FIELD_1, _entry_size(body, packed, key_size))
     copy_from(out, at, key, key_size, 0, key_size)
@@ -144,6 +144,8 @@ def _body_size(column: int, row: int) -> int:
     total = 0
     if _field(column, _KIND) == INTS:
         address = _field(column, _VALUES)
+        if last - first == 1:
+            return varint_size(raw_word_from(address + 8 * first))
         for index in range(first, last):
             total += varint_size(raw_word_from(address + 8 * index))
         return total
@@ -321,55 +323,56 @@ def encode_rows(
             body = _field(column, _FIXED_BODY)
             _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
             fixed += state[noted + _HEAD_SIZE] + body
-    model = -1
+    model = -1  # a frame some rows back: what was just stored is slow to load
     model_size = 0
     alike = 0  # rows behind the model that are measured, but not written
     position = 0  # behind these
     checked = 0
     row = first
-    while row < rows:
+    frame = 0
+    while frame >= 0:
+        frame = -1
         features = fixed
-        same = model >= 0
-        for index in range(num_varying):
-            number = varying[index]
-            noted = number * STATE_FIELDS
-            column = _column(columns, number)
-            if _field(column, _PRESENT) != 0 and not raw_byte_from(_field(column, _PRESENT) + row):
-                same = same and state[noted + _BODY] < 0
-                state[noted + _BODY] = -1
+        same = model >= 0 and alike < _MAX_ALIKE
+        if row < rows:
+            for index in range(num_varying):
+                number = varying[index]
+                noted = number * STATE_FIELDS
+                column = _column(columns, number)
+                if _field(column, _PRESENT) != 0 and not raw_byte_from(_field(column, _PRESENT) + row):
+                    same = same and state[noted + _BODY] < 0
+                    state[noted + _BODY] = -1
+                    continue
+                body = _body_size(column, row)
+                if body < 0:
+                    return IMPOSSIBLE
+                unchanged = _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
+                same = same and unchanged
+                features += state[noted + _HEAD_SIZE] + body
+            frame = OVERHEAD_BYTES + field_size(features)
+            if features > max_features:
+                stop[2] = features
+                frame = -1
+            elif frame > out.size - position:
+                stop[1] = frame
+                frame = -1
+            elif same and frame <= _MAX_COPIED:
+                alike += 1
+                position += frame
+                row += 1
                 continue
-            body = _body_size(column, row)
-            if body < 0:
-                return IMPOSSIBLE
-            unchanged = _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
-            same = same and unchanged
-            features += state[noted + _HEAD_SIZE] + body
-        if features > max_features:
-            stop[2] = features
-            break
-        frame = OVERHEAD_BYTES + field_size(features)
-        if frame > out.size - position:
-            stop[1] = frame
-            break
-        if same and frame <= _MAX_COPIED:
-            alike += 1
-        else:
+        if alike:
             begin = position - alike * model_size
             _write_alike(columns, row - alike, alike, state, out, model, model_size, begin)
+            alike = 0
+        if position - checked >= _CHECKSUM_BYTES or frame < 0:
+            write_footers(out, checked, position)
+            checked = position
+        if frame >= 0:
             _write_frame(columns, row, features, heads, state, out, position)
             model = position
             model_size = frame
-            alike = 0
-        position += frame
-        row += 1
-        if position - checked >= _CHECKSUM_BYTES:
-            begin = position - alike * model_size
-            _write_alike(columns, row - alike, alike, state, out, model, model_size, begin)
-            alike = 0
-            write_footers(out, checked, position)
-            checked = position
-    begin = position - alike * model_size
-    _write_alike(columns, row - alike, alike, state, out, model, model_size, begin)
-    write_footers(out, checked, position)
+            position += frame
+            row += 1
     stop[0] = position
     return row - first

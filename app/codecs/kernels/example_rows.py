@@ -24,7 +24,7 @@ from .memory import (
     same_bytes,
     store_word,
 )
-from .varint import count_varints, read_length, read_packed_varint
+from .varint import count_varints, read_length, read_packed_varint, read_two_varints
 
 __all__ = [
     "HEAD_BYTES",
@@ -78,13 +78,13 @@ def _same_head(data: Bytes, begin: int, heads: Bytes, at: int, size: int) -> boo
     if index == size:
         return True
     above = np.uint64(8 * (8 - (size - index)))
-    return (raw_load(data, begin + index) ^ raw_load(heads, at + index)) << above == np.uint64(0)
+    return bool((raw_load(data, begin + index) ^ raw_load(heads, at + index)) << above == np.uint64(0))
 
 
 def _read_head(
     data: Bytes, begin: int, end: int, kind: int, texts: Bytes, key: int, key_end: int
 ) -> tuple[int, int, int]:
-    """Where an entry's value begins, where its body does, and where it ends; -1 where it is not as expected."""
+    """Where an entry's value begins, where its body does, and where it ends; -1 if it is not as expected."""
     if end - begin < 2 or data[begin] != _FIELD_1:
         return -1, 0, 0
     size, position = read_length(data, begin + 1, end)
@@ -123,7 +123,18 @@ def _keep_head(
 
 def _read_ints(data: Bytes, position: int, end: int, width: int, out: MutableBytes, at: int) -> bool:
     """Whether exactly `width` integers fill the range; they are stored."""
-    for _ in range(width):
+    left = width
+    while left > 1:
+        # Two at a time: where the next one begins is known late.
+        first, second, behind = read_two_varints(data, position, end)
+        if behind < 0:
+            break
+        store_word(out, at, first)
+        store_word(out, at + 8, second)
+        at += 16
+        position = behind
+        left -= 2
+    for _ in range(left):
         if position >= end:
             return False
         byte = data[position]

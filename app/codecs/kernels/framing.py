@@ -79,7 +79,7 @@ def _store_crc(out: MutableBytes, at: int, crc: np.uint64) -> None:
 
 
 def _has_crc(data: Bytes, at: int, crc: np.uint64) -> bool:
-    return mask_crc(crc) == load_word(data, at - 4) >> np.uint64(32)
+    return bool(mask_crc(crc) == load_word(data, at - 4) >> np.uint64(32))
 
 
 def scan_frames(

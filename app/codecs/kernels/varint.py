@@ -18,6 +18,7 @@ __all__ = [
     "read_length",
     "read_packed_varint",
     "read_tag",
+    "read_two_varints",
     "read_varint",
     "skip_field",
     "spread_bits",
@@ -101,6 +102,21 @@ def read_packed_varint(data: Bytes, position: int, end: int) -> tuple[np.uint64,
         return read_varint(data, position, end)
     through = stops ^ (stops - np.uint64(1))  # all bits up to the first stop
     return gather_bits(word & through), position + (bit_length(through) >> 3)
+
+
+def read_two_varints(data: Bytes, position: int, end: int) -> tuple[np.uint64, np.uint64, int]:
+    """Two varints that lie in the next eight bytes, and the position behind them; -1 where they do not."""
+    if position + 8 > end:
+        return np.uint64(0), np.uint64(0), -1
+    word = load_word(data, position)
+    stops = ~word & _HIGH_BITS
+    later = stops & (stops - np.uint64(1))
+    if later == np.uint64(0):
+        return np.uint64(0), np.uint64(0), -1
+    first = stops ^ (stops - np.uint64(1))  # all bits up to the first stop
+    through = later ^ (later - np.uint64(1))
+    second = (word & through) >> np.uint64(bit_length(first))
+    return gather_bits(word & first), gather_bits(second), position + (bit_length(through) >> 3)
 
 
 def write_packed_varint(out: MutableBytes, at: int, value: np.uint64, end: int) -> int:

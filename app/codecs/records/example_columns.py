@@ -183,7 +183,7 @@ def _present(column: pa.Array[Any]) -> Bytes | None:
 
 
 def _flat(column: pa.Array[Any], feature: Feature) -> tuple[pa.Array[Any], int, Ints | None]:
-    """The values of all rows; how many each row has; or else where each row's begin and the last one's end."""
+    """The values of all rows; how many each has; or else where each row's begin and the last one's end."""
     if feature.is_scalar:
         return column, 1, None
     if (width := feature.num_values) is not None:

@@ -78,7 +78,7 @@ class RowReader:
             feature = features[row]
             self._plan[row] = (
                 self._modes[number], expected_kind(feature), self._widths[number], 0,
-                ends[2 * row], ends[2 * row + 1], ends[2 * row + 2], self._room * self._cells_at.get(number, 0),
+                *ends[2 * row : 2 * row + 3], self._room * self._cells_at.get(number, 0),
             )  # fmt: skip
         self._heads = np.zeros(len(features) * HEAD_SLOTS * HEAD_BYTES, np.uint8)
         #: Bytes that each feature's values take in the arena, a row.
@@ -98,11 +98,12 @@ class RowReader:
         # An integer takes a byte at least: where there is not as much, no memory is asked for.
         if int(self._row_bytes.sum()) * rows > 8 * int(block.sizes[first:last].sum()):
             return None
-        arena, begins = self._make_room(rows, lease)
+        arena, places = self._make_room(rows, lease)
+        begins, ends, counts, num_bytes = self._cells
         data = np.frombuffer(block.data, np.uint8)
         found = kernels.load().read_rows(
             data, block.starts[first:last], block.sizes[first:last], self._plan.reshape(-1), self._texts,
-            self._heads, self._kinds, *self._cells, arena,
+            self._heads, self._kinds, begins, ends, counts, num_bytes, arena,
         )  # fmt: skip
         if found < rows:
             self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
@@ -115,7 +116,7 @@ class RowReader:
             block.first_record + first, block.offset, complete=True,
         )  # fmt: skip
         return [
-            self._column(number, feature, whole, arena[begins[number] :], lease)
+            self._column(number, feature, whole, arena[places[number] :], lease)
             for number, feature in enumerate(self._schema)
         ]
 

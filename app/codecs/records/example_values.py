@@ -54,7 +54,7 @@ class ColumnBuilder:
     @property
     def present(self) -> NDArray[np.bool_]:
         """By row, whether it has the feature."""
-        return self.cells.kinds != KIND_ABSENT
+        return np.not_equal(self.cells.kinds, KIND_ABSENT)
 
     def check_kinds(self) -> None:
         """Refuse rows that lack the feature or hold another kind.

@@ -134,6 +134,9 @@ _VALUES = {
 }
 
 
+_SHAPES: list[list[int | None]] = [[], [2], [40], [None], [0]]
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Schema, pa.RecordBatch]:
     features: dict[str, Any] = {}
@@ -141,22 +144,23 @@ def batches(draw: st.DrawFn) -> tuple[Schema, pa.RecordBatch]:
     rows = draw(st.integers(1, 12))
     for name in draw(st.lists(st.sampled_from(["a", "ab", "b", "long" * 30]), unique=True, max_size=4)):
         dtype = draw(st.sampled_from(list(_VALUES)))
-        shape = draw(st.sampled_from([[], [2], [40], [None], [0]]))
+        shape = draw(st.sampled_from(_SHAPES))
         encodings = ["list"] if dtype == "bytes" else ["list", "raw", "tensor"]
         nullable = draw(st.booleans())
-        features[name] = {
-            "dtype": dtype, "shape": shape, "nullable": nullable, "encoding": draw(st.sampled_from(encodings)),
-        }  # fmt: skip
+        encoding = draw(st.sampled_from(encodings))
+        features[name] = {"dtype": dtype, "shape": shape, "nullable": nullable, "encoding": encoding}
         # Few different rows, so that sizes recur.
         width = st.integers(0, 3) if shape == [None] else st.just(shape[0] if shape else 1)
-        row = width.flatmap(lambda size, dtype=dtype: st.lists(_VALUES[dtype], min_size=size, max_size=size))
-        choice = draw(st.lists(row.map(lambda v, s=shape: v if s else v[0]), min_size=1, max_size=3))
+        sizes = draw(st.lists(width, min_size=1, max_size=3))
+        rows_of = [draw(st.lists(_VALUES[dtype], min_size=size, max_size=size)) for size in sizes]
+        choice = [row if shape else row[0] for row in rows_of]
         one = st.sampled_from(choice) | st.none() if nullable else st.sampled_from(choice)
         columns[name] = draw(st.lists(one, min_size=rows, max_size=rows))
     schema = Schema.from_json({"features": features})
     arrow = arrow_schema(schema)
     if not features:
-        return schema, pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        empty: Any = pa.array([{}] * rows, pa.struct([]))
+        return schema, pa.RecordBatch.from_struct_array(empty)
     arrays = [pa.array(columns[column.name], column.type) for column in arrow]
     return schema, pa.RecordBatch.from_arrays(arrays, schema=arrow)
 

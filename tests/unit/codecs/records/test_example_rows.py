@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -68,7 +69,7 @@ def outcome(blocks: list[list[bytes]], options: RecordsDecodeOptions) -> list[An
 
 def both(blocks: list[list[bytes]], options: RecordsDecodeOptions) -> tuple[list[Any], list[Any]]:
     quick = outcome(blocks, options)
-    with mock.patch.object(RowReader, "read", lambda *_: None):
+    with mock.patch.object(RowReader, "read", return_value=None):
         return quick, outcome(blocks, options)
 
 
@@ -96,7 +97,7 @@ class Kind:
 
 def _lists(dtypes: list[str], one: st.SearchStrategy[Any], write: Any) -> st.SearchStrategy[Kind]:
     def kind(dtype: str, shape: list[int | None], nullable: bool) -> Kind:
-        width = None if None in shape else int(np.prod(shape or [1], dtype=int))
+        width = None if None in shape else math.prod(dim for dim in shape if dim is not None)
         sizes = st.integers(0, 4) if width is None else st.just(width)
         values = sizes.flatmap(lambda size: st.lists(one, min_size=size, max_size=size))
         schema = {"dtype": dtype, "shape": shape, "nullable": nullable, "encoding": "list"}

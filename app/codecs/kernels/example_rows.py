@@ -124,29 +124,22 @@ def _keep_head(
 def _read_ints(data: Bytes, position: int, end: int, width: int, out: MutableBytes, at: int) -> bool:
     """Whether exactly `width` integers fill the range; they are stored."""
     left = width
-    while left > 1:
-        # Two at a time: where the next one begins is known late.
+    while left > 0:
+        # Two at a time where they are short: where the next one begins is known late.
         first, second, behind = read_two_varints(data, position, end)
-        if behind < 0:
-            break
-        store_word(out, at, first)
-        store_word(out, at + 8, second)
-        at += 16
-        position = behind
-        left -= 2
-    for _ in range(left):
-        if position >= end:
-            return False
-        byte = data[position]
-        if byte < 0x80:
-            store_word(out, at, np.uint64(byte))
-            position += 1
+        if left > 1 and behind >= 0:
+            store_word(out, at, first)
+            store_word(out, at + 8, second)
+            at += 16
+            left -= 2
         else:
-            value, position = read_packed_varint(data, position, end)
-            if position < 0:
+            first, behind = read_packed_varint(data, position, end)
+            if behind < 0:
                 return False
-            store_word(out, at, value)
-        at += 8
+            store_word(out, at, first)
+            at += 8
+            left -= 1
+        position = behind
     return position == end
 
 

@@ -110,6 +110,8 @@ def read_two_varints(data: Bytes, position: int, end: int) -> tuple[np.uint64, n
         return np.uint64(0), np.uint64(0), -1
     word = load_word(data, position)
     stops = ~word & _HIGH_BITS
+    if stops == np.uint64(0):
+        return np.uint64(0), np.uint64(0), -1
     later = stops & (stops - np.uint64(1))
     if later == np.uint64(0):
         return np.uint64(0), np.uint64(0), -1

@@ -147,3 +147,15 @@ def test_a_packed_varint_that_is_cut_or_overlong_is_refused(after: bytes) -> Non
     for encoded in (b"\x80" * 10 + b"\x01", b"\x80" * 7):
         data = b"\0" + encoded + (after if len(encoded) > 10 else b"")
         assert varint.read_packed_varint(data_of(data), 1, len(data))[1] == ~1
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 2**21), min_size=1, max_size=4))
+def test_two_varints_are_read_where_both_lie_in_eight_bytes(values: list[int]) -> None:
+    encoded = b"".join(written(value) for value in values)
+    data = data_of(encoded + bytes(8))
+    sizes = [len(written(value)) for value in values]
+    first, second, after = varint.read_two_varints(data, 0, len(encoded))
+    if len(values) > 1 and sum(sizes[:2]) <= 8 <= len(encoded):
+        assert (int(first), int(second), after) == (*values[:2], sum(sizes[:2]))
+    else:
+        assert after == -1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -150,7 +151,7 @@ def batches(draw: st.DrawFn) -> tuple[Schema, pa.RecordBatch]:
         encoding = draw(st.sampled_from(encodings))
         features[name] = {"dtype": dtype, "shape": shape, "nullable": nullable, "encoding": encoding}
         # Few different rows, so that sizes recur.
-        width = st.integers(0, 3) if shape == [None] else st.just(shape[0] if shape else 1)
+        width = st.integers(0, 3) if shape == [None] else st.just(math.prod(dim or 0 for dim in shape))
         sizes = draw(st.lists(width, min_size=1, max_size=3))
         rows_of = [draw(st.lists(_VALUES[dtype], min_size=size, max_size=size)) for size in sizes]
         choice = [row if shape else row[0] for row in rows_of]

@@ -2,7 +2,7 @@
 
 The functions that `compile.py` replaces by one machine instruction or a memcpy are those whose names
 begin with `raw_`; they are the plain twins of intrinsics. Nothing checks their bounds once they are
-compiled, so they are called from this module alone, behind a check.
+compiled, so they are called behind a check alone.
 """
 
 from __future__ import annotations

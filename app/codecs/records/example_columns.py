@@ -102,6 +102,14 @@ class Entries:
         size = self.span * self.num_values if self.spans is None else int(self.spans[-1] - self.spans[0])
         return size + (MAX_FIELD_OVERHEAD + self.prefix_size) * self.num_values
 
+    def row_starts(self, rows: int) -> Ints:
+        """`starts`, also where it is None."""
+        return _row_starts(rows, self.width, self.starts)
+
+    def value_spans(self) -> Ints:
+        """`spans`, also where it is None."""
+        return _row_starts(self.num_values, self.span, self.spans)
+
     def row(self, key: Bytes, heads: int, head_step: int) -> tuple[int, ...]:
         """The column in the kernel's table (see `kernels/example_encode.py`).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ...domain.schema import Feature
 from ...errors import LossyConversion
 from ..kernels import Kernels
+from ..kernels.example_encode import FLOATS, INTS
 from ..kernels.sequence_encode import STEP_HEAD_BYTES
-from .example_columns import _BytesEntries, _FloatEntries, _IntEntries, lower_column
+from .example_columns import lower_column
 from .lease import Lease
 from .lists import is_present, split_lists
 
@@ -149,12 +150,13 @@ def lower_sequence(
 
 def _lower(feature: Feature, column: pa.Array[Any], lease: Lease, first_row: int) -> _Values:
     entries = lower_column(feature, column, lease, first_row=first_row)
-    if isinstance(entries, _FloatEntries):
-        return _Floats(entries.raw, entries.offsets)
-    if isinstance(entries, _IntEntries):
-        return _Integers(entries.words, entries.offsets)
-    strings = cast("_BytesEntries", entries)
-    return _Strings(strings.prefix, strings.data, strings.value_offsets, strings.offsets)
+    offsets = entries.row_starts(len(column))
+    if entries.kind == FLOATS:
+        return _Floats(entries.values.view(np.uint8), offsets)
+    if entries.kind == INTS:
+        return _Integers(entries.values, offsets)
+    prefix = np.empty(0, np.uint8) if entries.prefix is None else entries.prefix
+    return _Strings(prefix, entries.values, entries.value_spans(), offsets)
 
 
 def _measured(

@@ -15,7 +15,7 @@ from ...errors import InputError, SchemaConflict
 from .. import kernels
 from ..kernels.example_index import KIND_ABSENT
 from ..options import RecordsDecodeOptions
-from .columns import Records
+from .columns import Records, arrow_schema
 from .example_content import build_content
 from .example_decode import _batch, _column, _rows_at_a_time, _undeclared
 from .example_index import CELL_BYTES, Cells, ExampleIndex
@@ -101,7 +101,7 @@ class _Parser:
                 columns.append(_sequence(feature, lists.cells(number, block, first), lease))
             else:
                 columns.append(_column(feature, context.cells(number, contexts, 0), lease))
-        return _batch(self._schema, columns, last - first)
+        return _batch(arrow_schema(self._schema), columns, last - first)
 
 
 class _StepBuilder(ColumnBuilder):

@@ -42,9 +42,9 @@ class Kernels:
     def __init__(self, compiled: Compiler) -> None:
         self.extend_crc = compiled(crc32c.extend_crc)
         self.scan_frames = compiled(framing.scan_frames)
-        self.encode_rows = compiled(example_encode.encode_rows)
+        self.encode_examples = compiled(example_encode.encode_examples)
         self.index_examples = compiled(example_index.index_examples)
-        self.read_rows = compiled(example_rows.read_rows)
+        self.read_examples = compiled(example_rows.read_examples)
         self.gather_spans = compiled(example_rows.gather_spans)
         self.read_floats = compiled(example_values.read_floats)
         self.read_ints = compiled(example_values.read_ints)

@@ -28,7 +28,7 @@ __all__ = [
     "INTS",
     "MAX_FIELD_OVERHEAD",
     "STATE_FIELDS",
-    "encode_rows",
+    "encode_examples",
 ]
 
 #: Tag and length of a field: what a varint can take at most.
@@ -71,7 +71,7 @@ _MODEL_BODY = 4  # its size there
 _FIELD_1 = 0x0A
 _FIELD_2 = 0x12
 
-#: What `encode_rows` answers where values do not lie where the table says.
+#: What `encode_examples` answers where values do not lie where the table says.
 IMPOSSIBLE = -1
 
 #: A frame up to this size is worth copying for its heads.
@@ -109,7 +109,7 @@ def _int_at(address: int, index: int) -> int:
 
 
 def _column(columns: Ints, number: int) -> int:
-    """Address of a column in the table, whose size `encode_rows` has checked."""
+    """Address of a column in the table, whose size `encode_examples` has checked."""
     return raw_address(columns) + 8 * COLUMN_FIELDS * number
 
 
@@ -272,7 +272,7 @@ def _write_alike(
                 _write_body(column, row + index, out, at + index * frame, body)
 
 
-def encode_rows(
+def encode_examples(
     columns: Ints,
     rows: int,
     first: int,

@@ -36,7 +36,7 @@ __all__ = [
     "MODE_SPAN",
     "PLAN_FIELDS",
     "gather_spans",
-    "read_rows",
+    "read_examples",
 ]
 
 #: What becomes of a feature:
@@ -171,7 +171,7 @@ def _count_values(data: Bytes, position: int, end: int, kind: int) -> tuple[int,
     return count, num_bytes
 
 
-def read_rows(
+def read_examples(
     data: Bytes,
     starts: Ints,
     sizes: Ints,

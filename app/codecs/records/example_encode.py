@@ -128,7 +128,7 @@ class _RowWriter:
     """
 
     def __init__(self, keys: list[NDArray[np.uint8]], lease: Lease) -> None:
-        self._encode_rows = kernels.load().encode_rows
+        self._encode_rows = kernels.load().encode_examples
         self._keys = keys
         self._head_steps = [len(key) + HEAD_ROOM for key in keys]
         self._slots = _HEADS if _HEADS * sum(self._head_steps) <= _MAX_HEAD_BYTES else 1

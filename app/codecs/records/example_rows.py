@@ -101,7 +101,7 @@ class RowReader:
         arena, places = self._make_room(rows, lease)
         begins, ends, counts, num_bytes = self._cells
         data = np.frombuffer(block.data, np.uint8)
-        found = kernels.load().read_rows(
+        found = kernels.load().read_examples(
             data, block.starts[first:last], block.sizes[first:last], self._plan.reshape(-1), self._texts,
             self._heads, self._kinds, begins, ends, counts, num_bytes, arena,
         )  # fmt: skip

@@ -44,7 +44,7 @@ class Call:
         self.stop = np.zeros(3, np.int64)
 
     def run(self, kernel: kernels.Kernels, out: NDArray[np.uint8], first: int = 0, limit: int = 2**31) -> int:
-        return kernel.encode_rows(
+        return kernel.encode_examples(
             self.table, self.rows, first, limit, self.heads, self.head_bodies, self.head_sizes, self.state,
             np.zeros(1, np.int64), out, self.stop,
         )  # fmt: skip

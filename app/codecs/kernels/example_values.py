@@ -146,7 +146,7 @@ def read_bytes(
             begin, end, position = _next_run(data, position, ends[row], KIND_BYTES)
             if begin < 0:
                 break
-            while begin < end:
+            while 0 <= begin < end:
                 tag, begin = read_tag(data, begin, end)
                 if tag != _LEN_1:
                     begin = skip_field(data, begin, end, tag)

@@ -319,7 +319,8 @@ def _proto_of(feature: Feature, shape: Shape, values: pa.Array[Any]) -> list[byt
         strings = np.empty(len(values), object)
         strings[:] = values.to_pylist()
         return [bytes(piece) for piece in serialize_tensor_proto(Tensor(STRING, shape, strings))]
-    return [tensor_proto_header(feature.dtype, shape), _numbers(values, feature.dtype).tobytes()]
+    content = in_low_bits(_numbers(values, feature.dtype).view(np.uint8), feature.dtype)
+    return [tensor_proto_header(feature.dtype, shape), content.tobytes()]
 
 
 def key_field(name: str) -> Bytes:

@@ -186,6 +186,16 @@ def test_rows_written_together_are_those_written_one_by_one(
             assert written([batch]) == alone
 
 
+@pytest.mark.parametrize("shape", [[2], [None]])
+def test_narrow_tensors_are_written_in_the_low_bits_whether_or_not_the_shape_is_known(
+    shape: list[int | None],
+) -> None:
+    schema = schema_of(dtype="int4", shape=shape, encoding="tensor")
+    blocks = list(blocks_of(schema, [[-1, 7]]))
+    assert bytes(blocks[0].data).endswith(bytes.fromhex("081d120412020802 2202 0f07") + blocks[0].data[-4:])
+    assert read_back(schema, blocks) == [[-1, 7]]
+
+
 def test_no_rows_are_no_blocks() -> None:
     schema = schema_of(dtype="int64")
     assert list(blocks_of(schema)) == []

@@ -264,7 +264,7 @@ def test_wheel_works_beside_a_foreign_app_module(wheel: Path, tmp_path: Path) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
     )
 
     assert result.returncode == 0, result.stderr

@@ -63,6 +63,8 @@ def read_floats(
 def _read_float_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:
     while position < end:
         tag, position = read_tag(data, position, end)
+        if position < 0:
+            break
         size = 0
         if tag == _LEN_1:
             size, position = read_length(data, position, end)
@@ -98,6 +100,8 @@ def read_ints(
 def _read_int_list(data: Bytes, position: int, end: int, out: MutableInts, at: int) -> int:
     while position < end:
         tag, position = read_tag(data, position, end)
+        if position < 0:
+            break
         run_end = position
         if tag == _LEN_1:
             size, position = read_length(data, position, end)
@@ -148,6 +152,8 @@ def read_bytes(
                 break
             while 0 <= begin < end:
                 tag, begin = read_tag(data, begin, end)
+                if begin < 0:
+                    break
                 if tag != _LEN_1:
                     begin = skip_field(data, begin, end, tag)
                     continue
@@ -171,6 +177,8 @@ def single_spans(data: Bytes, kinds: Bytes, begins: MutableInts, ends: MutableIn
             found = False
             while 0 <= begin < end and not found:
                 tag, begin = read_tag(data, begin, end)
+                if begin < 0:
+                    break
                 if tag == _LEN_1:
                     size, begin = read_length(data, begin, end)
                     begins[row] = begin

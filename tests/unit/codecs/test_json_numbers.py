@@ -16,7 +16,7 @@ from app.domain.dtypes import BOOL, DTYPES, FLOAT32, INT64, STRING, DType
 from app.domain.limits import Budget, Limits
 from app.errors import LimitExceeded
 
-NUMERIC = [dtype for dtype in DTYPES.values() if dtype.is_integer or dtype.is_float]
+NUMERIC = [dtype for dtype in DTYPES.values() if dtype.has_kernel and (dtype.is_integer or dtype.is_float)]
 
 
 def read(text: bytes) -> NumberArray:
@@ -124,6 +124,11 @@ def test_what_is_read_is_what_the_general_path_reads(tokens: list[str], dtype: D
     reading = Reading(declared=dtype is not None)
     assert wanted is (dtype or infer_dtype(items, reading))
     assert array.tobytes() == convert_items(items, wanted, reading).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES.values() if not dtype.has_kernel], ids=str)
+def test_dtypes_beyond_the_kernels_are_left_to_the_general_path(dtype: DType) -> None:
+    assert values(b"[0,1]", dtype) is None
 
 
 @given(st.lists(st.integers(-300, 300) | st.floats(-1e6, 1e6), min_size=1), st.sampled_from(NUMERIC))

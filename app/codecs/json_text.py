@@ -35,7 +35,9 @@ _NEGATIVE_ZERO_TOKEN: Final = re.compile(r"-0(?![0-9.eE])")
 _LONG_INTEGER: Final = re.compile(rf"{_STRING}|(-?[0-9]{{500,}})", re.DOTALL)
 _KEY_OR_BRACKET: Final = re.compile(rf"({_STRING})(\s*:)?|[{{}}\[\]]", re.DOTALL)
 
-_BRACKET: Final = re.compile(rf"{_STRING}|([\[{{\]}}])".encode(), re.DOTALL)
+#: Cuts any text as `_check_depth` does: an escape is skipped outside strings too, and a string that does
+#: not end takes all that follows.
+_BRACKET: Final = re.compile(rf"{_STRING}?|\\.|([\[{{\]}}])".encode(), re.DOTALL)
 
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
 _QUOTED: Final = re.compile(rb'"[^"]*"?')

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import threading
@@ -133,6 +134,22 @@ def test_brackets_in_strings_are_no_nesting() -> None:
     text = b'["[[[[\\"[[[[", "]]]]\\\\", {"{{{{{": []}]'
     assert parse_json(text, Budget(limits)).value == ['[[[["[[[[', "]]]]\\", {"{{{{{": []}]
     assert refused('["]]]]]", [[[1]]]]', limits).code == "json_too_deep"
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [('\\"[[[]]]', 4), ('[["\\"]][[["[[', 11), ('[[\\"[', 4), ('[["]["[[[]', 6)],
+)
+def test_depth_is_found_where_it_was_counted_in_text_that_is_not_json(text: str, offset: int) -> None:
+    error = refused(text, Limits(max_json_depth=2))
+    assert (error.code, error.location.offset) == ("json_too_deep", offset)
+
+
+@settings(deadline=None, max_examples=50)
+@given(text=st.text(alphabet='[]{}"\\a', max_size=40))
+def test_any_text_of_brackets_quotes_and_escapes_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(InputError):
+        parse_json(text.encode(), Budget(Limits(max_json_depth=2)))
 
 
 def test_many_shallow_arrays_are_not_deep() -> None:

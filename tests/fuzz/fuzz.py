@@ -1,6 +1,6 @@
 """Fuzzes the decoders with atheris (libFuzzer's coverage guidance for Python), a process a target.
 
-    python -m tests.fuzz.fuzz --seconds 20                all targets, 20 s each
+    python -m tests.fuzz.fuzz --seconds 20 --jobs 2       all targets, 20 s each, two at a time
     python -m tests.fuzz.fuzz --runs 50000 records-npz    one target, so many executions
     python -m tests.fuzz.fuzz --reproduce FILE records-npz
 
@@ -17,17 +17,46 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 #: In the first place, this makes the process that of one target; libFuzzer's own arguments follow.
-_CHILD = "--child"
-CORPUS = Path(__file__).parent / "corpus"
-MAX_INPUT_BYTES = 4096
-SECONDS_FOR_ONE_INPUT = 10
+_CHILD: Final = "--child"
+CORPUS: Final = Path(__file__).parent / "corpus"
+MAX_INPUT_BYTES: Final = 4096
+SECONDS_FOR_ONE_INPUT: Final = 10
 #: What a target may take: the interpreter with numba and pyarrow is a third of it.
-RSS_LIMIT_MB = 1024
+RSS_LIMIT_MB: Final = 1024
 #: From the first thousands of executions to the end; libFuzzer's own corpus in memory is part of it.
-MAX_GROWTH_MB = 192
+MAX_GROWTH_MB: Final = 192
+#: Of every so many changes, one is of the first byte, which chooses the variant and the output.
+_CHANGES_PER_CHOICE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one process has done.
+
+    Attributes:
+        peak_mb: the most memory that was resident.
+        growth_mb: what was resident at the end, less what was once the seeds were read.
+        found: what is wrong; empty where nothing is.
+    """
+
+    name: str
+    executions: int
+    seconds: float
+    peak_mb: int
+    growth_mb: int
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:26} {self.executions:9,} executions in {self.seconds:4.0f} s, "
+            f"{self.peak_mb:4} MiB at most, {self.growth_mb:+4} MiB  {self.found or 'ok'}"
+        )
 
 
 def fuzz_one(name: str, arguments: list[str]) -> None:
@@ -40,15 +69,29 @@ def fuzz_one(name: str, arguments: list[str]) -> None:
     kernels.load()
     with atheris.instrument_imports(include=["app"]):
         from tests.fuzz.targets import TARGETS, run
+    from tests.fuzz.framing import join, split
+
     target = TARGETS[name]
 
     def test_one_input(data: bytes) -> None:
         run(target, data)
 
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+        """libFuzzer's own changes; in a framed input those of one payload, whose length stays right."""
+        turn, choice = divmod(seed, _CHANGES_PER_CHOICE)
+        if choice == 0:
+            return bytes([turn % 256]) + data[1:]
+        if target.framing is None or choice == 1 or not (payloads := split(data[1:])):
+            return bytes(atheris.Mutate(data, max_size))
+        chosen = turn % len(payloads)
+        room = max(1, max_size - len(data) + len(payloads[chosen]))
+        payloads[chosen] = bytes(atheris.Mutate(payloads[chosen], room))
+        return (data[:1] + join(payloads))[:max_size]
+
     # Compile and warm up before the clock of the first input runs.
     for seed in sorted((CORPUS / name).iterdir()):
         test_one_input(seed.read_bytes())
-    atheris.Setup([sys.argv[0], *arguments], test_one_input)
+    atheris.Setup([sys.argv[0], *arguments], test_one_input, custom_mutator=mutate)
     atheris.Fuzz()
 
 
@@ -59,10 +102,11 @@ def reproduce(name: str, file: Path) -> None:
     print(repr(run(TARGETS[name], file.read_bytes())))
 
 
-def fuzz_in_process(name: str, options: argparse.Namespace) -> tuple[int, str]:
-    """Executions done, and what was found (empty: nothing)."""
+def fuzz_in_process(name: str, options: argparse.Namespace) -> Result:
+    """Fuzz one target, and print what came of it."""
     findings = options.findings / name
     findings.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as grown:
         command = [
             sys.executable, "-m", "tests.fuzz.fuzz", _CHILD, name,
@@ -76,44 +120,64 @@ def fuzz_in_process(name: str, options: argparse.Namespace) -> tuple[int, str]:
             *([f"-max_total_time={options.seconds}"] if options.seconds else []),
             grown, str(CORPUS / name),
         ]  # fmt: skip
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    log = result.stdout + result.stderr
+        ended = subprocess.run(command, capture_output=True, check=False)
+    log = (ended.stdout + ended.stderr).decode("utf-8", "replace")
     (findings / "log").write_text(log, encoding="utf-8")
-    executed = re.search(r"stat::number_of_executed_units:\s+(\d+)", log)
-    count = int(executed[1]) if executed else 0
-    if result.returncode != 0 or not count:
-        return count, f"ended with {result.returncode}; see {findings}"
-    sizes = [int(size) for size in re.findall(r"rss: (\d+)Mb", log)]
-    if sizes and sizes[-1] - sizes[0] > MAX_GROWTH_MB:
-        return count, f"memory grew from {sizes[0]} to {sizes[-1]} MiB"
-    return count, ""
+    result = _result(name, ended.returncode, time.monotonic() - begin, log)
+    print(result, flush=True)
+    if result.found:
+        print(f"    see {findings}", flush=True)
+    return result
 
 
-def main() -> None:
+def _result(name: str, status: int, seconds: float, log: str) -> Result:
+    figures = dict(re.findall(r"stat::(\w+):\s+(\d+)", log))
+    executions = int(figures.get("number_of_executed_units", 0))
+    sizes = [int(size) for size in re.findall(r"rss: (\d+)Mb", log)] or [0]
+    growth = sizes[-1] - sizes[0]
+    found = ""
+    if status or not executions:
+        found = f"ended with {status}: {_reason(log)}"
+    elif growth > MAX_GROWTH_MB:
+        found = f"more than {MAX_GROWTH_MB} MiB of growth"
+    return Result(name, executions, seconds, int(figures.get("peak_rss_mb", 0)), growth, found)
+
+
+def _reason(log: str) -> str:
+    """The line of a log that says what happened, and at worst its last one."""
+    lines = log.splitlines()
+    marks = ("Uncaught Python exception", "ERROR: libFuzzer", "ModuleNotFoundError")
+    for index, line in enumerate(lines):
+        if any(mark in line for mark in marks):
+            return " ".join(lines[index : index + 2])[:200]
+    return lines[-1][:200] if lines else "nothing was said"
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--findings", type=Path, default=Path(tempfile.gettempdir()) / "shardsmith-fuzz")
     parser.add_argument("--reproduce", type=Path)
     options = parser.parse_args()
+    if not (options.seconds or options.runs or options.reproduce):
+        parser.error("say --seconds or --runs")
+    return options
+
+
+def main() -> None:
+    options = _options()
     if options.reproduce:
         reproduce(options.targets[0], options.reproduce)
         return
-    if not (options.seconds or options.runs):
-        parser.error("say --seconds or --runs")
     names = options.targets or sorted(path.name for path in CORPUS.iterdir())
-    total, failed = 0, []
-    for name in names:
-        begin = time.monotonic()
-        count, found = fuzz_in_process(name, options)
-        total += count
-        failed += [name] if found else []
-        print(
-            f"{name:24} {count:9,} executions in {time.monotonic() - begin:5.0f} s  {found or 'ok'}",
-            flush=True,
-        )
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(lambda name: fuzz_in_process(name, options), names))
+    failed = [result.name for result in results if result.found]
+    total = sum(result.executions for result in results)
     print(f"{total:,} executions, {len(names)} targets, failed: {', '.join(failed) or 'none'}")
     raise SystemExit(1 if failed else 0)
 

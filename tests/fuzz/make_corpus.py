@@ -7,6 +7,7 @@ Run it when a form or a variant is added, and look at what git says has changed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
+from app.codecs.records.compression import detect_compression
 from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
@@ -24,12 +26,15 @@ from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
 from app.errors import InputError
-from app.services.examples import RowForm, convert_row
+from app.services.examples import ROW_FORMS, RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
 from app.storage.spool import Spool
+from tests.fuzz.foreign_seeds import FOREIGN_RECORDS, FOREIGN_TENSORS
+from tests.fuzz.framing import FRAMINGS
 from tests.fuzz.targets import (
     DENSE,
+    ENCODED,
     KINDS,
     RECORDS_VARIANTS,
     SCALARS,
@@ -64,6 +69,17 @@ _DENSE_ROWS: Final[list[dict[str, Any]]] = [
         "z": [[[1.0, 2.0]]],
     },
     {"label": 2**62, "small": []},
+]
+_ENCODED_ROWS: Final[list[dict[str, Any]]] = [
+    {
+        "wide": [[1.5, 2.5], [1e300, 0]],
+        "big": [2**64 - 1, 1],
+        "narrow": [-8, 0, 7],
+        "tiny": [0.5, 448],
+        "names": [["a", "β"], ["", "c"]],
+        "flags": [True, False],
+    },
+    {"wide": [], "big": [], "narrow": [1, 2, 3], "tiny": [], "names": [[], []], "flags": [False, False]},
 ]
 _KINDS_ROWS: Final[list[dict[str, Any]]] = [
     {
@@ -132,6 +148,7 @@ _RECORD_SEEDS: Final = (
     (4, (_SEQUENCE_ROWS, _SEQUENCE_ROWS[:1]), SEQUENCE),
     (5, (_PLAIN_ROWS, _NUMBER_ROWS), None),
     (6, (_DENSE_ROWS,), DENSE),
+    (8, (_ENCODED_ROWS, _ENCODED_ROWS[:1]), ENCODED),
 )
 
 
@@ -158,6 +175,7 @@ def _record_seeds(form: FormName) -> Iterator[bytes]:
                 yield bytes([variant]) + (_without_metadata(form, body) if declared else body)
             except InputError:  # not every form holds every kind
                 continue
+    yield from FOREIGN_RECORDS.get(form, lambda: iter(()))()
 
 
 def _tensor_seeds(form: FormName) -> Iterator[bytes]:
@@ -167,6 +185,13 @@ def _tensor_seeds(form: FormName) -> Iterator[bytes]:
                 yield bytes([variant]) + _encoded_tensors(chosen, variant, form)
             except InputError:
                 continue
+    yield from FOREIGN_TENSORS.get(form, lambda: iter(()))()
+
+
+def _framed_seeds(form: FormName, seeds: Iterator[bytes]) -> Iterator[bytes]:
+    for seed in seeds:
+        if form != "tfrecord" or not detect_compression(seed[1:]):
+            yield seed[:1] + FRAMINGS[form].input_of(seed[1:])
 
 
 def _row_seeds(form: RowForm) -> Iterator[bytes]:
@@ -178,28 +203,47 @@ def _row_seeds(form: RowForm) -> Iterator[bytes]:
         yield bytes([variant]) + convert_row(body, "json", form, options, RecordsEncodeOptions(), Budget())
 
 
+def _multipart_seeds() -> Iterator[bytes]:
+    part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n%s\r\n%s\r\n'
+    body = part % (b"schema", b"", b'{"features": {"x": {"dtype": "int64"}}}')
+    body += part % (b"data", b"Content-Type: application/x-ndjson\r\n", b'{"x": 1}\n') + b"--b--\r\n"
+    yield b"\0" + body
+    yield b"\1multipart/form-data; charset=utf-8; boundary=b\n" + body
+
+
+def _header_seeds() -> Iterator[bytes]:
+    yield b"\0application/json; charset=utf-8\ntext/html, application/x-npy;q=0.5, */*;q=0.1\n120"
+    yield b"\0application/octet-stream\napplication/octet-stream"
+    yield b"\0\napplication/*;q=1.000;ext=1"
+
+
+def _schema_seeds() -> Iterator[bytes]:
+    for schema in (DENSE, ENCODED, KINDS, SEQUENCE):
+        for serialize in (_schema_json, serialize_pbtxt, serialize_features):
+            with contextlib.suppress(InputError):  # a features.json holds no SequenceExample
+                yield b"\0" + serialize(schema)
+
+
+def _schema_json(schema: Schema) -> bytes:
+    return json.dumps(schema.to_json()).encode()
+
+
 def _seeds() -> Iterator[tuple[str, Iterator[bytes]]]:
     for form, tensor_codec in TENSOR_CODECS.items():
         if tensor_codec.decode:
             yield f"tensors-{form}", _tensor_seeds(form)
+            if form in FRAMINGS:
+                yield f"tensors-{form}-framed", _framed_seeds(form, _tensor_seeds(form))
     for form, records_codec in RECORDS_CODECS.items():
         if records_codec.decode:
             yield f"records-{form}", _record_seeds(form)
-    for row_form in ("json", "example", "b64"):
+            if form in FRAMINGS:
+                yield f"records-{form}-framed", _framed_seeds(form, _record_seeds(form))
+    for row_form in ROW_FORMS:
         yield f"examples-{row_form}", _row_seeds(row_form)
-    part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n%s\r\n%s\r\n'
-    body = part % (b"schema", b"", b'{"features": {"x": {"dtype": "int64"}}}')
-    body += part % (b"data", b"Content-Type: application/x-ndjson\r\n", b'{"x": 1}\n') + b"--b--\r\n"
-    yield "multipart", iter([b"\0" + body])
-    schemas = (DENSE, KINDS, SEQUENCE)
-    yield (
-        "schema",
-        iter(
-            [b"\0" + json.dumps(schema.to_json()).encode() for schema in schemas]
-            + [b"\0" + serialize_pbtxt(schema) for schema in schemas]
-            + [b"\0" + serialize_features(schema) for schema in schemas[:2]]
-        ),
-    )
+    yield "multipart", _multipart_seeds()
+    yield "headers", _header_seeds()
+    yield "schema", _schema_seeds()
 
 
 def main() -> None:

@@ -7,13 +7,16 @@ decoder hands on is checked against the layouts it promises, and goes through an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from starlette.datastructures import Headers
 
 from app.api.multipart import open_multipart
+from app.api.negotiation import choose_input, choose_output, parse_json_bytes
 from app.codecs.options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -21,19 +24,36 @@ from app.codecs.options import (
     TensorEncodeOptions,
 )
 from app.codecs.records.columns import arrow_schema
-from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS, FormName
+from app.codecs.registry import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.declared import parse_schema
+from app.codecs.schemas.features_json import serialize_features
+from app.codecs.schemas.pbtxt import serialize_pbtxt
+from app.codecs.schemas.python_source import serialize_python
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
 from app.errors import InputError
+from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
 from app.storage.spool import Spool
+from tests.fuzz.framing import FRAMINGS, Framing
 
-__all__ = ["DENSE", "KINDS", "LIMITS", "SCALARS", "SEQUENCE", "TARGETS", "Target", "run"]
+__all__ = [
+    "DENSE",
+    "ENCODED",
+    "KINDS",
+    "LIMITS",
+    "SCALARS",
+    "SEQUENCE",
+    "TARGETS",
+    "Target",
+    "run",
+]
+
+T = TypeVar("T")
 
 #: Small, so that a declared size that is believed before it is checked stands out.
 LIMITS: Final = Limits(
@@ -81,6 +101,19 @@ SEQUENCE: Final = Schema.from_json(
         }
     }
 )
+#: What no list holds, and nothing may be absent.
+ENCODED: Final = Schema.from_json(
+    {
+        "features": {
+            "wide": {"dtype": "float64", "shape": [None, 2], "encoding": "tensor"},
+            "big": {"dtype": "uint64", "shape": [None], "encoding": "raw"},
+            "narrow": {"dtype": "int4", "shape": [3]},
+            "tiny": {"dtype": "float8_e4m3fn", "shape": [None]},
+            "names": {"dtype": "text", "shape": [2, None], "encoding": "tensor"},
+            "flags": {"dtype": "bool", "shape": [2], "encoding": "raw"},
+        }
+    }
+)
 
 RECORDS_VARIANTS: Final = (
     RecordsDecodeOptions(),
@@ -91,6 +124,7 @@ RECORDS_VARIANTS: Final = (
     RecordsDecodeOptions(infer="all", nonfinite="null"),
     RecordsDecodeOptions(schema=DENSE, undeclared="drop", nonfinite="bare"),
     RecordsDecodeOptions(schema=SCALARS),
+    RecordsDecodeOptions(schema=ENCODED),
 )
 TENSOR_VARIANTS: Final = (
     TensorDecodeOptions(),
@@ -100,15 +134,57 @@ TENSOR_VARIANTS: Final = (
     TensorDecodeOptions(dtype=parse_dtype("complex64"), byte_order="big", order="F", shape=(2, 2)),
     TensorDecodeOptions(dtype=parse_dtype("bool"), nonfinite="null"),
     TensorDecodeOptions(dtype=parse_dtype("string")),
+    TensorDecodeOptions(dtype=parse_dtype("int4"), shape=(3,)),
 )
+
+
+#: What becomes of decoded rows and tensors: no encoder may fail on them in a way that is not documented.
+#: None is a description.
+RECORDS_OUTPUTS: Final[tuple[tuple[FormName | None, RecordsEncodeOptions], ...]] = (
+    ("tfrecord", RecordsEncodeOptions(lossy=True)),
+    ("json", RecordsEncodeOptions(lossy=True)),
+    ("json", RecordsEncodeOptions(layout="columns", nonfinite="null", int64="string", text="utf8")),
+    ("ndjson", RecordsEncodeOptions(nonfinite="error", b64="websafe")),
+    ("arrow", RecordsEncodeOptions(arrow="file")),
+    ("parquet", RecordsEncodeOptions()),
+    ("csv", RecordsEncodeOptions()),
+    ("npz", RecordsEncodeOptions()),
+    ("oip", RecordsEncodeOptions()),
+    ("safetensors", RecordsEncodeOptions()),
+    ("b64", RecordsEncodeOptions()),
+    (None, RecordsEncodeOptions()),
+)
+TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (
+    ("json", TensorEncodeOptions()),
+    ("tensorproto", TensorEncodeOptions()),
+    ("json", TensorEncodeOptions(layout="nested", nonfinite="null", int64="string", text="utf8")),
+    ("json", TensorEncodeOptions(layout="oip", nonfinite="error", b64="websafe")),
+    ("npy", TensorEncodeOptions()),
+    ("npz", TensorEncodeOptions()),
+    ("raw", TensorEncodeOptions(byte_order="big", order="F")),
+    ("oip", TensorEncodeOptions()),
+    ("safetensors", TensorEncodeOptions()),
+    ("arrow", TensorEncodeOptions()),
+    ("tfrecord", TensorEncodeOptions(compression="gzip", sparse="many")),
+    ("b64", TensorEncodeOptions()),
+)
+#: How many bytes a read gives at most; the second is for every other turn of the first byte.
+_CHUNKS: Final = (None, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing that reads foreign bytes; `variants` takes a body each, by the input's first byte."""
+    """One thing that reads foreign bytes.
+
+    Attributes:
+        variants: each takes a body, and the number of a turn by which it chooses where the body goes.
+            The input's first byte chooses the variant; how often it went round them is the turn.
+        framing: where set, an input is payloads, of which a body is made.
+    """
 
     name: str
-    variants: Sequence[Callable[[bytes], object]]
+    variants: Sequence[Callable[[bytes, int], object]]
+    framing: Framing | None = None
 
     def __call__(self, data: bytes) -> None:
         """Run the variant that `data` chooses.
@@ -116,8 +192,19 @@ class Target:
         Raises:
             InputError: what was sent is at fault.
         """
-        if data:
-            self.variants[data[0] % len(self.variants)](data[1:])
+        if not data:
+            return
+        turn, variant = divmod(data[0], len(self.variants))
+        body = data[1:] if self.framing is None else self.framing.body_of(data[1:])
+        self.variants[variant](body, turn)
+
+
+def _stream(body: bytes, turn: int) -> MemoryStream:
+    return MemoryStream(body, chunk=_CHUNKS[turn % len(_CHUNKS)])
+
+
+def _output(outputs: Sequence[T], turn: int) -> T:
+    return outputs[turn // len(_CHUNKS) % len(outputs)]
 
 
 def _oip_parts(form: FormName, body: bytes) -> tuple[bytes, int | None]:
@@ -127,22 +214,29 @@ def _oip_parts(form: FormName, body: bytes) -> tuple[bytes, int | None]:
     return body[2:], int.from_bytes(body[:2], "little")
 
 
-def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes) -> None:
+def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: int) -> None:
     body, json_bytes = _oip_parts(form, body)
     options = replace(options, json_bytes=json_bytes)
-    conversion = TensorConversion(form, "json", True, options, TensorEncodeOptions())
-    for _ in convert_tensors(MemoryStream(body), conversion, Budget(LIMITS)).chunks:
+    output, encode = _output(TENSOR_OUTPUTS, turn)
+    conversion = TensorConversion(form, output, output != "tensorproto", options, encode)
+    converted = convert_tensors(_stream(body, turn), conversion, Budget(LIMITS))
+    describe_tensors(converted.tensors)
+    for _ in converted.chunks:
         pass
 
 
-def _records(form: FormName, options: RecordsDecodeOptions, body: bytes) -> None:
+def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: int) -> None:
     body, json_bytes = _oip_parts(form, body)
     options = replace(options, json_bytes=json_bytes)
     budget = Budget(LIMITS)
+    output, encode = _output(RECORDS_OUTPUTS, turn)
     with ExitStack() as resources:
-        records = open_records(MemoryStream(body), form, options, budget, Spool(None, 0), resources)
+        records = open_records(_stream(body, turn), form, options, budget, Spool(None, 0), resources)
         checked = replace(records, batches=map(partial(_checked, records.schema), records.batches))
-        for _ in encode_records(checked, "tfrecord", RecordsEncodeOptions(lossy=True), budget).chunks:
+        if output is None:
+            describe_records(checked, "json")
+            return
+        for _ in encode_records(checked, output, encode, budget).chunks:
             pass
 
 
@@ -153,42 +247,69 @@ def _checked(schema: Schema, batch: Any) -> Any:
     return batch
 
 
-def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes) -> None:
-    convert_row(MemoryStream(body), form, "json", options, RecordsEncodeOptions(), Budget(LIMITS))
+def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: int) -> None:
+    output: RowForm = _output(("json", "example", "b64"), turn)
+    convert_row(_stream(body, turn), form, output, options, RecordsEncodeOptions(lossy=True), Budget(LIMITS))
 
 
-def _multipart(body: bytes) -> None:
-    parts = open_multipart(MemoryStream(body), 'multipart/form-data; boundary="b"')
+def _multipart(content_type: str, body: bytes, turn: int) -> None:
+    parts = open_multipart(_stream(body, turn), content_type)
     while parts.data.read(1000):
         pass
 
 
-def _schema(body: bytes) -> None:
+def _multipart_header(body: bytes, turn: int) -> None:
+    """The Content-Type stands on the first line."""
+    header, _, body = body.partition(b"\n")
+    _multipart(header.decode("latin-1"), body, turn)
+
+
+def _headers(body: bytes, turn: int) -> None:
+    """Content-Type, Accept and the length of a JSON, a line each."""
+    names = (b"content-type", b"accept", b"inference-header-content-length")
+    headers = Headers(raw=list(zip(names, body.split(b"\n"), strict=False)))
+    choose_input(MEDIA_TYPES, headers, from_=None, default="json")
+    parse_json_bytes(headers)
+    choose_output(MEDIA_TYPES, headers, to=None, default="json", octets_are="raw")
+
+
+def _schema(body: bytes, turn: int) -> None:
     schema = parse_schema(body, LIMITS)
     if Schema.from_json(schema.to_json(), LIMITS) != schema:
         raise AssertionError(f"{schema} does not survive its own JSON")
+    _output((serialize_pbtxt, serialize_features, serialize_python), turn)(schema)
 
 
-def _all_targets() -> list[Target]:
-    tensors = [
-        Target(f"tensors-{form}", [partial(_tensors, form, options) for options in TENSOR_VARIANTS])
-        for form, codec in TENSOR_CODECS.items()
-        if codec.decode
-    ]
-    records = [
-        Target(f"records-{form}", [partial(_records, form, options) for options in RECORDS_VARIANTS])
-        for form, codec in RECORDS_CODECS.items()
-        if codec.decode
-    ]
+def _tensor_targets() -> Iterator[Target]:
+    for form, codec in TENSOR_CODECS.items():
+        if codec.decode:
+            variants = [partial(_tensors, form, options) for options in TENSOR_VARIANTS]
+            yield Target(f"tensors-{form}", variants)
+            if framing := FRAMINGS.get(form):
+                yield Target(f"tensors-{form}-framed", variants, framing)
+
+
+def _records_targets() -> Iterator[Target]:
+    for form, codec in RECORDS_CODECS.items():
+        if codec.decode:
+            variants = [partial(_records, form, options) for options in RECORDS_VARIANTS]
+            yield Target(f"records-{form}", variants)
+            if framing := FRAMINGS.get(form):
+                yield Target(f"records-{form}-framed", variants, framing)
+
+
+def _other_targets() -> Iterator[Target]:
     forms: tuple[RowForm, ...] = ("json", "example", "b64")
-    rows = [
-        Target(f"examples-{form}", [partial(_row, form, options) for options in RECORDS_VARIANTS])
-        for form in forms
-    ]
-    return [*tensors, *records, *rows, Target("multipart", [_multipart]), Target("schema", [_schema])]
+    for form in forms:
+        yield Target(f"examples-{form}", [partial(_row, form, options) for options in RECORDS_VARIANTS])
+    yield Target("multipart", [partial(_multipart, 'multipart/form-data; boundary="b"'), _multipart_header])
+    yield Target("headers", [_headers])
+    yield Target("schema", [_schema])
 
 
-TARGETS: Final = {target.name: target for target in _all_targets()}
+TARGETS: Final = {
+    target.name: target for target in (*_tensor_targets(), *_records_targets(), *_other_targets())
+}
 
 
 def run(target: Target, data: bytes) -> InputError | None:

@@ -11,19 +11,21 @@ status 1; the input that did it stays in `--findings`. The seeds in corpus/ are 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-#: In the first place, this makes the process that of one target; libFuzzer's own arguments follow.
-_CHILD: Final = "--child"
+if TYPE_CHECKING:
+    from tests.fuzz.targets import Target
+
 CORPUS: Final = Path(__file__).parent / "corpus"
 MAX_INPUT_BYTES: Final = 4096
 SECONDS_FOR_ONE_INPUT: Final = 10
@@ -59,19 +61,28 @@ class Result:
         )
 
 
-def fuzz_one(name: str, arguments: list[str]) -> None:
-    """Never returns: libFuzzer ends the process."""
-    import atheris
+def load_targets() -> dict[str, Target]:
+    """The targets, over code that tells libFuzzer where it has been."""
+    try:
+        import atheris
+    except ImportError:
+        raise SystemExit("atheris is missing; requirements-dev.lock has it for Linux.") from None
 
     from app.codecs import kernels
 
     # The kernels are imported first: numba does not know instrumented bytecode.
     kernels.load()
-    with atheris.instrument_imports(include=["app"]):
-        from tests.fuzz.targets import TARGETS, run
-    from tests.fuzz.framing import join, split
+    with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["app"]):
+        from tests.fuzz.targets import TARGETS
+    return TARGETS
 
-    target = TARGETS[name]
+
+def fuzz_one(target: Target, arguments: list[str]) -> NoReturn:
+    """libFuzzer ends the process."""
+    import atheris
+
+    from tests.fuzz.framing import join, split
+    from tests.fuzz.targets import run
 
     def test_one_input(data: bytes) -> None:
         run(target, data)
@@ -88,11 +99,12 @@ def fuzz_one(name: str, arguments: list[str]) -> None:
         payloads[chosen] = bytes(atheris.Mutate(payloads[chosen], room))
         return (data[:1] + join(payloads))[:max_size]
 
-    # Compile and warm up before the clock of the first input runs.
-    for seed in sorted((CORPUS / name).iterdir()):
+    # Warm up before the clock of the first input runs.
+    for seed in sorted((CORPUS / target.name).iterdir()):
         test_one_input(seed.read_bytes())
     atheris.Setup([sys.argv[0], *arguments], test_one_input, custom_mutator=mutate)
     atheris.Fuzz()
+    os._exit(0)
 
 
 def reproduce(name: str, file: Path) -> None:
@@ -102,32 +114,52 @@ def reproduce(name: str, file: Path) -> None:
     print(repr(run(TARGETS[name], file.read_bytes())))
 
 
-def fuzz_in_process(name: str, options: argparse.Namespace) -> Result:
-    """Fuzz one target, and print what came of it."""
-    findings = options.findings / name
-    findings.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
+def fuzz_all(targets: list[Target], options: argparse.Namespace) -> list[Result]:
+    """Fuzz each target in a process of its own, `options.jobs` at a time, and print what came of it."""
+    waiting, running, results = targets[::-1], dict[int, tuple[str, float]](), []
     with tempfile.TemporaryDirectory() as grown:
-        command = [
-            sys.executable, "-m", "tests.fuzz.fuzz", _CHILD, name,
-            f"-artifact_prefix={findings}{os.sep}",
-            f"-max_len={MAX_INPUT_BYTES}",
-            f"-timeout={SECONDS_FOR_ONE_INPUT}",
-            f"-rss_limit_mb={RSS_LIMIT_MB}",
-            f"-seed={options.seed}",
-            "-print_final_stats=1",
-            *([f"-runs={options.runs}"] if options.runs else []),
-            *([f"-max_total_time={options.seconds}"] if options.seconds else []),
-            grown, str(CORPUS / name),
-        ]  # fmt: skip
-        ended = subprocess.run(command, capture_output=True, check=False)
-    log = (ended.stdout + ended.stderr).decode("utf-8", "replace")
-    (findings / "log").write_text(log, encoding="utf-8")
-    result = _result(name, ended.returncode, time.monotonic() - begin, log)
-    print(result, flush=True)
-    if result.found:
-        print(f"    see {findings}", flush=True)
-    return result
+        while waiting or running:
+            if waiting and len(running) < options.jobs:
+                target = waiting.pop()
+                running[_start(target, Path(grown, target.name), options)] = (target.name, time.monotonic())
+                continue
+            pid, status = os.wait()
+            name, begin = running.pop(pid)
+            log = (options.findings / name / "log").read_text("utf-8", "replace")
+            result = _result(name, os.waitstatus_to_exitcode(status), time.monotonic() - begin, log)
+            results.append(result)
+            print(result, f"(see {options.findings / name})" if result.found else "", flush=True)
+    return results
+
+
+def _start(target: Target, grown: Path, options: argparse.Namespace) -> int:
+    """Fork a process that fuzzes `target`, all of whose imports are done; its id."""
+    findings = options.findings / target.name
+    findings.mkdir(parents=True, exist_ok=True)
+    grown.mkdir()
+    arguments = [
+        f"-artifact_prefix={findings}{os.sep}",
+        f"-max_len={MAX_INPUT_BYTES}",
+        f"-timeout={SECONDS_FOR_ONE_INPUT}",
+        f"-rss_limit_mb={RSS_LIMIT_MB}",
+        f"-seed={options.seed}",
+        "-print_final_stats=1",
+        *([f"-runs={options.runs}"] if options.runs else []),
+        *([f"-max_total_time={options.seconds}"] if options.seconds else []),
+        str(grown),
+        str(CORPUS / target.name),
+    ]
+    if pid := os.fork():
+        return pid
+    log = os.open(findings / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        fuzz_one(target, arguments)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _result(name: str, status: int, seconds: float, log: str) -> Result:
@@ -173,16 +205,13 @@ def main() -> None:
     if options.reproduce:
         reproduce(options.targets[0], options.reproduce)
         return
-    names = options.targets or sorted(path.name for path in CORPUS.iterdir())
-    with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda name: fuzz_in_process(name, options), names))
+    targets = load_targets()
+    results = fuzz_all([targets[name] for name in options.targets or sorted(targets)], options)
     failed = [result.name for result in results if result.found]
     total = sum(result.executions for result in results)
-    print(f"{total:,} executions, {len(names)} targets, failed: {', '.join(failed) or 'none'}")
+    print(f"{total:,} executions, {len(results)} targets, failed: {', '.join(failed) or 'none'}")
     raise SystemExit(1 if failed else 0)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [_CHILD]:
-        fuzz_one(sys.argv[2], sys.argv[3:])
     main()

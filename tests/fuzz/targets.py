@@ -32,7 +32,7 @@ from app.codecs.schemas.python_source import serialize_python
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryStream, read_all
 from app.errors import InputError
 from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
@@ -168,8 +168,28 @@ TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (
     ("tfrecord", TensorEncodeOptions(compression="gzip", sparse="many")),
     ("b64", TensorEncodeOptions()),
 )
-#: How many bytes a read gives at most; the second is for every other turn of the first byte.
-_CHUNKS: Final = (None, 3)
+_SMALL_READ: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What an input chooses beside its variant.
+
+    Attributes:
+        output: number of what becomes of the values, counted round what there is.
+        chunk: how many bytes a read gives at most.
+    """
+
+    output: int
+    chunk: int | None = None
+
+    def stream(self, body: bytes) -> MemoryStream:
+        """The body, to be read in pieces of that size."""
+        return MemoryStream(body, chunk=self.chunk)
+
+    def choose(self, outputs: Sequence[T]) -> T:
+        """The output among those of the target."""
+        return outputs[self.output % len(outputs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +197,14 @@ class Target:
     """One thing that reads foreign bytes.
 
     Attributes:
-        variants: each takes a body, and the number of a turn by which it chooses where the body goes.
-            The input's first byte chooses the variant; how often it went round them is the turn.
+        variants: each takes a body, and gives what was made of it. The input's first byte chooses the
+            variant, and by how often it goes round them, the turn: every other one reads the body in
+            small pieces as well, of which the same has to come.
         framing: where set, an input is payloads, of which a body is made.
     """
 
     name: str
-    variants: Sequence[Callable[[bytes, int], object]]
+    variants: Sequence[Callable[[bytes, Turn], object]]
     framing: Framing | None = None
 
     def __call__(self, data: bytes) -> None:
@@ -194,17 +215,25 @@ class Target:
         """
         if not data:
             return
-        turn, variant = divmod(data[0], len(self.variants))
+        number, variant = divmod(data[0], len(self.variants))
+        run_variant = self.variants[variant]
         body = data[1:] if self.framing is None else self.framing.body_of(data[1:])
-        self.variants[variant](body, turn)
+        turn = Turn(number // 2)
+        if number % 2:
+            whole, pieces = (
+                _outcome(run_variant, body, replace(turn, chunk=chunk)) for chunk in (None, _SMALL_READ)
+            )
+            if whole != pieces:
+                raise AssertionError(f"{whole!r:.500} became {pieces!r:.500} where reads are small")
+        run_variant(body, turn)
 
 
-def _stream(body: bytes, turn: int) -> MemoryStream:
-    return MemoryStream(body, chunk=_CHUNKS[turn % len(_CHUNKS)])
-
-
-def _output(outputs: Sequence[T], turn: int) -> T:
-    return outputs[turn // len(_CHUNKS) % len(outputs)]
+def _outcome(variant: Callable[[bytes, Turn], object], body: bytes, turn: Turn) -> object:
+    try:
+        return variant(body, turn)
+    except InputError as error:
+        # No offset: that of broken compression is how much came out of it.
+        return type(error), error.code, error.location.row, error.location.feature
 
 
 def _oip_parts(form: FormName, body: bytes) -> tuple[bytes, int | None]:
@@ -214,30 +243,26 @@ def _oip_parts(form: FormName, body: bytes) -> tuple[bytes, int | None]:
     return body[2:], int.from_bytes(body[:2], "little")
 
 
-def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: int) -> None:
+def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Turn) -> object:
     body, json_bytes = _oip_parts(form, body)
     options = replace(options, json_bytes=json_bytes)
-    output, encode = _output(TENSOR_OUTPUTS, turn)
+    output, encode = turn.choose(TENSOR_OUTPUTS)
     conversion = TensorConversion(form, output, output != "tensorproto", options, encode)
-    converted = convert_tensors(_stream(body, turn), conversion, Budget(LIMITS))
-    describe_tensors(converted.tensors)
-    for _ in converted.chunks:
-        pass
+    converted = convert_tensors(turn.stream(body), conversion, Budget(LIMITS))
+    return describe_tensors(converted.tensors), b"".join(converted.chunks)
 
 
-def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: int) -> None:
+def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: Turn) -> object:
     body, json_bytes = _oip_parts(form, body)
     options = replace(options, json_bytes=json_bytes)
     budget = Budget(LIMITS)
-    output, encode = _output(RECORDS_OUTPUTS, turn)
+    output, encode = turn.choose(RECORDS_OUTPUTS)
     with ExitStack() as resources:
-        records = open_records(_stream(body, turn), form, options, budget, Spool(None, 0), resources)
+        records = open_records(turn.stream(body), form, options, budget, Spool(None, 0), resources)
         checked = replace(records, batches=map(partial(_checked, records.schema), records.batches))
         if output is None:
-            describe_records(checked, "json")
-            return
-        for _ in encode_records(checked, output, encode, budget).chunks:
-            pass
+            return describe_records(checked, "json")
+        return b"".join(encode_records(checked, output, encode, budget).chunks)
 
 
 def _checked(schema: Schema, batch: Any) -> Any:
@@ -247,37 +272,42 @@ def _checked(schema: Schema, batch: Any) -> Any:
     return batch
 
 
-def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: int) -> None:
-    output: RowForm = _output(("json", "example", "b64"), turn)
-    convert_row(_stream(body, turn), form, output, options, RecordsEncodeOptions(lossy=True), Budget(LIMITS))
+_ROW_FORMS: Final[tuple[RowForm, ...]] = ("json", "example", "b64")
 
 
-def _multipart(content_type: str, body: bytes, turn: int) -> None:
-    parts = open_multipart(_stream(body, turn), content_type)
-    while parts.data.read(1000):
-        pass
+def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: Turn) -> object:
+    output = turn.choose(_ROW_FORMS)
+    return convert_row(
+        turn.stream(body), form, output, options, RecordsEncodeOptions(lossy=True), Budget(LIMITS)
+    )
 
 
-def _multipart_header(body: bytes, turn: int) -> None:
+def _multipart(content_type: str, body: bytes, turn: Turn) -> object:
+    parts = open_multipart(turn.stream(body), content_type)
+    data = read_all(parts.data, Budget(LIMITS))
+    return parts.schema, parts.headers, bytes(data)
+
+
+def _multipart_header(body: bytes, turn: Turn) -> object:
     """The Content-Type stands on the first line."""
     header, _, body = body.partition(b"\n")
-    _multipart(header.decode("latin-1"), body, turn)
+    return _multipart(header.decode("latin-1"), body, turn)
 
 
-def _headers(body: bytes, turn: int) -> None:
+def _headers(body: bytes, turn: Turn) -> object:
     """Content-Type, Accept and the length of a JSON, a line each."""
     names = (b"content-type", b"accept", b"inference-header-content-length")
     headers = Headers(raw=list(zip(names, body.split(b"\n"), strict=False)))
-    choose_input(MEDIA_TYPES, headers, from_=None, default="json")
     parse_json_bytes(headers)
-    choose_output(MEDIA_TYPES, headers, to=None, default="json", octets_are="raw")
+    input_form = choose_input(MEDIA_TYPES, headers, from_=None, default="json")
+    return input_form, choose_output(MEDIA_TYPES, headers, to=None, default="json", octets_are="raw")
 
 
-def _schema(body: bytes, turn: int) -> None:
+def _schema(body: bytes, turn: Turn) -> object:
     schema = parse_schema(body, LIMITS)
     if Schema.from_json(schema.to_json(), LIMITS) != schema:
         raise AssertionError(f"{schema} does not survive its own JSON")
-    _output((serialize_pbtxt, serialize_features, serialize_python), turn)(schema)
+    return turn.choose((serialize_pbtxt, serialize_features, serialize_python))(schema)
 
 
 def _tensor_targets() -> Iterator[Target]:
@@ -299,8 +329,7 @@ def _records_targets() -> Iterator[Target]:
 
 
 def _other_targets() -> Iterator[Target]:
-    forms: tuple[RowForm, ...] = ("json", "example", "b64")
-    for form in forms:
+    for form in _ROW_FORMS:
         yield Target(f"examples-{form}", [partial(_row, form, options) for options in RECORDS_VARIANTS])
     yield Target("multipart", [partial(_multipart, 'multipart/form-data; boundary="b"'), _multipart_header])
     yield Target("headers", [_headers])

@@ -15,10 +15,10 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -78,7 +78,7 @@ def load_targets() -> dict[str, Target]:
 
 
 def fuzz_one(target: Target, arguments: list[str]) -> NoReturn:
-    """libFuzzer ends the process."""
+    """libFuzzer ends the process; it writes the input of a finding as the process exits in the usual way."""
     import atheris
 
     from tests.fuzz.framing import join, split
@@ -104,7 +104,7 @@ def fuzz_one(target: Target, arguments: list[str]) -> NoReturn:
         test_one_input(seed.read_bytes())
     atheris.Setup([sys.argv[0], *arguments], test_one_input, custom_mutator=mutate)
     atheris.Fuzz()
-    os._exit(0)
+    raise SystemExit
 
 
 def reproduce(name: str, file: Path) -> None:
@@ -117,26 +117,29 @@ def reproduce(name: str, file: Path) -> None:
 def fuzz_all(targets: list[Target], options: argparse.Namespace) -> list[Result]:
     """Fuzz each target in a process of its own, `options.jobs` at a time, and print what came of it."""
     waiting, running, results = targets[::-1], dict[int, tuple[str, float]](), []
-    with tempfile.TemporaryDirectory() as grown:
-        while waiting or running:
-            if waiting and len(running) < options.jobs:
-                target = waiting.pop()
-                running[_start(target, Path(grown, target.name), options)] = (target.name, time.monotonic())
-                continue
-            pid, status = os.wait()
-            name, begin = running.pop(pid)
-            log = (options.findings / name / "log").read_text("utf-8", "replace")
-            result = _result(name, os.waitstatus_to_exitcode(status), time.monotonic() - begin, log)
-            results.append(result)
-            print(result, f"(see {options.findings / name})" if result.found else "", flush=True)
+    while waiting or running:
+        if waiting and len(running) < options.jobs:
+            target = waiting.pop()
+            running[_start(target, options)] = (target.name, time.monotonic())
+            continue
+        pid, status = os.wait()
+        name, begin = running.pop(pid)
+        log = (options.findings / name / "log").read_text("utf-8", "replace")
+        result = _result(name, os.waitstatus_to_exitcode(status), time.monotonic() - begin, log)
+        results.append(result)
+        print(result, f"(see {options.findings / name})" if result.found else "", flush=True)
     return results
 
 
-def _start(target: Target, grown: Path, options: argparse.Namespace) -> int:
-    """Fork a process that fuzzes `target`, all of whose imports are done; its id."""
+def _start(target: Target, options: argparse.Namespace) -> int:
+    """Fork a process that fuzzes `target`, all of whose imports are done; its id.
+
+    What libFuzzer finds interesting stays in the folder `grown` of the findings until the next time.
+    """
     findings = options.findings / target.name
-    findings.mkdir(parents=True, exist_ok=True)
-    grown.mkdir()
+    grown = findings / "grown"
+    shutil.rmtree(grown, ignore_errors=True)
+    grown.mkdir(parents=True)
     arguments = [
         f"-artifact_prefix={findings}{os.sep}",
         f"-max_len={MAX_INPUT_BYTES}",
@@ -154,12 +157,7 @@ def _start(target: Target, grown: Path, options: argparse.Namespace) -> int:
     log = os.open(findings / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    try:
-        fuzz_one(target, arguments)
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
+    fuzz_one(target, arguments)
 
 
 def _result(name: str, status: int, seconds: float, log: str) -> Result:

@@ -125,10 +125,32 @@ def spread(lengths: NDArray[Any], present: NDArray[np.bool_] | None) -> NDArray[
 
 
 def null_column(feature: Feature, num_rows: int) -> pa.Array[Any]:
-    """A column of a feature that every row lacks; the values it could have take their room all the same."""
-    nulls: Any = pa.nulls  # declared for each Arrow type apart, and not for one that is known later
-    column: pa.Array[Any] = nulls(num_rows, column_type(feature))
-    return column
+    """A column of a feature that every row lacks; the values it could have take their room all the same.
+
+    Below a null lists are empty and values of a fixed size are zero. (`pa.nulls` has nulls there too.)
+    """
+    return with_nulls(_zeros(column_type(feature), num_rows), np.zeros(num_rows, np.bool_))
+
+
+def _zeros(layout: Any, length: int) -> pa.Array[Any]:
+    """`length` times the value of `layout` that has nothing in it."""
+    if isinstance(layout, pa.StructType):
+        members = [_zeros(layout.field(index).type, length) for index in range(layout.num_fields)]
+        return pa.Array.from_buffers(layout, length, [None], children=members)
+    if isinstance(layout, pa.FixedSizeListType):
+        items = _zeros(layout.value_type, length * layout.list_size)
+        return pa.Array.from_buffers(layout, length, [None], children=[items])
+    if isinstance(layout, pa.ListType):
+        items = _zeros(layout.value_type, 0)
+        return pa.Array.from_buffers(layout, length, [None, _zero_bytes(4 * (length + 1))], children=[items])
+    if pa.types.is_binary(layout):
+        buffers = [None, _zero_bytes(4 * (length + 1)), pa.py_buffer(b"")]
+        return pa.Array.from_buffers(layout, length, buffers)
+    return pa.Array.from_buffers(layout, length, [None, _zero_bytes(length * layout.bit_width // 8)])
+
+
+def _zero_bytes(size: int) -> pa.Buffer:
+    return pa.py_buffer(np.zeros(size, np.uint8).data)
 
 
 def with_nulls(column: pa.Array[Any], present: NDArray[np.bool_]) -> pa.Array[Any]:

@@ -15,7 +15,7 @@ from app.codecs.records.arrays import (
 )
 from app.codecs.records.columns import column_type
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
-from app.domain.schema import Feature
+from app.domain.schema import Feature, FeatureKind, FeatureShape
 from app.errors import LimitExceeded
 
 NUMERIC = [dtype for dtype in DTYPES.values() if not dtype.is_string]
@@ -98,6 +98,28 @@ def test_a_column_that_every_row_lacks(shape: tuple[int | None, ...]) -> None:
     feature = Feature("x", DTYPES["float32"], shape, encoding="tensor", nullable=True)
     column = null_column(feature, 3)
     assert (column.type, len(column), column.null_count) == (column_type(feature), 3, 3)
+
+
+@pytest.mark.parametrize("kind", ["dense", "ragged", "sparse", "sequence"])
+@pytest.mark.parametrize("dtype", [DTYPES["float32"], TEXT, DTYPES["complex64"]], ids=str)
+def test_below_a_null_there_are_no_nulls(kind: FeatureKind, dtype: DType) -> None:
+    shapes: dict[FeatureKind, FeatureShape] = {
+        "dense": (None, None),
+        "ragged": (None, None, 2),
+        "sparse": (4, 3),
+        "sequence": (None, 2),
+    }
+    column = null_column(Feature("x", dtype, shapes[kind], kind, nullable=True), 3)
+    column.validate(full=True)
+    assert column.to_pylist() == [None, None, None]
+    below: list[Any] = [column]
+    while below:
+        nested = below.pop()
+        if isinstance(nested, pa.StructArray):
+            below += [nested.field(index) for index in range(nested.type.num_fields)]
+        elif isinstance(nested, pa.ListArray | pa.FixedSizeListArray):
+            below.append(nested.values)
+        assert nested is column or not nested.null_count
 
 
 @pytest.mark.parametrize(

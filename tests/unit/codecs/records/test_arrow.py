@@ -477,6 +477,13 @@ def encoded(found: Records, **options: Any) -> bytes:
     return b"".join(encode(found, RecordsEncodeOptions(**options), Budget()))
 
 
+def test_a_tensor_of_unknown_shape_that_every_row_lacks_is_written() -> None:
+    declared = schema(z={"dtype": "complex64", "shape": [None, None], "nullable": True})
+    body = written(columns(z=pa.nulls(2)))
+    found = decode(MemoryStream(body), RecordsDecodeOptions(schema=declared), Budget())
+    assert pa.ipc.open_stream(encoded(found)).read_all().column("z").to_pylist() == [None, None]
+
+
 KINDS = ("scalar", "dense", "ragged", "sparse", "sequence")
 
 

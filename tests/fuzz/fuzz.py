@@ -35,6 +35,8 @@ RSS_LIMIT_MB: Final = 1024
 MAX_GROWTH_MB: Final = 192
 #: Of every so many changes, one is of the first byte, which chooses the variant and the output.
 _CHANGES_PER_CHOICE: Final = 8
+#: Of the log of a failure: the traceback, and a short input in hexadecimal and base64.
+_LOG_SHOWN: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,11 @@ def fuzz_all(targets: list[Target], options: argparse.Namespace) -> list[Result]
         log = (options.findings / name / "log").read_text("utf-8", "replace")
         result = _result(name, os.waitstatus_to_exitcode(status), time.monotonic() - begin, log)
         results.append(result)
-        print(result, f"(see {options.findings / name})" if result.found else "", flush=True)
+        print(result, flush=True)
+        if result.found:
+            print(
+                f"{log[-_LOG_SHOWN:]}\n(The whole log, and the input: {options.findings / name})", flush=True
+            )
     return results
 
 

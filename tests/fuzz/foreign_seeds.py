@@ -17,6 +17,11 @@ from tests.fuzz.framing import FRAMINGS
 
 __all__ = ["FOREIGN_RECORDS", "FOREIGN_TENSORS"]
 
+
+def _tensor_column() -> Any:
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype="<f4").reshape(3, 2, 2))
+
+
 _COLUMNS: Final[dict[str, Any]] = {
     "x": pa.array([[1.5, -2.25, 0.0, 1e-3], None, [0.5, 3.0, 2.0, 1e3]], pa.list_(pa.float32(), 4)),
     "label": pa.array([7, None, -1], pa.int64()),
@@ -30,6 +35,9 @@ _COLUMNS: Final[dict[str, Any]] = {
 _MORE_COLUMNS: Final[dict[str, Any]] = {
     "view": pa.array(["a long enough text to stand alone", None, "b"], pa.string_view()),
     "nothing": pa.nulls(3),
+    "listed": pa.array([[1, 2], None, [3]], pa.list_view(pa.int32())),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int32()), pa.array([1.5, 2.5])),
+    "tensor": _tensor_column(),
     "fixed": pa.array([b"abcd", b"efgh", b"ijkl"], pa.binary(4)),
 }
 
@@ -60,6 +68,13 @@ def _arrow_records() -> Iterator[bytes]:
     yield b"\7" + _arrow(scalars, file=True)
     for name, column in _MORE_COLUMNS.items():
         yield b"\0" + _arrow({name: column}, file=False)
+    yield b"\1" + _arrow({"x": _tensor_column()}, file=False)
+    places = pa.array([[[0, 1], [3, 2]], [], None], pa.list_(pa.list_(pa.int64(), 2)))
+    values = pa.array([[5, 6], [], None], pa.list_(pa.int32()))
+    sparse = pa.StructArray.from_arrays(
+        [places, values], ["indices", "values"], mask=pa.array([False, False, True])
+    )
+    yield b"\2" + _arrow({"s": sparse, "r": _COLUMNS["r"]}, file=False)
 
 
 def _parquet(columns: dict[str, Any], **options: Any) -> bytes:
@@ -79,9 +94,10 @@ def _parquet_records() -> Iterator[bytes]:
     yield b"\0" + _parquet(scalars, compression="zstd", data_page_version="2.0", store_schema=True)
     yield b"\7" + _parquet(scalars, compression="gzip", use_dictionary=False)
     yield b"\0" + _parquet({"label": _COLUMNS["label"]}, compression="lz4", write_page_index=True)
-    deltas: dict[str, Any] = {"label": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY"}
-    plain = {**scalars, "text": scalars["text"].cast(pa.string())}
-    yield b"\0" + _parquet(plain, compression="none", use_dictionary=False, column_encoding=deltas)
+    # Not text: what Arrow cannot read of it is refused.
+    deltas: dict[str, Any] = {"label": "DELTA_BINARY_PACKED"}
+    label = {"label": _COLUMNS["label"]}
+    yield b"\0" + _parquet(label, compression="none", use_dictionary=False, column_encoding=deltas)
     floats = {"half": _COLUMNS["half"], "f": pa.array([1.5, None, 2.5], pa.float32())}
     encoding: dict[str, Any] = {"f": "BYTE_STREAM_SPLIT"}
     yield b"\0" + _parquet(floats, compression="none", use_dictionary=False, column_encoding=encoding)
@@ -180,7 +196,17 @@ def _tensor_protos() -> Iterator[bytes]:
     }
     for number, text in fields.items():
         yield b"\0" + bytes([8, number]) + shape + bytes.fromhex(text)
+    yield b"\1" + _sparse_rows()
     yield b"\0" + bytes.fromhex("08 1d 12 04 12 02 08 02 22 02 0f 01")  # int4
+
+
+def _sparse_rows() -> bytes:
+    """Two rows as `tf.io.serialize_many_sparse` gives them: indices, values and dense_shape of each."""
+    indices = bytes.fromhex("08 09 12 08 12 02 08 01 12 02 08 01 22 08") + struct.pack("<q", 2)
+    values = bytes.fromhex("08 01 12 04 12 02 08 01 22 04") + struct.pack("<f", 1.5)
+    dense_shape = bytes.fromhex("08 09 12 04 12 02 08 01 22 08") + struct.pack("<q", 4)
+    parts = b"".join(b"\x42" + bytes([len(part)]) + part for part in (indices, values, dense_shape))
+    return bytes.fromhex("08 07 12 08 12 02 08 02 12 02 08 03") + 2 * parts
 
 
 def _arrow_tensors() -> Iterator[bytes]:
@@ -227,11 +253,22 @@ def _raw_tensors() -> Iterator[bytes]:
     yield b"\7\x0f\1\x07"
 
 
+def _oip_records() -> Iterator[bytes]:
+    blob = struct.pack("<2f", 1, 2) + struct.pack("<I", 1) + b"a" + struct.pack("<I", 0)
+    text = (
+        b'{"inputs":[{"name":"x","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}},'
+        b'{"name":"text","datatype":"BYTES","shape":[2],"parameters":{"binary_data_size":9}},'
+        b'{"name":"label","datatype":"INT64","shape":[2],"data":[1,2]}],"id":"a"}'
+    )
+    yield b"\0" + struct.pack("<H", len(text)) + text + blob
+
+
 FOREIGN_RECORDS: Final = {
     "arrow": _arrow_records,
     "parquet": _parquet_records,
     "tfrecord": _tfrecord_records,
     "npz": _npz_records,
+    "oip": _oip_records,
     "csv": _csv_records,
     "json": _json_records,
     "ndjson": _ndjson_records,

@@ -122,9 +122,9 @@ def parse_json_bytes(headers: Headers) -> int | None:
     if not texts:
         return None
     text = texts[0].strip()
-    # Twenty digits are past int64 already; longer ones need not be converted to be refused.
-    if len(texts) == 1 and text.isascii() and text.isdigit() and int(text[:20]) <= MAX_DIM:
-        return int(text[:20])
+    # Nineteen digits hold every int64; longer ones need not be converted to be refused.
+    if len(texts) == 1 and len(text) <= 19 and text.isascii() and text.isdigit() and int(text) <= MAX_DIM:
+        return int(text)
     raise MalformedInput(
         f"Inference-Header-Content-Length {', '.join(texts)[:40]!r} is not one number of bytes: that of "
         "the JSON in front of the tensors.",

@@ -61,7 +61,7 @@ def read(form: str, kind: str, answer: httpx.Response) -> Parts:
 def framed(*messages: bytes) -> bytes:
     """TFRecord."""
     return b"".join(
-        length + _masked_crc(length) + message + _masked_crc(message)
+        length + masked_crc(length) + message + masked_crc(message)
         for message in messages
         for length in [struct.pack("<Q", len(message))]
     )
@@ -72,14 +72,14 @@ def unframed(data: bytes) -> list[bytes]:
     found = []
     while data:
         (size,) = struct.unpack_from("<Q", data)
-        assert data[8:12] == _masked_crc(data[:8])
+        assert data[8:12] == masked_crc(data[:8])
         found.append(data[12 : 12 + size])
-        assert data[12 + size : 16 + size] == _masked_crc(found[-1])
+        assert data[12 + size : 16 + size] == masked_crc(found[-1])
         data = data[16 + size :]
     return found
 
 
-def _masked_crc(data: bytes) -> bytes:
+def masked_crc(data: bytes) -> bytes:
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte

@@ -9,10 +9,14 @@ from app.codecs.registry import (
     MEDIA_TYPES,
     RECORDS_CODECS,
     RECORDS_KINDS,
+    RECORDS_KINDS_IN,
     TENSOR_CODECS,
     TENSOR_KINDS,
     FormName,
+    RecordsCodec,
+    TensorCodec,
 )
+from app.domain.schema import FeatureKind
 
 __all__ = ["PAGE", "with_forms"]
 
@@ -23,7 +27,6 @@ _HEAD: Final = """\
 | form | media types | tensors | records | of a body of records |
 |---|---|---|---|---|
 """
-_DIRECTIONS: Final = {(True, True): "in, out", (True, False): "in", (False, True): "out"}
 
 
 def with_forms(page: str) -> str:
@@ -46,15 +49,19 @@ _READS: Final = {"stream": "streamed", "file": "spooled"}
 
 def _tensors(form: FormName) -> str:
     codec = TENSOR_CODECS.get(form)
-    if codec is None:
-        return ""
-    directions = _DIRECTIONS[codec.decode is not None, codec.encode is not None]
-    return f"{directions}: {', '.join(TENSOR_KINDS[form])}"
+    return "" if codec is None else _cell(codec, TENSOR_KINDS[form], TENSOR_KINDS[form])
 
 
 def _records(form: FormName) -> str:
     codec = RECORDS_CODECS.get(form)
-    if codec is None:
-        return ""
-    directions = _DIRECTIONS[codec.decode is not None, codec.encode is not None]
-    return f"{directions}: {', '.join(RECORDS_KINDS[form])}"
+    return "" if codec is None else _cell(codec, RECORDS_KINDS_IN[form], RECORDS_KINDS[form])
+
+
+def _cell(
+    codec: TensorCodec | RecordsCodec, kinds_in: tuple[FeatureKind, ...], kinds_out: tuple[FeatureKind, ...]
+) -> str:
+    reads = ", ".join(kinds_in) if codec.decode else ""
+    writes = ", ".join(kinds_out) if codec.encode else ""
+    if reads == writes:
+        return f"in, out: {reads}"
+    return "; ".join(f"{way}: {kinds}" for way, kinds in (("in", reads), ("out", writes)) if kinds)

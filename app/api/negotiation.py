@@ -102,6 +102,11 @@ def _content_type(headers: Headers) -> str:
             raise UnknownForm(
                 f"charset {value.strip()[:40]!r} is not supported; send UTF-8.", code="unsupported_charset"
             )
+        if name.strip().lower() == "header" and value.strip().strip('"').lower() == "absent":  # RFC 4180
+            raise UnknownForm(
+                "CSV without a header is not supported, since its columns have no names. Put one in front.",
+                code="unsupported_header",
+            )
     return media_type.strip().lower()
 
 

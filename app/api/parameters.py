@@ -48,7 +48,6 @@ __all__ = [
     "NoQuery",
     "RecordsParameters",
     "RecordsQuery",
-    "refuse_inapplicable",
     "refuse_repeated",
 ]
 
@@ -184,20 +183,6 @@ def refuse_repeated(request: Request) -> None:
                 code="repeated_parameter",
                 extra={"parameter": name[:40]},
             )
-
-
-def refuse_inapplicable(compression: str | None, forms: tuple[str, ...]) -> None:
-    """Refuse `?compression=` where neither body nor answer is a TFRecord: it would change nothing.
-
-    Raises:
-        MalformedInput: what to do instead.
-    """
-    if compression is not None and "tfrecord" not in forms:
-        raise MalformedInput(
-            "?compression= applies to TFRecord alone, and neither the body nor the answer is one. "
-            "Leave it out, or set to=tfrecord.",
-            code="inapplicable_parameter",
-        )
 
 
 RecordsParameters = Annotated[RecordsQuery, Query()]

@@ -318,5 +318,5 @@ def _integer_too_large(text: str) -> UnprocessableInput:
 
 
 def _invalid(text: str, error: json.JSONDecodeError) -> MalformedInput:
-    what = error.msg if text.strip() else "the text is empty"
+    what = error.msg.removesuffix(" at") if text.strip() else "the text is empty"
     return MalformedInput(f"Not JSON: {what}.", code="invalid_json", offset=_byte_offset(text, error.pos))

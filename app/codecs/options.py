@@ -97,7 +97,7 @@ class RecordsDecodeOptions:
         nonfinite: as for tensors.
         infer: from the first 1,000 rows, or from all of them.
         compression: of `tfrecord`; None detects it.
-        undeclared: what happens to features of a TFRecord that a declared schema does not name.
+        undeclared: what happens to features that a declared schema does not name.
         json_bytes: as for tensors.
     """
 

@@ -49,6 +49,7 @@ __all__ = [
     "MEDIA_TYPES",
     "RECORDS_CODECS",
     "RECORDS_KINDS",
+    "RECORDS_KINDS_IN",
     "TENSOR_CODECS",
     "TENSOR_KINDS",
     "Codec",
@@ -190,4 +191,13 @@ RECORDS_KINDS: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
     "csv": ("dense",),
     "tfrecord": _KINDS,
     "b64": _KINDS,
+}
+
+#: The kinds of features that each form of records can fill: a form that has one array for each column also
+#: fills a ragged one, where all rows are alike.
+RECORDS_KINDS_IN: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
+    **RECORDS_KINDS,
+    "npz": ("dense", "ragged", "sequence"),
+    "oip": ("dense", "ragged", "sequence"),
+    "safetensors": ("dense", "ragged", "sequence"),
 }

@@ -19,12 +19,13 @@ from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import AppendRequest, append_rows
 from ...services.datasets import DatasetOptions
 from ..answers import json_answer, no_content
+from ..applicability import refuse_inapplicable
 from ..dataset_parameters import AppendParameters, PublishParameters
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, json_body, json_response
-from ..parameters import NoParameters, refuse_inapplicable, refuse_repeated
+from ..parameters import NoParameters, refuse_repeated
 from ..schemas import declared_schema, unwrap
 from ..state import ServicesDependency
 from .records import RECORDS_IN
@@ -167,7 +168,7 @@ async def append_records(
         rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
         source = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
-        refuse_inapplicable(query.compression, (form,))
+        refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(headers)
         result = append_rows(
             services.datasets,

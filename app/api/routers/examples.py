@@ -11,6 +11,7 @@ from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.examples import ROW_FORMS, RowForm, convert_row
 from ..answers import VARY
+from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
@@ -61,6 +62,7 @@ async def _convert(
         schema = declared_schema(query.schema_, services)
         source, headers, schema = unwrap(body, request.headers, schema, services.limits)
         input_form = choose_input(ROW_FORMS, headers, from_=query.from_, default=default_input)
+        refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_options(schema)
         row = convert_row(source, input_form, chosen.form, decode, query.encode_options(), budget)
         return Answer(chosen.media_type, iter([row]), VARY)

@@ -10,6 +10,7 @@ from ...codecs.registry import (
     MEDIA_TYPES,
     RECORDS_CODECS,
     RECORDS_KINDS,
+    RECORDS_KINDS_IN,
     TENSOR_CODECS,
     TENSOR_KINDS,
     RecordsCodec,
@@ -29,17 +30,25 @@ router = APIRouter(prefix="/v1", tags=["forms"])
 async def forms(_: NoParameters) -> dict[str, Any]:
     """Short names, media types, directions and kinds, for tensors and for records."""
     return {
-        "tensors": [_describe(codec, TENSOR_KINDS[form]) for form, codec in TENSOR_CODECS.items()],
-        "records": [_describe(codec, RECORDS_KINDS[form]) for form, codec in RECORDS_CODECS.items()],
+        "tensors": [
+            _describe(codec, TENSOR_KINDS[form], TENSOR_KINDS[form]) for form, codec in TENSOR_CODECS.items()
+        ],
+        "records": [
+            _describe(codec, RECORDS_KINDS_IN[form], RECORDS_KINDS[form])
+            for form, codec in RECORDS_CODECS.items()
+        ],
     }
 
 
-def _describe(codec: TensorCodec | RecordsCodec, kinds: tuple[FeatureKind, ...]) -> dict[str, Any]:
+def _describe(
+    codec: TensorCodec | RecordsCodec, kinds_in: tuple[FeatureKind, ...], kinds_out: tuple[FeatureKind, ...]
+) -> dict[str, Any]:
     return {
         "form": codec.form,
         "media_types": list(MEDIA_TYPES[codec.form]),
         "in": codec.decode is not None,
         "out": codec.encode is not None,
-        "kinds": kinds,
+        "kinds": kinds_out,
+        "kinds_in": kinds_in,
         "by_short_name_only": codec.form in SHORT_NAME_ONLY,
     }

@@ -14,6 +14,7 @@ from ...domain.streams import ByteStream
 from ...services.describe import DESCRIPTIONS, describe_records
 from ...services.records import encode_records, open_records
 from ..answers import arrow_format, description_answer, records_answer
+from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
@@ -21,7 +22,6 @@ from ..parameters import (
     DescribeRecordsParameters,
     RecordsParameters,
     RecordsQuery,
-    refuse_inapplicable,
     refuse_repeated,
 )
 from ..schemas import declared_schema, unwrap
@@ -78,7 +78,7 @@ async def describe(
         schema = declared_schema(query.schema_, services)
         source, headers, schema = unwrap(body, request.headers, schema, services.limits)
         input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
-        refuse_inapplicable(query.compression, (input_form,))
+        refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
         records = open_records(source, input_form, decode, budget, services.spool, resources)
         return description_answer(describe_records(records, chosen.form), chosen.media_type)
@@ -100,7 +100,7 @@ async def _convert(
         schema = declared_schema(query.schema_, services)
         source, headers, schema = unwrap(body, request.headers, schema, services.limits)
         input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=default_input)
-        refuse_inapplicable(query.compression, (input_form, chosen.form))
+        refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_stream_options(
             schema, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
         )

@@ -16,10 +16,11 @@ from ...domain.tensor import NamedAny, Tensor
 from ...services.describe import describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer
+from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, conversion, json_response
-from ..parameters import refuse_inapplicable, refuse_repeated
+from ..parameters import refuse_repeated
 from ..state import Services, ServicesDependency
 from ..tensor_parameters import DescribeTensorsParameters, TensorsParameters, TensorsQuery
 
@@ -74,7 +75,7 @@ async def describe(
     input_form = choose_input(
         _IN, request.headers, from_=query.from_, default=None, raw_declared=query.dtype is not None
     )
-    refuse_inapplicable(query.compression, (input_form,))
+    refuse_inapplicable(query, read=input_form)
     decode = query.decode_options(json_bytes=parse_json_bytes(request.headers))
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
@@ -100,7 +101,7 @@ async def _convert(
         default=default_input,
         raw_declared=query.dtype is not None,
     )
-    refuse_inapplicable(query.compression, (input_form, chosen.form))
+    refuse_inapplicable(query, read=input_form, written=chosen.form)
     plan = TensorConversion(
         input_form=input_form,
         output_form=chosen.form,

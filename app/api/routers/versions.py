@@ -13,12 +13,13 @@ from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
 from ..answers import arrow_format, json_answer, records_answer
+from ..applicability import refuse_inapplicable
 from ..dataset_parameters import RowsParameters
 from ..exchange import Answer
 from ..files import file_response
 from ..negotiation import choose_output
 from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
-from ..parameters import NoParameters, refuse_inapplicable, refuse_repeated
+from ..parameters import NoParameters, refuse_repeated
 from ..state import Services, ServicesDependency
 from .records import RECORDS_OUT
 
@@ -115,7 +116,7 @@ async def read_records(
     """Rows of a split, in order, in any records form."""
     refuse_repeated(request)
     chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
-    refuse_inapplicable(query.compression, (chosen.form,))
+    refuse_inapplicable(query, written=chosen.form)
 
     def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
         rows = services.datasets.read_records(

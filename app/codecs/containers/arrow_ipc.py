@@ -31,8 +31,8 @@ _FAULTS: Final = (pa.ArrowException, ArithmeticError, LookupError, OSError, Type
 
 
 @contextmanager
-def arrow_faults(what: str, code: str = "invalid_arrow") -> Iterator[None]:
-    """Errors of pyarrow inside the block are those of the input.
+def arrow_faults(what: str, code: str = "invalid_arrow", *, row: int | None = None) -> Iterator[None]:
+    """Errors of pyarrow inside the block are those of the input, at `row` or behind it.
 
     Raises:
         MalformedInput: with the first line of what pyarrow says.
@@ -42,7 +42,7 @@ def arrow_faults(what: str, code: str = "invalid_arrow") -> Iterator[None]:
     except _FAULTS as error:
         # Only the first line: the others tell where in Arrow's sources.
         reason = (str(error).splitlines() or [""])[0][:200]
-        raise MalformedInput(f"{what} cannot be read: {reason}", code=code) from None
+        raise MalformedInput(f"{what} cannot be read: {reason}", code=code, row=row) from None
 
 
 class ArrowReader:
@@ -71,7 +71,7 @@ class ArrowReader:
         """Every batch, valid in all its values; its memory is charged until the next one is drawn."""
         row = 0
         while True:
-            with arrow_faults(f"The Arrow batch that begins with row {row}"):
+            with arrow_faults(f"The Arrow batch that begins with row {row}", row=row):
                 try:
                     batch = self._reader.read_next_batch()
                 except StopIteration:

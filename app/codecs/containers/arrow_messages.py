@@ -177,7 +177,7 @@ class MessageFile:
     def _check_dictionary(self, header: FlatTable) -> FlatTable:
         if header.integer(2, "?"):
             # Each is appended by copying all that went before.
-            raise unsupported("A dictionary that is sent in pieces (isDelta) is not read")
+            raise unsupported("A dictionary that is sent in pieces (isDelta) is not read; send it whole")
         records = header.table(1)
         if records is None:
             raise MalformedInput("An Arrow dictionary has no values.", code="invalid_arrow")

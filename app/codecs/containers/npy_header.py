@@ -119,7 +119,7 @@ def read_npy_header(stream: ByteStream, limits: Limits, *, declared: DType | Non
     text = read_exactly(stream, length, "the NPY header", offset=begin)
     entries = _scan(text.decode(encoding, "replace"), begin)
     return NpyHeader(
-        element=_parse_descr(entries["descr"][1:-1], declared),
+        element=_parse_descr(entries["descr"][1:-1], declared, begin),
         shape=_parse_shape(entries["shape"], begin),
         fortran_order=entries["fortran_order"] == "True",
         num_bytes=begin + length,
@@ -145,7 +145,9 @@ def _scan(text: str, offset: int) -> dict[str, str]:
     while entry := _ENTRY.match(text, position):
         key, value = entry["key"], entry["value"]
         if key == "descr" and value == "[":
-            raise _unsupported("a structure of several fields", "Send each field as an array of its own.")
+            raise _unsupported(
+                "a structure of several fields", "Send each field as an array of its own.", offset
+            )
         if key in found:
             raise _invalid(f"names {key!r} twice", offset + position)
         found[key] = value
@@ -184,10 +186,10 @@ def _parse_shape(text: str, offset: int) -> Shape:
     return check_shape([int(dim[1]) for dim in dims if dim], offset=offset)
 
 
-def _parse_descr(descr: str, declared: DType | None) -> ElementType:
+def _parse_descr(descr: str, declared: DType | None, offset: int) -> ElementType:
     match = _DESCR.fullmatch(descr)
     if match is None:
-        raise _invalid(f"has the unreadable descr {descr[:40]!r}", None)
+        raise _invalid(f"has the unreadable descr {descr[:40]!r}", offset)
     kind, size, big_endian = match["kind"], match["size"], match["order"] == ">"
     code = kind + size
     if match["unit"] is None and (dtype := _BY_CODE.get(code)) is not None:
@@ -197,30 +199,33 @@ def _parse_descr(descr: str, declared: DType | None) -> ElementType:
         return ElementType(TEXT if text else BYTES, int(size) * (4 if text else 1), big_endian)
     if code == "V2" and declared is _BFLOAT16:
         return ElementType(_BFLOAT16, 2, big_endian)
-    raise _no_such_element(descr, code)
+    raise _no_such_element(descr, code, offset)
 
 
-def _no_such_element(descr: str, code: str) -> UnprocessableInput | UnknownForm | MalformedInput:
+def _no_such_element(descr: str, code: str, offset: int) -> UnprocessableInput | UnknownForm | MalformedInput:
     if code == "V2":
-        return _unsupported("two bytes of anything", "If they are bfloat16, set ?dtype=bfloat16.")
+        return _unsupported("two bytes of anything", "If they are bfloat16, set ?dtype=bfloat16.", offset)
     if code[0] == "O":
         return _unsupported(
-            "Python objects", "They would have to be unpickled; send plain numbers or strings."
+            "Python objects", "They would have to be unpickled; send plain numbers or strings.", offset
         )
     if code[0] == "V":
-        return _unsupported(f"bare bytes ({descr[:40]})", "Send uint8, and the length as another axis.")
+        return _unsupported(
+            f"bare bytes ({descr[:40]})", "Send uint8, and the length as another axis.", offset
+        )
     if code[0] in "mMfcg":
         return UnknownForm(
             f"NPY arrays of {descr[:40]} have no exact counterpart here. "
             f"Convert to one of: {', '.join(name for name, dtype in DTYPES.items() if dtype.in_numpy)}.",
             code="unsupported_dtype",
+            offset=offset,
         )
-    return _invalid(f"has the unknown descr {descr[:40]!r}", None)
+    return _invalid(f"has the unknown descr {descr[:40]!r}", offset)
 
 
-def _unsupported(what: str, hint: str) -> UnprocessableInput:
-    return UnprocessableInput(f"The NPY array holds {what}. {hint}", code="unsupported_dtype")
+def _unsupported(what: str, hint: str, offset: int) -> UnprocessableInput:
+    return UnprocessableInput(f"The NPY array holds {what}. {hint}", code="unsupported_dtype", offset=offset)
 
 
-def _invalid(what: str, offset: int | None) -> MalformedInput:
+def _invalid(what: str, offset: int) -> MalformedInput:
     return MalformedInput(f"The NPY header {what}.", code="invalid_npy_header", offset=offset)

@@ -94,10 +94,10 @@ class ParquetReader:
         step = max(1, min(self._max_rows, _BATCH_BYTES // max(1, average)))
         held = sum(column.held_bytes(step) for column in columns)
         self._budget.charge(held, f"Row group {index} of the Parquet file")
-        with arrow_faults(f"Row {row} or one behind it", "invalid_parquet"):
+        with arrow_faults(f"Row {row} or one behind it", "invalid_parquet", row=row):
             batches = self._parquet.iter_batches(step, row_groups=[index], use_threads=False)
         while True:
-            with arrow_faults(f"Row {row} or one behind it", "invalid_parquet"):
+            with arrow_faults(f"Row {row} or one behind it", "invalid_parquet", row=row):
                 batch = next(batches, None)
                 if batch is None:
                     break

@@ -107,7 +107,7 @@ def _batches(
             step = _batch_rows(batch, schema)
             for start in range(0, batch.num_rows, step):
                 piece = batch.slice(start, step)
-                with arrow_faults(f"Row {first_row + start} and those behind it"):
+                with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
                     columns = [_read(reader, piece, place, first_row + start) for reader in readers]
                 rows = _assembled(columns, piece.num_rows, schema)
                 guard.add(rows.nbytes + _EMPTY_ROW_BYTES * piece.num_rows)

@@ -231,7 +231,7 @@ class _FrameReader:
                 row=record,
                 offset=offset,
             )
-        part = "data" if reason == BAD_DATA else "length"
+        part = "payload" if reason == BAD_DATA else "length"
         return MalformedInput(
             f"{where} has a {part} that does not match its checksum.",
             code="corrupt_record",

@@ -83,6 +83,12 @@ def in_components(encode: DenseEncoder) -> TensorEncoder:
 
     @wraps(encode)
     def encode_any(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
+        if sum(named.name is None and not isinstance(named.tensor, Tensor) for named in tensors) > 1:
+            raise UnprocessableInput(
+                "More than one sparse or ragged tensor has no name, so that their components would be called "
+                "alike. Give each tensor a name, or ask for 'json' or 'tfrecord'.",
+                code="duplicate_name",
+            )
         return encode([part for named in tensors for part in components_of(named)], options)
 
     return encode_any

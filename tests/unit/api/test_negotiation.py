@@ -120,6 +120,12 @@ def test_another_charset_is_refused() -> None:
         chosen_input("application/json; charset=latin-1")
 
 
+def test_csv_without_a_header_is_refused() -> None:
+    with pytest.raises(UnknownForm, match="header"):
+        chosen_input("text/csv; header=absent")
+    assert chosen_input("application/json; header=present") == "json"
+
+
 def test_two_content_types_are_refused() -> None:
     headers = Headers(raw=[(b"content-type", b"application/json"), (b"content-type", b"application/x-npy")])
     with pytest.raises(MalformedInput, match="More than one"):

@@ -73,6 +73,13 @@ def test_names_of_the_components_are_those_documented(form: FormName) -> None:
     ]
 
 
+@pytest.mark.parametrize("form", ["npz", "oip", "safetensors", "arrow"])
+def test_several_without_a_name_are_refused(form: FormName) -> None:
+    error = refused("duplicate_name", written, form, NamedAny(SPARSE), NamedAny(RAGGED))
+    assert "Give each tensor a name" in error.detail
+    assert written(form, NamedAny(SPARSE), NamedAny(RAGGED, "r"), NamedAny(DENSE))
+
+
 def test_what_numpy_saves_is_read(tmp_path: Any) -> None:
     path = tmp_path / "x.npz"
     np.savez(path, indices=SPARSE.indices.astype("i4"), values=SPARSE.values, dense_shape=[3, 4])

@@ -1,0 +1,126 @@
+"""Bodies that must not be believed, rows 1-34 of the catalogue of faults, over a real connection.
+
+The corpus is tests/faults.py. Each body is answered by a problem that names the place, /livez answers
+meanwhile, and memory stays within what one request may hold. Further cases of each row, and mutations of
+good bytes, are tested in tests/unit/codecs:
+
+| row   | here                 | there                                                                     |
+|-------|----------------------|---------------------------------------------------------------------------|
+| 1-8   | headers of NPY       | containers/test_npy_header.py, containers/test_npy.py                      |
+| 9, 10 | NPY                  | containers/test_npy.py                                                     |
+| 11-13 | NPZ                  | containers/test_npz.py                                                     |
+| 14-17 | compression          | records/test_framing.py, records/test_compression.py                       |
+| 18-21 | TensorProto          | tensors/test_tensor_proto.py, tensors/test_tensor_proto_values.py          |
+| 22    | protobuf             | the same; test_protobuf.py, records/test_example_decode.py                 |
+| 23-25 | TFRecord             | records/test_framing.py                                                    |
+| 26-31 | JSON                 | test_json_text.py, test_json_numbers.py, test_json_values.py               |
+| 32-33 | Arrow, Parquet       | containers/test_arrow_messages.py, records/test_{arrow,parquet}.py        |
+| 34    | images are no form   |                                                                           |
+
+zstd (row 15) comes inside Arrow and Parquet alone: a Content-Encoding is refused, whatever it is (row 16).
+The fuzzers of tests/fuzz hold the same for bytes that nobody thought of.
+"""
+
+import io
+import threading
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.e2e.service import Service, start
+from tests.faults import FAULTS, MIB, Fault
+
+#: What one request may hold in the service of these tests, and what the process may grow by beside it.
+HELD = 64 * MIB
+SLACK = 96 * MIB
+
+
+@pytest.fixture(scope="module")
+def bounded_client(bounded: Service) -> Iterator[httpx.Client]:
+    """A client of that service."""
+    with httpx.Client(base_url=bounded.url, timeout=60) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose requests may hold little."""
+    started = start(tmp_path_factory.mktemp("bounded"), SHARDSMITH_MAX_DECODED_BYTES=str(HELD))
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.row} {fault.name}")
+def test_what_must_not_be_believed(bounded: Service, bounded_client: httpx.Client, fault: Fault) -> None:
+    body = fault.body if isinstance(fault.body, bytes) else fault.body()
+    before = bounded.resident_mib()
+    with Watch(bounded) as watch:
+        answer = bounded_client.post(fault.path, params={"from": fault.form, **fault.params}, content=body)
+    assert answer.headers["content-type"] == "application/problem+json", answer.text[:200]
+    problem = answer.json()
+    status, code, *place = fault.answer.split()
+    assert (answer.status_code, problem["code"]) == (int(status), code), problem
+    assert set(place) <= problem.keys(), problem
+    assert watch.peak_mib - before < (HELD + SLACK) / MIB
+
+
+class Watch:
+    """Asks for /livez, and looks at the memory of the process, as long as something else goes on."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._statuses: set[int] = set()
+        self.peak_mib = service.resident_mib()
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        assert self._statuses == {200}
+
+    def _look(self) -> None:
+        with httpx.Client(base_url=self._service.url, timeout=10) as client:
+            while True:
+                self._statuses.add(client.get("/livez").status_code)
+                self.peak_mib = max(self.peak_mib, self._service.resident_mib())
+                if self._over.wait(0.01):
+                    return
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "gzip, gzip", "br", "deflate, identity"])
+def test_encoded_bodies_are_refused_by_name(bounded: Service, encoding: str) -> None:
+    headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
+    answer = httpx.post(f"{bounded.url}/v1/tensors/serialize", content=b"[1]", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_content_encoding")
+
+
+@pytest.mark.parametrize("media_type", ["image/png", "image/gif", "image/jpeg"])
+@pytest.mark.parametrize("noun", ["tensors", "records", "examples"])
+def test_images_are_no_form(bounded: Service, noun: str, media_type: str) -> None:
+    answer = httpx.post(
+        f"{bounded.url}/v1/{noun}/serialize", content=b"\x89PNG", headers={"Content-Type": media_type}
+    )
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
+def test_every_row_of_the_catalogue_is_here() -> None:
+    elsewhere = {15, 16, 34}  # the tests above
+    assert {fault.row for fault in FAULTS} | elsewhere == set(range(1, 35))
+
+
+def test_big_endian_and_fortran_order_are_converted_exactly(bounded: Service) -> None:
+    values = np.asfortranarray(np.arange(6, dtype=">f4").reshape(2, 3))
+    sink = io.BytesIO()
+    np.save(sink, values)
+    answer = httpx.post(f"{bounded.url}/v1/tensors/parse", params={"from": "npy"}, content=sink.getvalue())
+    assert answer.json() == {"dtype": "float32", "shape": [2, 3], "data": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}

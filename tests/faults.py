@@ -300,6 +300,7 @@ FAULTS = [
     tensors(26, "Infinity", "json", b"[-Infinity]", "400 nonfinite_token offset"),
     tensors(26, "1e400", "json", b"[1e400]", "422 out_of_range pointer"),
     rows(26, "1e400 in a row", "ndjson", b'{"x": [1.5]}\n{"x": [1e400]}', "422 out_of_range row feature"),
+    rows(26, "1e400 in CSV", "csv", b"x\n1.5\n1e400\n", "422 out_of_range row feature"),
     tensors(
         27, "2^63", "json", b'{"dtype": "int64", "data": [9223372036854775808]}', "422 out_of_range pointer"
     ),

@@ -144,8 +144,9 @@ def _parsed(fields: Any, dtype: DType) -> NDArray[Any] | None:
     if dtype.name in _EXACT_DIGITS:
         integer = f"(?:0|[1-9][0-9]{{0,{_EXACT_DIGITS[dtype.name] - 1}}})"
         if _all_match(fields, f"^-?(?:{integer}|{_DECIMAL})$"):
-            values, lost = rounded(fields.cast(pa.float64()).to_numpy(), dtype)
-            return None if lost.any() else values
+            doubles = fields.cast(pa.float64()).to_numpy()  # infinite beyond float64, as in 1e400
+            values, lost = rounded(doubles, dtype)
+            return values if np.isfinite(doubles).all() and not lost.any() else None
     if dtype is BOOL and _all_match(fields, _BOOL):
         return np.asarray(pc.equal(fields, pa.scalar("true")).to_numpy(zero_copy_only=False))
     return None

@@ -153,7 +153,8 @@ def test_exactly_the_first_thousand_rows_are_looked_at() -> None:
 def test_numbers_are_exact_or_refused() -> None:
     refused("x\n16777217\n1.5\n", LossyConversion, "inexact_integer", 0)
     assert column("16777216", "1.5")[1] == [2.0**24, 1.5]
-    refused("x\n1\n1e39\n", UnprocessableInput, "out_of_range", 1)
+    for overflows in ("1e39", "1e400", "-1e400", "1" + "0" * 400 + ".5"):
+        refused(f"x\n1\n{overflows}\n", UnprocessableInput, "out_of_range", 1)
     refused("x\n1\n9223372036854775808\n", UnprocessableInput, "out_of_range", 1)
 
 
@@ -193,6 +194,8 @@ def test_declared_values(field: str, declared: Any, value: Any) -> None:
         ("a", {"dtype": "int8"}, LossyConversion, "inexact_integer"),
         ("a", {"dtype": "float32"}, SchemaConflict, "schema_conflict"),
         ("1e39", {"dtype": "float32"}, UnprocessableInput, "out_of_range"),
+        ("1e400", {"dtype": "float64"}, UnprocessableInput, "out_of_range"),
+        ("-1e400", {"dtype": "bfloat16"}, UnprocessableInput, "out_of_range"),
         ("2049", {"dtype": "float16"}, LossyConversion, "inexact_integer"),
         ("1", {"dtype": "bool"}, SchemaConflict, "schema_conflict"),
         ("True", {"dtype": "bool"}, SchemaConflict, "schema_conflict"),

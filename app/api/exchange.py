@@ -228,7 +228,7 @@ def check_body_headers(headers: Headers, limits: Limits) -> None:
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise MalformedInput("Content-Length is not a number.", code="invalid_content_length")
-    if int(length[:20]) > limits.max_body_bytes:
+    if int(length.lstrip("0")[:20] or "0") > limits.max_body_bytes:
         raise LimitExceeded(
             f"The body has {length[:20]} bytes; at most {limits.max_body_bytes} are accepted.",
             code="payload_too_large",

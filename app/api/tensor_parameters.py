@@ -110,8 +110,8 @@ def _parse_shape(text: str | None) -> Shape | None:
             f"shape={text[:60]!r} is not a comma-separated list of dimensions, like 2,3.",
             code="invalid_shape",
         )
-    # Twenty digits are past int64 already; longer ones need not be converted to be refused.
-    return check_shape([int(dim[:20]) for dim in dims])
+    # Twenty digits behind the zeros are past int64 already; longer ones need not be converted to be refused.
+    return check_shape([int(dim.lstrip("0")[:20] or "0") for dim in dims])
 
 
 TensorsParameters = Annotated[TensorsQuery, Query()]

@@ -29,6 +29,14 @@ def test_tensors() -> None:
     assert (encode.order, encode.sparse, encode.b64) == ("F", "many", "websafe")
 
 
+@pytest.mark.parametrize(
+    ("text", "shape"), [("", ()), ("2,3", (2, 3)), ("0,1", (0, 1)), ("0" * 30 + "17", (17,))]
+)
+def test_shapes(text: str, shape: tuple[int, ...]) -> None:
+    query = TensorsQuery.model_validate({"shape": text})
+    assert query.decode_options(input_form="raw", output_form="json", json_bytes=None).shape == shape
+
+
 @pytest.mark.parametrize("parameters", [{"order": "K"}, {"kind": "coo"}, {"sparse": ""}, {"b64": "url"}])
 def test_other_values_are_refused(parameters: dict[str, str]) -> None:
     with pytest.raises(ValidationError):

@@ -12,6 +12,7 @@ import pytest
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records import ndjson, tfrecord
 from app.codecs.schemas.python_source import serialize_python
+from app.domain.dtypes import DTYPES
 from app.domain.limits import Budget
 from app.domain.schema import Feature, Schema
 from app.domain.streams import MemoryStream
@@ -105,6 +106,21 @@ def test_raw_and_tensor_of_every_dtype(
         rows = [example({"x": [data]})] + [example({})] * nullable
         expected = array.tolist()
         assert read(tmp_path, feature, rows) == ([[expected], []] if nullable else [expected])
+
+
+NARROW = [dtype.name for dtype in DTYPES.values() if not dtype.has_kernel]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("encoding", ["raw", "tensor"])
+def test_what_has_no_kernel_stays_as_it_is_stored(tmp_path: Path, dtype: str, encoding: str) -> None:
+    feature, data = {"dtype": dtype, "shape": [2], "encoding": encoding}, b"\x01\x00"
+    row = example({"x": [data]})
+    assert read(tmp_path, feature, [row]) == [data]
+    assert read(tmp_path, {**feature, "nullable": True}, [row, example({})]) == [[data], []]
+    steps = {**feature, "kind": "sequence", "shape": [None, 2]}
+    assert read(tmp_path, steps, [sequence_example({}, {"x": [[data], [b""]]})]) == [[data, b""]]
+    assert read(tmp_path, {**steps, "nullable": True}, [sequence_example({}, {})]) == [[]]
 
 
 def test_tensors_of_strings_and_of_any_shape(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ Source: `tf.io.parse_single_example` and `tf.io.parse_single_sequence_example` o
 | `list` of shape [null, dims]     | FixedLenSequenceFeature | a tensor; absent: empty                   |
 | `list` with any other unknown    | VarLenFeature           | a tensor; absent: empty                   |
 | `raw`, `tensor`                  | as scalar strings       | decoded, as above                         |
+| ... of a dtype without a kernel  | as scalar strings       | the strings, not decoded                  |
 | ragged                           | RaggedFeature           | a RaggedTensor                            |
 | sparse                           | SparseFeature           | a SparseTensor                            |
 | ... in a SequenceExample, where  | VarLenFeatures of its   | a SparseTensor                            |
@@ -30,12 +31,7 @@ from ...domain.schema import Feature, FeatureShape, Schema
 
 __all__ = ["serialize_python"]
 
-#: dtypes of which TensorFlow has kernels, and which its module therefore names.
-_NAMED: Final = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16"}
-    | {"bfloat16", "float32", "float64", "complex64", "complex128"}
-)
-#: Of these, those that `tf.io.decode_raw` does not take, and one of the same bits that it does.
+#: dtypes that `tf.io.decode_raw` does not take, and one of the same bits that it does.
 _DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}
 _HEAD: Final = '''\
 """Reads {rows} from TFRecord files into tf.data. Made from a schema; needs TensorFlow alone."""
@@ -74,7 +70,13 @@ def serialize_python(schema: Schema) -> bytes:
     parse = f'\ndef parse(serialized):\n    """One row, by the names of its features."""\n{call}'
     for feature in schema:
         parsed = f"row[{_name(feature)}]"
-        if feature.kind == "sequence":
+        if not _is_decodable(feature):
+            parse += (
+                f"    # {parsed} is {feature.dtype}, of which TensorFlow has no kernels: the bytes as stored "
+                f"({feature.encoding}).\n"
+            )
+            value = f"{parsed}.values" if feature.nullable and feature.kind == "dense" else parsed
+        elif feature.kind == "sequence":
             value = _step_value(feature, parsed)
         elif is_sequence and feature.kind == "sparse":
             value = _cast(feature.dtype, _sparse_of_components(feature))
@@ -175,8 +177,12 @@ def _decoded(feature: Feature, string: str) -> str:
     return _reshaped(_raw(feature.dtype, string), feature.shape)
 
 
+def _is_decodable(feature: Feature) -> bool:
+    return feature.encoding == "list" or feature.dtype.has_kernel
+
+
 def _raw(dtype: DType, strings: str) -> str:
-    same_bits = _DECODED_AS.get(dtype.name, None if dtype.name in _NAMED else "uint8")
+    same_bits = _DECODED_AS.get(dtype.name)
     if same_bits is not None:
         return f"tf.bitcast(tf.io.decode_raw({strings}, tf.{same_bits}), {_tf(dtype)})"
     return f"tf.io.decode_raw({strings}, {_tf(dtype)})"
@@ -243,7 +249,7 @@ def _stored(feature: Feature) -> str:
 def _tf(dtype: DType) -> str:
     if dtype.is_string:
         return "tf.string"
-    return f"tf.{dtype.name}" if dtype.name in _NAMED else f"tf.as_dtype({dtype.name!r})"
+    return f"tf.{dtype.name}"
 
 
 def _dims(shape: FeatureShape) -> str:

@@ -110,11 +110,11 @@ class Feature:
             LossyConversion: float64 or uint64 with encoding `list`.
         """
         if self.encoding == "list" and self.dtype.name in _LOSSY_IN_LIST:
-            holder = "FloatList (float32)" if self.dtype.is_float else "Int64List (int64)"
+            holder = "a FloatList (float32)" if self.dtype.is_float else "an Int64List (int64)"
             listed = self.kind in ("ragged", "sparse")
             other = "another dtype" if listed else "another dtype or encoding 'raw' or 'tensor'"
             raise LossyConversion(
-                f"Feature {self.name!r} is {self.dtype}, which a {holder} does not hold. Declare "
+                f"Feature {self.name!r} is {self.dtype}, which {holder} does not hold. Declare "
                 f"{other} in the schema, or set ?lossy=allow.",
                 feature=self.name,
             )

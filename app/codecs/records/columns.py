@@ -33,8 +33,9 @@ import pyarrow as pa
 from ...domain.dtypes import DType
 from ...domain.schema import Feature, Schema
 from ...domain.tensor import num_elements
+from ...errors import UnprocessableInput
 
-__all__ = ["MAX_BATCH_ROWS", "Records", "arrow_schema", "column_type", "storage_type"]
+__all__ = ["MAX_BATCH_ROWS", "Records", "arrow_schema", "column_type", "storage_type", "without_features"]
 
 #: Rows of a batch at most: 8 k rows of a hundred bytes stay in the second-level cache.
 MAX_BATCH_ROWS: Final = 8192
@@ -130,3 +131,11 @@ def arrow_schema(schema: Schema) -> pa.Schema:
         pa.field(feature.name, column_type(feature), nullable=True) for feature in schema
     ]
     return pa.schema(fields)
+
+
+def without_features(form: str) -> UnprocessableInput:
+    """Rows without any feature, of which a form made of columns would lose the number."""
+    return UnprocessableInput(
+        f"Rows without any feature do not go into {form}. Choose another output form.",
+        code="not_expressible",
+    )

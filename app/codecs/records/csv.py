@@ -20,7 +20,7 @@ from ...errors import SchemaConflict, UnprocessableInput
 from ..json_out import gather
 from ..json_values import Reading
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from .columns import Records, arrow_schema
+from .columns import Records, arrow_schema, without_features
 from .csv_blocks import CsvBlock, read_csv_blocks
 from .csv_cells import build_csv_column, field_texts, infer_csv_feature, quoted_field
 from .infer import HEAD_ROWS
@@ -198,9 +198,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """
     require_scalars(records.schema)
     if not len(records.schema):
-        raise UnprocessableInput(
-            "Rows without any feature do not go into CSV. Choose another form.", code="not_expressible"
-        )
+        raise without_features("CSV")
     return gather(_lines(records, replace(options, int64="number")))
 
 

@@ -21,7 +21,7 @@ from ..json_text import parse_json, read_json
 from ..json_texts import joined
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .body_schema import with_body_schema
-from .columns import Records
+from .columns import Records, without_features
 from .json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
 from .json_cells import cell_texts, row_texts, slices
 from .json_oip import read_oip_columns
@@ -147,6 +147,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     Columns of which one has a name that is reserved at the top of a body come as `{"columns": {...}}`.
 
     Raises:
+        UnprocessableInput: rows without any feature as columns (`not_expressible`).
         LimitExceeded: columns that do not fit into the budget.
         InputError: a value that has no text under these options.
     """
@@ -174,6 +175,8 @@ def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budg
         budget.charge(batch.nbytes, "Rows gathered into columns")
         batches.append((first_row, batch))
         first_row += batch.num_rows
+    if first_row and not len(records.schema):
+        raise without_features("JSON columns")
     enveloped = not _RESERVED.isdisjoint(records.schema.names)
     yield '{"columns":{' if enveloped else "{"
     for index, feature in enumerate(records.schema):

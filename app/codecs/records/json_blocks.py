@@ -245,7 +245,7 @@ def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
     if found is None:
         return
     row, name = block.first_row + found[0], found[1]
-    hint = "Add it there, or leave it out."
+    hint = "Add it there, leave it out, or set ?undeclared=drop."
     if not reading.declared:
         hint = f"No value of it is in the first {HEAD_ROWS} rows: declare a schema, or set ?infer=all."
     raise SchemaConflict(

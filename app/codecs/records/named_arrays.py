@@ -22,7 +22,7 @@ from ..containers.array import Array, ChunkedArray
 from ..content import STRING_OVERHEAD
 from ..options import RecordsDecodeOptions
 from .arrays import column_from_values, keeps_shape, null_column, values_from_column
-from .columns import MAX_BATCH_ROWS, Records, arrow_schema
+from .columns import MAX_BATCH_ROWS, Records, arrow_schema, without_features
 from .convert import convert_values
 
 __all__ = ["gather_arrays", "records_from_arrays"]
@@ -93,7 +93,11 @@ def _fitted(
     """The arrays that the schema names, as the dtypes that it declares."""
     unnamed = [name for name in arrays if name not in schema.by_name]
     if unnamed and options.undeclared == "error":
-        raise SchemaConflict(f"The schema does not declare the array {unnamed[0]!r}.", feature=unnamed[0])
+        raise SchemaConflict(
+            f"The schema does not declare the array {unnamed[0]!r}. Add it there, leave it out, or set "
+            "?undeclared=drop.",
+            feature=unnamed[0],
+        )
     return {
         feature.name: _fit(arrays[feature.name], feature, budget)
         for feature in schema
@@ -199,7 +203,8 @@ def gather_arrays(records: Records, form: str, budget: Budget) -> list[ChunkedAr
         form: what cannot hold the rows, where it cannot, as errors call it.
 
     Raises:
-        UnprocessableInput: a feature of variable length, or one that a row lacks (`not_expressible`).
+        UnprocessableInput: a feature of variable length, one that a row lacks, or rows without any feature
+            (`not_expressible`).
         LimitExceeded: more than the budget allows to be held.
     """
     shapes = {feature.name: _fixed_shape(feature, form) for feature in records.schema}
@@ -213,6 +218,8 @@ def gather_arrays(records: Records, form: str, budget: Budget) -> list[ChunkedAr
                 _count_steps(column, feature, form, num_rows, num_steps)
             chunks[feature.name].append(_gathered(column, feature, form, budget))
         num_rows += batch.num_rows
+    if num_rows and not shapes:
+        raise without_features(form)
     return [
         ChunkedArray(
             feature.name,

@@ -14,7 +14,7 @@ from ..containers.parquet_file import ParquetReader, serialize_parquet
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .arrow_export import export_batches, exported_schema
 from .arrow_normalise import records_from_arrow
-from .columns import MAX_BATCH_ROWS, Records
+from .columns import MAX_BATCH_ROWS, Records, without_features
 from .lease import Lease
 
 __all__ = ["decode", "encode"]
@@ -45,10 +45,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
         LimitExceeded: a row group beyond the budget.
     """
     if not len(records.schema):
-        raise UnprocessableInput(
-            "Rows without any feature do not go into Parquet. Choose another output form.",
-            code="not_expressible",
-        )
+        raise without_features("Parquet")
     for feature in records.schema:
         if 0 in feature.shape:
             raise UnprocessableInput(

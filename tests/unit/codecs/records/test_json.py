@@ -366,3 +366,12 @@ def _rounded(dtype: DType, cell: Any) -> Any:
         part = {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
         return float(np.array([cell]).astype(DTYPES[part].numpy).astype(np.float64)[0])
     return cell
+
+
+def test_rows_without_any_feature_are_rows_but_no_columns() -> None:
+    rows: list[dict[str, Any]] = [{}, {}]
+    assert json.loads(b"".join(map(bytes, encode(read(rows), RecordsEncodeOptions(), Budget())))) == rows
+    with pytest.raises(UnprocessableInput, match="without any feature") as caught:
+        list(encode(read(rows), COLUMNS, Budget()))
+    assert caught.value.code == "not_expressible"
+    assert b"".join(map(bytes, encode(read([]), COLUMNS, Budget()))) == b"{}"

@@ -135,6 +135,11 @@ def test_rows_have_to_fit_the_declared_schema(row: dict[str, Any], code: str) ->
     assert (error.code, error.location.row) == (code, 1)
 
 
+def test_an_undeclared_key_is_refused_with_what_to_do() -> None:
+    with pytest.raises(SchemaConflict, match=r"\?undeclared=drop"):
+        drawn([rows({"a": 1, "c": 2})], schema=schema_of(a={"dtype": "int8"}))
+
+
 def test_undeclared_features_are_dropped_when_asked_for() -> None:
     _, [batch] = drawn([rows({"a": 1, "c": 2})], schema=schema_of(a={"dtype": "int8"}), undeclared="drop")
     assert batch.to_pydict() == {"a": [1]}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.codecs.containers.array import Array
@@ -12,7 +13,7 @@ from app.codecs.records.named_arrays import gather_arrays, records_from_arrays
 from app.domain.dtypes import DTYPES
 from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.errors import UnprocessableInput
+from app.errors import SchemaConflict, UnprocessableInput
 
 
 def schema_of(feature: dict[str, Any]) -> Schema:
@@ -46,3 +47,21 @@ def test_a_context_is_that_of_the_message_asked_for() -> None:
     arrays = {"x": Array(DTYPES["int64"], (1,), np.zeros(1, "<i8"))}
     options = RecordsDecodeOptions(schema=schema_of({"dtype": "int64"}), message="sequence_example")
     assert records_from_arrays(arrays, options, Budget()).schema.message == "sequence_example"
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_rows_without_any_feature_would_lose_their_number(num_rows: int) -> None:
+    structs: Any = pa.array([{}] * num_rows, pa.struct([]))
+    rows = pa.RecordBatch.from_struct_array(structs)
+    with pytest.raises(UnprocessableInput, match="without any feature") as caught:
+        gather_arrays(Records(Schema(()), iter([rows])), "NPZ", Budget())
+    assert caught.value.code == "not_expressible"
+    assert gather_arrays(Records(Schema(()), iter([])), "NPZ", Budget()) == []
+
+
+def test_an_undeclared_array_is_refused_with_what_to_do() -> None:
+    arrays = {name: Array(DTYPES["int64"], (1,), np.zeros(1, "<i8")) for name in ("x", "y")}
+    options = RecordsDecodeOptions(schema=schema_of({"dtype": "int64"}))
+    with pytest.raises(SchemaConflict, match=r"\?undeclared=drop") as caught:
+        records_from_arrays(arrays, options, Budget())
+    assert caught.value.location.feature == "y"

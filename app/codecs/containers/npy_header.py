@@ -204,7 +204,11 @@ def _parse_descr(descr: str, declared: DType | None, offset: int) -> ElementType
 
 def _no_such_element(descr: str, code: str, offset: int) -> UnprocessableInput | UnknownForm | MalformedInput:
     if code == "V2":
-        return _unsupported("two bytes of anything", "If they are bfloat16, set ?dtype=bfloat16.", offset)
+        return _unsupported(
+            "two bytes of anything",
+            "If they are bfloat16, say so: ?dtype=bfloat16 for tensors, a schema for rows.",
+            offset,
+        )
     if code[0] == "O":
         return _unsupported(
             "Python objects", "They would have to be unpickled; send plain numbers or strings.", offset

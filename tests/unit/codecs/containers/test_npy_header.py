@@ -88,7 +88,9 @@ def test_strings(descr: str, dtype: DType, itemsize: int) -> None:
 def test_two_bytes_are_bfloat16_only_where_declared() -> None:
     assert of_descr("'<V2'", declared=DTYPES["bfloat16"]).element.dtype.name == "bfloat16"
     for declared in (None, DTYPES["float16"]):
-        with pytest.raises(UnprocessableInput, match=r"\?dtype=bfloat16") as caught:
+        with pytest.raises(
+            UnprocessableInput, match=r"\?dtype=bfloat16 for tensors, a schema for rows"
+        ) as caught:
             of_descr("'<V2'", declared=declared)
         assert caught.value.code == "unsupported_dtype"
 

@@ -184,7 +184,7 @@ def test_the_length_of_the_json_is_a_number(text: str, num_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "-1", "1.5", "0x10", "٣", str(2**63), "9" * 5000, "0" * 20 + "17", "1, 1"]
+    "text", ["", "x", "-1", "1.5", "0x10", "٣", str(2**63), "9" * 5000, "0" * 19 + "1", "1, 1"]
 )
 def test_a_length_of_the_json_that_is_none_is_refused(text: str) -> None:
     headers = Headers(raw=[(b"inference-header-content-length", text.encode("utf-8", "replace"))])

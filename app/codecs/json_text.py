@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..domain.limits import MIB, Budget
 from ..domain.streams import ByteStream, read_all
@@ -132,10 +134,10 @@ def parse_json(text: bytes, budget: Budget, *, bare_nonfinite: bool = False) -> 
             offset=0,
         )
     lists, dicts = text.count(b"["), text.count(b"{")
-    if lists + dicts > budget.limits.max_json_depth:
-        _check_depth(text, budget.limits.max_json_depth)
     num_bytes = _estimate(text, lists, dicts)
     budget.charge(num_bytes, "The parsed JSON")
+    if lists + dicts > budget.limits.max_json_depth:
+        _check_depth(text, budget.limits.max_json_depth)
     decoded = _decode_utf8(text)
     if "\\u" in decoded:
         _check_surrogates(decoded)
@@ -158,15 +160,24 @@ def _estimate(text: bytes, lists: int, dicts: int) -> int:
 
 def _check_depth(text: bytes, max_depth: int) -> None:
     # Ahead of the parser, whose own bound is the recursion limit: it differs with the caller's stack.
-    plain = _ESCAPE.sub(b"", text) if b"\\" in text else text
-    brackets = _QUOTED.sub(b"", plain.translate(None, _NOT_STRUCTURE)).translate(_STEPS)
     depth = 0
-    for start in range(0, len(brackets), MIB):
-        steps = np.frombuffer(brackets, np.int8, min(MIB, len(brackets) - start), start)
+    for steps in _nesting_steps(text):
         depths = depth + np.cumsum(steps, dtype=np.int64)
-        if int(depths.max()) > max_depth:
+        if len(depths) and int(depths.max()) > max_depth:
             raise _too_deep(max_depth, offset=_find_depth(text, max_depth))
-        depth = int(depths[-1])
+        depth = int(depths[-1]) if len(depths) else depth
+
+
+def _nesting_steps(text: bytes) -> Iterator[NDArray[np.int8]]:
+    """+1 and -1 for the brackets outside strings; in pieces, since no other thread runs during a `sub`."""
+    begun = b""  # what the piece before left open: a string, an escape
+    for start in range(0, len(text), MIB):
+        piece = begun + text[start : start + MIB]
+        plain = _ESCAPE.sub(b"", piece) if b"\\" in piece else piece
+        escape = b"\\" if plain.endswith(b"\\") else b""
+        structure = plain.translate(None, _NOT_STRUCTURE)
+        begun = (b'"' if structure.count(b'"') % 2 else b"") + escape
+        yield np.frombuffer(_QUOTED.sub(b"", structure).translate(_STEPS), np.int8)
 
 
 def _too_deep(max_depth: int, *, offset: int | None = None) -> LimitExceeded:

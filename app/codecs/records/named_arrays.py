@@ -93,7 +93,11 @@ def _fitted(
     """The arrays that the schema names, as the dtypes that it declares."""
     unnamed = [name for name in arrays if name not in schema.by_name]
     if unnamed and options.undeclared == "error":
-        raise SchemaConflict(f"The schema does not declare the array {unnamed[0]!r}.", feature=unnamed[0])
+        raise SchemaConflict(
+            f"The schema does not declare the array {unnamed[0]!r}. Add it there, leave it out, or set "
+            "?undeclared=drop.",
+            feature=unnamed[0],
+        )
     return {
         feature.name: _fit(arrays[feature.name], feature, budget)
         for feature in schema
@@ -129,7 +133,6 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
     ):
         raise SchemaConflict(
             f"A row of {feature.name!r} has shape {list(row_shape)}; {list(feature.shape)} is declared.",
-            code="shape_mismatch",
             feature=feature.name,
         )
     if array.dtype.numpy != feature.dtype.numpy:

@@ -161,6 +161,14 @@ def test_depth_counts_across_the_blocks_it_is_measured_in() -> None:
     assert refused("[" + flat + "[" * 600 + "]" * 600 + "]").code == "json_too_deep"
 
 
+@pytest.mark.parametrize("begin", range(2**20 - 12, 2**20 + 2))
+def test_strings_and_escapes_span_the_blocks_that_depth_is_measured_in(begin: int) -> None:
+    limits = Limits(max_json_depth=3)
+    text = "[" + " " * (begin - 1) + '"[[[\\\\\\"[[[", "]"'
+    assert parse_json(f"{text}, [[]]]".encode(), Budget(limits)).value[2] == [[]]
+    assert refused(text + ", [[[]]]]", limits).code == "json_too_deep"
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
 def test_a_hundred_thousand_levels_are_refused_in_any_thread(text: str) -> None:
     codes = []

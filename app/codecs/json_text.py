@@ -58,6 +58,10 @@ _BYTES_A_MEMBER: Final = 120
 _BYTES_A_STRING: Final = 90
 
 
+#: Characters of a text that is read in less than a tenth of a second.
+_LARGE: Final = 4 * MIB
+
+
 class NonFinite(float):
     """NaN or an infinity that was written as such, unlike a decimal that overflowed."""
 
@@ -228,27 +232,38 @@ def _signed_integer(digits: str) -> int:
     return _NEGATIVE_ZERO if digits == "-0" else int(digits)
 
 
-def _decoder(*, bare_nonfinite: bool, negative_zero: bool) -> json.JSONDecoder:
+def _float(digits: str) -> float:
+    return float(digits)
+
+
+def _int(digits: str) -> int:
+    return int(digits)
+
+
+def _decoder(*, bare_nonfinite: bool, negative_zero: bool, large: bool) -> json.JSONDecoder:
     return json.JSONDecoder(
         object_pairs_hook=_unique,
         parse_constant=NonFinite if bare_nonfinite else _refuse_token,
-        # A call for each integer: only for texts that have such a token.
-        parse_int=_signed_integer if negative_zero else None,
+        # A call for each number: only for texts that have such a token, and for large ones, since other
+        # threads run between calls of Python functions, and not while C reads an array of numbers.
+        parse_float=_float if large else None,
+        parse_int=_signed_integer if negative_zero else _int if large else None,
     )
 
 
-#: By whether bare NaN is accepted, and by whether the text may hold the token -0.
+#: By whether bare NaN is accepted, whether the text may hold the token -0, and whether it is large.
 _DECODERS: Final = {
-    (bare, negative): _decoder(bare_nonfinite=bare, negative_zero=negative)
+    (bare, negative, large): _decoder(bare_nonfinite=bare, negative_zero=negative, large=large)
     for bare in (False, True)
     for negative in (False, True)
+    for large in (False, True)
 }
 
 
 def _parse(text: str, max_depth: int, *, bare_nonfinite: bool) -> Any:
     negative_zero = "-" in text and _NEGATIVE_ZERO_TOKEN.search(text) is not None
     try:
-        return _DECODERS[bare_nonfinite, negative_zero].decode(text)
+        return _DECODERS[bare_nonfinite, negative_zero, len(text) > _LARGE].decode(text)
     except _DuplicateKey:
         raise _duplicate_key(text) from None
     except _NonFiniteToken:

@@ -240,3 +240,11 @@ def test_only_listed_texts_are_refused_that_the_standard_library_reads(text: str
             json.loads(text)
     else:
         assert code in {"duplicate_key", "nonfinite_token", "lone_surrogate", "invalid_utf8"}
+
+
+def test_large_texts_are_read_as_small_ones_are() -> None:
+    numbers = "1, -2, 0.5, -1e400, 1e-7, 9223372036854775808"
+    padded = parse(f"[{numbers}" + " " * (4 << 20) + "]")
+    small = parse(f"[{numbers}]")
+    assert (padded, [*map(type, padded)]) == (small, [*map(type, small)])
+    assert refused("[" + "1" * 5000 + " " * (4 << 20) + "]").code == "integer_too_large"

@@ -36,7 +36,7 @@ COMMANDS = {
     "serve": [str(VENV / "bin" / "shardsmith")],
     "test": [str(VENV_PYTHON), "-m", "pytest"],
 }
-#: Ten seconds and some 80 MB that the first start of the service would take instead.
+#: Most of a minute that the first start of the service would take instead.
 COMPILE_KERNELS = "from shardsmith.codecs import kernels; kernels.load()"
 #: What source distributions and the editable installation are built with, from the lock like all else.
 BUILD_TOOLS = ("setuptools", "wheel")
@@ -96,6 +96,7 @@ def install(command: str) -> None:
     pip("--require-hashes", "--no-deps", "-r", str(tools))
     pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
     pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    say("Compiling the kernels, which takes about a minute.")
     run(str(VENV_PYTHON), "-I", "-c", COMPILE_KERNELS)
     stamp = STAMP.with_suffix(".new")
     stamp.write_text(json.dumps({"for": command, "digest": installed_digest()}), encoding="utf-8")

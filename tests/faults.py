@@ -223,7 +223,7 @@ FAULTS = [
         gzip.compress(RECORD)[:-8] + bytes(8),
         "400 invalid_compression offset",
     ),
-    rows(17, "bytes behind gzip", "tfrecord", gzip.compress(RECORD) + b"more", "400 trailing_data offset"),
+    rows(17, "bytes behind gzip", "tfrecord", gzip.compress(RECORD) + b"more", "400 trailing_bytes offset"),
     tensors(
         18,
         "one value for 2^40",
@@ -252,9 +252,7 @@ FAULTS = [
         proto(3, 1, rest=b"\x3a\x02\x01\x02"),
         "422 surplus_values offset",
     ),
-    tensors(
-        20, "int8 300", "tensorproto", proto(6, 1, rest=b"\x3a\x02\xac\x02"), "422 value_out_of_range offset"
-    ),
+    tensors(20, "int8 300", "tensorproto", proto(6, 1, rest=b"\x3a\x02\xac\x02"), "422 out_of_range offset"),
     tensors(20, "a bool of 2", "tensorproto", proto(10, 1, rest=b"\x5a\x01\x02"), "422 invalid_bool offset"),
     tensors(21, "resource", "tensorproto", proto(20, 1), "422 unsupported_dtype offset"),
     tensors(21, "variant", "tensorproto", proto(21, 1), "422 unsupported_dtype offset"),

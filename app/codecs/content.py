@@ -128,7 +128,7 @@ def check_content(content: Buffer, dtype: DType, *, offset: int = 0) -> None:
 
     Raises:
         UnprocessableInput: a bool other than 0 and 1 (`invalid_bool`), or upper bits in an element of 4
-            or 2 bits (`value_out_of_range`).
+            or 2 bits (`out_of_range`).
     """
     if len(content) == 0 or not (dtype is BOOL or dtype.is_narrow):
         return
@@ -136,7 +136,7 @@ def check_content(content: Buffer, dtype: DType, *, offset: int = 0) -> None:
     if dtype.is_narrow:
         faults, code, only = (
             narrow_faults(raw, dtype),
-            "value_out_of_range",
+            "out_of_range",
             f"only {dtype.num_bits} bits are",
         )
     elif raw.max() > 1:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..domain.limits import MIB, Budget
 from ..domain.streams import ByteStream, read_all
@@ -54,6 +56,10 @@ _BYTES_A_LIST: Final = 96
 _BYTES_A_DICT: Final = 160
 _BYTES_A_MEMBER: Final = 120
 _BYTES_A_STRING: Final = 90
+
+
+#: Characters of a text that is read in less than a tenth of a second.
+_LARGE: Final = 4 * MIB
 
 
 class NonFinite(float):
@@ -132,10 +138,10 @@ def parse_json(text: bytes, budget: Budget, *, bare_nonfinite: bool = False) -> 
             offset=0,
         )
     lists, dicts = text.count(b"["), text.count(b"{")
-    if lists + dicts > budget.limits.max_json_depth:
-        _check_depth(text, budget.limits.max_json_depth)
     num_bytes = _estimate(text, lists, dicts)
     budget.charge(num_bytes, "The parsed JSON")
+    if lists + dicts > budget.limits.max_json_depth:
+        _check_depth(text, budget.limits.max_json_depth)
     decoded = _decode_utf8(text)
     if "\\u" in decoded:
         _check_surrogates(decoded)
@@ -158,15 +164,24 @@ def _estimate(text: bytes, lists: int, dicts: int) -> int:
 
 def _check_depth(text: bytes, max_depth: int) -> None:
     # Ahead of the parser, whose own bound is the recursion limit: it differs with the caller's stack.
-    plain = _ESCAPE.sub(b"", text) if b"\\" in text else text
-    brackets = _QUOTED.sub(b"", plain.translate(None, _NOT_STRUCTURE)).translate(_STEPS)
     depth = 0
-    for start in range(0, len(brackets), MIB):
-        steps = np.frombuffer(brackets, np.int8, min(MIB, len(brackets) - start), start)
+    for steps in _nesting_steps(text):
         depths = depth + np.cumsum(steps, dtype=np.int64)
-        if int(depths.max()) > max_depth:
+        if len(depths) and int(depths.max()) > max_depth:
             raise _too_deep(max_depth, offset=_find_depth(text, max_depth))
-        depth = int(depths[-1])
+        depth = int(depths[-1]) if len(depths) else depth
+
+
+def _nesting_steps(text: bytes) -> Iterator[NDArray[np.int8]]:
+    """+1 and -1 for the brackets outside strings; in pieces, since no other thread runs during a `sub`."""
+    begun = b""  # what the piece before left open: a string, an escape
+    for start in range(0, len(text), MIB):
+        piece = begun + text[start : start + MIB]
+        plain = _ESCAPE.sub(b"", piece) if b"\\" in piece else piece
+        escape = b"\\" if plain.endswith(b"\\") else b""
+        structure = plain.translate(None, _NOT_STRUCTURE)
+        begun = (b'"' if structure.count(b'"') % 2 else b"") + escape
+        yield np.frombuffer(_QUOTED.sub(b"", structure).translate(_STEPS), np.int8)
 
 
 def _too_deep(max_depth: int, *, offset: int | None = None) -> LimitExceeded:
@@ -217,27 +232,38 @@ def _signed_integer(digits: str) -> int:
     return _NEGATIVE_ZERO if digits == "-0" else int(digits)
 
 
-def _decoder(*, bare_nonfinite: bool, negative_zero: bool) -> json.JSONDecoder:
+def _float(digits: str) -> float:
+    return float(digits)
+
+
+def _int(digits: str) -> int:
+    return int(digits)
+
+
+def _decoder(*, bare_nonfinite: bool, negative_zero: bool, large: bool) -> json.JSONDecoder:
     return json.JSONDecoder(
         object_pairs_hook=_unique,
         parse_constant=NonFinite if bare_nonfinite else _refuse_token,
-        # A call for each integer: only for texts that have such a token.
-        parse_int=_signed_integer if negative_zero else None,
+        # A call for each number: only for texts that have such a token, and for large ones, since other
+        # threads run between calls of Python functions, and not while C reads an array of numbers.
+        parse_float=_float if large else None,
+        parse_int=_signed_integer if negative_zero else _int if large else None,
     )
 
 
-#: By whether bare NaN is accepted, and by whether the text may hold the token -0.
+#: By whether bare NaN is accepted, whether the text may hold the token -0, and whether it is large.
 _DECODERS: Final = {
-    (bare, negative): _decoder(bare_nonfinite=bare, negative_zero=negative)
+    (bare, negative, large): _decoder(bare_nonfinite=bare, negative_zero=negative, large=large)
     for bare in (False, True)
     for negative in (False, True)
+    for large in (False, True)
 }
 
 
 def _parse(text: str, max_depth: int, *, bare_nonfinite: bool) -> Any:
     negative_zero = "-" in text and _NEGATIVE_ZERO_TOKEN.search(text) is not None
     try:
-        return _DECODERS[bare_nonfinite, negative_zero].decode(text)
+        return _DECODERS[bare_nonfinite, negative_zero, len(text) > _LARGE].decode(text)
     except _DuplicateKey:
         raise _duplicate_key(text) from None
     except _NonFiniteToken:

@@ -39,7 +39,6 @@ __all__ = [
     "DType",
     "Kind",
     "dtype_from_numpy",
-    "dtype_from_oip",
     "dtype_from_tf_enum",
     "parse_dtype",
     "parse_feature_dtype",
@@ -266,11 +265,6 @@ def dtype_from_tf_enum(number: int) -> DType | None:
 def tf_enum_name(number: int) -> str:
     """TensorFlow's name for a `DataType` that is not read here, for errors."""
     return _REFUSED_TF_NAMES.get(number, f"number {number}")
-
-
-def dtype_from_oip(name: str) -> DType | None:
-    """The dtype of an Open Inference Protocol `datatype`, or None where it is unknown."""
-    return _BY_OIP.get(name)
 
 
 def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
-from ..errors import LossyConversion, MalformedInput, UnprocessableInput
+from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
 from .components import check_stored_names
 from .dtypes import DType, parse_feature_dtype
 from .limits import Limits
@@ -324,10 +324,11 @@ def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits)
     """Refuse too many features, and names that no Example can hold.
 
     Raises:
-        UnprocessableInput: too many, too long, empty, or not valid Unicode.
+        LimitExceeded: `too_many_features`.
+        UnprocessableInput: too long, empty, or not valid Unicode (`invalid_feature_name`).
     """
     if len(names) > limits.max_features:
-        raise UnprocessableInput(
+        raise LimitExceeded(
             f"{len(names)} features; at most {limits.max_features} are allowed.",
             code="too_many_features",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ __all__ = [
     "Shape",
     "SparseTensor",
     "Tensor",
+    "check_distinct",
     "check_shape",
     "num_elements",
     "tensor_from_array",
@@ -34,6 +35,25 @@ Shape = tuple[int, ...]
 MAX_RANK: Final = 254
 #: A dimension is an int64 in TensorShapeProto.
 MAX_DIM: Final = 2**63 - 1
+
+
+def check_distinct(names: Iterable[str | None]) -> None:
+    """Refuse two tensors of one name; any number may have none.
+
+    Raises:
+        UnprocessableInput: `duplicate_name`.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name is None:
+            continue
+        if name in seen:
+            raise UnprocessableInput(
+                f"Two tensors are called {name[:64]!r}. Rename one of them.",
+                code="duplicate_name",
+                feature=name,
+            )
+        seen.add(name)
 
 
 def num_elements(shape: Sequence[int]) -> int:

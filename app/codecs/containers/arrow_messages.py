@@ -55,7 +55,7 @@ class MessageFile:
 
     Raises (from `read`):
         MalformedInput: cut short (`truncated`), corrupt (`invalid_arrow`), or followed by something else
-            (`trailing_data`).
+            (`trailing_bytes`).
         UnprocessableInput: a legal message that is not served (`unsupported_arrow`).
         LimitExceeded: more than the budget, or more rows than bytes can stand for.
     """
@@ -217,7 +217,7 @@ class MessageFile:
         elif has_end and self._source.read(1):
             raise MalformedInput(
                 "Bytes follow the end of the Arrow stream. Send one stream.",
-                code="trailing_data",
+                code="trailing_bytes",
                 offset=self._offset,
             )
 

@@ -137,7 +137,7 @@ def serialize_npy(dtype: DType, shape: Shape, chunks: Sequence[NDArray[Any]]) ->
 
     Raises:
         UnprocessableInput: numpy has no such array (`not_expressible`); text that is not UTF-8
-            (`invalid_text`).
+            (`invalid_utf8`).
     """
     if len(shape) > MAX_NUMPY_RANK:
         raise _not_expressible(f"it has {len(shape)} dimensions, and numpy holds at most {MAX_NUMPY_RANK}")
@@ -175,7 +175,7 @@ def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise UnprocessableInput("Declared as text, but not UTF-8.", code="invalid_text") from None
+        raise UnprocessableInput("Declared as text, but not UTF-8.", code="invalid_utf8") from None
 
 
 def _not_expressible(why: str) -> UnprocessableInput:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...domain.dtypes import BYTES, DType
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream, read_exactly
-from ...domain.tensor import num_elements
+from ...domain.tensor import check_distinct, num_elements
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, read_content
 from ..encoded import Encoded
@@ -202,15 +202,10 @@ def serialize_oip(arrays: Sequence[ChunkedArray]) -> Encoded:
         UnprocessableInput: a dtype without a datatype, or a string of 4 GiB or more (`not_expressible`);
             two arrays of one name (`duplicate_name`).
     """
-    names: set[str] = set()
+    check_distinct(array.name for array in arrays)
     outputs: list[str] = []
     for array in arrays:
         check_dtype(array.name, array.dtype)
-        if array.name in names:
-            raise UnprocessableInput(
-                f"Two tensors are called {array.name[:64]!r}.", code="duplicate_name", feature=array.name
-            )
-        names.add(array.name)
         shape = ",".join(map(str, array.shape))
         outputs.append(
             f'{{"name":{quote(array.name)},"datatype":"{array.dtype.oip}","shape":[{shape}],'

@@ -24,7 +24,7 @@ import numpy as np
 from ...domain.dtypes import DTYPES, DType
 from ...domain.limits import Budget, Limits
 from ...domain.streams import Buffer, ByteStream, read_exactly
-from ...domain.tensor import Shape, check_shape, num_elements
+from ...domain.tensor import Shape, check_distinct, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import check_content, content_view, read_content
 from ..json_forms import check_name
@@ -218,15 +218,10 @@ def serialize_safetensors(arrays: Sequence[ChunkedArray]) -> Iterator[Buffer]:
         UnprocessableInput: strings, or another dtype without a name there (`not_expressible`); a name that
             stands twice (`duplicate_name`), or the one that the metadata has (`not_expressible`).
     """
-    seen: set[str] = set()
+    check_distinct(array.name for array in arrays)
     for array in arrays:
         check_dtype(array.name, array.dtype)
-        if array.name in seen:
-            raise UnprocessableInput(
-                f"Two tensors are called {array.name[:64]!r}.", code="duplicate_name", feature=array.name
-            )
-        seen.add(array.name)
-    if _METADATA in seen:
+    if any(array.name == _METADATA for array in arrays):
         raise UnprocessableInput(
             f"{_METADATA} is no name of a tensor in safetensors. Choose another output form.",
             code="not_expressible",

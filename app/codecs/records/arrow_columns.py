@@ -325,7 +325,6 @@ class ColumnReader:
         return SchemaConflict(
             f"Feature {self.feature.name!r}{where}: {self.feature.kind} {self.feature.dtype} of shape "
             f"{list(self.feature.shape)} is declared, but the column is {what}.",
-            code="shape_mismatch",
             row=row,
             feature=self.feature.name,
         )

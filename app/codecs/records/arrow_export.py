@@ -94,7 +94,7 @@ def export_batches(schema: Schema, batches: Iterator[pa.RecordBatch]) -> Iterato
     """The batches in the types of `exported_schema`; numbers and strings are not copied.
 
     Raises:
-        UnprocessableInput: bytes in a text feature that are not UTF-8 (`invalid_text`), a dimension beyond
+        UnprocessableInput: bytes in a text feature that are not UTF-8 (`invalid_utf8`), a dimension beyond
             int32 (`not_expressible`).
     """
     target = exported_schema(schema)
@@ -250,5 +250,5 @@ def _leaf(feature: Feature, values: pa.Array[Any]) -> pa.Array[Any]:
     except pa.ArrowInvalid:
         raise UnprocessableInput(
             f"Feature {feature.name!r} is text, but holds bytes that are not UTF-8. Declare it as bytes.",
-            code="invalid_text",
+            code="invalid_utf8",
         ) from None

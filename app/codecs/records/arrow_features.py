@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...domain.dtypes import BOOL, BYTES, DTYPES, TEXT, DType
 from ...domain.limits import Budget
-from ...domain.schema import Feature, FeatureShape, Message, Schema, check_feature_names
+from ...domain.schema import Feature, FeatureShape, Message, Schema
 from ...errors import UnprocessableInput
 from ..containers.arrow_schema import read_field_metadata
 from ..json_text import parse_json
@@ -28,7 +28,6 @@ __all__ = [
     "DTYPE_KEY",
     "SCHEMA_KEY",
     "VARIABLE_SHAPE",
-    "check_columns",
     "has_arrow_type",
     "infer_arrow_schema",
     "value_dtype",
@@ -75,24 +74,6 @@ def with_schema_in_metadata(
     value = parse_json(text, budget).value
     budget.release(before - budget.remaining)
     return with_body_schema(value, options, budget.limits, place="the metadata of the body", pointer=None)
-
-
-def check_columns(names: list[str], budget: Budget) -> None:
-    """Refuse too many columns, names that no feature can have, and two columns of one name.
-
-    Raises:
-        UnprocessableInput: which (`too_many_features`, `invalid_feature_name`, `duplicate_feature`).
-    """
-    check_feature_names(names, budget.limits)
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise UnprocessableInput(
-                f"Two columns have the name {name[:64]!r}. Rename one of them.",
-                code="duplicate_feature",
-                feature=name,
-            )
-        seen.add(name)
 
 
 def infer_arrow_schema(schema: pa.Schema, message: Message | None) -> Schema:

@@ -14,8 +14,8 @@ from ...errors import LimitExceeded, SchemaConflict
 from ..containers.arrow_ipc import arrow_faults
 from ..options import RecordsDecodeOptions
 from .arrow_columns import ColumnReader
-from .arrow_features import check_columns, infer_arrow_schema, with_schema_in_metadata
-from .columns import MAX_BATCH_ROWS, Records, arrow_schema
+from .arrow_features import infer_arrow_schema, with_schema_in_metadata
+from .columns import MAX_BATCH_ROWS, Records, arrow_schema, check_columns
 from .lease import Lease
 
 __all__ = ["records_from_arrow"]

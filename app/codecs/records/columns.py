@@ -31,11 +31,20 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...domain.dtypes import DType
-from ...domain.schema import Feature, Schema
+from ...domain.limits import Budget
+from ...domain.schema import Feature, Schema, check_feature_names
 from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
 
-__all__ = ["MAX_BATCH_ROWS", "Records", "arrow_schema", "column_type", "storage_type", "without_features"]
+__all__ = [
+    "MAX_BATCH_ROWS",
+    "Records",
+    "arrow_schema",
+    "check_columns",
+    "column_type",
+    "storage_type",
+    "without_features",
+]
 
 #: Rows of a batch at most: 8 k rows of a hundred bytes stay in the second-level cache.
 MAX_BATCH_ROWS: Final = 8192
@@ -123,6 +132,25 @@ def _ragged_type(feature: Feature) -> pa.DataType:
     for _ in range(feature.num_partitions + 1):
         nested = pa.list_(nested)
     return nested
+
+
+def check_columns(names: list[str], budget: Budget) -> None:
+    """Refuse too many columns, names that no feature can have, and two columns of one name.
+
+    Raises:
+        LimitExceeded: `too_many_features`.
+        UnprocessableInput: `invalid_feature_name`, `duplicate_feature`.
+    """
+    check_feature_names(names, budget.limits)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UnprocessableInput(
+                f"Two columns have the name {name[:64]!r}. Rename one of them.",
+                code="duplicate_feature",
+                feature=name,
+            )
+        seen.add(name)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -56,7 +56,7 @@ class InflatedStream:
 
     `read` raises:
         MalformedInput: not of that format (`invalid_compression`), cut short (`truncated`), or followed
-            by something else (`trailing_data`).
+            by something else (`trailing_bytes`).
         LimitExceeded: inflates to more than `limits.max_compression_ratio` times its size
             (`compression_ratio_exceeded`).
     """
@@ -127,6 +127,6 @@ class InflatedStream:
     def _trailing(self) -> MalformedInput:
         return MalformedInput(
             f"Something that is not {self._compression} follows the end of the compressed body.",
-            code="trailing_data",
+            code="trailing_bytes",
             offset=self._bytes_out,
         )

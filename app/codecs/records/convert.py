@@ -28,9 +28,9 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
         feature: names the column in errors.
 
     Raises:
-        SchemaConflict: strings and numbers, or a complex number as a real one (`dtype_mismatch`).
-        LossyConversion: a value that `target` does not hold (`value_out_of_range`), with its row.
-        UnprocessableInput: bytes declared as text that are not UTF-8 (`invalid_text`), with the row.
+        SchemaConflict: strings and numbers, or a complex number as a real one.
+        LossyConversion: a value that `target` does not hold (`out_of_range`), with its row.
+        UnprocessableInput: bytes declared as text that are not UTF-8 (`invalid_utf8`), with the row.
     """
     if source.is_string and target.is_string:
         if target is TEXT and source is not TEXT:
@@ -41,7 +41,6 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
     if source.is_string or target.is_string or (source.kind == "complex" and target.kind != "complex"):
         raise SchemaConflict(
             f"Feature {feature!r} is {source}, but the schema declares {target}.",
-            code="dtype_mismatch",
             feature=feature,
         )
     if source.is_integer:
@@ -110,7 +109,7 @@ def _refuse(lost: NDArray[np.bool_], values: NDArray[Any], target: DType, featur
     raise LossyConversion(
         f"Feature {feature!r} holds {values.reshape(-1)[index]}, which {target}, as the schema declares it, "
         f"does not hold.",
-        code="value_out_of_range",
+        code="out_of_range",
         feature=feature,
         row=row,
     )
@@ -124,7 +123,7 @@ def _check_utf8(values: NDArray[Any], feature: str) -> None:
             raise UnprocessableInput(
                 f"Feature {feature!r} is declared as text, but holds bytes that are not UTF-8. "
                 f"Declare it as bytes.",
-                code="invalid_text",
+                code="invalid_utf8",
                 feature=feature,
                 row=index // (values.size // len(values)),
             ) from None

@@ -14,13 +14,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...domain.limits import Budget
-from ...domain.schema import Schema, check_feature_names
+from ...domain.schema import Schema
 from ...domain.streams import Buffer, ByteStream
 from ...errors import SchemaConflict, UnprocessableInput
 from ..json_out import gather
 from ..json_values import Reading
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from .columns import Records, arrow_schema, without_features
+from .columns import Records, arrow_schema, check_columns, without_features
 from .csv_blocks import CsvBlock, read_csv_blocks
 from .csv_cells import build_csv_column, field_texts, infer_csv_feature, quoted_field
 from .infer import HEAD_ROWS
@@ -45,7 +45,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
             does not fit.
     """
     names, blocks = read_csv_blocks(source, budget)
-    _check_names(names, budget)
+    check_columns(names, budget)
     bare = options.nonfinite == "bare"
     reading = Reading.of(options.nonfinite, declared=options.schema is not None)
     if options.schema is None:
@@ -57,19 +57,6 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         _refuse_undeclared(names, schema, options)
     require_scalars(schema)
     return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare))
-
-
-def _check_names(names: list[str], budget: Budget) -> None:
-    check_feature_names(names, budget.limits)
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise UnprocessableInput(
-                f"Two columns have the name {name[:64]!r}. Rename one of them.",
-                code="duplicate_feature",
-                feature=name,
-            )
-        seen.add(name)
 
 
 def _refuse_undeclared(names: list[str], schema: Schema, options: RecordsDecodeOptions) -> None:

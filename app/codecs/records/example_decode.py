@@ -20,7 +20,7 @@ from .example_values import ColumnBuilder
 from .framing import FrameBlock
 from .lease import Lease
 
-__all__ = ["parse_frames"]
+__all__ = ["column_from_cells", "parse_frames", "record_batch", "rows_at_a_time", "undeclared_feature"]
 
 #: What the columns of fixed shape may take in one batch: an absent tensor takes its room all the same.
 _BATCH_BYTES: Final = 16 * MIB
@@ -50,7 +50,7 @@ def _parse(
 ) -> Iterator[pa.RecordBatch]:
     declared = options.schema is not None
     drop = declared and options.undeclared == "drop"
-    step = _rows_at_a_time(schema)
+    step = rows_at_a_time(schema)
     arrow: pa.Schema | None = None
     with Lease(budget) as index_lease:
         index = ExampleIndex(schema.names, max_unknown=0 if drop else 1, lease=index_lease)
@@ -64,36 +64,44 @@ def _parse(
                         lease.release()
                         index.index(block, first, last)
                         if unknown := index.unknown(block, first):
-                            raise _undeclared(unknown[0], declared=declared)
+                            raise undeclared_feature(unknown[0], declared=declared)
                         columns = [
-                            _column(feature, index.cells(number, block, first), lease)
+                            column_from_cells(feature, index.cells(number, block, first), lease)
                             for number, feature in enumerate(schema)
                         ]
                         reader.learn(index.last_begins())
                     # Not before there are rows that fit: Arrow has no lists of 2^31 values.
                     arrow = arrow or arrow_schema(schema)
-                    yield _batch(arrow, columns, last - first)
+                    yield record_batch(arrow, columns, last - first)
 
 
-def _rows_at_a_time(schema: Schema) -> int:
+def rows_at_a_time(schema: Schema) -> int:
+    """How many rows a batch of these features holds at most."""
     row_bytes = sum(max(feature.dtype.itemsize, 8) * (feature.num_values or 0) for feature in schema)
     return max(1, min(MAX_BATCH_ROWS, cell_rows(len(schema)), _BATCH_BYTES // max(row_bytes, 1)))
 
 
-def _column(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[Any]:
+def column_from_cells(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[Any]:
+    """The column of a feature that is no sequence.
+
+    Raises:
+        SchemaConflict: a cell that does not fit.
+    """
     builder = ColumnBuilder(feature, cells, lease)
     builder.check_kinds()
     return builder.build_list() if feature.encoding == "list" else build_content(builder)
 
 
-def _batch(schema: pa.Schema, columns: list[pa.Array[Any]], rows: int) -> pa.RecordBatch:
+def record_batch(schema: pa.Schema, columns: list[pa.Array[Any]], rows: int) -> pa.RecordBatch:
+    """The columns as one batch, which has its rows even where there is no column."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     # Without a column, only a struct says how many rows there are.
     return pa.RecordBatch.from_struct_array(cast("pa.StructArray", pa.array([{}] * rows, pa.struct([]))))
 
 
-def _undeclared(unknown: UnknownFeature, *, declared: bool) -> SchemaConflict:
+def undeclared_feature(unknown: UnknownFeature, *, declared: bool) -> SchemaConflict:
+    """A record has a feature that the schema lacks, be it `declared` or inferred."""
     if declared:
         detail = "which the schema does not name. Declare it, or set ?undeclared=drop to leave it out."
     else:

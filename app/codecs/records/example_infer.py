@@ -8,7 +8,7 @@ from typing import Final, Literal
 from ...domain.dtypes import BYTES, FLOAT32, INT64, DType
 from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names
-from ...errors import SchemaConflict, UnprocessableInput
+from ...errors import LimitExceeded, SchemaConflict
 from ..kernels.example_index import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from .example_index import ExampleIndex, cell_rows
 from .example_values import KIND_NAMES
@@ -34,7 +34,8 @@ def infer_schema(
 
     Raises:
         SchemaConflict: a feature changes its kind.
-        UnprocessableInput: too many features, or a name that cannot be one.
+        LimitExceeded: `too_many_features`.
+        UnprocessableInput: a name that no feature can have (`invalid_feature_name`).
         LimitExceeded: the records that must be held meanwhile exceed the budget.
         InputError: as `iter_frames` and `ExampleIndex.index`.
     """
@@ -109,7 +110,7 @@ class Inference:
                 raise kind_changed(block.first_record + first + int(row), name, kind, int(kinds[row]))
         unknown = index.unknown(block, first)
         if reached == first and len(unknown) > self._budget.limits.max_features:
-            raise UnprocessableInput(
+            raise LimitExceeded(
                 f"Record {unknown[0].row} has more than {self._budget.limits.max_features} features.",
                 code="too_many_features",
                 row=unknown[0].row,

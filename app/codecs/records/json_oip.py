@@ -8,7 +8,7 @@ from ...domain.dtypes import BYTES, TEXT
 from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
 from ...domain.tensor import Shape, num_elements
-from ...errors import MalformedInput, UnprocessableInput
+from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
 from ..json_forms import DataForm, fit_shape, member_pointer, read_data_form
 from ..json_values import ItemError, flatten
 
@@ -94,8 +94,7 @@ def _check_dtype(feature: Feature, declared: Schema) -> None:
     if expected is None or expected.dtype == feature.dtype:
         return
     if not (expected.dtype.is_string and feature.dtype.is_string):
-        raise UnprocessableInput(
+        raise SchemaConflict(
             f"Input {feature.name!r} is {feature.dtype}, but the schema declares {expected.dtype}.",
-            code="dtype_mismatch",
             feature=feature.name,
         )

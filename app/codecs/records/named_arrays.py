@@ -133,7 +133,6 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
     ):
         raise SchemaConflict(
             f"A row of {feature.name!r} has shape {list(row_shape)}; {list(feature.shape)} is declared.",
-            code="shape_mismatch",
             feature=feature.name,
         )
     if array.dtype.numpy != feature.dtype.numpy:

@@ -17,7 +17,7 @@ from ..kernels.example_index import KIND_ABSENT
 from ..options import RecordsDecodeOptions
 from .columns import Records, arrow_schema
 from .example_content import build_content
-from .example_decode import _batch, _column, _rows_at_a_time, _undeclared
+from .example_decode import column_from_cells, record_batch, rows_at_a_time, undeclared_feature
 from .example_index import CELL_BYTES, Cells, ExampleIndex
 from .example_values import ColumnBuilder, expected_kind
 from .framing import FrameBlock
@@ -68,7 +68,7 @@ class _Parser:
         self._features = [(feature, numbers[feature.name]) for feature in schema]
 
     def batches(self, frames: Iterator[FrameBlock]) -> Iterator[pa.RecordBatch]:
-        step = _rows_at_a_time(self._schema)
+        step = rows_at_a_time(self._schema)
         with Lease(self._budget) as lease:
             context = ExampleIndex(self._context, max_unknown=self._max_unknown, lease=lease)
             lists = ListIndex(self._lists, max_unknown=self._max_unknown, lease=lease)
@@ -94,14 +94,14 @@ class _Parser:
             raise in_sequence_example(error, block) from None
         lists.index(block, first, last)
         for unknown in context.unknown(contexts, 0) + lists.unknown(block, first):
-            raise _undeclared(unknown, declared=self._declared)
+            raise undeclared_feature(unknown, declared=self._declared)
         columns = []
         for feature, number in self._features:
             if feature.kind == "sequence":
                 columns.append(_sequence(feature, lists.cells(number, block, first), lease))
             else:
-                columns.append(_column(feature, context.cells(number, contexts, 0), lease))
-        return _batch(arrow_schema(self._schema), columns, last - first)
+                columns.append(column_from_cells(feature, context.cells(number, contexts, 0), lease))
+        return record_batch(arrow_schema(self._schema), columns, last - first)
 
 
 class _StepBuilder(ColumnBuilder):

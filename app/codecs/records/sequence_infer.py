@@ -8,7 +8,7 @@ from typing import Literal
 from ...domain.dtypes import FLOAT32
 from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names
-from ...errors import InputError, SchemaConflict, UnprocessableInput
+from ...errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
 from ..kernels.example_index import KIND_ABSENT
 from ..kernels.sequence_index import KIND_MIXED, KIND_NONE
 from .example_index import cell_rows
@@ -30,7 +30,8 @@ def infer_sequence_schema(
 
     Raises:
         SchemaConflict: a feature changes its kind, or one list has steps of two kinds.
-        UnprocessableInput: too many features, a name that cannot be one, or one name in both parts
+        LimitExceeded: `too_many_features`.
+        UnprocessableInput: a name that no feature can have, or one name in both parts
             (`duplicate_feature`).
         LimitExceeded: the records that must be held meanwhile exceed the budget.
         InputError: as `iter_frames`, `contexts_of` and `ListIndex.index`.
@@ -101,7 +102,7 @@ class _ListInference:
                 self._see(block.first_record + first + row, name, int(kinds[row]))
         unknown = index.unknown(block, first)
         if reached == first and len(unknown) > self._budget.limits.max_features:
-            raise UnprocessableInput(
+            raise LimitExceeded(
                 f"Record {unknown[0].row} has more than {self._budget.limits.max_features} feature lists.",
                 code="too_many_features",
                 row=unknown[0].row,

@@ -13,7 +13,7 @@ Source: arrow.apache.org, "Canonical Extension Types", "Fixed shape tensor".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,16 +24,16 @@ from ...domain.dtypes import BOOL, STRING, DType
 from ...domain.limits import Budget
 from ...domain.schema import Feature
 from ...domain.streams import Buffer, ByteStream
-from ...domain.tensor import NamedTensor, Shape, Tensor, check_shape, num_elements
+from ...domain.tensor import NamedTensor, Shape, Tensor, check_distinct, check_shape, num_elements
 from ...errors import UnprocessableInput
 from ..containers.arrow_ipc import ArrowReader, arrow_faults, serialize_arrow
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.arrays import column_from_values, values_from_column
 from ..records.arrow_columns import ColumnReader
-from ..records.arrow_features import DTYPE_KEY, check_columns, has_arrow_type, value_dtype
+from ..records.arrow_features import DTYPE_KEY, has_arrow_type, value_dtype
 from ..records.arrow_values import flatten_arrow, unwrapped
-from ..records.columns import storage_type
+from ..records.columns import check_columns, storage_type
 from ..records.lease import Lease
 from .declared import check_declared
 
@@ -139,7 +139,7 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
         LimitExceeded: strings of more than 2 GiB.
     """
     names = [_name(named, index, len(tensors)) for index, named in enumerate(tensors)]
-    _refuse_repeated(names)
+    check_distinct(names)
     fields = [_field(name, named.tensor) for name, named in zip(names, tensors, strict=True)]
     schema = pa.schema(fields, {_MARK_KEY: b"1"})
     columns = [
@@ -154,18 +154,6 @@ def _name(named: NamedTensor, index: int, count: int) -> str:
     if named.name is not None:
         return named.name
     return "tensor" if count == 1 else f"tensor_{index}"
-
-
-def _refuse_repeated(names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise UnprocessableInput(
-                f"Two tensors have the name {name[:64]!r}. Rename one of them.",
-                code="duplicate_name",
-                feature=name,
-            )
-        seen.add(name)
 
 
 def _field(name: str, tensor: Tensor) -> pa.Field[Any]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ...domain.dtypes import DType
 from ...domain.limits import Limits
-from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, Shape, SparseTensor, Tensor
+from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, Shape, SparseTensor, Tensor, check_distinct
 from ...errors import AmbiguousInput, LimitExceeded, UnprocessableInput
 from ..json_forms import (
     IGNORED_MEMBERS,
@@ -95,15 +95,10 @@ def _check_kind(tensors: list[NamedAny], options: TensorDecodeOptions) -> None:
 
 
 def _check_names(tensors: list[NamedAny], limits: Limits) -> None:
-    seen: set[str] = set()
     for named in tensors:
-        if named.name in seen:
-            raise UnprocessableInput(
-                f"Two tensors are called {named.name[:64]!r}.", code="duplicate_name", feature=named.name
-            )
         if named.name is not None:
             check_name(named.name, limits)
-            seen.add(named.name)
+    check_distinct(named.name for named in tensors)
 
 
 def _entries(body: Any) -> list[_Entry]:

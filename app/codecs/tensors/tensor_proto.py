@@ -171,7 +171,7 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
         MalformedInput: not a protobuf message (`truncated`, `invalid_protobuf`), no dtype
             (`missing_dtype`), a dimension out of range (`invalid_shape`).
         UnprocessableInput: `unsupported_dtype`, `unknown_rank`, `conflicting_values`,
-            `surplus_values`, `value_out_of_range`, `invalid_bool`, `content_size_mismatch`.
+            `surplus_values`, `out_of_range`, `invalid_bool`, `content_size_mismatch`.
         LimitExceeded: larger than the budget; decided before anything is allocated.
     """
     view = memoryview(data).cast("B")

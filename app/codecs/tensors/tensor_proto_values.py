@@ -34,7 +34,7 @@ def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: 
         MalformedInput: a varint that is none.
         UnprocessableInput: more values than the shape takes (`surplus_values`), half a complex
             number (`content_size_mismatch`), or a value that the dtype does not hold
-            (`value_out_of_range`, `invalid_bool`).
+            (`out_of_range`, `invalid_bool`).
         LimitExceeded: larger than the budget.
     """
     count = num_elements(fields.shape)
@@ -109,6 +109,6 @@ def _check_range(chunk: NDArray[np.uint64], dtype: DType, start: int, offset: in
         where = int(np.argmax(invalid))
         raise UnprocessableInput(
             f"Value {start + where} of this TensorProto is {numbers[where]}, which {dtype} does not hold.",
-            code="invalid_bool" if dtype.kind == "bool" else "value_out_of_range",
+            code="invalid_bool" if dtype.kind == "bool" else "out_of_range",
             offset=offset,
         )

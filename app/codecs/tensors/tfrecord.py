@@ -23,13 +23,13 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     Raises:
         InputError: as `iter_frames` and `parse_tensor_proto`, with the record's number as `row`;
             another dtype or shape than declared.
-        LimitExceeded: more tensors than `limits.max_members` (`too_many_members`).
+        LimitExceeded: more tensors than `limits.max_members` (`too_many_tensors`).
     """
     tensors: list[NamedTensor] = []
     for block in iter_frames(source, budget, compression=options.compression):
         if block.first_record + block.num_records > budget.limits.max_members:
             raise LimitExceeded(
-                f"There are more than {budget.limits.max_members} tensors.", code="too_many_members"
+                f"There are more than {budget.limits.max_members} tensors.", code="too_many_tensors"
             )
         tensors += _parse_block(block, options, budget)
     return tensors

@@ -126,7 +126,7 @@ def test_few_bits_may_be_sign_extended(name: str, content: bytes) -> None:
 def test_bits_that_an_element_does_not_have_are_refused(name: str, byte: int) -> None:
     with pytest.raises(UnprocessableInput) as caught:
         check_content(bytes([0, byte]), DTYPES[name], offset=10)
-    assert (caught.value.code, caught.value.location.offset) == ("value_out_of_range", 11)
+    assert (caught.value.code, caught.value.location.offset) == ("out_of_range", 11)
 
 
 def test_few_bits_have_two_forms_that_mean_the_same() -> None:

@@ -161,6 +161,14 @@ def test_depth_counts_across_the_blocks_it_is_measured_in() -> None:
     assert refused("[" + flat + "[" * 600 + "]" * 600 + "]").code == "json_too_deep"
 
 
+@pytest.mark.parametrize("begin", range(2**20 - 12, 2**20 + 2))
+def test_strings_and_escapes_span_the_blocks_that_depth_is_measured_in(begin: int) -> None:
+    limits = Limits(max_json_depth=3)
+    text = "[" + " " * (begin - 1) + '"[[[\\\\\\"[[[", "]"'
+    assert parse_json(f"{text}, [[]]]".encode(), Budget(limits)).value[2] == [[]]
+    assert refused(text + ", [[[]]]]", limits).code == "json_too_deep"
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
 def test_a_hundred_thousand_levels_are_refused_in_any_thread(text: str) -> None:
     codes = []
@@ -232,3 +240,11 @@ def test_only_listed_texts_are_refused_that_the_standard_library_reads(text: str
             json.loads(text)
     else:
         assert code in {"duplicate_key", "nonfinite_token", "lone_surrogate", "invalid_utf8"}
+
+
+def test_large_texts_are_read_as_small_ones_are() -> None:
+    numbers = "1, -2, 0.5, -1e400, 1e-7, 9223372036854775808"
+    padded = parse(f"[{numbers}" + " " * (4 << 20) + "]")
+    small = parse(f"[{numbers}]")
+    assert (padded, [*map(type, padded)]) == (small, [*map(type, small)])
+    assert refused("[" + "1" * 5000 + " " * (4 << 20) + "]").code == "integer_too_large"

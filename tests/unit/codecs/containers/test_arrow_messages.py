@@ -69,8 +69,8 @@ def test_a_body_that_is_cut_short(data: bytes) -> None:
 
 
 def test_what_follows_the_end() -> None:
-    refused(STREAM + b"\0", MalformedInput, "trailing_data")
-    refused(STREAM + STREAM, MalformedInput, "trailing_data")
+    refused(STREAM + b"\0", MalformedInput, "trailing_bytes")
+    refused(STREAM + STREAM, MalformedInput, "trailing_bytes")
     refused(FILE + b"\0", MalformedInput, "truncated")
 
 

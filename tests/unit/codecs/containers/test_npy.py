@@ -119,7 +119,7 @@ def test_text_is_written_as_numpy_writes_it() -> None:
     [
         (STRING, [b"a\0"], "not_expressible"),
         (TEXT, [b"a\0"], "not_expressible"),
-        (TEXT, [b"\xff"], "invalid_text"),
+        (TEXT, [b"\xff"], "invalid_utf8"),
         (STRING, [b"x" * 2**20, *[b""] * 1024], "not_expressible"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_stream_is_inflated_in_pieces_of_any_size(compression: Compression, n:
 
 
 def test_what_follows_a_member_must_be_another_one() -> None:
-    for rest, code in ((b"x" * 20, "trailing_data"), (b"\x1f", "truncated")):
+    for rest, code in ((b"x" * 20, "trailing_bytes"), (b"\x1f", "truncated")):
         stream = InflatedStream(MemoryStream(gzip.compress(b"abc") + rest), "gzip", Limits())
         assert stream.read(10) == b"abc"
         with pytest.raises(MalformedInput) as caught:

@@ -24,7 +24,7 @@ def convert(values: list[Any], source: str, target: str) -> Any:
 def lossy(values: Any, source: str, target: str) -> LossyConversion:
     with pytest.raises(LossyConversion) as caught:
         convert_values(np.array(values, DTYPES[source].numpy), DTYPES[source], DTYPES[target], feature="x")
-    assert caught.value.code == "value_out_of_range"
+    assert caught.value.code == "out_of_range"
     assert caught.value.location.feature == "x"
     return caught.value
 
@@ -151,7 +151,7 @@ def test_the_row_is_that_of_the_first_axis() -> None:
 def test_dtypes_that_do_not_convert(source: str, target: str) -> None:
     with pytest.raises(SchemaConflict) as caught:
         convert_values(np.zeros(0, DTYPES[source].numpy), DTYPES[source], DTYPES[target], feature="x")
-    assert caught.value.code == "dtype_mismatch"
+    assert caught.value.code == "schema_conflict"
 
 
 def test_bytes_are_text_only_where_they_are_utf8() -> None:
@@ -161,7 +161,7 @@ def test_bytes_are_text_only_where_they_are_utf8() -> None:
     values[1, 0] = b"\xff"
     with pytest.raises(UnprocessableInput) as caught:
         convert_values(values, BYTES, TEXT, feature="x")
-    assert (caught.value.code, caught.value.location.row) == ("invalid_text", 1)
+    assert (caught.value.code, caught.value.location.row) == ("invalid_utf8", 1)
 
 
 def test_the_first_row_that_is_lost_is_named_whatever_the_reason() -> None:

@@ -203,14 +203,14 @@ def test_a_compressed_stream_must_be_whole(compression: Compression) -> None:
             blocks(data[:cut], compression=compression)
     with pytest.raises(MalformedInput) as caught:
         blocks(data + b"garbage")
-    assert caught.value.code == "trailing_data"
+    assert caught.value.code == "trailing_bytes"
 
 
 def test_a_second_zlib_stream_is_refused_because_tensorflow_would_not_see_it() -> None:
     data = compressed(ABC, "zlib")
     with pytest.raises(MalformedInput) as caught:
         blocks(data + data)
-    assert caught.value.code == "trailing_data"
+    assert caught.value.code == "trailing_bytes"
 
 
 def test_a_wrong_trailer_is_found() -> None:

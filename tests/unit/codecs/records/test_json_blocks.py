@@ -192,7 +192,7 @@ def test_what_was_charged_for_a_block_is_released_once_it_is_drawn() -> None:
 
 def test_a_great_many_keys_are_refused() -> None:
     items: list[dict[str, Any]] = [{f"k{i}": 1} for i in range(1000)]
-    with pytest.raises(UnprocessableInput) as caught:
+    with pytest.raises(LimitExceeded) as caught:
         drawn([rows(*items)], Budget(Limits(max_features=999)))
     assert caught.value.code == "too_many_features"
 

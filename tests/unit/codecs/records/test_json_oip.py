@@ -76,7 +76,7 @@ def test_inputs_that_are_no_columns(inputs: list[dict[str, Any]], code: str) -> 
 def test_another_datatype_than_declared_is_refused() -> None:
     schema = Schema.from_json({"features": {"x": {"dtype": "int16"}}})
     error = refused(column(), schema=schema)
-    assert (error.code, error.location.feature) == ("dtype_mismatch", "x")
+    assert (error.code, error.location.feature) == ("schema_conflict", "x")
 
 
 @pytest.mark.parametrize("shape", [[1, 2**40, 0], [2**40, 0], [2, 3, 2**50, 0, 7]])

@@ -81,7 +81,7 @@ def test_a_schema_says_what_is_text() -> None:
     refused(
         request_of(sized("s", "BYTES", [2], 10), data=BYTES_AB),
         UnprocessableInput,
-        "invalid_text",
+        "invalid_utf8",
         schema=schema(s={"dtype": "text"}),
     )
 

@@ -93,4 +93,4 @@ def test_too_many_tensors() -> None:
     assert len(decoded(data, Limits(max_members=3))) == 3
     with pytest.raises(LimitExceeded) as caught:
         decoded(data, Limits(max_members=2))
-    assert caught.value.code == "too_many_members"
+    assert caught.value.code == "too_many_tensors"

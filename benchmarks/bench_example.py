@@ -1,47 +1,43 @@
 """How fast are Examples written and read, next to TensorFlow and memcpy, in one run on one core?
 
 Encoding: Arrow batches to TFRecord in memory, against `tf.train.Example` + `TFRecordWriter`, once from the
-same columns (numpy arrays) and once from ready-made Python lists. Decoding: TFRecord in memory to Arrow
-batches, against `TFRecordDataset.batch(1024).map(parse_example)`, against `Example.FromString` of each
-record with its values taken into columns, and against `FromString` alone. TensorFlow's files lie in
-memory where there is /dev/shm.
-
-The process is pinned to one core before TensorFlow is imported, so that its threads share that core. Runs
-alternate and each figure is the median of its runs.
+same columns (numpy arrays) and once from ready-made Python lists, and against the writer of the package
+`tfrecord`. Decoding: TFRecord in memory to Arrow batches, against
+`TFRecordDataset.batch(1024).map(parse_example)`, against `Example.FromString` of each record with its
+values taken into columns, against `FromString` alone, and against the loader of `tfrecord`. The files of
+the peers lie in memory where there is /dev/shm.
 Run: python -m benchmarks.bench_example [part of a case's name]
 """
 
 from __future__ import annotations
 
-import os
-import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+from benchmarks.frames import first_messages
+from benchmarks.measure import Peer, Session, counted, drained, main, memory_folder, pin_to_one_core
+
+if __name__ == "__main__":
+    pin_to_one_core()
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+import tfrecord
 
 from app.codecs import kernels
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.codecs.records.framing import iter_frames
 from app.codecs.records.tfrecord import decode, encode
 from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
 
-RUNS = 7
 COLUMNS, LISTS = "tf.train.Example from columns", "tf.train.Example from Python lists"
 PARSE, VALUES, ALONE = "parse_example", "FromString with its values", "FromString alone"
+WRITER, LOADER = "tfrecord.TFRecordWriter from columns", "tfrecord.tfrecord_loader"
 
 
 @dataclass(frozen=True)
@@ -126,17 +122,6 @@ def cases() -> Iterator[Case]:
     )
 
 
-def medians(runs: dict[str, Callable[[], int]]) -> dict[str, float]:
-    """The median seconds a row of each, taken in turns; a run answers how many rows it did."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(RUNS):
-        for name, run in runs.items():
-            begin = time.perf_counter()
-            rows = run()
-            times[name].append((time.perf_counter() - begin) / rows)
-    return {name: statistics.median(taken) for name, taken in times.items()}
-
-
 def feature_of(values: Any) -> Any:
     """One Feature, as people write it."""
     if isinstance(values, bytes):
@@ -171,6 +156,23 @@ def write_rows(rows: Iterator[dict[str, Any]], path: Path) -> int:
     return count
 
 
+def described(values: Any) -> tuple[Any, str]:
+    """A value and its type, as `tfrecord` takes them."""
+    if isinstance(values, bytes) or values.ndim > 1:
+        return (values if isinstance(values, bytes) else values.tobytes()), "byte"
+    return np.atleast_1d(values), "float" if values.dtype.kind == "f" else "int"
+
+
+def write_without_tensorflow(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    count = 0
+    writer = tfrecord.TFRecordWriter(str(path))
+    for row in rows:
+        writer.write({name: described(values) for name, values in row.items()})
+        count += 1
+    writer.close()
+    return count
+
+
 def parse_file(case: Case, path: Path) -> int:
     dataset = (
         tf.data.TFRecordDataset(str(path))
@@ -190,88 +192,75 @@ def values_of(case: Case, messages: list[bytes]) -> int:
     return len([np.array(column) for column in columns.values()] and messages)
 
 
-def parse_alone(messages: list[bytes]) -> int:
+def parse_alone(messages: list[bytes]) -> None:
     for message in messages:
         tf.train.Example.FromString(message)
-    return len(messages)
 
 
-def measure(case: Case, folder: Path) -> None:
+def measure_encoding(session: Session, case: Case, folder: Path) -> bytes:
+    """The TFRecord that was written."""
     schema, batches, count = case.schema, case.batches(), min(case.peer_rows, case.num_rows)
     lists = [{name: as_list(values[row]) for name, values in case.columns.items()} for row in range(count)]
     data = b"".join(encode(Records(schema, iter(batches)), RecordsEncodeOptions(), Budget()))
-    ours_file = folder / "ours"
-    ours_file.write_bytes(data)
-    source, target = np.frombuffer(data, np.uint8), np.zeros(len(data), np.uint8)
+    path = folder / "theirs"
 
-    def write() -> int:
-        for _ in encode(Records(schema, iter(batches)), RecordsEncodeOptions(), Budget()):
-            pass
-        return case.num_rows
+    def rows() -> Iterator[dict[str, Any]]:
+        return ({name: values[row] for name, values in case.columns.items()} for row in range(count))
 
-    def read() -> int:
-        records = decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget())
+    def ours() -> int:
+        return drained(
+            encode(Records(schema, iter(batches)), RecordsEncodeOptions(), Budget()), case.num_rows
+        )
+
+    session.ask(
+        "Rows to TFRecord",
+        case.name,
+        "rows",
+        ours,
+        [
+            Peer(COLUMNS, lambda: write_rows(rows(), path), case.targets.get(COLUMNS)),
+            Peer(LISTS, lambda: write_rows(iter(lists), path)),
+            Peer(WRITER, lambda: write_without_tensorflow(rows(), path)),
+        ],
+        num_bytes=len(data),
+    )
+    return data
+
+
+def measure_decoding(session: Session, case: Case, data: bytes, folder: Path) -> None:
+    messages = first_messages(data, case.peer_rows)
+    whole, some = folder / "whole", folder / "some"
+    whole.write_bytes(data)
+    with tf.io.TFRecordWriter(str(some)) as writer:
+        for message in messages:
+            writer.write(message)
+
+    def ours() -> int:
+        records = decode(MemoryStream(data), RecordsDecodeOptions(schema=case.schema), Budget())
         return sum(batch.num_rows for batch in records.batches)
 
-    def copy() -> int:
-        np.copyto(target, source)
-        return case.num_rows
-
-    def from_columns() -> int:
-        rows = ({name: values[row] for name, values in case.columns.items()} for row in range(count))
-        return write_rows(rows, folder / "theirs")
-
-    written = medians(
-        {
-            "ours": write,
-            "memcpy": copy,
-            COLUMNS: from_columns,
-            LISTS: lambda: write_rows(iter(lists), folder / "theirs"),
-        }
+    session.ask(
+        "TFRecord to Arrow",
+        case.name,
+        "rows",
+        ours,
+        [
+            Peer(PARSE, lambda: parse_file(case, whole), case.targets.get(PARSE)),
+            Peer(VALUES, lambda: values_of(case, messages), case.targets.get(VALUES)),
+            Peer(ALONE, counted(lambda: parse_alone(messages), len(messages))),
+            Peer(LOADER, lambda: drained(tfrecord.tfrecord_loader(str(some), None), len(messages))),
+        ],
+        num_bytes=len(data),
     )
-    report(case, "encode", len(data), written)
-    messages = first_messages(data, count)
-    parsed = medians(
-        {
-            "ours": read,
-            "memcpy": copy,
-            PARSE: lambda: parse_file(case, ours_file),
-            VALUES: lambda: values_of(case, messages),
-            ALONE: lambda: parse_alone(messages),
-        }
-    )
-    report(case, "decode", len(data), parsed)
 
 
-def first_messages(data: bytes, count: int) -> list[bytes]:
-    messages: list[bytes] = []
-    for block in iter_frames(MemoryStream(data), Budget(), compression="none"):
-        for start, size in zip(block.starts.tolist(), block.sizes.tolist(), strict=True):
-            messages.append(bytes(block.data[start : start + size]))
-            if len(messages) == count:
-                return messages
-    return messages
-
-
-def report(case: Case, what: str, num_bytes: int, taken: dict[str, float]) -> None:
-    ours, memcpy = taken.pop("ours"), taken.pop("memcpy")
-    rate = num_bytes / case.num_rows / ours / 1e9
-    print(f"{what} {case.name}: {1 / ours:,.0f} rows/s, {rate:.2f} GB/s, {memcpy / ours:.2f} of memcpy")
-    for peer, theirs in taken.items():
-        goal = f" (target x{case.targets[peer]:.0f})" if peer in case.targets else ""
-        print(f"    x{theirs / ours:.1f}{goal} of {peer}, {1 / theirs:,.0f} rows/s")
-
-
-def main() -> None:
-    begin = time.perf_counter()
+def measure(session: Session) -> None:
     kernels.load()
-    print(f"kernels loaded in {time.perf_counter() - begin:.2f} s; all of this on one core")
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
+    with memory_folder() as folder:
         for case in cases():
-            if not sys.argv[1:] or sys.argv[1] in case.name:
-                measure(case, Path(folder))
+            if session.wants(case.name):
+                measure_decoding(session, case, measure_encoding(session, case, folder), folder)
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

@@ -9,17 +9,14 @@ place, which is faster. Run: python -m benchmarks.bench_json
 from __future__ import annotations
 
 import json
-import os
-import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-if hasattr(os, "sched_setaffinity"):
-    # Before TensorFlow is imported, which counts the cores then.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from benchmarks.measure import Peer, Session, counted, main, memory_folder, pin_to_one_core
+
+if __name__ == "__main__":
+    pin_to_one_core()
 
 import numpy as np
 import orjson
@@ -33,24 +30,12 @@ from app.codecs.tensors.json import decode
 from app.domain.limits import Budget
 from app.domain.streams import MemoryStream
 
-REPEATS = 7
 NUMBERS = 1_000_000
 ROWS = 100_000
 #: Rows of the slow side.
 PEER_ROWS = 5_000
 TENSOR_TARGET = 3
 ROWS_TARGET = 20
-
-
-def medians(*runs: Callable[[], Any]) -> list[float]:
-    """Seconds of each, run in alternation."""
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(REPEATS):
-        for taken, run in zip(times, runs, strict=True):
-            begin = time.perf_counter()
-            run()
-            taken.append(time.perf_counter() - begin)
-    return [statistics.median(taken) for taken in times]
 
 
 def number_texts() -> Iterator[tuple[str, list[str]]]:
@@ -69,7 +54,7 @@ def tensor_bodies() -> Iterator[tuple[str, bytes, bool]]:
         yield f"{name}, nested", f"[[{'], ['.join(rows)}]]".encode(), False
 
 
-def measure_tensor(name: str, body: bytes, *, is_flat: bool) -> None:
+def measure_tensor(session: Session, name: str, body: bytes, *, is_flat: bool) -> None:
     def ours() -> Any:
         return decode(MemoryStream(body), TensorDecodeOptions(), Budget())[0].tensor.values
 
@@ -85,11 +70,16 @@ def measure_tensor(name: str, body: bytes, *, is_flat: bool) -> None:
         return np.frombuffer(buffer).astype(np.float32)
 
     assert np.array_equal(ours().astype(np.float32), theirs().reshape(-1))
-    own, peer, simd = medians(ours, theirs, buffered)
-    print(
-        f"{name:36} {own * 1e3:6.1f} ms {len(body) / own / 1e6:6.0f} MB/s"
-        f"   orjson + numpy {peer * 1e3:6.1f} ms {peer / own:5.1f} x (target {TENSOR_TARGET})"
-        f"   pysimdjson {simd * 1e3:6.1f} ms {simd / own:4.1f} x"
+    session.ask(
+        "JSON to tensor",
+        name,
+        "values",
+        lambda: len(ours()),
+        [
+            Peer("orjson + numpy", lambda: theirs().size, TENSOR_TARGET),
+            Peer("pysimdjson", lambda: buffered().size),
+        ],
+        num_bytes=len(body),
     )
 
 
@@ -100,7 +90,7 @@ def row_bodies() -> Iterator[tuple[str, bytes]]:
         ("4 decimals", np.round(rng.standard_normal((ROWS, 20)), 4).tolist()),
     ):
         rows = ({"x": x, "label": i % 1000, "id": f"sample-{i:08}"} for i, x in enumerate(values))
-        yield name, b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        yield f"20 floats + int + text, {name}", b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def write_ours(body: bytes) -> int:
@@ -133,33 +123,40 @@ def write_tensorflow_in_place(body: bytes, path: str) -> None:
             writer.write(example.SerializeToString())
 
 
-def measure_rows(name: str, body: bytes, path: str) -> None:
+def measure_rows(session: Session, name: str, body: bytes, path: str) -> None:
     some = b"".join(body.splitlines(keepends=True)[:PEER_ROWS])
     write_tensorflow(some, path)
     assert write_ours(some) == Path(path).stat().st_size
-    own, peer, fast = medians(
-        lambda: write_ours(body),
-        lambda: write_tensorflow(some, path),
-        lambda: write_tensorflow_in_place(some, path),
-    )
-    own, peer, fast = own / ROWS, peer / PEER_ROWS, fast / PEER_ROWS
-    print(
-        f"{name:36} {own * 1e6:6.2f} us a row   json + tf.train.Example {peer * 1e6:6.2f} us "
-        f"{peer / own:5.1f} x (target {ROWS_TARGET})   filled in place {fast * 1e6:6.2f} us "
-        f"{fast / own:5.1f} x"
+    session.ask(
+        "NDJSON to TFRecord",
+        name,
+        "rows",
+        counted(lambda: write_ours(body), ROWS),
+        [
+            Peer(
+                "json.loads + tf.train.Example",
+                counted(lambda: write_tensorflow(some, path), PEER_ROWS),
+                ROWS_TARGET,
+            ),
+            Peer(
+                "json.loads + tf.train.Example, filled in place",
+                counted(lambda: write_tensorflow_in_place(some, path), PEER_ROWS),
+            ),
+        ],
+        num_bytes=len(body),
     )
 
 
-def main() -> None:
+def measure(session: Session) -> None:
     kernels.load()
-    print(f"{NUMBERS} numbers of JSON to a float32 array, medians of {REPEATS} in alternation")
     for name, body, is_flat in tensor_bodies():
-        measure_tensor(name, body, is_flat=is_flat)
-    print("rows of 20 floats, an integer and a text, NDJSON to TFRecord")
-    with tempfile.TemporaryDirectory() as folder:
+        if session.wants(name):
+            measure_tensor(session, name, body, is_flat=is_flat)
+    with memory_folder() as folder:
         for name, body in row_bodies():
-            measure_rows(name, body, str(Path(folder) / "rows.tfrecord"))
+            if session.wants(name):
+                measure_rows(session, name, body, str(folder / "rows.tfrecord"))
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

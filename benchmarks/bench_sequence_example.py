@@ -1,21 +1,24 @@
-"""How fast are SequenceExamples written and read, next to TensorFlow, in one run?
+"""How fast are SequenceExamples written and read, next to TensorFlow, in one run on one core?
 
 Encoding: Arrow batches to TFRecord, against `tf.train.SequenceExample` + `TFRecordWriter`. Decoding: TFRecord
 to Arrow batches, against `TFRecordDataset.batch(128).map(parse_sequence_example)` and against `FromString`
-of messages in memory, with the values as Python lists. Ours runs on one core; TensorFlow may use as many as
-it finds.
+of messages in memory, with the values as Python lists. The files of the peers lie in memory where there is
+/dev/shm.
 Run: python -m benchmarks.bench_sequence_example
 """
 
 from __future__ import annotations
 
-import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.frames import first_messages
+from benchmarks.measure import Peer, Session, drained, main, memory_folder, pin_to_one_core
+
+if __name__ == "__main__":
+    pin_to_one_core()
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +32,6 @@ from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
 
-REPEATS = 5
 ROWS = 1024
 PEER_ROWS = 256
 
@@ -111,20 +113,8 @@ def cases() -> Iterator[Case]:
     )
 
 
-def seconds(run: Callable[[], int]) -> float:
-    """A row's median time in `REPEATS` runs; `run` answers how many rows it did."""
-    times = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        rows = run()
-        times.append((time.perf_counter() - begin) / rows)
-    return statistics.median(times)
-
-
 def encode_ours(case: Case) -> int:
-    for _ in encode(case.records(), RecordsEncodeOptions(), Budget()):
-        pass
-    return case.num_rows
+    return drained(encode(case.records(), RecordsEncodeOptions(), Budget()), case.num_rows)
 
 
 def decode_ours(case: Case, data: bytes) -> int:
@@ -176,34 +166,47 @@ def decode_messages(case: Case, messages: list[bytes]) -> int:
     return len(messages)
 
 
-def measure(case: Case, folder: str) -> None:
+def measure_case(session: Session, case: Case, folder: Path) -> None:
     rows = case.batch().slice(0, PEER_ROWS).to_pylist()
     data = b"".join(encode(case.records(), RecordsEncodeOptions(), Budget()))
-    path = str(Path(folder) / "rows.tfrecord")
-    Path(path).write_bytes(data)
-    messages = list(tf.data.TFRecordDataset(path).take(PEER_ROWS).as_numpy_iterator())
-    encoding = seconds(lambda: encode_ours(case))
-    decoding = seconds(lambda: decode_ours(case, data))
-    peers = [
-        ("encode", encoding, "SequenceExample", lambda: encode_tensorflow(case, rows, f"{path}.theirs")),
-        ("decode", decoding, "FromString", lambda: decode_messages(case, messages)),
-        ("decode", decoding, "parse_sequence_example", lambda: decode_graph(case, path)),
-    ]
-    for what, ours, peer, run in peers:
-        theirs = seconds(run)
-        speed = len(data) / case.num_rows / ours / 1e9
-        print(
-            f"{case.name:26} {what}  {1 / ours:11,.0f} rows/s  {speed:5.2f} GB/s"
-            f"   {peer:22} {1 / theirs:9,.0f} rows/s   x{theirs / ours:.1f}"
-        )
+    whole, theirs = folder / "whole", str(folder / "theirs")
+    whole.write_bytes(data)
+    messages = first_messages(data, PEER_ROWS)
+    session.ask(
+        "Sequences to TFRecord",
+        case.name,
+        "rows",
+        lambda: encode_ours(case),
+        [
+            Peer(
+                "tf.train.SequenceExample from Python lists",
+                lambda: encode_tensorflow(case, rows, theirs),
+            )
+        ],
+        num_bytes=len(data),
+        runs=5,
+    )
+    session.ask(
+        "TFRecord to sequences",
+        case.name,
+        "rows",
+        lambda: decode_ours(case, data),
+        [
+            Peer("parse_sequence_example", lambda: decode_graph(case, str(whole))),
+            Peer("FromString with its values", lambda: decode_messages(case, messages)),
+        ],
+        num_bytes=len(data),
+        runs=5,
+    )
 
 
-def main() -> None:
+def measure(session: Session) -> None:
     kernels.load()
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         for case in cases():
-            measure(case, folder)
+            if session.wants(case.name):
+                measure_case(session, case, folder)
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

@@ -8,13 +8,12 @@ Run: python -m benchmarks.bench_tensor_proto
 
 from __future__ import annotations
 
-import os
-import statistics
-import time
 from collections.abc import Callable
 
-if hasattr(os, "sched_setaffinity"):  # before TensorFlow counts the cores
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from benchmarks.measure import Peer, Session, counted, main, pin_to_one_core
+
+if __name__ == "__main__":
+    pin_to_one_core()
 
 import numpy as np
 import tensorflow as tf
@@ -24,53 +23,51 @@ from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB, Budget
 from app.domain.tensor import tensor_from_array
 
-REPEATS = 21
-#: The targets of writing: the least ratio to TensorFlow.
-TARGETS = {"32 MiB": 20, "16 bytes": 5}
+SERIALIZE, TO_BYTES, PARSE = (
+    "tf.io.serialize_tensor",
+    "tf.io.serialize_tensor().numpy()",
+    "tf.io.parse_tensor",
+)
 
 
-def median_seconds(run: Callable[[], object], loops: int) -> float:
-    """The median over `REPEATS` of the mean time of `loops` runs."""
-    times = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        for _ in range(loops):
-            run()
-        times.append((time.perf_counter() - begin) / loops)
-    return statistics.median(times)
-
-
-def report(what: str, ours: float, theirs: float, peer: str, target: int | None = None) -> None:
-    goal = "" if target is None else f"   (target x{target})"
-    print(
-        f"{what:34} {ours * 1e6:10.2f} us   {peer:34} {theirs * 1e6:10.2f} us   x{theirs / ours:,.1f}{goal}"
-    )
-
-
-def measure(name: str, num_bytes: int, loops: int) -> None:
+def measure_size(session: Session, size: str, num_bytes: int, repeats: int, target: float) -> None:
     array = np.random.default_rng(0).standard_normal(num_bytes // 4, np.float32)
     tensor, constant = tensor_from_array(array, FLOAT32), tf.constant(array)
     message = b"".join(serialize_tensor_proto(tensor))
     if message != tf.io.serialize_tensor(constant).numpy():
         raise AssertionError("not the bytes of TensorFlow")
-    serialize = median_seconds(lambda: tf.io.serialize_tensor(constant), loops)
-    to_bytes = median_seconds(lambda: tf.io.serialize_tensor(constant).numpy(), loops)
-    parse = median_seconds(lambda: tf.io.parse_tensor(message, tf.float32), loops)
-    buffers = median_seconds(lambda: serialize_tensor_proto(tensor), loops)
-    joined = median_seconds(lambda: b"".join(serialize_tensor_proto(tensor)), loops)
-    parsed = median_seconds(lambda: parse_tensor_proto(message, Budget()), loops)
-    copied = median_seconds(lambda: parse_tensor_proto(message, Budget(), copy=True), loops)
-    report(f"{name}: buffers to send", buffers, serialize, "serialize_tensor", TARGETS[name])
-    report(f"{name}: buffers to send", buffers, to_bytes, "serialize_tensor.numpy()", TARGETS[name])
-    report(f"{name}: joined", joined, to_bytes, "serialize_tensor.numpy()")
-    report(f"{name}: read, where it lies", parsed, parse, "parse_tensor")
-    report(f"{name}: read, copied", copied, parse, "parse_tensor")
+    serialize = counted(lambda: tf.io.serialize_tensor(constant))
+    to_bytes = counted(lambda: tf.io.serialize_tensor(constant).numpy())
+    parse = counted(lambda: tf.io.parse_tensor(message, tf.float32))
+
+    # Of 16 bytes a copy is nothing but the call of it.
+    copied = num_bytes if num_bytes >= MIB else None
+
+    def ask(question: str, how: str, ours: Callable[[], object], peers: list[Peer]) -> None:
+        session.ask(
+            question, f"{size}, {how}", "tensors", counted(ours), peers,
+            num_bytes=copied, repeats=repeats, runs=21,
+        )  # fmt: skip
+
+    written = "Tensor to TensorProto"
+    ask(
+        written,
+        "buffers to send",
+        lambda: serialize_tensor_proto(tensor),
+        [Peer(SERIALIZE, serialize, target), Peer(TO_BYTES, to_bytes, target)],
+    )
+    ask(written, "joined", lambda: b"".join(serialize_tensor_proto(tensor)), [Peer(TO_BYTES, to_bytes)])
+    read = "TensorProto to tensor"
+    ask(read, "where it lies", lambda: parse_tensor_proto(message, Budget()), [Peer(PARSE, parse)])
+    ask(read, "copied", lambda: parse_tensor_proto(message, Budget(), copy=True), [Peer(PARSE, parse)])
 
 
-def main() -> None:
-    measure("32 MiB", 32 * MIB, 1)
-    measure("16 bytes", 16, 500)
+def measure(session: Session) -> None:
+    if session.wants("32 MiB"):
+        measure_size(session, "32 MiB", 32 * MIB, 1, 20)
+    if session.wants("16 bytes"):
+        measure_size(session, "16 bytes", 16, 500, 5)
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

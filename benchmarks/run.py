@@ -1,0 +1,92 @@
+"""Run all benchmarks, each in a process of its own, and write what they found to `benchmarks/results/`.
+
+Run: python -m benchmarks.run [--runs N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.table import RESULTS, TABLE, results_table
+
+ROOT = Path(__file__).resolve().parent.parent
+#: In the order of the table.
+BENCHMARKS = (
+    "bench_example",
+    "bench_tfrecord_package",
+    "bench_sequence_example",
+    "bench_tensor_proto",
+    "bench_json",
+    "bench_json_out",
+    "bench_forms",
+    "bench_crc32c",
+)
+LIBRARIES = (
+    "numpy",
+    "pyarrow",
+    "numba",
+    "tensorflow",
+    "protobuf",
+    "tfrecord",
+    "orjson",
+    "pysimdjson",
+    "safetensors",
+)
+
+
+def cpu_model() -> str:
+    """As the processor calls itself."""
+    info = Path("/proc/cpuinfo")
+    if info.exists() and (found := re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)):
+        return found[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on; nothing that says whose machine it is."""
+    kernel = ".".join(platform.release().split(".")[:2])
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "processor": f"{cpu_model()} ({platform.machine()})",
+        "cores": f"{os.cpu_count()}, of which one is used",
+        "system": f"{platform.system()} {kernel}",
+        "Python": platform.python_version(),
+    } | {name: version(name) for name in LIBRARIES}
+
+
+def results_path(found: dict[str, str]) -> Path:
+    """One file for each day and processor."""
+    cpu = re.sub(r"[^a-z0-9]+", "-", cpu_model().lower()).strip("-")
+    return RESULTS / f"{found['date']}-{cpu}.jsonl"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, help="how often each is timed")
+    arguments = parser.parse_args()
+    options = [] if arguments.runs is None else ["--runs", str(arguments.runs)]
+    with tempfile.TemporaryDirectory() as folder:
+        answers = Path(folder) / "answers"
+        for name in BENCHMARKS:
+            command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(answers), *options]
+            # Without TensorFlow's notes on the machine.
+            subprocess.run(command, cwd=ROOT, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}, check=True)
+        found = machine()
+        path = results_path(found)
+        RESULTS.mkdir(exist_ok=True)
+        path.write_text(json.dumps(found) + "\n" + answers.read_text(encoding="utf-8"), encoding="utf-8")
+    TABLE.write_text(results_table(path), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -115,7 +115,8 @@ def write_csv(table: pa.Table) -> Any:
 
 
 def read_csv(data: bytes) -> pa.Table:
-    return pa.csv.read_csv(pa.BufferReader(data), read_options=pa.csv.ReadOptions(use_threads=False))
+    source: Any = pa.BufferReader(data)
+    return pa.csv.read_csv(source, read_options=pa.csv.ReadOptions(use_threads=False))
 
 
 def write_npz(table: pa.Table) -> Any:

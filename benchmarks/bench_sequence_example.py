@@ -63,9 +63,10 @@ def sequence(schema: Schema, name: str, steps: Any, num_steps: int) -> pa.Array[
     """The column of `num_steps` steps a row; `steps` are the values of all."""
     feature = schema.by_name[name]
     width = feature.step.num_values
-    values = pa.array(steps) if width == 1 else pa.FixedSizeListArray.from_arrays(pa.array(steps), width)
-    offsets = pa.array(np.arange(ROWS + 1, dtype=np.int32) * num_steps)
-    return pa.ListArray.from_arrays(offsets, values, type=column_type(feature))
+    values: Any = pa.array(steps) if width == 1 else pa.FixedSizeListArray.from_arrays(pa.array(steps), width)
+    offsets: Any = pa.array(np.arange(ROWS + 1, dtype=np.int32) * num_steps)
+    column: pa.Array[Any] = pa.ListArray.from_arrays(offsets, values, type=column_type(feature))
+    return column
 
 
 def cases() -> Iterator[Case]:

@@ -37,7 +37,10 @@ def lines_of(answers: list[Answer]) -> list[str | Answer]:
     for answer in answers:
         if answer.target is not None or "forms" in answer.question.lower():
             groups.setdefault(answer.question, []).append(answer)
-    return [line for question, group in groups.items() for line in (question, *group)]
+    lines: list[str | Answer] = []
+    for question, group in groups.items():
+        lines += [question, *group]
+    return lines
 
 
 def draw(lines: list[str | Answer], caption: str, path: Path) -> None:

@@ -3,12 +3,13 @@
 Ours and its peers run one after the other, over and over, so that whatever slows the machine for a while
 slows all of them. Time is that of the processor, of all threads of the process: on one core of an idle
 machine it is what a clock would show, and on a busy one it leaves out the turns of others. Each figure is
-the median of its runs; one run before them is not counted.
+the median of its runs; one run before them is not counted. Python collects no garbage meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -158,9 +159,13 @@ def medians(timed: dict[str, Run], runs: int) -> dict[str, float]:
         run()
     for _ in range(runs):
         for name, run in timed.items():
+            # As timeit does: a collection would walk all of TensorFlow, in whoever's turn it falls.
+            gc.collect()
+            gc.disable()
             begin = time.process_time()
             items = run()
             times[name].append((time.process_time() - begin) / items)
+            gc.enable()
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 

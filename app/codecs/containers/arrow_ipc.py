@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...domain.limits import KIB, Budget
 from ...domain.streams import Buffer, ByteStream
-from ...errors import MalformedInput
+from ...errors import MalformedInput, UnprocessableInput
 from ..options import ArrowFormat
 from .arrow_messages import MessageFile
 
@@ -36,12 +36,20 @@ def arrow_faults(what: str, code: str = "invalid_arrow", *, row: int | None = No
 
     Raises:
         MalformedInput: with the first line of what pyarrow says.
+        UnprocessableInput: it does not read such input (`unsupported_arrow`, or as `code` says).
     """
     try:
         yield
     except _FAULTS as error:
         # Only the first line: the others tell where in Arrow's sources.
         reason = (str(error).splitlines() or [""])[0][:200]
+        # Parquet's reader raises OSError for this as well.
+        if isinstance(error, pa.ArrowNotImplementedError) or reason.startswith("Not yet implemented"):
+            raise UnprocessableInput(
+                f"{what} is in an encoding that is not read: {reason}. Write it plain or dictionary-encoded.",
+                code=code.replace("invalid", "unsupported"),
+                row=row,
+            ) from None
         raise MalformedInput(f"{what} cannot be read: {reason}", code=code, row=row) from None
 
 

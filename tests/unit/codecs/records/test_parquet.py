@@ -230,3 +230,11 @@ def test_features_that_can_be_null_leave_as_plain_lists() -> None:
         "fixed_size_list<element: int8 not null>[2]",
         "struct<data: list<element: int8 not null> not null, shape: list<element: int32 not null> not null>",
     ]
+
+
+def test_strings_in_an_encoding_that_is_not_read_are_refused_with_advice() -> None:
+    table = pa.table({"x": ["ab", "abc"] * 10})
+    data = saved(table, use_dictionary=False, column_encoding={"x": "DELTA_BYTE_ARRAY"})
+    with pytest.raises(UnprocessableInput, match="dictionary-encoded") as caught:
+        decoded(data)
+    assert (caught.value.code, caught.value.location.row) == ("unsupported_parquet", 0)

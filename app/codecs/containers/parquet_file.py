@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...domain.limits import KIB, MIB, Budget
 from ...domain.streams import Buffer, ByteFile
@@ -20,6 +19,9 @@ from .arrow_schema import check_schema_table
 from .flatbuffers import root_table
 from .parquet_footer import ParquetFooter, parse_footer
 from .parquet_pages import column_pages
+
+if TYPE_CHECKING:  # imported where it is used: it takes 9 MB, also of a service that never sees Parquet
+    import pyarrow.parquet as pq
 
 __all__ = ["ParquetReader", "serialize_parquet"]
 
@@ -65,6 +67,8 @@ class ParquetReader:
         self.num_rows = self._footer.num_rows
 
     def _opened(self, strings: list[str]) -> pq.ParquetFile:
+        import pyarrow.parquet as pq
+
         source: Any = _SeekableFile(self._file)
         return pq.ParquetFile(
             source,
@@ -186,6 +190,8 @@ class _SeekableFile:
 
 def serialize_parquet(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> Iterator[Buffer]:
     """A file of these row groups, handed out as each is written. Compressed by Snappy, which all read."""
+    import pyarrow.parquet as pq
+
     sink: Any = Collector()
     writer = pq.ParquetWriter(sink, schema, compression="snappy")
     for table in row_groups:

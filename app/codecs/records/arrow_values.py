@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...domain.tensor import num_elements
@@ -227,6 +226,8 @@ def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Arra
     if width is None:
         if not _is_string(values.type):
             raise _too_costly(feature, f"a dictionary or runs of {values.type}")
+        import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
+
         lengths = pc.fill_null(pc.binary_length(values), 0)
         lease.charge(8 * len(values) + 8 * len(indices), "The lengths of the strings of a dictionary")
         total = pc.sum(lengths.take(indices).cast(pa.int64())).as_py() or 0

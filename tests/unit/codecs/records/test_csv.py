@@ -313,7 +313,7 @@ def test_rows_round_trip_under_their_schema(found: Records) -> None:
     strings = [value for one in table.columns for value in one.to_pylist() if isinstance(value, bytes)]
     hypothesis.assume(b"\0" not in b"".join(strings))
     # Which NaN it was is not text.
-    hypothesis.assume(not any(one.dtype.name == "bfloat16" for one in found.schema))
+    hypothesis.assume(not any(one.dtype.is_float and not one.dtype.in_numpy for one in found.schema))
     text = encoded(found)
     assert len(list(csv.reader(io.StringIO(text, newline="")))) >= 1
     _, same = decoded(text, schema=found.schema)

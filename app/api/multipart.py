@@ -22,6 +22,8 @@ __all__ = ["MULTIPART", "Multipart", "open_multipart"]
 MULTIPART: Final = "multipart/form-data"
 _MAX_SCHEMA_BYTES: Final = 4 * MIB
 _MAX_HEADERS: Final = 8
+#: What may stand before the first boundary; clients that write anything there write one line.
+_MAX_PREAMBLE_BYTES: Final = 4096
 _CHUNK: Final = 256 * 1024
 
 
@@ -50,6 +52,8 @@ class _Events:
 
     def __init__(self, body: ByteStream, boundary: bytes) -> None:
         self._body = body
+        self._boundary = b"--" + boundary
+        self._begun = False
         self._events: deque[_Event] = deque()
         self._headers: list[tuple[str, str]] = []
         self._field = bytearray()
@@ -87,7 +91,7 @@ class _Events:
     def next(self) -> _Event | bool:
         """The next event, or False when the body is over."""
         while not self._events:
-            piece = self._body.read(_CHUNK)
+            piece = self._body.read(_CHUNK) if self._begun else self._skip_preamble()
             if not piece:
                 if not self._complete:
                     raise _malformed("it ends before its closing boundary", self._offset)
@@ -98,6 +102,30 @@ class _Events:
                 raise _malformed(str(error)[:200], self._offset) from None
             self._offset += len(piece)
         return self._events.popleft()
+
+    def _skip_preamble(self) -> bytes:
+        """The body from its first boundary on, as far as it was read (RFC 2046, section 5.1.1).
+
+        Done here because the parser skips a preamble only where it comes in one piece.
+        """
+        self._begun = True
+        gathered = b""
+        while (start := self._first_boundary(gathered)) is None:
+            if len(gathered) >= _MAX_PREAMBLE_BYTES + len(self._boundary) + 2:
+                raise _malformed(f"no boundary stands in its first {_MAX_PREAMBLE_BYTES} bytes", 0)
+            piece = self._body.read(_CHUNK)
+            if not piece:
+                raise _malformed("the boundary of its Content-Type does not stand in it", 0)
+            gathered += piece
+        self._offset = start
+        return gathered[start:]
+
+    def _first_boundary(self, gathered: bytes) -> int | None:
+        """Where the first boundary begins a line, None where that is not to be seen yet."""
+        if gathered.startswith(self._boundary):
+            return 0
+        found = gathered.find(b"\r\n" + self._boundary, 0, _MAX_PREAMBLE_BYTES + len(self._boundary) + 2)
+        return None if found < 0 else found + 2
 
     def next_part(self) -> _Part | None:
         """The next part, or None when the body is over."""

@@ -209,6 +209,7 @@ def _multipart_seeds() -> Iterator[bytes]:
     body += part % (b"data", b"Content-Type: application/x-ndjson\r\n", b'{"x": 1}\n') + b"--b--\r\n"
     yield b"\0" + body
     yield b"\1multipart/form-data; charset=utf-8; boundary=b\n" + body
+    yield b"\1multipart/form-data; boundary=b\n" + b"\n{preamble\r\n" + body
 
 
 def _header_seeds() -> Iterator[bytes]:

@@ -37,6 +37,19 @@ def test_every_split_of_the_body_reads_alike(chunk: int) -> None:
     assert read(BODY, chunk) == (b'{"features": {}}', "application/x-npz", DATA)
 
 
+@pytest.mark.parametrize("preamble", [b"\r\n", b"\n{\r\n", b"--xy\r\n--x\r\n", b"p" * 4096 + b"\r\n"])
+@pytest.mark.parametrize("chunk", [1, 2, 7, 50, None])
+def test_what_stands_before_the_first_boundary_is_passed_over(preamble: bytes, chunk: int | None) -> None:
+    assert read(preamble + BODY, chunk) == (b'{"features": {}}', "application/x-npz", DATA)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, None])
+@pytest.mark.parametrize("preamble", [b"p" * 4097 + b"\r\n", b"\n", b"p"])
+def test_a_preamble_without_end_or_without_line_end_is_refused(preamble: bytes, chunk: int | None) -> None:
+    with pytest.raises(MalformedInput, match="boundary"):
+        read(preamble + BODY[: BODY.index(b"--xyz", 1) - 2], chunk)
+
+
 def test_the_schema_may_be_missing() -> None:
     start = BODY.index(b"--xyz", 1)
     assert read(BODY[start:]) == (None, "application/x-npz", DATA)

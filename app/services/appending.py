@@ -13,7 +13,7 @@ from ..domain.limits import Budget
 from ..domain.streams import ByteStream
 from ..errors import ShardsmithError
 from ..storage.spool import Spool
-from .dataset_catalog import require_same_message, require_same_schema
+from .dataset.catalog import require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions
 from .records import open_records
 

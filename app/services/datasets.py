@@ -4,8 +4,8 @@ All state is on the object store, so that any number of replicas may serve it, a
 die at any step. Three objects decide everything, each created at most once: the slot acknowledges
 an append, the plan fixes what a version will hold, the manifest publishes it. So each acknowledged
 append is in exactly one step from one version to the next, and a version is whole or invisible.
-Writing is in `dataset_append`, `dataset_publish` and `dataset_execute`, reading in `dataset_read`,
-the names of all objects in `dataset_layout`.
+Writing is in `dataset.append`, `dataset.publish` and `dataset.execute`, reading in `dataset.read`,
+the names of all objects in `dataset.layout`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..domain.names import check_append_id
 from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset_append import Appender, AppendResult
-from .dataset_catalog import Catalog, DatasetOptions, Destination, Incarnation
-from .dataset_log import Decided
-from .dataset_publish import Publisher, PublishOptions
-from .dataset_read import Reader, StoredFile
-from .dataset_slot import Commit, read_slot
+from .dataset.append import Appender, AppendResult
+from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
+from .dataset.log import Decided
+from .dataset.publish import Publisher, PublishOptions
+from .dataset.read import Reader, StoredFile
+from .dataset.slot import Commit, read_slot
 
 __all__ = [
     "AppendResult",

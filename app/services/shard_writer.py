@@ -17,8 +17,8 @@ from ..domain.manifest import ShardEntry
 from ..domain.shard_plan import ShardPlan
 from ..errors import CorruptData, MalformedInput, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
-from .record_pieces import STORED_LIMITS, Piece, PieceCutter, PieceStream, SplitPieces, StoredPiece
-from .stored_json import dump_json, load_json
+from .dataset.pieces import STORED_LIMITS, Piece, PieceCutter, PieceStream, SplitPieces, StoredPiece
+from .dataset.stored_json import dump_json, load_json
 
 __all__ = [
     "FINGERPRINT",

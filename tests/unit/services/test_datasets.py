@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.schema import Schema
 from app.errors import Conflict, MalformedInput, NotFound
-from app.services.dataset_layout import Layout
+from app.services.dataset.layout import Layout
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client

@@ -13,7 +13,7 @@ from app.domain.shard_plan import ShardPlan
 from app.domain.streams import Buffer
 from app.errors import CorruptData, StorageUnavailable
 from app.services import shard_writer
-from app.services.record_pieces import Piece, PieceCutter, SplitPieces, StoredPiece
+from app.services.dataset.pieces import Piece, PieceCutter, SplitPieces, StoredPiece
 from app.services.shard_writer import (
     ShardSource,
     WrittenShard,

@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
-from ..domain.manifest import Manifest
-from ..domain.schema import Schema
-from ..domain.shard_plan import ShardPlan
-from ..errors import CorruptData, InputError, StorageError
-from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset_catalog import exists
-from .dataset_layout import INDEX, Layout
+from ...domain.manifest import Manifest
+from ...domain.schema import Schema
+from ...domain.shard_plan import ShardPlan
+from ...errors import CorruptData, InputError, StorageError
+from ...storage.object_store import ObjectNotFound, ObjectStore
+from .catalog import exists
 from .kept import Kept
-from .record_pieces import LostData, Piece
+from .layout import INDEX, Layout
+from .pieces import LostData, Piece
 from .stored_json import dump_json, load_json
 
 __all__ = ["Aborted", "Base", "Decided", "NamedFile", "Plan", "PublishLog", "Seen", "Verdict", "Work"]
@@ -57,7 +57,7 @@ class Work:
 
     Attributes:
         base: number of the version whose records come first.
-        inputs: the appends that follow, as `dataset_slot.parse_commits` reads them.
+        inputs: the appends that follow, as `dataset.slot.parse_commits` reads them.
         schema: of every record.
     """
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ..codecs.options import RecordsDecodeOptions
-from ..codecs.records.columns import Records
-from ..codecs.records.framing import iter_frames
-from ..codecs.records.messages import parse_messages
-from ..domain.limits import Budget
-from ..domain.manifest import Manifest
-from ..domain.names import check_file_name, check_split_name, parse_version
-from ..domain.schema import Schema
-from ..errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
-from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset_catalog import Incarnation, exists
-from .dataset_layout import DATASET_INFO, media_type
-from .dataset_log import Decided, PublishLog
-from .record_pieces import STORED_LIMITS, PieceStream, SplitPieces, stored_in
+from ...codecs.options import RecordsDecodeOptions
+from ...codecs.records.columns import Records
+from ...codecs.records.framing import iter_frames
+from ...codecs.records.messages import parse_messages
+from ...domain.limits import Budget
+from ...domain.manifest import Manifest
+from ...domain.names import check_file_name, check_split_name, parse_version
+from ...domain.schema import Schema
+from ...errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
+from ...storage.object_store import ObjectNotFound, ObjectStore
+from .catalog import Incarnation, exists
+from .layout import DATASET_INFO, media_type
+from .log import Decided, PublishLog
+from .pieces import STORED_LIMITS, PieceStream, SplitPieces, stored_in
 
 __all__ = ["Reader", "StoredFile"]
 

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..codecs.options import RecordsEncodeOptions
-from ..codecs.records.columns import Records
-from ..codecs.records.framing import OVERHEAD_BYTES
-from ..codecs.records.messages import RecordBlock, encode_messages
-from ..domain.limits import MIB, Budget, Limits
-from ..domain.names import check_idempotency_key, check_split_name
-from ..errors import (
+from ...codecs.options import RecordsEncodeOptions
+from ...codecs.records.columns import Records
+from ...codecs.records.framing import OVERHEAD_BYTES
+from ...codecs.records.messages import RecordBlock, encode_messages
+from ...domain.limits import MIB, Budget, Limits
+from ...domain.names import check_idempotency_key, check_split_name
+from ...errors import (
     Conflict,
     LimitExceeded,
     OutcomeUnknown,
@@ -32,12 +32,12 @@ from ..errors import (
     StorageError,
     UnprocessableInput,
 )
-from ..storage.create_once import create_once, new_nonce
-from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset_catalog import Catalog, Destination, require_same_schema
-from .dataset_layout import Layout
-from .dataset_slot import INLINE_BYTES, Commit, Slot, parse_slot, read_slot
-from .record_pieces import Piece, PieceCutter, record_ends
+from ...storage.create_once import create_once, new_nonce
+from ...storage.object_store import ObjectNotFound, ObjectStore
+from .catalog import Catalog, Destination, require_same_schema
+from .layout import Layout
+from .pieces import Piece, PieceCutter, record_ends
+from .slot import INLINE_BYTES, Commit, Slot, parse_slot, read_slot
 
 __all__ = ["AppendResult", "Appender"]
 

@@ -13,7 +13,7 @@ from app.domain.limits import Budget
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.errors import NotFound
-from app.services.dataset_layout import DATASET_INFO, FEATURES, PBTXT
+from app.services.dataset.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import Client

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ..domain.names import Version
+from ...domain.names import Version
 
 __all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout", "media_type"]
 

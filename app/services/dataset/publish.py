@@ -10,17 +10,17 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from ..domain.manifest import Manifest
-from ..domain.names import is_append_id
-from ..domain.shard_plan import MAX_SHARDS, ShardPlan, default_num_shards, plan_split
-from ..errors import Conflict, CorruptData, LimitExceeded, MalformedInput, StorageError, UnprocessableInput
-from ..storage.create_once import create_once, new_nonce, store_time
-from ..storage.object_store import ObjectStore
-from .dataset_catalog import Catalog, Incarnation
-from .dataset_execute import Executor
-from .dataset_log import Aborted, Base, Decided, NamedFile, Plan, PublishLog, Seen, Work
-from .dataset_slot import Commit, Slot, read_slot, serialize_commits
-from .shard_writer import FINGERPRINT
+from ...domain.manifest import Manifest
+from ...domain.names import is_append_id
+from ...domain.shard_plan import MAX_SHARDS, ShardPlan, default_num_shards, plan_split
+from ...errors import Conflict, CorruptData, LimitExceeded, MalformedInput, StorageError, UnprocessableInput
+from ...storage.create_once import create_once, new_nonce, store_time
+from ...storage.object_store import ObjectStore
+from ..shard_writer import FINGERPRINT
+from .catalog import Catalog, Incarnation
+from .execute import Executor
+from .log import Aborted, Base, Decided, NamedFile, Plan, PublishLog, Seen, Work
+from .slot import Commit, Slot, read_slot, serialize_commits
 
 __all__ = ["PublishOptions", "Publisher"]
 

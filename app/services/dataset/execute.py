@@ -13,19 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 
-from ..codecs.schemas.features_json import serialize_dataset_info, serialize_features
-from ..codecs.schemas.pbtxt import serialize_pbtxt
-from ..domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
-from ..domain.shard_plan import ShardPlan
-from ..errors import Conflict, CorruptData, ShardsmithError
-from ..storage.create_once import create_once, new_nonce
-from ..storage.object_store import ObjectStore
-from .dataset_catalog import Incarnation, exists
-from .dataset_layout import DATASET_INFO, FEATURES, INDEX, PBTXT
-from .dataset_log import Aborted, Plan, PublishLog, Work
-from .dataset_slot import parse_commits
-from .record_pieces import LostData, SplitPieces, StoredPiece, stored_in
-from .shard_writer import (
+from ...codecs.schemas.features_json import serialize_dataset_info, serialize_features
+from ...codecs.schemas.pbtxt import serialize_pbtxt
+from ...domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
+from ...domain.shard_plan import ShardPlan
+from ...errors import Conflict, CorruptData, ShardsmithError
+from ...storage.create_once import create_once, new_nonce
+from ...storage.object_store import ObjectStore
+from ..shard_writer import (
     FINGERPRINT,
     ShardSource,
     WrittenShard,
@@ -34,6 +29,11 @@ from .shard_writer import (
     write_done,
     write_shard,
 )
+from .catalog import Incarnation, exists
+from .layout import DATASET_INFO, FEATURES, INDEX, PBTXT
+from .log import Aborted, Plan, PublishLog, Work
+from .pieces import LostData, SplitPieces, StoredPiece, stored_in
+from .slot import parse_commits
 from .stored_json import dump_json
 
 __all__ = ["Executor"]

@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import CorruptData
-from app.services.stored_json import dump_json, load_json
+from app.services.dataset.stored_json import dump_json, load_json
 
 
 def test_the_form_is_compact_ascii_in_the_given_order() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.limits import Budget
 from app.errors import StorageUnavailable
-from app.services.record_pieces import (
+from app.services.dataset.pieces import (
     LostData,
     Piece,
     PieceCutter,

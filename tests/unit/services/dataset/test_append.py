@@ -22,10 +22,10 @@ from app.errors import (
     StorageUnavailable,
     UnprocessableInput,
 )
-from app.services import dataset_append
-from app.services.dataset_append import Appender
-from app.services.dataset_catalog import DatasetOptions
-from app.services.dataset_layout import Layout
+from app.services.dataset import append as append_module
+from app.services.dataset.append import Appender
+from app.services.dataset.catalog import DatasetOptions
+from app.services.dataset.layout import Layout
 from app.services.datasets import PublishOptions
 from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
@@ -318,7 +318,7 @@ def test_an_unknown_outcome_keeps_the_parts_and_the_key_finds_out(
     client: Client, store: FaultStore, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        dataset_append,
+        append_module,
         "create_once",
         lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.05),
     )
@@ -348,7 +348,7 @@ def test_a_slot_that_may_be_there_keeps_its_parts(
     refusal: StorageError,
 ) -> None:
     monkeypatch.setattr(
-        dataset_append,
+        append_module,
         "create_once",
         lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.1),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..errors import CorruptData
+from ...errors import CorruptData
 
 __all__ = ["dump_json", "load_json"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.domain.limits import MIB, Budget, Limits
 from app.errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
 from app.services import shard_writer
-from app.services.dataset_layout import Layout
+from app.services.dataset.layout import Layout
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client

@@ -20,9 +20,9 @@ from app.errors import (
     StorageUnavailable,
     UnprocessableInput,
 )
-from app.services import dataset_execute
-from app.services.dataset_catalog import DatasetOptions
-from app.services.dataset_layout import Layout
+from app.services.dataset import execute
+from app.services.dataset.catalog import DatasetOptions
+from app.services.dataset.layout import Layout
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
@@ -390,7 +390,7 @@ def test_an_executor_of_another_release_leaves_the_plan_alone(
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     before = {info.key: info.etag for info in inner.list("")}
-    monkeypatch.setattr(dataset_execute, "FINGERPRINT", "another")
+    monkeypatch.setattr(execute, "FINGERPRINT", "another")
     with pytest.raises(Conflict, match="another release") as caught:
         Client(inner).publish(PublishOptions(publish_key="k"))
     assert caught.value.code == "encoder_mismatch"
@@ -592,9 +592,7 @@ def test_a_release_that_would_write_another_dataset_info_leaves_it_out(
     with pytest.raises(Killed):
         client.publish()
     with monkeypatch.context() as later:
-        later.setattr(
-            dataset_execute, "serialize_dataset_info", lambda *args: serialize_dataset_info(*args) + b"\n"
-        )
+        later.setattr(execute, "serialize_dataset_info", lambda *args: serialize_dataset_info(*args) + b"\n")
         with pytest.raises(Conflict, match="no rows"):
             Client(inner).publish()
     assert keys(inner, "dataset_info.json") == []

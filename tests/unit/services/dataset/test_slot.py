@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from app.errors import CorruptData
-from app.services.dataset_layout import Layout
-from app.services.dataset_slot import (
+from app.services.dataset.layout import Layout
+from app.services.dataset.pieces import Piece, StoredPiece
+from app.services.dataset.slot import (
     Commit,
     Dead,
     parse_commits,
@@ -14,7 +15,6 @@ from app.services.dataset_slot import (
     read_slot,
     serialize_commits,
 )
-from app.services.record_pieces import Piece, StoredPiece
 from app.storage.object_store import ObjectNotFound
 from app.storage.obstore_store import open_store
 from tests.stores import FaultStore

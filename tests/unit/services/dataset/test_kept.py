@@ -1,6 +1,6 @@
 """A bounded memory."""
 
-from app.services.kept import Kept
+from app.services.dataset.kept import Kept
 
 
 def test_it_keeps_what_it_is_given() -> None:

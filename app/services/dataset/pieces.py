@@ -19,11 +19,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codecs.records.framing import OVERHEAD_BYTES
-from ..domain.limits import MIB, Budget, Limits
-from ..domain.shard_plan import covering, record_offsets
-from ..errors import CorruptData, StorageUnavailable
-from ..storage.object_store import ObjectNotFound, ObjectStore
+from ...codecs.records.framing import OVERHEAD_BYTES
+from ...domain.limits import MIB, Budget, Limits
+from ...domain.shard_plan import covering, record_offsets
+from ...errors import CorruptData, StorageUnavailable
+from ...storage.object_store import ObjectNotFound, ObjectStore
 
 __all__ = [
     "STORED_LIMITS",

@@ -2,7 +2,7 @@
 
 import re
 
-from app.services.dataset_layout import Layout, media_type
+from app.services.dataset.layout import Layout, media_type
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client

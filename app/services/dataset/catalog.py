@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..domain.names import check_dataset_name
-from ..domain.schema import Feature, Message, Schema
-from ..errors import Conflict, CorruptData, InputError, MalformedInput, NotFound, SchemaConflict
-from ..storage.create_once import create_once, new_nonce
-from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset_layout import Layout
+from ...domain.names import check_dataset_name
+from ...domain.schema import Feature, Message, Schema
+from ...errors import Conflict, CorruptData, InputError, MalformedInput, NotFound, SchemaConflict
+from ...storage.create_once import create_once, new_nonce
+from ...storage.object_store import ObjectNotFound, ObjectStore
 from .kept import Kept
+from .layout import Layout
 from .stored_json import dump_json, load_json
 
 __all__ = [

@@ -8,10 +8,10 @@ import pytest
 
 from app.domain.schema import Schema
 from app.errors import ShardsmithError
-from app.services.dataset_layout import Layout
-from app.services.dataset_slot import Commit
+from app.services.dataset.layout import Layout
+from app.services.dataset.pieces import Piece
+from app.services.dataset.slot import Commit
 from app.services.datasets import DatasetOptions, PublishOptions
-from app.services.record_pieces import Piece
 from app.services.shard_writer import FINGERPRINT
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import Client

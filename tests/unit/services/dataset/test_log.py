@@ -11,9 +11,9 @@ from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
-from app.services.dataset_layout import Layout
-from app.services.dataset_log import Aborted, Decided, NamedFile, Plan, PublishLog, Seen, Work
-from app.services.stored_json import dump_json
+from app.services.dataset.layout import Layout
+from app.services.dataset.log import Aborted, Decided, NamedFile, Plan, PublishLog, Seen, Work
+from app.services.dataset.stored_json import dump_json
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore
 

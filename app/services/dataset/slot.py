@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..domain.limits import KIB
-from ..errors import CorruptData
-from ..storage.object_store import ObjectStore
-from .dataset_layout import Layout
-from .record_pieces import Piece, StoredPiece
+from ...domain.limits import KIB
+from ...errors import CorruptData
+from ...storage.object_store import ObjectStore
+from .layout import Layout
+from .pieces import Piece, StoredPiece
 from .stored_json import dump_json, load_json
 
 __all__ = [

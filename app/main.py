@@ -86,7 +86,7 @@ def _wire(settings: Settings, store: ObjectStore) -> Services:
             streams=settings.streams,
             body_timeout_s=settings.body_timeout_s,
         ),
-        datasets=Datasets(store, limits=settings.limits),
+        datasets=Datasets(store, limits=settings.limits, spool=spool),
         readiness=Readiness(store),
     )
 

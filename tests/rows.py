@@ -12,6 +12,7 @@ from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.services.datasets import AppendResult, Datasets, PublishOptions
 from app.storage.object_store import ObjectStore
+from app.storage.spool import Spool
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 PADDED = Schema.from_json({"features": {"x": {"dtype": "int64"}, "pad": {"dtype": "bytes"}}})
@@ -38,7 +39,7 @@ class Client:
 
     def __init__(self, store: ObjectStore, limits: Limits | None = None) -> None:
         self.store = store
-        self.datasets = Datasets(store, limits=limits or Limits())
+        self.datasets = Datasets(store, limits=limits or Limits(), spool=Spool(None, 1 << 30))
 
     def append(
         self,

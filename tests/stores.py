@@ -1,18 +1,20 @@
 """A store with faults, for tests of what stands on one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
 from app.domain.streams import Buffer
 from app.storage.object_store import ObjectInfo, ObjectStore
 
-Operation = Literal["put", "create", "put_stream", "get", "get_range", "head", "list", "delete"]
+Operation = Literal[
+    "put", "create", "put_stream", "get", "get_range", "head", "list", "delete", "copy", "sign", "sweep"
+]
 When = Literal["before", "after"]
 #: Told of each request; raises what is to go wrong.
 Fault = Callable[[When, Operation, str], None]
 
-WRITES: tuple[Operation, ...] = ("put", "create", "put_stream", "delete")
+WRITES: tuple[Operation, ...] = ("put", "create", "put_stream", "delete", "copy", "sweep")
 
 ResultT = TypeVar("ResultT")
 
@@ -71,6 +73,15 @@ class FaultStore:
 
     def delete(self, key: str) -> None:
         self._do("delete", key, lambda: self._inner.delete(key))
+
+    def copy(self, source: str, target: str) -> None:
+        self._do("copy", target, lambda: self._inner.copy(source, target))
+
+    def sign(self, key: str, expires_s: int) -> str | None:
+        return self._do("sign", key, lambda: self._inner.sign(key, expires_s))
+
+    def sweep(self, prefix: str, before: datetime) -> int:
+        return self._do("sweep", prefix, lambda: self._inner.sweep(prefix, before))
 
 
 class KillAt:

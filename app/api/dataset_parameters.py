@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import Field
 
-from ..codecs.options import Compression, RecordsEncodeOptions
+from ..codecs.options import RecordsEncodeOptions
+from ..domain.compression import Compression
 from ..errors import MalformedInput
 from ..services.datasets import PublishOptions
 from .parameter_types import Base64, BytesAs, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..codecs.options import Compression
+from ..domain.compression import Compression
 from ..domain.schema import Message
 
 __all__ = [

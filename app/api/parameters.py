@@ -13,10 +13,10 @@ from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..codecs.options import (
-    Compression,
     RecordsDecodeOptions,
     RecordsEncodeOptions,
 )
+from ..domain.compression import Compression
 from ..domain.schema import Message, Schema
 from ..errors import MalformedInput
 from .parameter_types import (

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import Field
 
-from ..codecs.options import Compression, TensorDecodeOptions, TensorEncodeOptions
+from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from ..domain.compression import Compression
 from ..domain.dtypes import parse_dtype
 from ..domain.limits import KIB
 from ..domain.tensor import Shape, check_shape

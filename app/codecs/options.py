@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..domain.compression import Compression
 from ..domain.dtypes import DType
 from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
@@ -12,7 +13,6 @@ from ..domain.tensor import Shape
 __all__ = [
     "ArrowFormat",
     "ByteOrder",
-    "Compression",
     "ElementOrder",
     "RecordsDecodeOptions",
     "RecordsEncodeOptions",
@@ -23,7 +23,6 @@ __all__ = [
 ByteOrder = Literal["little", "big"]
 #: How the elements of a raw body lie: row-major (C) or column-major (Fortran).
 ElementOrder = Literal["C", "F"]
-Compression = Literal["none", "gzip", "zlib"]
 #: Arrow IPC: messages one after another, or the same with a footer by which batches are found.
 ArrowFormat = Literal["stream", "file"]
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import CorruptData, InputError
+from .compression import Compression
 from .schema import Schema
 
 __all__ = ["FileEntry", "Manifest", "ShardEntry", "SplitEntry"]
@@ -25,12 +26,35 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One shard: an uncompressed TFRecord file. `num_bytes` counts the framing, too."""
+    """One shard: a TFRecord file, compressed as the manifest says.
+
+    Attributes:
+        num_bytes: of the file as it lies there, framing included.
+        index: a line `<offset> <size>` a record, as DALI reads it; of uncompressed shards alone.
+    """
 
     file: str
     num_records: int
     num_bytes: int
     sha256: str
+    index: FileEntry | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        value = asdict(self)
+        if self.index is None:
+            del value["index"]
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ShardEntry:
+        index = value.get("index")
+        return cls(
+            value["file"],
+            value["num_records"],
+            value["num_bytes"],
+            value["sha256"],
+            None if index is None else FileEntry(index["file"], index["num_bytes"], index["sha256"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +75,7 @@ class SplitEntry:
         return {
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,
-            "shards": [asdict(shard) for shard in self.shards],
+            "shards": [shard.to_json() for shard in self.shards],
         }
 
 
@@ -63,6 +87,7 @@ class Manifest:
         splits: by name, in the order in which they first got records.
         schema: of every record.
         files: what lies beside the shards, such as features.json.
+        compression: of every shard.
     """
 
     dataset: str
@@ -70,6 +95,7 @@ class Manifest:
     splits: Mapping[str, SplitEntry]
     schema: Schema
     files: tuple[FileEntry, ...] = ()
+    compression: Compression = "none"
 
     @cached_property
     def by_file(self) -> Mapping[str, FileEntry | ShardEntry]:
@@ -77,6 +103,7 @@ class Manifest:
         entries: list[FileEntry | ShardEntry] = list(self.files)
         for split in self.splits.values():
             entries += split.shards
+            entries += [shard.index for shard in split.shards if shard.index is not None]
         return MappingProxyType({entry.file: entry for entry in entries})
 
     def to_json(self) -> dict[str, Any]:
@@ -85,6 +112,7 @@ class Manifest:
             "version": self.version,
             "splits": {name: split.to_json() for name, split in self.splits.items()},
             "schema": self.schema.to_json(),
+            "compression": self.compression,
             "files": [asdict(file) for file in self.files],
         }
 
@@ -100,17 +128,14 @@ class Manifest:
                 dataset=str(value["dataset"]),
                 version=str(value["version"]),
                 splits={
-                    name: SplitEntry(tuple(_shard(shard) for shard in split["shards"]))
+                    name: SplitEntry(tuple(map(ShardEntry.from_json, split["shards"])))
                     for name, split in value["splits"].items()
                 },
                 schema=Schema.from_json(value["schema"]),
                 files=tuple(
                     FileEntry(item["file"], item["num_bytes"], item["sha256"]) for item in value["files"]
                 ),
+                compression=value.get("compression", "none"),
             )
         except (AttributeError, KeyError, TypeError, InputError) as error:
             raise CorruptData("A stored manifest is not of the known form.") from error
-
-
-def _shard(item: Mapping[str, Any]) -> ShardEntry:
-    return ShardEntry(item["file"], item["num_records"], item["num_bytes"], item["sha256"])

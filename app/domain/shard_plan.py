@@ -36,12 +36,17 @@ MAX_SHARDS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """One shard to write: the records `start` to `stop` of a split, counted over its inputs in order."""
+    """One shard to write: the records `start` to `stop` of a split, counted in the order of the version.
+
+    Attributes:
+        copy_of: the file of the base version whose bytes these are, where they need only be copied.
+    """
 
     split: str
     file: str
     start: int
     stop: int
+    copy_of: str | None = None
 
     @property
     def num_records(self) -> int:

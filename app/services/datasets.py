@@ -23,6 +23,7 @@ from ..domain.names import check_append_id
 from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
+from ..storage.spool import Spool
 from .dataset.append import Appender, AppendResult
 from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided
@@ -72,8 +73,9 @@ class Datasets:
     the dataset is not there.
     """
 
-    def __init__(self, store: ObjectStore, *, limits: Limits) -> None:
+    def __init__(self, store: ObjectStore, *, limits: Limits, spool: Spool) -> None:
         self._store = store
+        self._spool = spool
         self._pool = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from ..codecs.records.framing import iter_frames
 from ..domain.limits import MIB, Budget
 from ..domain.manifest import ShardEntry
 from ..domain.shard_plan import ShardPlan
-from ..errors import CorruptData, MalformedInput, StorageUnavailable
+from ..errors import CorruptData, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
-from .dataset.pieces import STORED_LIMITS, Piece, PieceCutter, PieceStream, SplitPieces, StoredPiece
+from .dataset.pieces import STORED_LIMITS, Piece, PieceCutter
+from .dataset.shard_source import ShardSource
 from .dataset.stored_json import dump_json, load_json
 
 __all__ = [
     "FINGERPRINT",
-    "ShardSource",
     "WrittenShard",
     "is_stored",
     "read_done",
@@ -35,24 +34,6 @@ _PIECE_BYTES: Final = 4 * MIB
 #: Names everything that decides the bytes of a shard and of the files beside it. An executor with
 #: another one leaves a plan alone: two that disagree would overwrite each other's shards.
 FINGERPRINT: Final = f"copy-1 pieces-{_PIECE_BYTES} schemas-2"
-
-#: A frame's last checksum.
-_FOOTER_BYTES: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ShardSource:
-    """Where a shard's records lie: in `pieces`, after the first `skip` records, `take` of them."""
-
-    pieces: tuple[StoredPiece, ...]
-    skip: int
-    take: int
-
-    @classmethod
-    def of(cls, plan: ShardPlan, split: SplitPieces) -> ShardSource:
-        """What `plan` takes of the records of its split."""
-        pieces, skip = split.covering(plan.start, plan.stop)
-        return cls(tuple(pieces), skip, plan.num_records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +87,8 @@ def _cut(
     source: ShardSource, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None
 ) -> Iterator[tuple[bytes, Piece]]:
     cutter = PieceCutter(_PIECE_BYTES, budget)
-    skip, left = source.skip, source.take
-    try:
-        stream = PieceStream(store, source.pieces, pool)
-        for block in iter_frames(stream, budget, compression="none"):
-            first, stop = min(skip, block.num_records), min(skip + left, block.num_records)
-            skip -= first
-            left -= stop - first
-            if first < stop:
-                ends = block.starts[first:stop] + block.sizes[first:stop] + _FOOTER_BYTES
-                begin = int(block.starts[first - 1] + block.sizes[first - 1]) + _FOOTER_BYTES if first else 0
-                yield from cutter.add(block.data[begin : int(ends[-1])], ends - begin)
-            if not left:
-                break
-    except MalformedInput as error:
-        raise CorruptData(f"The records for a shard cannot be read: {error.detail}") from error
-    if left:
-        raise CorruptData(f"The inputs of a shard hold {left} records fewer than were counted.")
+    for run in source.runs(store, budget, pool):
+        yield from cutter.add(run.data, run.ends)
     yield from cutter.flush()
 
 

@@ -105,3 +105,22 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is fine."""
         ...
+
+    def copy(self, source: str, target: str) -> None:
+        """Store the bytes of `source` as `target`, over whatever is there, without reading them here.
+
+        Raises:
+            ObjectNotFound: no such source.
+        """
+        ...
+
+    def sign(self, key: str, expires_s: int) -> str | None:
+        """A URL by which anyone may get the object for so long; None where the store has no such thing."""
+        ...
+
+    def sweep(self, prefix: str, before: datetime) -> int:
+        """Remove uploads below the folder `prefix` that were begun before then and never completed.
+
+        They hold room that no listing shows. Returns how many there were.
+        """
+        ...

@@ -17,14 +17,14 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 from urllib.parse import unquote
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import LocalStore, MemoryStore, from_url
+from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store, from_url
 
 from ..domain.limits import MIB
 from ..domain.streams import Buffer
@@ -150,6 +150,27 @@ class ObstoreStore:
     def delete(self, key: str) -> None:
         with contextlib.suppress(ObjectNotFound), self._errors(key):
             obstore.delete(self._backend, key)
+
+    def copy(self, source: str, target: str) -> None:
+        if isinstance(self._backend, AzureStore):  # which may copy some time later
+            self.put_stream(target, self._stream(source))
+            return
+        with self._errors(source):
+            obstore.copy(self._backend, source, target)
+
+    def _stream(self, key: str) -> Iterator[Buffer]:
+        with self._errors(key):
+            yield from obstore.get(self._backend, key).stream(_PART_BYTES)
+
+    def sign(self, key: str, expires_s: int) -> str | None:
+        if not isinstance(self._backend, (AzureStore, GCSStore, S3Store)):
+            return None
+        with self._errors(key):
+            return obstore.sign(self._backend, "GET", key, timedelta(seconds=expires_s))
+
+    def sweep(self, prefix: str, before: datetime) -> int:
+        del prefix, before
+        return 0
 
     @contextlib.contextmanager
     def _errors(self, key: str) -> Iterator[None]:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.options import Compression, TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.tfrecord import decode, encode
+from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
 from app.domain.limits import Budget
 from app.domain.streams import MemoryStream

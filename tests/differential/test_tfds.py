@@ -23,6 +23,7 @@ from app.domain.shard_plan import default_num_shards
 from app.domain.streams import MemoryStream
 from app.services.datasets import DatasetOptions, Datasets, PublishOptions
 from app.storage.obstore_store import open_store
+from app.storage.spool import Spool
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -43,7 +44,7 @@ class Published:
         self.folder = root
         self.name = name
         self.schema = Schema.from_json({"features": features})
-        self.datasets = Datasets(open_store(f"file://{root}"), limits=Limits())
+        self.datasets = Datasets(open_store(f"file://{root}"), limits=Limits(), spool=Spool(None, 1 << 30))
         self.datasets.create(name, self.schema, DatasetOptions("Made in a test."))
 
     def append(self, rows: list[Row], split: str = "train") -> None:

@@ -15,10 +15,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.options import Compression, RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.framing import compress, frame_footer, frame_header, iter_frames
 from app.codecs.records.tfrecord import decode, encode
+from app.domain.compression import Compression
 from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream

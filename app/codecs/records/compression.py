@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ...domain.compression import Compression
 from ...domain.limits import KIB, MIB, Limits
 from ...domain.streams import Buffer, ByteStream
 from ...errors import LimitExceeded, MalformedInput
-from ..options import Compression
 
 __all__ = ["InflatedStream", "compress", "detect_compression"]
 

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...domain.compression import Compression
 from ...domain.limits import KIB, Budget
 from ...domain.streams import Buffer, ByteStream, PrefixedStream
 from ...errors import InputError, LimitExceeded, MalformedInput
 from .. import kernels
 from ..kernels.framing import BAD_DATA, HEADER_BYTES, INCOMPLETE, OVERHEAD_BYTES, TOO_LARGE
-from ..options import Compression
 from .columns import MAX_BATCH_ROWS
 from .compression import InflatedStream, compress, detect_compression
 

@@ -22,7 +22,6 @@ from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectStore
 from ..shard_writer import (
     FINGERPRINT,
-    ShardSource,
     WrittenShard,
     is_stored,
     read_done,
@@ -33,6 +32,7 @@ from .catalog import Incarnation, exists
 from .layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from .log import Aborted, Plan, PublishLog, Work
 from .pieces import LostData, SplitPieces, StoredPiece, stored_in
+from .shard_source import ShardSource
 from .slot import parse_commits
 from .stored_json import dump_json
 

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
+from ...domain.compression import Compression
+from ...domain.division import Division
 from ...domain.manifest import Manifest
 from ...domain.schema import Schema
 from ...domain.shard_plan import ShardPlan
@@ -59,12 +61,20 @@ class Work:
         base: number of the version whose records come first.
         inputs: the appends that follow, as `dataset.slot.parse_commits` reads them.
         schema: of every record.
+        compression: of every shard.
+        index: whether each shard gets its index of record offsets.
+        shuffle_seed: of the permutation of each split's records; None keeps them in order.
+        division: how appended rows are dealt out to splits, where they are.
     """
 
     base: int | None
     inputs: NamedFile
     schema: Schema
     shards: tuple[ShardPlan, ...]
+    compression: Compression = "none"
+    index: bool = False
+    shuffle_seed: int | None = None
+    division: Division | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -72,6 +82,10 @@ class Work:
             "inputs": asdict(self.inputs),
             "schema": self.schema.to_json(),
             "shards": [asdict(shard) for shard in self.shards],
+            "compression": self.compression,
+            "index": self.index,
+            "shuffle_seed": self.shuffle_seed,
+            "division": None if self.division is None else self.division.to_json(),
         }
 
     @classmethod
@@ -81,9 +95,13 @@ class Work:
             inputs=NamedFile.from_json(value["inputs"]),
             schema=Schema.from_json(value["schema"]),
             shards=tuple(
-                ShardPlan(shard["split"], shard["file"], shard["start"], shard["stop"])
+                ShardPlan(shard["split"], shard["file"], shard["start"], shard["stop"], shard.get("copy_of"))
                 for shard in value["shards"]
             ),
+            compression=value.get("compression", "none"),
+            index=value.get("index", False),
+            shuffle_seed=value.get("shuffle_seed"),
+            division=None if value.get("division") is None else Division.from_json(value["division"]),
         )
 
 

@@ -58,23 +58,30 @@ class LostData(CorruptData):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`size` bytes in which `num_records` records begin."""
+    """`size` bytes in which `num_records` records begin.
+
+    Attributes:
+        size, sha256: of the bytes as they lie there.
+        raw_size: once inflated; None where they are not compressed.
+    """
 
     size: int
     sha256: str
     num_records: int
+    raw_size: int | None = None
 
     @classmethod
     def of(cls, data: bytes, num_records: int) -> Piece:
         return cls(len(data), sha256(data).hexdigest(), num_records)
 
     def to_json(self) -> list[Any]:
-        return [self.size, self.sha256, self.num_records]
+        value = [self.size, self.sha256, self.num_records]
+        return value if self.raw_size is None else [*value, self.raw_size]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Piece:
-        size, digest, num_records, *_ = value
-        return cls(int(size), str(digest), int(num_records))
+        size, digest, num_records, *rest = value
+        return cls(int(size), str(digest), int(num_records), int(rest[0]) if rest else None)
 
 
 @dataclass(frozen=True, slots=True)

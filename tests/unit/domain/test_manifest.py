@@ -33,12 +33,14 @@ VALUE: dict[str, Any] = {
                     "num_records": 2,
                     "num_bytes": 100,
                     "sha256": "bb",
+                    "index": {"file": "_my_ds-train.idx", "num_bytes": 9, "sha256": "ee"},
                 },
             ],
         },
         "test": {"num_records": 0, "num_bytes": 0, "shards": []},
     },
     "schema": SCHEMA,
+    "compression": "gzip",
     "files": [{"file": "features.json", "num_bytes": 7, "sha256": "cc"}],
 }
 MANIFEST = Manifest(
@@ -48,13 +50,20 @@ MANIFEST = Manifest(
         "train": SplitEntry(
             (
                 ShardEntry("my_ds-train.tfrecord-00000-of-00002", 3, 150, "aa"),
-                ShardEntry("my_ds-train.tfrecord-00001-of-00002", 2, 100, "bb"),
+                ShardEntry(
+                    "my_ds-train.tfrecord-00001-of-00002",
+                    2,
+                    100,
+                    "bb",
+                    FileEntry("_my_ds-train.idx", 9, "ee"),
+                ),
             )
         ),
         "test": SplitEntry(()),
     },
     schema=Schema.from_json(SCHEMA),
     files=(FileEntry("features.json", 7, "cc"),),
+    compression="gzip",
 )
 
 
@@ -77,7 +86,7 @@ def test_every_file_is_found_by_name() -> None:
     assert MANIFEST.by_file["features.json"] == FileEntry("features.json", 7, "cc")
     assert MANIFEST.by_file["my_ds-train.tfrecord-00001-of-00002"].num_bytes == 100
     assert "other" not in MANIFEST.by_file
-    assert len(MANIFEST.by_file) == 3
+    assert len(MANIFEST.by_file) == 4
 
 
 @pytest.mark.parametrize(

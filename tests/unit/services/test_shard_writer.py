@@ -14,8 +14,8 @@ from app.domain.streams import Buffer
 from app.errors import CorruptData, StorageUnavailable
 from app.services import shard_writer
 from app.services.dataset.pieces import Piece, PieceCutter, SplitPieces, StoredPiece
+from app.services.dataset.shard_source import ShardSource
 from app.services.shard_writer import (
-    ShardSource,
     WrittenShard,
     is_stored,
     read_done,

@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from app.codecs.options import Compression
 from app.codecs.records.compression import InflatedStream, compress, detect_compression
+from app.domain.compression import Compression
 from app.domain.limits import Limits
 from app.domain.streams import Buffer, ByteStream, MemoryStream, PrefixedStream
 from app.errors import MalformedInput

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.options import Compression
 from app.codecs.records import framing
 from app.codecs.records.framing import (
     FrameBlock,
@@ -18,6 +17,7 @@ from app.codecs.records.framing import (
     iter_frames,
     masked_crc32c,
 )
+from app.domain.compression import Compression
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded, MalformedInput

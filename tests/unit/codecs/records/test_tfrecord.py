@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.codecs.options import Compression, RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.tfrecord import decode, encode
+from app.domain.compression import Compression
 from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream

@@ -4,10 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.options import Compression, TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.records.framing import frame_footer, frame_header
 from app.codecs.tensors.tensor_proto import serialize_tensor_proto
 from app.codecs.tensors.tfrecord import decode, encode
+from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
 from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream

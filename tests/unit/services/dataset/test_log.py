@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.division import Division
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.domain.shard_plan import ShardPlan
@@ -99,7 +100,11 @@ PLAN = Plan(
         base=2,
         inputs=NamedFile("d/_g1/log/3.x.inputs", "aa"),
         schema=SCHEMA,
-        shards=(ShardPlan("train", "file", 0, 3), ShardPlan("train", "other", 3, 7)),
+        shards=(ShardPlan("train", "file", 0, 3), ShardPlan("train", "other", 3, 7, "old")),
+        compression="none",
+        index=True,
+        shuffle_seed=7,
+        division=Division("all", {"train": "0.9", "test": "0.1"}, by="user", seed=5),
     ),
 )
 PLAN_JSON = (
@@ -107,8 +112,10 @@ PLAN_JSON = (
     b'"seen":{"key":"d/_g1/log/3.x.seen","sha256":"bb"},"fingerprint":"f","base":2,'
     b'"inputs":{"key":"d/_g1/log/3.x.inputs","sha256":"aa"},"schema":{"features":{"x":{"dtype":"int64",'
     b'"shape":[],"kind":"dense","encoding":"list","nullable":false}}},'
-    b'"shards":[{"split":"train","file":"file","start":0,"stop":3},'
-    b'{"split":"train","file":"other","start":3,"stop":7}]}'
+    b'"shards":[{"split":"train","file":"file","start":0,"stop":3,"copy_of":null},'
+    b'{"split":"train","file":"other","start":3,"stop":7,"copy_of":"old"}],"compression":"none",'
+    b'"index":true,"shuffle_seed":7,"division":{"source":"all","fractions":{"train":"0.9","test":"0.1"},'
+    b'"by":"user","seed":5}}'
 )
 
 

@@ -111,10 +111,10 @@ def test_members_of_a_later_release_move_nothing() -> None:
 
 
 def test_pieces_may_say_more_one_day() -> None:
-    header = (HEADER % b"false").replace(b"[2,", b'[2,"s2",1,"crc"],[2,')
+    header = (HEADER % b"false").replace(b"[2,", b'[2,"s2",1,3,"crc"],[2,')
     slot = parse_slot(ID, header, "key")
     assert isinstance(slot, Commit)
-    assert slot.pieces == (*COMMIT.pieces, COMMIT.pieces[1])
+    assert slot.pieces == (COMMIT.pieces[0], replace(COMMIT.pieces[1], raw_size=3), COMMIT.pieces[1])
 
 
 def test_a_fate_that_is_not_known_is_no_commit() -> None:

@@ -45,7 +45,34 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
 
     split: Annotated[str, Field(description="The split that the rows belong to.")] = "train"
     publish: Annotated[bool, Field(description="Publish everything acknowledged, in the same call.")] = False
+    sequence: Annotated[
+        int | None,
+        Field(
+            ge=-(2**63),
+            lt=2**63,
+            description="Orders the append among others: by this number (0 if not given), then by time.",
+        ),
+    ] = None
+    evolve: Annotated[
+        Literal["none", "widen"],
+        Field(
+            description="`widen` lets the rows add features to the dataset's schema, and a declared schema "
+            "also change lengths to unknown and dtypes to wider ones."
+        ),
+    ] = "none"
     lossy: Lossy = None
+
+    def refuse_contradictions(self) -> None:
+        """Refuse to leave out what is to be added.
+
+        Raises:
+            MalformedInput: `undeclared=drop` beside `evolve=widen`.
+        """
+        if self.evolve == "widen" and self.undeclared == "drop":
+            raise MalformedInput(
+                "?undeclared=drop leaves out the features that ?evolve=widen is to add. Set one of them.",
+                code="inapplicable_parameter",
+            )
 
     def refuse_publish_options_alone(self) -> None:
         """Refuse options of a publication that was not asked for: they would be lost.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -64,8 +64,9 @@ _PLAIN_ENCODINGS: Final = {
 
 T = TypeVar("T")
 
-#: Runs in a worker thread. What it puts on the stack is closed once the answer is drawn.
-Work = Callable[[ByteStream, Budget, ExitStack], Answer]
+#: Runs in a worker thread. What it puts on the stack is closed once the answer is drawn; or, where the answer
+#: comes later, when it returns: then no thread waits, and the answer is drawn in the thread that brings it.
+Work = Callable[[ByteStream, Budget, ExitStack], Answer | Future[Answer]]
 
 
 class Exchanges:
@@ -157,23 +158,25 @@ class Exchanges:
 
     def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: _Promise) -> None:
         """In the worker thread: decode, encode and push, until done or given up."""
-        error: BaseException | None = None
-        try:
+        later: Future[Answer] | None = None
+
+        def convert() -> None:
+            nonlocal later
             with ExitStack() as resources:
                 answer = work(body, Budget(self._limits), resources)
-                promise.keep(answer)
-                for chunk in answer.chunks:
-                    pipe.write(chunk)
-        except StopIteration as caught:  # which no future takes
-            error = RuntimeError("an iterator ended where none should")
-            error.__cause__ = caught
-            promise.fail(error)
-        except BaseException as caught:  # carried to the event loop, which raises it there
-            error = caught
-            promise.fail(caught)
-        finally:
-            body.discard()
+                if isinstance(answer, Future):
+                    later = answer
+                else:
+                    promise.deliver(answer, pipe)
+
+        error = promise.kept_by(convert)
+        body.discard()
+        if later is None:
             pipe.finish(error)
+        else:
+            later.add_done_callback(
+                lambda done: pipe.finish(promise.kept_by(lambda: promise.deliver(done.result(), pipe)))
+            )
 
 
 class _Lane:
@@ -249,8 +252,25 @@ class _Promise:
         self._future = future
         self._loop = future.get_loop()
 
-    def keep(self, answer: Answer) -> None:
+    def deliver(self, answer: Answer, pipe: OutputPipe) -> None:
+        """Give the head of the answer to who waits for it, then its bytes to the pipe."""
         self._call(lambda: self._future.set_result(answer))
+        for chunk in answer.chunks:
+            pipe.write(chunk)
+
+    def kept_by(self, function: Callable[[], None]) -> BaseException | None:
+        """Run what is to deliver the answer; what it raises is the answer, unless that has begun."""
+        try:
+            function()
+        except StopIteration as caught:  # which no future takes
+            error = RuntimeError("an iterator ended where none should")
+            error.__cause__ = caught
+            self.fail(error)
+            return error
+        except BaseException as caught:  # carried to the event loop, which raises it there
+            self.fail(caught)
+            return caught
+        return None
 
     def fail(self, error: BaseException) -> None:
         self._call(lambda: self._future.set_exception(error))

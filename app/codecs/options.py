@@ -93,6 +93,8 @@ class RecordsDecodeOptions:
             is what the schema says, or an Example.
         schema_of_dataset: the schema is that of the dataset appended to; a schema in the body is then
             no second declaration, but has to equal it.
+        body_schema_seen: `schema` takes account of one in the body, which is passed over.
+        known: where a schema is inferred, features that are not: they are as this one has them.
         nonfinite: as for tensors.
         infer: from the first 1,000 rows, or from all of them.
         compression: of `tfrecord`; None detects it.
@@ -103,6 +105,8 @@ class RecordsDecodeOptions:
     schema: Schema | None = None
     message: Message | None = None
     schema_of_dataset: bool = False
+    body_schema_seen: bool = False
+    known: Schema | None = None
     nonfinite: Literal["error", "null", "bare"] = "error"
     infer: Literal["head", "all"] = "head"
     compression: Compression | None = None

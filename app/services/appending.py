@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ..codecs.records.columns import Records
 from ..codecs.registry import FormName
-from ..domain.limits import Budget
-from ..domain.streams import ByteStream
-from ..errors import ShardsmithError
+from ..domain.limits import KIB, Budget
+from ..domain.streams import ByteStream, MemoryStream, PrefixedStream
+from ..errors import InputError, ShardsmithError
 from ..storage.spool import Spool
-from .dataset.catalog import require_same_message, require_same_schema
+from .dataset.catalog import Outdated, require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions
+from .deferred import completed, settle, then
+from .evolving import open_widening
 from .records import open_records
 
 __all__ = ["AppendRequest", "Appended", "append_rows"]
+
+#: A body up to this size may turn out to be a small append, and is held to be read again.
+_SMALL_BODY: Final = 256 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,8 @@ class AppendRequest:
     Attributes:
         key: the idempotency key.
         publish: publish everything acknowledged so far once these rows are.
+        sequence: orders the append before its time does.
+        evolve: the rows may widen the schema of the dataset.
     """
 
     dataset: str
@@ -36,6 +45,13 @@ class AppendRequest:
     decode: RecordsDecodeOptions
     encode: RecordsEncodeOptions
     publish: PublishOptions | None = None
+    sequence: int | None = None
+    evolve: bool = False
+
+    @property
+    def may_be_grouped(self) -> bool:
+        """Whether the rows may share a slot with others', which has no key and no number of its own."""
+        return self.key is None and self.publish is None and self.sequence is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +70,11 @@ def append_rows(
     budget: Budget,
     spool: Spool,
     resources: ExitStack,
-) -> Appended:
+) -> Future[Appended]:
     """Decode, store and acknowledge the rows of `source`; then publish, if asked to.
+
+    All of `source` is read before this returns; the answer may come a moment later, where the rows are
+    stored together with those of others.
 
     Args:
         datasets: where to.
@@ -67,36 +86,117 @@ def append_rows(
         resources: closed by the caller at the end of the request.
 
     Raises:
-        InputError: the rows cannot be read or do not fit; nothing is stored.
-        ShardsmithError: as `Datasets.append` and `Datasets.publish`; where the publication failed
-            after the append was acknowledged, it carries `append_id`.
+        InputError: at once: the rows cannot be read or do not fit; nothing is stored.
+        ShardsmithError: at once or as the answer: as `Datasets.append` and `Datasets.publish`; where
+            the publication failed after the append was acknowledged, it carries `append_id`.
     """
-    destination = datasets.destination(request.dataset)
-    decode = _by_schema_of(destination, request.decode)
-    records = open_records(source, request.form, decode, budget, spool, resources)
-    appended = datasets.append(
-        request.dataset,
-        request.split,
-        records,
-        key=request.key,
-        digest=digest,
-        options=request.encode,
-        budget=budget,
-        destination=destination,
-    )
-    if request.publish is None:
-        return Appended(appended.to_json(), f"{request.dataset}/appends/{appended.append_id}")
-    return _publish(datasets, destination, appended, request.publish)
+    appending = _Appending(datasets, request, digest, budget, spool, resources)
+    if not request.may_be_grouped:
+        return completed(appending.alone(source))
+    head = _read_head(source)
+    if len(head) > _SMALL_BODY:
+        return completed(appending.alone(PrefixedStream(head, source)))
+    return then(appending.grouped(head), _stored)
 
 
-def _by_schema_of(destination: Destination, options: RecordsDecodeOptions) -> RecordsDecodeOptions:
-    """Rows are read by the schema of the dataset, once it has one."""
-    if destination.schema is None:
-        return options
-    if options.schema is not None:
-        require_same_schema(options.schema, destination.schema)
-    require_same_message(options.message, destination.schema)
-    return replace(options, schema=destination.schema, schema_of_dataset=True)
+@dataclass(frozen=True, slots=True)
+class _Appending:
+    """One request under way."""
+
+    datasets: Datasets
+    request: AppendRequest
+    digest: Callable[[], str]
+    budget: Budget
+    spool: Spool
+    resources: ExitStack
+
+    def alone(self, source: ByteStream) -> Appended:
+        """Store the rows by a slot of their own, and publish them if that was asked for."""
+        destination = self.datasets.destination(self.request.dataset)
+        appended = self._store(source, destination)
+        if self.request.publish is None:
+            return _stored(appended)
+        return _publish(self.datasets, destination, appended, self.request.publish)
+
+    def grouped(self, body: bytes) -> Future[AppendResult]:
+        """Store the rows of a small body with those of others, by what this replica remembers of the dataset.
+
+        What it remembers is looked at again where it matters: before the rows are refused, and before
+        they are acknowledged. Where it is not true any more, all is done again by what is true now.
+        """
+        remembered = self.datasets.remembered(self.request.dataset)
+        destination = remembered or self.datasets.destination(self.request.dataset)
+        try:
+            submitted = self._submit(body, destination)
+        except (InputError, Outdated):
+            if self.datasets.is_current(destination):
+                raise
+            return completed(self._again(body))
+        answer: Future[AppendResult] = Future()
+        submitted.add_done_callback(lambda done: settle(answer, lambda: self._or_again(done, body)))
+        return answer
+
+    def _submit(self, body: bytes, destination: Destination) -> Future[AppendResult]:
+        request = self.request
+        return self.datasets.submit(
+            destination,
+            request.split,
+            self._records(MemoryStream(body), destination),
+            digest=self.digest,
+            options=request.encode,
+            budget=self.budget,
+            evolve=request.evolve,
+        )
+
+    def _or_again(self, done: Future[AppendResult], body: bytes) -> AppendResult:
+        return self._again(body) if isinstance(done.exception(), Outdated) else done.result()
+
+    def _again(self, body: bytes) -> AppendResult:
+        """In whatever thread brought the news."""
+        with ExitStack() as resources:
+            anew = replace(self, budget=Budget(self.budget.limits), resources=resources)
+            return anew._store(MemoryStream(body), self.datasets.destination(self.request.dataset))
+
+    def _store(self, source: ByteStream, destination: Destination) -> AppendResult:
+        request = self.request
+        return self.datasets.append(
+            request.dataset,
+            request.split,
+            self._records(source, destination),
+            key=request.key,
+            digest=self.digest,
+            options=request.encode,
+            budget=self.budget,
+            destination=destination,
+            sequence=request.sequence,
+            evolve=request.evolve,
+        )
+
+    def _records(self, source: ByteStream, destination: Destination) -> Records:
+        """Rows are read by the schema of the dataset, once it has one."""
+        request, stored = self.request, destination.schema
+        form, options = request.form, request.decode
+        if stored is None:
+            return open_records(source, form, options, self.budget, self.spool, self.resources)
+        require_same_message(options.message, stored)
+        if request.evolve:
+            return open_widening(source, form, options, stored, self.budget, self.spool, self.resources)
+        if options.schema is not None:
+            require_same_schema(options.schema, stored)
+        options = replace(options, schema=stored, schema_of_dataset=True)
+        return open_records(source, form, options, self.budget, self.spool, self.resources)
+
+
+def _read_head(source: ByteStream) -> bytes:
+    """All of a small body; else more of it than a small one has."""
+    head = bytearray()
+    while len(head) <= _SMALL_BODY and (piece := source.read(_SMALL_BODY + 1 - len(head))):
+        head += piece
+    return bytes(head)
+
+
+def _stored(appended: AppendResult) -> Appended:
+    return Appended(appended.to_json(), f"{appended.dataset}/appends/{appended.append_id}")
 
 
 def _publish(

@@ -11,7 +11,7 @@ the names of all objects in `dataset.layout`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -79,7 +79,7 @@ class Datasets:
         self._pool = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
-        self._appender = Appender(store, self._catalog, limits)
+        self._appender = Appender(store, self._catalog, limits, self._pool)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.
@@ -107,6 +107,14 @@ class Datasets:
         """Where rows for this dataset go, and their schema: for all steps of one request to agree on."""
         return self._catalog.destination(name)
 
+    def remembered(self, name: str) -> Destination | None:
+        """What `destination` said last, if it had a schema; for `submit`, which finds out if it is still so."""
+        return self._catalog.remembered(name)
+
+    def is_current(self, destination: Destination) -> bool:
+        """Whether `destination` would say the same now."""
+        return self._catalog.is_current(destination)
+
     def append(
         self,
         name: str,
@@ -118,6 +126,8 @@ class Datasets:
         options: RecordsEncodeOptions,
         budget: Budget,
         destination: Destination | None = None,
+        sequence: int | None = None,
+        evolve: bool = False,
     ) -> AppendResult:
         """Store rows durably; a dataset that is not there is created with their schema.
 
@@ -126,6 +136,8 @@ class Datasets:
             key: an idempotency key: the same key and digest again give the first result.
             digest: SHA-256 of what the client sent, in hex; called once `records` are exhausted.
             destination: where the name led when the request began; found anew where it is not given.
+            sequence: orders the append before its time does; 0 where it is not given.
+            evolve: widen the dataset's schema by that of the rows, as `domain/evolution.py` allows.
 
         Raises:
             InputError: whatever drawing or encoding the rows raises; nothing is stored.
@@ -141,7 +153,39 @@ class Datasets:
         if destination is None:
             destination = self._catalog.destination(name)
         return self._appender.append(
-            destination, split, records, key=key, digest=digest, options=options, budget=budget
+            destination,
+            split,
+            records,
+            key=key,
+            digest=digest,
+            options=options,
+            budget=budget,
+            sequence=sequence,
+            evolve=evolve,
+        )
+
+    def submit(
+        self,
+        destination: Destination,
+        split: str,
+        records: Records,
+        *,
+        digest: Callable[[], str],
+        options: RecordsEncodeOptions,
+        budget: Budget,
+        evolve: bool = False,
+    ) -> Future[AppendResult]:
+        """Store rows as `append` does without a key; small ones together with others, a moment later.
+
+        All rows are drawn before this returns. `destination` may be what is `remembered`.
+
+        Raises:
+            Outdated: as the result, and only for small appends: the destination is not what it was;
+                nothing is stored.
+            ShardsmithError: as `append`, at once or as the result.
+        """
+        return self._appender.submit(
+            destination, split, records, digest=digest, options=options, budget=budget, evolve=evolve
         )
 
     def get_append(self, name: str, append_id: str) -> dict[str, Any]:

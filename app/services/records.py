@@ -16,7 +16,15 @@ from ..domain.limits import MIB, Budget
 from ..domain.streams import Buffer, ByteFile, ByteStream, MemoryFile
 from ..storage.spool import Spool
 
-__all__ = ["ConvertedRecords", "RowCount", "encode_records", "open_records"]
+__all__ = [
+    "ConvertedRecords",
+    "RowCount",
+    "decode_body",
+    "encode_records",
+    "needs_file",
+    "open_body",
+    "open_records",
+]
 
 #: A body up to this size is read in memory where a codec needs a file; a larger one is spooled.
 _FILE_IN_MEMORY = 8 * MIB
@@ -67,11 +75,36 @@ def open_records(
         InputError: the beginning cannot be read; later rows raise as they are drawn.
         StorageFull: a form that needs a file, and no room to spool it.
     """
-    codec = RECORDS_CODECS[form]
-    decode = codec.decode
+    return decode_body(open_body(source, form, budget, spool, resources), form, options, budget)
+
+
+def needs_file(form: FormName) -> bool:
+    """Whether a body of that form has to be there as a whole before it can be read."""
+    return RECORDS_CODECS[form].needs == "file"
+
+
+def open_body(
+    source: ByteStream, form: FormName, budget: Budget, spool: Spool, resources: ExitStack
+) -> ByteStream | ByteFile:
+    """What the decoder of the form reads: `source` itself, or all of it as a file.
+
+    Raises:
+        StorageFull: no room to spool it.
+    """
+    return _as_file(source, budget, spool, resources) if needs_file(form) else source
+
+
+def decode_body(
+    body: ByteStream | ByteFile, form: FormName, options: RecordsDecodeOptions, budget: Budget
+) -> Records:
+    """The rows of what `open_body` gave.
+
+    Raises:
+        InputError: as `open_records`.
+    """
+    decode = RECORDS_CODECS[form].decode
     if decode is None:
         raise LookupError(f"{form} has no records decoder")
-    body = source if codec.needs == "stream" else _as_file(source, budget, spool, resources)
     records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
     return replace(records, schema=records.schema.with_message(options.message))
 

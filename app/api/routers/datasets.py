@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Annotated, Final
 
@@ -16,8 +17,9 @@ from ...domain.names import check_idempotency_key
 from ...domain.schema import Schema
 from ...domain.streams import ByteStream, read_all
 from ...errors import LimitExceeded, MalformedInput
-from ...services.appending import AppendRequest, append_rows
+from ...services.appending import Appended, AppendRequest, append_rows
 from ...services.datasets import DatasetOptions
+from ...services.deferred import then
 from ..answers import json_answer, no_content
 from ..applicability import refuse_inapplicable
 from ..dataset_parameters import AppendParameters, PublishParameters
@@ -161,16 +163,17 @@ async def append_records(
     """Append rows durably. A dataset that does not exist is created, with the schema of these rows."""
     refuse_repeated(request)
     query.refuse_publish_options_alone()
+    query.refuse_contradictions()
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
 
-    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
         declared = declared_schema(query.schema_, services)
         rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
         source = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(headers)
-        result = append_rows(
+        appended = append_rows(
             services.datasets,
             AppendRequest(
                 dataset=dataset,
@@ -180,6 +183,8 @@ async def append_records(
                 decode=query.decode_options(declared, json_bytes=json_bytes),
                 encode=query.encode_options(),
                 publish=query.publish_options() if query.publish else None,
+                sequence=query.sequence,
+                evolve=query.evolve == "widen",
             ),
             source,
             lambda: request_digest(
@@ -189,9 +194,13 @@ async def append_records(
             services.spool,
             resources,
         )
-        return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+        return then(appended, _appended)
 
     return await services.exchanges.run(request, work)
+
+
+def _appended(result: Appended) -> Answer:
+    return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
 
 
 @router.get(

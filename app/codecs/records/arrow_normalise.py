@@ -14,7 +14,7 @@ from ...errors import LimitExceeded, SchemaConflict
 from ..containers.arrow_ipc import arrow_faults
 from ..options import RecordsDecodeOptions
 from .arrow_columns import ColumnReader
-from .arrow_features import infer_arrow_schema, with_schema_in_metadata
+from .arrow_features import SCHEMA_KEY, infer_arrow_schema, with_schema_in_metadata
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema, check_columns
 from .lease import Lease
 
@@ -59,7 +59,8 @@ def records_from_arrow(
         if options.undeclared == "error":
             _refuse_undeclared(foreign, schema)
     guard = _Expansion(num_bytes, budget)
-    return Records(schema, _batches(foreign, names, batches, schema, guard, budget), num_rows)
+    rows = _batches(foreign, names, batches, schema, guard, budget)
+    return Records(schema, rows, num_rows, is_declared=SCHEMA_KEY in (foreign.metadata or {}))
 
 
 def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:

@@ -32,6 +32,8 @@ def with_body_schema(
         MalformedInput: a second one (`schema_twice`).
         SchemaConflict: not the schema of the dataset.
     """
+    if options.body_schema_seen:
+        return options
     schema = schema_from_value(value, limits).with_message(options.message)
     if options.schema is None:
         return replace(options, schema=schema)
@@ -43,7 +45,8 @@ def with_body_schema(
         )
     if not schema.same_features(options.schema):
         raise SchemaConflict(
-            f"The schema in {place} is not that of the dataset. Leave it out, or append to another dataset.",
+            f"The schema in {place} is not that of the dataset. Leave it out, set ?evolve=widen where it only "
+            f"adds to that, or append to another dataset.",
             pointer=pointer,
         )
     return options

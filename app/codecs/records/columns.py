@@ -95,11 +95,13 @@ class Records:
         batches: at most `MAX_BATCH_ROWS` rows each, columns in the order of `schema`, of the types
             of `arrow_schema(schema)`. Drawing one may read the body and may raise any InputError.
         num_rows: of all batches together, where that is known before they are drawn.
+        is_declared: the schema stood in the body.
     """
 
     schema: Schema
     batches: Iterator[pa.RecordBatch]
     num_rows: int | None = None
+    is_declared: bool = False
 
 
 def storage_type(dtype: DType) -> pa.DataType:

@@ -17,6 +17,7 @@ From exactly the first 1,000 rows, however the body is chunked (all rows with `i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Any, Final
 
 from ...domain.dtypes import STRING, DType
@@ -48,6 +49,7 @@ def infer_schema(
     limits: Limits,
     *,
     sequences: Set[str] = frozenset(),
+    known: Schema | None = None,
 ) -> Schema:
     """The schema of the rows whose keys are `names`, in this order.
 
@@ -55,6 +57,7 @@ def infer_schema(
         cells_of: the cells of a feature by its name, None where a row lacks it. Asked for one
             feature at a time, since a few rows can have a great many keys.
         sequences: which of the names are feature lists.
+        known: features that are not to be inferred; one that a row lacks becomes nullable.
 
     Raises:
         SchemaConflict: values of two kinds in one feature.
@@ -62,8 +65,18 @@ def infer_schema(
     """
     names = list(names)
     check_feature_names(names, limits)
-    features = (infer_feature(name, cells_of(name), reading, sequence=name in sequences) for name in names)
+    given = {} if known is None else known.by_name
+    features = (
+        _in_view_of(given[name], cells_of(name))
+        if name in given
+        else infer_feature(name, cells_of(name), reading, sequence=name in sequences)
+        for name in names
+    )
     return Schema(tuple(feature for feature in features if feature is not None))
+
+
+def _in_view_of(feature: Feature, cells: list[Any]) -> Feature:
+    return replace(feature, nullable=feature.nullable or None in cells)
 
 
 def infer_feature(name: str, cells: list[Any], reading: Reading, *, sequence: bool = False) -> Feature | None:

@@ -72,7 +72,8 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         num_bytes = document.num_bytes + remaining - budget.remaining
         block = ColumnBlock(columns, _count_rows(columns), num_bytes)
         options = replace(options, schema=schema)
-    return records_from_blocks(iter([block]), options, budget)
+    records = records_from_blocks(iter([block]), options, budget)
+    return replace(records, is_declared=body.schema is not _ABSENT)
 
 
 def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:

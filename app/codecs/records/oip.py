@@ -6,6 +6,7 @@ BYTES are bytes unless the schema says text; those that stand in the JSON as str
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from ...domain.dtypes import BYTES, TEXT
@@ -64,7 +65,8 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         if found.name is None:
             raise MalformedInput('An input needs a "name".', code="invalid_tensor", pointer=found.pointer)
         arrays[found.name] = found.array
-    return records_from_arrays(arrays, options, budget)
+    records = records_from_arrays(arrays, options, budget)
+    return replace(records, is_declared=_SCHEMA in body.members)
 
 
 def _holds_cells(data: Any) -> bool:

@@ -6,43 +6,41 @@ the append is acknowledged, and exactly one published version will hold it.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
-import numpy as np
-
 from ...codecs.options import RecordsEncodeOptions
 from ...codecs.records.columns import Records
-from ...codecs.records.framing import OVERHEAD_BYTES
-from ...codecs.records.messages import RecordBlock, encode_messages
-from ...domain.limits import MIB, Budget, Limits
+from ...codecs.records.messages import encode_messages
+from ...domain.limits import Budget, Limits
 from ...domain.names import check_idempotency_key, check_split_name
+from ...domain.schema import Schema
 from ...errors import (
     Conflict,
-    LimitExceeded,
     OutcomeUnknown,
     ShardsmithError,
-    StorageError,
     UnprocessableInput,
 )
 from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectNotFound, ObjectStore
-from .catalog import Catalog, Destination, require_same_schema
+from ..deferred import completed, then
+from .attempt import Attempt
+from .catalog import Catalog, Destination, dataset_deleted, require_same_schema
+from .grouping import SMALL_BYTES, Grouping, Member
 from .layout import Layout
-from .pieces import Piece, PieceCutter, record_ends
-from .slot import INLINE_BYTES, Commit, Slot, parse_slot, read_slot
+from .pieces import Piece
+from .slot import Commit, Slot, parse_slot, read_slot
 
 __all__ = ["AppendResult", "Appender"]
 
-#: A part is one put; this much is held in memory while the body arrives.
-_PART_BYTES: Final = 16 * MIB
 #: An attempt that took longer gives up: by then its parts may be taken for leftovers.
 _LONGEST_ATTEMPT_S: Final = 3600.0
 
@@ -74,14 +72,17 @@ class Appender:
         store: ObjectStore,
         catalog: Catalog,
         limits: Limits,
+        pool: ThreadPoolExecutor,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._max_record_bytes = limits.max_record_bytes
+        self._pool = pool
         self._monotonic = monotonic
         self._clock = _Clock()
+        self._grouping = Grouping(pool, self._store_group)
 
     def append(
         self,
@@ -93,141 +94,175 @@ class Appender:
         digest: Digest,
         options: RecordsEncodeOptions,
         budget: Budget,
+        sequence: int | None = None,
+        evolve: bool = False,
     ) -> AppendResult:
         """See `Datasets.append`."""
+        arrival = self._arrival(destination, split, records, key, sequence, evolve=evolve)
+        replayed = self._receive(arrival, digest, options, budget)
+        return self._finish(arrival) if replayed is None else replayed
+
+    def submit(
+        self,
+        destination: Destination,
+        split: str,
+        records: Records,
+        *,
+        digest: Digest,
+        options: RecordsEncodeOptions,
+        budget: Budget,
+        evolve: bool = False,
+    ) -> Future[AppendResult]:
+        """See `Datasets.submit`."""
+        arrival = self._arrival(destination, split, records, None, None, evolve=evolve)
+        self._receive(arrival, digest, options, budget)
+        attempt = arrival.attempt
+        if destination.schema is not None and records.schema.same_features(destination.schema):
+            member = Member(attempt.inline, attempt.num_records, arrival.digest)
+            if attempt.is_small and self._grouping.add(destination, split, member):
+                return then(member.outcome, partial(_member_result, destination, split, member))
+        if destination.schema is not None:
+            with attempt.discarded_on_error():
+                self._catalog.require_current(destination)
+        return completed(self._finish(arrival))
+
+    def _arrival(
+        self,
+        destination: Destination,
+        split: str,
+        records: Records,
+        key: str | None,
+        sequence: int | None,
+        *,
+        evolve: bool,
+    ) -> _Arrival:
         check_split_name(split)
         append_id = secrets.token_hex(16) if key is None else _id_of(check_idempotency_key(key))
-        started = self._monotonic()
-        layout = destination.layout
-        if destination.schema is not None:
+        if destination.schema is not None and not evolve:
             require_same_schema(records.schema, destination.schema)
-        if key is not None and (earlier := self._earlier(layout, append_id)) is not None:
-            deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
-            return _replay(layout.dataset, earlier, digest())
-        attempt = _Attempt(self._store, layout, append_id, self._max_record_bytes)
-        try:
-            attempt.write(encode_messages(records, replace(options, compression="none"), budget), budget)
-            body_digest = digest()
-            if self._monotonic() - started > _LONGEST_ATTEMPT_S:
-                raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")
-            if destination.schema is None:
-                self._settle(layout, records, attempt.num_records)
-            self._catalog.reopen(layout)
-        except BaseException:
-            attempt.discard()
-            raise
-        return self._commit(attempt, split, body_digest)
+        return _Arrival(
+            destination,
+            split,
+            records,
+            sequence=sequence,
+            evolve=evolve,
+            has_key=key is not None,
+            started=self._monotonic(),
+            attempt=Attempt(self._store, destination.layout, append_id, self._max_record_bytes, self._pool),
+        )
 
-    def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
+    def _receive(
+        self, arrival: _Arrival, digest: Digest, options: RecordsEncodeOptions, budget: Budget
+    ) -> AppendResult | None:
+        """Take in all rows; the answer, where the key has had one before."""
+        attempt, records = arrival.attempt, arrival.records
+        if arrival.has_key and (earlier := self._earlier(attempt)) is not None:
+            deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
+            return _replay(attempt.layout.dataset, earlier, digest())
+        with attempt.discarded_on_error():
+            attempt.write(encode_messages(records, replace(options, compression="none"), budget), budget)
+            arrival.digest = digest()
+        return None
+
+    def _earlier(self, attempt: Attempt) -> Slot | None:
         try:
-            return read_slot(self._store, layout, append_id)
+            return read_slot(self._store, attempt.layout, attempt.append_id)
         except ObjectNotFound:
             return None
 
-    def _settle(self, layout: Layout, records: Records, num_records: int) -> None:
-        if num_records == 0:
-            raise UnprocessableInput(
-                f"Dataset {layout.dataset!r} has no schema yet, and no records were sent to infer one "
-                f"from. Send at least one, or create the dataset with a schema.",
-                code="no_records",
-            )
-        if not records.schema.features:
-            raise UnprocessableInput(
-                f"Dataset {layout.dataset!r} has no schema yet, and the rows sent have no feature with a "
-                f"value to infer one from. Declare a schema, with the rows or when creating the dataset.",
-                code="no_features",
-            )
-        self._catalog.settle(layout, records.schema)
+    def _finish(self, arrival: _Arrival) -> AppendResult:
+        """Create the slot of an append that is stored but for that."""
+        attempt = arrival.attempt
+        with attempt.discarded_on_error():
+            if self._monotonic() - arrival.started > _LONGEST_ATTEMPT_S:
+                raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")
+            self._settle(arrival)
+            self._catalog.reopen(attempt.layout)
+        return self._commit(attempt, arrival)
 
-    def _commit(self, attempt: _Attempt, split: str, digest: str) -> AppendResult:
+    def _settle(self, arrival: _Arrival) -> None:
+        """Have the dataset's schema hold these rows, before a slot says that they are in it."""
+        attempt, schema = arrival.attempt, arrival.records.schema
+        known = arrival.destination.schema
+        if known is not None and (not arrival.evolve or schema.same_features(known)):
+            return
+        if known is None:
+            _require_schema(attempt.layout.dataset, schema, attempt.num_records)
+        self._catalog.settle(attempt.layout, schema, evolve=arrival.evolve)
+
+    def _commit(self, attempt: Attempt, arrival: _Arrival) -> AppendResult:
         """Create the slot: the acknowledgement, unless someone else had the key."""
-        slot = attempt.slot(split, digest, self._clock.now())
-        layout = attempt.layout
-        key = layout.slot(slot.append_id)
+        slot = attempt.slot(arrival.split, arrival.digest, self._clock.now(), arrival.sequence)
         try:
-            winner = create_once(self._store, key, slot.serialize(attempt.inline))
+            winner = self._create(attempt.layout, slot, attempt.inline)
         except OutcomeUnknown:
             raise  # the slot may be there and name the parts
         except ShardsmithError:
             attempt.discard()
             raise
         if winner is None:
-            return _result(layout.dataset, slot, replayed=False)
+            return _result(attempt.layout.dataset, slot, replayed=False)
         attempt.discard()
-        return _replay(layout.dataset, parse_slot(slot.append_id, winner, key), digest)
+        return _replay(attempt.layout.dataset, winner, arrival.digest)
 
-
-class _Attempt:
-    """The record bytes of one attempt: in memory while they are few, otherwise in parts."""
-
-    def __init__(self, store: ObjectStore, layout: Layout, append_id: str, max_record_bytes: int) -> None:
-        self.layout = layout
-        self.inline = b""
-        self.num_records = 0
-        self._store = store
-        self._append_id = append_id
-        self._max_record_bytes = max_record_bytes
-        self._name = new_nonce()
-        self._pieces: list[Piece] = []
-        self._begun: list[str] = []
-
-    def write(self, blocks: Iterator[RecordBlock], budget: Budget) -> None:
-        """Take all blocks of framed records, uploading each part as soon as it is full.
+    def _store_group(self, destination: Destination, split: str, members: Sequence[Member]) -> str:
+        """Store small appends in one slot, and say which.
 
         Raises:
-            LimitExceeded: a record is larger than allowed (`record_too_large`).
+            Outdated: the dataset is another one by now, or has another schema; nothing is stored.
+            OutcomeUnknown: they may or may not be stored.
         """
-        cutter = PieceCutter(_PART_BYTES, budget)
-        for block in blocks:
-            self._check_sizes(block)
-            self.num_records += block.num_records
-            for data, piece in cutter.add_run(block.data, block.num_records):
-                self._upload(data, piece)
-        for data, piece in cutter.flush():
-            if self._begun or len(data) > INLINE_BYTES:
-                self._upload(data, piece)
-            else:
-                self.inline = data
-                self._pieces.append(piece)
-
-    def slot(self, split: str, digest: str, now: int) -> Commit:
-        return Commit(
-            append_id=self._append_id,
+        self._catalog.require_current(destination)
+        inline = b"".join(member.data for member in members)
+        num_records = sum(member.num_records for member in members)
+        slot = Commit(
+            append_id=secrets.token_hex(16),
             nonce=new_nonce(),
-            attempt=self._name,
+            attempt=new_nonce(),
             split=split,
-            digest=digest,
-            num_records=self.num_records,
-            num_bytes=sum(piece.size for piece in self._pieces),
-            time=now,
-            pieces=tuple(self._pieces),
+            digest=sha256("".join(member.digest for member in members).encode()).hexdigest(),
+            num_records=num_records,
+            num_bytes=len(inline),
+            time=self._clock.now(),
+            pieces=(Piece.of(inline, num_records),) if inline else (),
         )
+        try:
+            winner = self._create(destination.layout, slot, inline)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(
+                "The store did not confirm the write in time; it may or may not have been stored. With an "
+                "Idempotency-Key, the same request again would find out."
+            ) from error
+        if winner is not None:
+            raise Conflict("This append is not stored. Send it again.", code="append_expired")
+        return slot.append_id
 
-    def discard(self) -> None:
-        """Remove the parts as far as the store lets us; what stays is nobody's."""
-        for key in self._begun:
-            with contextlib.suppress(StorageError):
-                self._store.delete(key)
+    def _create(self, layout: Layout, slot: Commit, inline: bytes) -> Slot | None:
+        """Create a slot; None if it is ours, else the one that is there.
 
-    def _check_sizes(self, block: RecordBlock) -> None:
-        if len(block.data) <= self._max_record_bytes:
-            return
-        sizes = np.diff(record_ends(block.data), prepend=0) - OVERHEAD_BYTES
-        large = np.flatnonzero(sizes > self._max_record_bytes)
-        if large.size:
-            row = self.num_records + int(large[0])
-            raise LimitExceeded(
-                f"Row {row} takes {sizes[large[0]]} bytes as a record; at most "
-                f"{self._max_record_bytes} are allowed. Split it up.",
-                code="record_too_large",
-                row=row,
-            )
+        Raises:
+            Conflict: this replica has deleted the dataset meanwhile (`dataset_deleted`).
+        """
+        key = layout.slot(slot.append_id)
+        winner = create_once(self._store, key, slot.serialize(inline))
+        if self._catalog.has_ended_here(layout):
+            raise dataset_deleted(layout.dataset)
+        return None if winner is None else parse_slot(slot.append_id, winner, key)
 
-    def _upload(self, data: bytes, piece: Piece) -> None:
-        key = self.layout.part(self._append_id, self._name, len(self._begun))
-        self._begun.append(key)
-        self._store.put(key, data)
-        self._pieces.append(piece)
+
+@dataclass(slots=True)
+class _Arrival:
+    """What one append wants, and how far it has come."""
+
+    destination: Destination
+    split: str
+    records: Records
+    sequence: int | None
+    evolve: bool
+    has_key: bool
+    started: float
+    attempt: Attempt
+    digest: str = ""
 
 
 class _Clock:
@@ -245,6 +280,31 @@ class _Clock:
 
 def _id_of(key: str) -> str:
     return sha256(key.encode()).hexdigest()[:32]
+
+
+def _require_schema(name: str, schema: Schema, num_records: int) -> None:
+    """Refuse rows that give a dataset without a schema none either.
+
+    Raises:
+        UnprocessableInput: no rows, or none with a feature (`no_records`, `no_features`).
+    """
+    if schema.features:
+        return  # declared, where there are no rows
+    if num_records == 0:
+        raise UnprocessableInput(
+            f"Dataset {name!r} has no schema yet, and no records were sent to infer one from. Send at "
+            f"least one, or declare a schema, with the rows or when creating the dataset.",
+            code="no_records",
+        )
+    raise UnprocessableInput(
+        f"Dataset {name!r} has no schema yet, and the rows sent have no feature with a value to infer one "
+        f"from. Declare a schema, with the rows or when creating the dataset.",
+        code="no_features",
+    )
+
+
+def _member_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:
+    return AppendResult(destination.layout.dataset, split, append_id, member.num_records, len(member.data))
 
 
 def _result(name: str, slot: Commit, *, replayed: bool) -> AppendResult:

@@ -1,7 +1,8 @@
 """Which datasets there are: their incarnations, options and schemas.
 
 A dataset that was deleted and created again is a new incarnation under a new number; nothing of
-the old one shows through. Incarnations and schemas never change, so they are kept once read.
+the old one shows through. Incarnations never change, so they are kept once read. The schema of one only
+widens, in steps that are numbered without gaps: the newest is found from any that is known.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ...domain.evolution import widen
 from ...domain.names import check_dataset_name
 from ...domain.schema import Feature, Message, Schema
 from ...errors import Conflict, CorruptData, InputError, MalformedInput, NotFound, SchemaConflict
@@ -24,6 +26,8 @@ __all__ = [
     "DatasetOptions",
     "Destination",
     "Incarnation",
+    "Outdated",
+    "dataset_deleted",
     "exists",
     "require_same_message",
     "require_same_schema",
@@ -63,10 +67,18 @@ class Destination:
     Attributes:
         layout: of the dataset as it lives, or of the next one of that name.
         schema: what the rows have to be; None while there is no dataset, or it has none.
+        step: how often the schema was settled or widened until then.
     """
 
     layout: Layout
     schema: Schema | None
+    step: int = 0
+
+
+class Outdated(Conflict):
+    """The dataset is no longer what it was when the rows were read for it; nothing is stored."""
+
+    code = "dataset_changed"
 
 
 class Catalog:
@@ -76,8 +88,9 @@ class Catalog:
         self._store = store
         self._pool = pool
         self._incarnations: Kept[Layout, Incarnation] = Kept(_KEPT)
-        self._schemas: Kept[Layout, Schema] = Kept(_KEPT)
+        self._schemas: Kept[Layout, tuple[int, Schema]] = Kept(_KEPT)
         self._newest: Kept[str, int] = Kept(_KEPT)
+        self._ended: Kept[Layout, bool] = Kept(_KEPT)
 
     def find(self, name: str) -> Incarnation | None:
         """The dataset as it lives now."""
@@ -86,7 +99,44 @@ class Catalog:
     def destination(self, name: str) -> Destination:
         """Where rows for that name go now."""
         layout, found = self._locate(name)
-        return Destination(layout, None if found is None else self.schema(found))
+        if found is None:
+            return Destination(layout, None)
+        step, schema = self._newest_schema(found)
+        return Destination(layout, schema, step)
+
+    def remembered(self, name: str) -> Destination | None:
+        """Where rows for that name went when this replica last looked, if it had a schema then.
+
+        Asks nothing of the store; `is_current` tells whether it still is so.
+        """
+        check_dataset_name(name)
+        layout = Layout(name, self._newest.get(name) or 1)
+        known = self._schemas.get(layout)
+        if known is None or self.has_ended_here(layout):
+            return None
+        step, schema = known
+        return Destination(layout, schema, step)
+
+    def is_current(self, destination: Destination) -> bool:
+        """Whether the dataset lives, with that schema."""
+        layout = destination.layout
+        return not (self._has_ended(layout) or exists(self._store, layout.schema(destination.step + 1)))
+
+    def require_current(self, destination: Destination) -> None:
+        """Refuse rows that were read for what is no more.
+
+        Raises:
+            Outdated: as `is_current` says.
+        """
+        if not self.is_current(destination):
+            raise Outdated(
+                f"Dataset {destination.layout.dataset!r} was deleted or widened meanwhile; nothing is "
+                f"stored. Send the rows again."
+            )
+
+    def has_ended_here(self, layout: Layout) -> bool:
+        """Whether this replica has deleted the dataset, or seen that it was; asks nothing of the store."""
+        return self._ended.get(layout) is not None
 
     def open(self, name: str) -> Incarnation:
         """The dataset as it lives now.
@@ -106,12 +156,8 @@ class Catalog:
             Conflict: it was deleted meanwhile (`dataset_deleted`).
         """
         found = self._incarnation(layout)
-        if found is None or exists(self._store, layout.end):
-            raise Conflict(
-                f"Dataset {layout.dataset!r} was deleted meanwhile, and these rows are in no other one. "
-                f"Send them again.",
-                code="dataset_deleted",
-            )
+        if found is None or self._has_ended(layout):
+            raise dataset_deleted(layout.dataset)
         return found
 
     def _locate(self, name: str) -> tuple[Layout, Incarnation | None]:
@@ -124,9 +170,14 @@ class Catalog:
             if found is None:
                 return layout, None
             self._newest.put(name, generation)
-            if not exists(self._store, layout.end):
+            if not self._has_ended(layout):
                 return layout, found
             generation += 1
+
+    def _has_ended(self, layout: Layout) -> bool:
+        if not self.has_ended_here(layout) and exists(self._store, layout.end):
+            self._ended.put(layout, True)
+        return self.has_ended_here(layout)
 
     def names(self) -> list[str]:
         """All datasets that live, sorted; one that cannot be read is there all the same."""
@@ -154,31 +205,51 @@ class Catalog:
             )
         return existing, False
 
-    def settle(self, layout: Layout, schema: Schema) -> None:
-        """Give the dataset that very schema where it has none, creating it where it is not there.
+    def settle(self, layout: Layout, schema: Schema, *, evolve: bool = False) -> None:
+        """See to it that rows of that schema are rows of the dataset, creating it where it is not there.
+
+        Args:
+            evolve: widen the schema of the dataset where that takes it.
 
         Raises:
             SchemaConflict: it has got another one.
         """
         found = self._incarnation(layout)
         if found is None:
-            found, _ = self._create(layout, schema, DatasetOptions())
-        current = self.schema(found)
-        require_same_schema(schema, self._fix_schema(layout, schema) if current is None else current)
+            found, created = self._create(layout, schema, DatasetOptions())
+            if created:
+                return
+        while True:
+            step, current = self._newest_schema(found)
+            if current is None:
+                target = schema
+            elif not evolve:
+                require_same_schema(schema, current)
+                return
+            elif (target := widen(current, schema)) is current:
+                return
+            data = dump_json({"nonce": new_nonce(), "schema": target.to_json()})
+            if create_once(self._store, layout.schema(step + 1), data) is None:
+                self._schemas.put(layout, (step + 1, target))
+                return
 
     def schema(self, incarnation: Incarnation) -> Schema | None:
-        """The schema of every record of the dataset; None until it has one."""
+        """The schema of every record that is stored by now; None until the dataset has one."""
+        return self._newest_schema(incarnation)[1]
+
+    def _newest_schema(self, incarnation: Incarnation) -> tuple[int, Schema | None]:
         layout = incarnation.layout
-        if incarnation.declared is not None:
-            return incarnation.declared
-        schema = self._schemas.get(layout)
-        if schema is None:
+        step, schema = self._schemas.get(layout) or (0, incarnation.declared)
+        while True:
+            key = layout.schema(step + 1)
             try:
-                stored = load_json(self._store.get(layout.schema), layout.schema)
+                data = self._store.get(key)
             except ObjectNotFound:
-                return None
-            schema = self._schemas.put(layout, _stored_schema(stored, layout.schema))
-        return schema
+                break
+            step, schema = step + 1, _stored_schema(load_json(data, key), key)
+        if schema is not None:
+            self._schemas.put(layout, (step, schema))
+        return step, schema
 
     def end(self, name: str) -> None:
         """Delete a dataset.
@@ -188,6 +259,7 @@ class Catalog:
         """
         layout = self.open(name).layout
         create_once(self._store, layout.end, dump_json({"nonce": new_nonce()}))
+        self._ended.put(layout, True)
 
     def _incarnation(self, layout: Layout) -> Incarnation | None:
         found = self._incarnations.get(layout)
@@ -213,11 +285,6 @@ class Catalog:
         winner = create_once(self._store, layout.incarnation, data)
         return _parse_incarnation(layout, data if winner is None else winner), winner is None
 
-    def _fix_schema(self, layout: Layout, schema: Schema) -> Schema:
-        data = dump_json({"nonce": new_nonce(), "schema": schema.to_json()})
-        winner = create_once(self._store, layout.schema, data)
-        return schema if winner is None else _stored_schema(load_json(winner, layout.schema), layout.schema)
-
     def _lives(self, name: str) -> bool:
         try:
             return self.find(name) is not None
@@ -225,6 +292,14 @@ class Catalog:
             return False  # a folder that is none of ours
         except CorruptData:
             return True
+
+
+def dataset_deleted(name: str) -> Conflict:
+    """Rows that were on their way to a dataset when it was deleted."""
+    return Conflict(
+        f"Dataset {name!r} was deleted meanwhile, and these rows are in no other one. Send them again.",
+        code="dataset_deleted",
+    )
 
 
 def exists(store: ObjectStore, key: str) -> bool:

@@ -4,7 +4,7 @@
 |-------------------------------------------|---------|----------------------------------------------------|
 | `<d>/_gen/<g>.json`                       | once    | incarnation g: options, first schema               |
 | `<d>/_gen/<g>.end`                        | once    | it was deleted                                     |
-| `<d>/_g<g>/schema/<k>.json`               | once    | the schema, where the incarnation began without    |
+| `<d>/_g<g>/schema/<k>.json`               | once    | the schema; k is dense from 1, each widens the last |
 | `<d>/_g<g>/slots/<h>/<id>`                | once    | the fate of one append; h is the first digit of id |
 | `<d>/_g<g>/parts/<id>/<attempt>/<k>`      | put     | record bytes of one attempt                        |
 | `<d>/_g<g>/log/<n>.plan`                  | once    | what version n will hold; n is dense from 1        |
@@ -65,9 +65,8 @@ class Layout:
     def end(self) -> str:
         return f"{self.dataset}/_gen/{self.generation}.end"
 
-    @property
-    def schema(self) -> str:
-        return f"{self._own}/schema/1.json"
+    def schema(self, k: int) -> str:
+        return f"{self._own}/schema/{k}.json"
 
     def slots(self, first_digit: str) -> str:
         return f"{self._own}/slots/{first_digit}"

@@ -224,14 +224,14 @@ class Publisher:
         return verdict
 
     def _new_commits(self, seen: Seen) -> list[Commit]:
-        """Every acknowledged append that no published plan has consumed, in order of time."""
+        """Every acknowledged append that no published plan has consumed, in order."""
         listings = self._pool.map(self._listed, _DIGITS)
         fresh = [append_id for ids in listings for append_id in ids if append_id not in seen.appends]
         slots: list[Slot] = list(
             self._pool.map(lambda append_id: read_slot(self._store, self._layout, append_id), fresh)
         )
         commits = [slot for slot in slots if isinstance(slot, Commit)]
-        return sorted(commits, key=lambda commit: (commit.time, commit.append_id))
+        return sorted(commits, key=lambda commit: commit.rank)
 
     def _listed(self, digit: str) -> list[str]:
         folder = self._layout.slots(digit)

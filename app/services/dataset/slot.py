@@ -43,6 +43,7 @@ class Commit:
         attempt: whose parts these are.
         digest: SHA-256 of what the client sent; a repetition has the same.
         time: nanoseconds by the writer's clock; orders appends, decides nothing.
+        sequence: what the client numbered the append with; comes before time.
         pieces: of the records, in order: the parts, or one piece in the slot itself.
         inline_at: offset of the records in the slot, where they are in it.
     """
@@ -57,6 +58,12 @@ class Commit:
     time: int
     pieces: tuple[Piece, ...]
     inline_at: int | None = None
+    sequence: int | None = None
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """By which appends are ordered."""
+        return self.sequence or 0, self.time, self.append_id
 
     def serialize(self, inline: bytes = b"") -> bytes:
         """The slot's bytes; `inline` are the records, where they go into it."""
@@ -72,6 +79,7 @@ class Commit:
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,
             "time": self.time,
+            **({} if self.sequence is None else {"sequence": self.sequence}),
             "inline": inline,
             "pieces": [piece.to_json() for piece in self.pieces],
         }
@@ -90,6 +98,7 @@ class Commit:
             time=header["time"],
             pieces=tuple(Piece.from_json(item) for item in header["pieces"]),
             inline_at=inline_at,
+            sequence=header.get("sequence"),
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:

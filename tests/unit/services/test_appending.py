@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Literal
 
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.registry import FormName
 from app.domain.limits import MIB, Budget
 from app.domain.schema import Message, Schema
 from app.domain.streams import MemoryStream
@@ -41,16 +43,21 @@ def append(
     schema: Schema | None = None,
     message: Message | None = None,
     publish: bool = False,
+    key: str | None = None,
+    evolve: bool = False,
+    form: FormName = "json",
+    undeclared: Literal["error", "drop"] = "error",
     event: Callable[[], None] = lambda: None,
 ) -> Appended:
     request = AppendRequest(
         dataset="d",
         split="train",
-        form="json",
-        key=None,
-        decode=RecordsDecodeOptions(schema=schema, message=message),
+        form=form,
+        key=key,
+        decode=RecordsDecodeOptions(schema=schema, message=message, undeclared=undeclared),
         encode=RecordsEncodeOptions(),
         publish=PublishOptions() if publish else None,
+        evolve=evolve,
     )
     with ExitStack() as resources:
         return append_rows(
@@ -61,7 +68,7 @@ def append(
             Budget(),
             Spool(None, MIB),
             resources,
-        )
+        ).result()
 
 
 @pytest.fixture
@@ -110,7 +117,7 @@ def test_the_schema_of_a_deleted_dataset_is_not_handed_on(client: Client, create
                 client.datasets.create("d", None, DatasetOptions())
 
     with pytest.raises(Conflict) as caught:
-        append(client, event=event)
+        append(client, key="k", event=event)
     assert caught.value.code == "dataset_deleted"
     assert client.datasets.schema("d") is None
     assert (client.datasets.list() == ["d"]) is created_anew

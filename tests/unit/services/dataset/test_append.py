@@ -26,7 +26,7 @@ from app.services.dataset import append as append_module
 from app.services.dataset.append import Appender
 from app.services.dataset.catalog import DatasetOptions
 from app.services.dataset.layout import Layout
-from app.services.datasets import PublishOptions
+from app.services.datasets import AppendResult, PublishOptions
 from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -53,6 +53,21 @@ def client(store: FaultStore) -> Client:
 
 def keys(store: ObstoreStore, part: str = "") -> list[str]:
     return sorted(info.key for info in store.list("") if part in info.key)
+
+
+def append_records(
+    client: Client, rows: Records, *, key: str | None = None, evolve: bool = False
+) -> AppendResult:
+    return client.datasets.append(
+        "d",
+        "train",
+        rows,
+        key=key,
+        digest=lambda: "",
+        options=RecordsEncodeOptions(),
+        budget=Budget(),
+        evolve=evolve,
+    )
 
 
 def test_the_result_tells_what_was_stored(client: Client) -> None:
@@ -116,9 +131,17 @@ def test_rows_create_the_dataset_with_their_schema(client: Client) -> None:
 
 def test_no_rows_give_no_schema(client: Client, inner: ObstoreStore) -> None:
     with pytest.raises(UnprocessableInput) as caught:
-        client.append([])
+        append_records(client, Records(Schema(()), iter([])))
     assert caught.value.code == "no_records"
     assert keys(inner) == []
+
+
+def test_no_rows_under_a_declared_schema_create_the_dataset(client: Client) -> None:
+    assert client.append([]).num_records == 0
+    assert client.datasets.schema("d") == SCHEMA
+    client.append([1])
+    client.publish()
+    assert client.read() == [1]
 
 
 @pytest.mark.parametrize("created", [True, False])
@@ -435,7 +458,9 @@ def test_a_dead_slot_refuses_its_append(client: Client, inner: ObstoreStore) -> 
 
 def test_an_attempt_of_more_than_an_hour_gives_up(client: Client, inner: ObstoreStore) -> None:
     times = iter([0.0, 3601.0])
-    appender = Appender(inner, client.datasets._catalog, Limits(), monotonic=lambda: next(times))
+    appender = Appender(
+        inner, client.datasets._catalog, Limits(), client.datasets._pool, monotonic=lambda: next(times)
+    )
     with pytest.raises(Conflict) as caught:
         appender.append(
             client.datasets.destination("d"),
@@ -502,6 +527,7 @@ def test_the_end_is_looked_for_right_before_the_slot(client: Client, store: Faul
     result = client.append([1])
     assert store.requests == [
         ("head", LAYOUT.end),
+        ("get", LAYOUT.schema(1)),
         ("head", LAYOUT.end),
         ("create", LAYOUT.slot(result.append_id)),
     ]

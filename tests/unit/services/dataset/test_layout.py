@@ -15,7 +15,7 @@ def test_every_object_has_its_name() -> None:
     layout = Layout("d", 2)
     assert layout.incarnation == "d/_gen/2.json"
     assert layout.end == "d/_gen/2.end"
-    assert layout.schema == "d/_g2/schema/1.json"
+    assert layout.schema(3) == "d/_g2/schema/3.json"
     assert layout.slot("abc") == "d/_g2/slots/a/abc"
     assert layout.part("abc", "x", 3) == "d/_g2/parts/abc/x/3"
     assert layout.plan(7) == "d/_g2/log/7.plan"

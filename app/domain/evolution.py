@@ -1,0 +1,129 @@
+"""How the schema of a dataset may change once rows are stored under it: it only widens.
+
+Whatever is allowed here leaves every stored row readable under the wider schema, with the same values:
+
+| change                           | allowed                                                              |
+|----------------------------------|----------------------------------------------------------------------|
+| another feature                  | always; it becomes nullable, since the rows before lack it           |
+| a feature that rows may lack     | always                                                               |
+| a dimension that was fixed       | becomes unknown, in dense features and steps of sequences; not rank  |
+| another dtype                    | encoding `list` alone, to one that is stored in the same list and    |
+|                                  | holds every value: int8 to int32, float16 to float32, text to bytes  |
+
+What is asked for may also be narrower than what there is; then what there is stays.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from ..errors import InputError, SchemaConflict
+from .dtypes import DType
+from .schema import Feature, FeatureShape, Schema
+
+__all__ = ["widen"]
+
+#: dtype -> those that are stored alike and hold all its values. An Int64List holds no uint64, a FloatList no
+#: float64; a bool is no number; float16 and bfloat16 hold different values.
+_WIDER: Final[dict[str, frozenset[str]]] = {
+    "int8": frozenset({"int16", "int32", "int64"}),
+    "int16": frozenset({"int32", "int64"}),
+    "int32": frozenset({"int64"}),
+    "uint8": frozenset({"int16", "int32", "int64", "uint16", "uint32"}),
+    "uint16": frozenset({"int32", "int64", "uint32"}),
+    "uint32": frozenset({"int64"}),
+    "float16": frozenset({"float32"}),
+    "bfloat16": frozenset({"float32"}),
+    "text": frozenset({"bytes"}),
+}
+
+
+def widen(stored: Schema, offered: Schema) -> Schema:
+    """The least schema that holds rows of both; `stored` itself where `offered` adds nothing.
+
+    The features of `stored` keep their order, others follow as `offered` has them.
+
+    Raises:
+        SchemaConflict: there is none, by the rules above; `feature` says where.
+    """
+    if stored.message != offered.message:
+        raise SchemaConflict(
+            f"These rows are {offered.message}s, but those of the dataset are {stored.message}s, which is "
+            f"fixed. Append them to another dataset.",
+            extra={"schema": stored.to_json()},
+        )
+    features = [_with(feature, offered.by_name.get(feature.name), stored) for feature in stored]
+    features += [
+        replace(feature, nullable=True) for feature in offered if feature.name not in stored.by_name
+    ]
+    if tuple(features) == stored.features:
+        return stored
+    return _checked(Schema(tuple(features), stored.message), stored)
+
+
+def _with(feature: Feature, offered: Feature | None, stored: Schema) -> Feature:
+    """The feature for rows of both; those of the one that has it not may lack it."""
+    if offered is None:
+        return replace(feature, nullable=True)
+    for member in ("kind", "encoding"):
+        if getattr(feature, member) != getattr(offered, member):
+            raise _conflict(feature, offered, stored, f"its {member} is fixed")
+    return replace(
+        feature,
+        dtype=_wider_dtype(feature, offered, stored),
+        shape=_wider_shape(feature, offered, stored),
+        nullable=feature.nullable or offered.nullable,
+    )
+
+
+def _wider_dtype(feature: Feature, offered: Feature, stored: Schema) -> DType:
+    old, new = feature.dtype, offered.dtype
+    if old == new or old.name in _WIDER.get(new.name, ()):
+        same_bytes, wider = feature.encoding == "list" or old == new, old
+    else:
+        same_bytes, wider = feature.encoding == "list" and new.name in _WIDER.get(old.name, ()), new
+    if not same_bytes:
+        allowed = sorted(_WIDER.get(old.name, ())) if feature.encoding == "list" else []
+        may = f"it may become {' or '.join(allowed)}" if allowed else f"{old} stays {old}"
+        raise _conflict(feature, offered, stored, may)
+    return wider
+
+
+def _wider_shape(feature: Feature, offered: Feature, stored: Schema) -> FeatureShape:
+    if feature.shape == offered.shape:
+        return feature.shape
+    if feature.kind in ("ragged", "sparse"):
+        raise _conflict(feature, offered, stored, f"the shape of a {feature.kind} feature is fixed")
+    if len(feature.shape) != len(offered.shape):
+        raise _conflict(feature, offered, stored, "its number of dimensions is fixed")
+    return tuple(
+        old if old == new else None for old, new in zip(feature.shape, offered.shape, strict=True)
+    )
+
+
+def _checked(schema: Schema, stored: Schema) -> Schema:
+    """A schema that was put together, if it is one that could have been declared."""
+    try:
+        return Schema.from_json(schema.to_json())
+    except InputError as error:
+        raise SchemaConflict(
+            f"The dataset cannot be widened by these rows. {error.detail}",
+            feature=error.location.feature,
+            extra={"schema": stored.to_json()},
+        ) from error
+
+
+def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"Feature {feature.name!r} is {_described(offered)} in these rows and {_described(feature)} in the "
+        f"dataset, and is not widened to both: {allowed}. A feature may be added, be absent, have a "
+        f"dimension of another length, or a wider dtype that is stored alike; nothing else changes.",
+        feature=feature.name,
+        extra={"schema": stored.to_json()},
+    )
+
+
+def _described(feature: Feature) -> str:
+    return json.dumps(feature.to_json(), separators=(",", ":"))

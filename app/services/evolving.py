@@ -1,0 +1,98 @@
+"""Rows that may widen the schema of their dataset: which schema they and the stored rows have in common.
+
+What is declared, beside the rows or in the body, may widen all that `domain/evolution.py` allows. Without that
+the body is looked at first: features that the dataset lacks are inferred from it, those that it has stay as
+they are. So a value that happens to be larger, or a list that is longer, does not change what readers of the
+dataset rely on, unless that is said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from ..codecs.options import RecordsDecodeOptions
+from ..codecs.records.columns import Records
+from ..codecs.registry import FormName
+from ..domain.evolution import widen
+from ..domain.limits import Budget
+from ..domain.schema import Feature, Schema
+from ..domain.streams import ByteStream
+from ..storage.spool import Spool
+from .records import decode_body, needs_file, open_body, open_records
+
+__all__ = ["open_widening"]
+
+#: Forms whose inference tells a feature that some row lacks from one that every row has.
+_SHOW_ABSENCE: Final[frozenset[FormName]] = frozenset({"json", "ndjson", "csv"})
+
+
+def open_widening(
+    source: ByteStream,
+    form: FormName,
+    options: RecordsDecodeOptions,
+    stored: Schema,
+    budget: Budget,
+    spool: Spool,
+    resources: ExitStack,
+) -> Records:
+    """As `open_records`; the schema of the rows is `stored`, as far as they leave it, or wider.
+
+    Raises:
+        SchemaConflict: no schema holds both.
+    """
+    if options.schema is not None:
+        declared = replace(options, schema=widen(stored, options.schema))
+        return open_records(source, form, declared, budget, spool, resources)
+    body = open_body(source, form, budget, spool, resources)
+    again = body if needs_file(form) else _Rewindable(body, budget)
+    first = replace(options, known=stored)
+    schema = _common(stored, decode_body(again, form, first, Budget(budget.limits)), form)
+    if isinstance(again, _Rewindable):
+        again.rewind()
+    second = replace(options, schema=schema, body_schema_seen=True)
+    return decode_body(again, form, second, budget)
+
+
+def _common(stored: Schema, found: Records, form: FormName) -> Schema:
+    if found.is_declared:
+        return widen(stored, found.schema)
+    offered = [_as_stored(feature, stored, form) for feature in found.schema]
+    return widen(stored, Schema(tuple(offered), found.schema.message))
+
+
+def _as_stored(feature: Feature, stored: Schema, form: FormName) -> Feature:
+    """What the dataset has, where it has the feature; that some row lacks it is taken over."""
+    known = stored.by_name.get(feature.name)
+    if known is None:
+        return feature
+    return replace(known, nullable=True) if feature.nullable and form in _SHOW_ABSENCE else known
+
+
+class _Rewindable:
+    """A stream that can be read from its beginning once more; what has been read is held until then."""
+
+    def __init__(self, source: ByteStream, budget: Budget) -> None:
+        self._source = source
+        self._budget = budget
+        self._kept: deque[bytes] = deque()
+        self._is_second = False
+
+    def read(self, n: int, /) -> bytes:
+        if self._is_second and self._kept:
+            piece = self._kept.popleft()
+            if len(piece) > n:
+                self._kept.appendleft(piece[n:])
+                piece = piece[:n]
+            self._budget.release(len(piece))
+            return piece
+        piece = self._source.read(n)
+        if not self._is_second:
+            self._budget.charge(len(piece), "The beginning of the body")
+            self._kept.append(piece)
+        return piece
+
+    def rewind(self) -> None:
+        self._is_second = True

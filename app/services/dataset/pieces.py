@@ -3,12 +3,17 @@
 A piece is a run of bytes with its own SHA-256. It begins with a record, or only carries on a record
 too large for one piece. So a range of records is found by adding up counts, and read with nothing
 before it; and the pieces of several objects, one after the other, are again one TFRecord stream.
+
+A compressed shard is one gzip or zlib stream, flushed at each piece so that it can be inflated alone
+(`Z_FULL_FLUSH`, zlib.h): raw deflate, with the stream's header before the first piece and its trailer
+behind the last.
 """
 
 from __future__ import annotations
 
 import struct
 import time
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -50,6 +55,11 @@ _AHEAD_BYTES: Final = 32 * MIB
 _WAITS_S: Final = (0.0, 0.2)
 
 _LENGTH: Final = struct.Struct("<Q")
+#: zlib's `windowBits`: that of a stream with a header, gzip's or zlib's, and of raw deflate.
+_WITH_HEADER: Final = 32 + zlib.MAX_WBITS
+_RAW_DEFLATE: Final = -zlib.MAX_WBITS
+#: What may follow the deflated bytes of the last piece: zlib's trailer (RFC 1950) or gzip's (RFC 1952).
+_TRAILERS: Final = (4, 8)
 
 
 class LostData(CorruptData):
@@ -69,6 +79,11 @@ class Piece:
     sha256: str
     num_records: int
     raw_size: int | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the framed records in it, once inflated."""
+        return self.size if self.raw_size is None else self.raw_size
 
     @classmethod
     def of(cls, data: bytes, num_records: int) -> Piece:
@@ -183,10 +198,10 @@ def record_ends(data: memoryview) -> NDArray[np.int64]:
 
 
 def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
-    """The bytes of a piece, verified.
+    """The framed records of a piece, verified, and inflated where they are compressed.
 
     Raises:
-        LostData: they are missing, short, or not those that were stored.
+        LostData: they are missing, short, not those that were stored, or do not inflate as recorded.
         StorageUnavailable: the store has them, but does not hand them all out.
     """
     piece = stored.piece
@@ -195,13 +210,30 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
             time.sleep(wait)
             data = store.get_range(stored.key, stored.offset, piece.size)
             if len(data) == piece.size and sha256(data).hexdigest() == piece.sha256:
-                return data
+                return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
         size = store.head(stored.key).size
     except ObjectNotFound as error:
         raise LostData(f"{stored.key} is missing.") from error
     if len(data) < piece.size <= size - stored.offset:
         raise StorageUnavailable(f"The store hands out less of {stored.key} than it says it has.")
     raise LostData(f"{stored.key} at offset {stored.offset} does not have the SHA-256 on record.")
+
+
+def _inflated(stored: StoredPiece, data: bytes, raw_size: int) -> bytes:
+    """Exactly `raw_size` bytes; a byte more is as wrong as one less, and no second one is made."""
+    inflater = zlib.decompressobj(_RAW_DEFLATE if stored.offset else _WITH_HEADER)
+    try:
+        # To zlib a limit of 0 is none.
+        raw = inflater.decompress(data, max(1, raw_size))
+        raw += inflater.decompress(inflater.unconsumed_tail, 1)
+    except zlib.error as error:
+        raise LostData(f"{stored.key} at offset {stored.offset} does not inflate: {error}.") from error
+    rest = len(inflater.unused_data)
+    if len(raw) != raw_size or inflater.unconsumed_tail or (rest and rest not in _TRAILERS):
+        raise LostData(
+            f"{stored.key} at offset {stored.offset} does not inflate to the {raw_size} bytes on record."
+        )
+    return raw
 
 
 class PieceStream:
@@ -233,12 +265,12 @@ def _loaded(
     held = 0
     try:
         for piece in pieces:
-            while pending and (len(pending) >= _AHEAD or held + piece.piece.size > _AHEAD_BYTES):
+            while pending and (len(pending) >= _AHEAD or held + piece.piece.num_bytes > _AHEAD_BYTES):
                 size, future = pending.popleft()
                 held -= size
                 yield future.result()
-            pending.append((piece.piece.size, pool.submit(load_piece, store, piece)))
-            held += piece.piece.size
+            pending.append((piece.piece.num_bytes, pool.submit(load_piece, store, piece)))
+            held += piece.piece.num_bytes
         while pending:
             yield pending.popleft()[1].result()
     finally:

@@ -18,13 +18,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...codecs.records.framing import OVERHEAD_BYTES
+from ...codecs.records.framing import OVERHEAD_BYTES, FrameBlock
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.shard_plan import covering, record_offsets
 from ...errors import CorruptData, StorageUnavailable
@@ -38,6 +39,7 @@ __all__ = [
     "PieceStream",
     "SplitPieces",
     "StoredPiece",
+    "TakenRows",
     "load_piece",
     "record_ends",
     "stored_in",
@@ -99,13 +101,36 @@ class Piece:
         return cls(int(size), str(digest), int(num_records), int(rest[0]) if rest else None)
 
 
+class TakenRows(Protocol):
+    """Which of the records that begin in a piece belong to a split, where not all of them do."""
+
+    @property
+    def count(self) -> int:
+        """How many do."""
+        ...
+
+    def mask(self, block: FrameBlock, first: int) -> NDArray[np.bool_]:
+        """Whether each record of `block` does, the first of which is the record `first` of the piece."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
-    """A piece and where it lies: `offset` bytes into the object `key`."""
+    """A piece and where it lies: `offset` bytes into the object `key`.
+
+    Attributes:
+        taken: which of its records count; None: all of them.
+    """
 
     key: str
     offset: int
     piece: Piece
+    taken: TakenRows | None = None
+
+    @property
+    def num_records(self) -> int:
+        """Those that count."""
+        return self.piece.num_records if self.taken is None else self.taken.count
 
 
 def stored_in(key: str, pieces: Sequence[Piece], offset: int = 0) -> Iterator[StoredPiece]:
@@ -116,11 +141,25 @@ def stored_in(key: str, pieces: Sequence[Piece], offset: int = 0) -> Iterator[St
 
 
 class SplitPieces:
-    """The pieces of all records of a split, in order."""
+    """The pieces of all records of a split, in order. Of each piece some record counts, or it carries on."""
 
     def __init__(self, pieces: Sequence[StoredPiece]) -> None:
         self._pieces = pieces
-        self._offsets = record_offsets(stored.piece.num_records for stored in pieces)
+        self._offsets = record_offsets(stored.num_records for stored in pieces)
+
+    @property
+    def num_records(self) -> int:
+        return self._offsets[-1]
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Of the framed records; where a piece is shared by splits, as if all its records were alike."""
+        return sum(
+            stored.piece.num_bytes
+            if stored.taken is None
+            else stored.piece.num_bytes * stored.num_records // stored.piece.num_records
+            for stored in self._pieces
+        )
 
     def covering(self, start: int, stop: int) -> tuple[Sequence[StoredPiece], int]:
         """The pieces that hold the records `start` to `stop`, and how many of the first to pass over."""

@@ -90,8 +90,8 @@ def test_fractions_have_one_spelling() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "train", "train:", ":1", "a:0.5,a:0.5", "a:0,b:1", "a:0.0,b:1", "a:1e0", "a:-1", "a:0.0000000001", "a:2",
-     "a:0.5,", "a:\u0661", "a:nan", "a:0.5:0.5", "a:0.5 ,b:0.5", "_a:1", "a/b:1"],
+    ["", "train", "train:", ":1", "a:0.5,a:0.5", "a:0,b:1", "a:0.0,b:1", "a:1e0", "a:-1", "a:0.0000000001",
+     "a:2", "a:0.5,", "a:\u0661", "a:nan", "a:0.5:0.5", "a:0.5 ,b:0.5", "_a:1", "a/b:1"],
 )  # fmt: skip
 def test_malformed_fractions_are_refused(text: str) -> None:
     with pytest.raises(MalformedInput) as caught:

@@ -2,15 +2,40 @@
 
 Where a row goes follows from what the row is, by a seeded hash: so it goes there whoever asks and
 however often, and no row that a version holds ever moves to another split in a later one.
+
+The hashes are part of the storage format: they never change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from hashlib import sha256
+from itertools import accumulate
+from typing import Any, Final
 
-__all__ = ["Division"]
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import MalformedInput, UnprocessableInput
+from .names import check_split_name
+
+__all__ = ["Division", "parse_fractions"]
+
+#: Splits that rows are dealt out to at most.
+_MAX_SPLITS: Final = 100
+#: Nine digits, so that a threshold below 1 lies below 2**64, too.
+_FRACTION: Final = re.compile(r"0?\.[0-9]{1,9}|1(\.0{1,9})?", re.ASCII)
+
+#: Constants of splitmix64 (S. Vigna, https://prng.di.unimi.it/splitmix64.c).
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2: Final = np.uint64(0x94D049BB133111EB)
+
+#: What a value is hashed as, so that no integer is taken for bytes.
+_NULL, _INTEGER, _BYTES = b"n", b"i", b"b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +55,76 @@ class Division:
     by: str | None = None
     seed: int = 0
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """That rows are dealt out to."""
+        return tuple(self.fractions)
+
+    def deal(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Which of `splits` each row goes to, by its hash: the first whose share of 2**64 reaches past it."""
+        shares = accumulate(map(Fraction, self.fractions.values()))
+        ends = [-(-(share * 2**64) // 1) for share in shares]
+        return np.searchsorted(np.array(ends[:-1], np.uint64), hashes, side="right")
+
+    def hash_rows(self, append_id: str, first: int, count: int) -> NDArray[np.uint64]:
+        """The hashes of `count` rows of an append from its row `first`: splitmix64's numbers from a seed."""
+        digest = sha256(f"{self.seed} {append_id}".encode()).digest()
+        state = np.frombuffer(digest, "<u8", 1).astype(np.uint64)
+        state = state + np.arange(first + 1, first + count + 1, dtype=np.uint64) * _STEP
+        state = (state ^ (state >> np.uint64(30))) * _MIX_1
+        state = (state ^ (state >> np.uint64(27))) * _MIX_2
+        return np.asarray(state ^ (state >> np.uint64(31)))
+
+    def hash_values(self, values: Sequence[int | bytes | None]) -> NDArray[np.uint64]:
+        """The hash of each value: integers as 64 bits in two's complement, None as a value of its own."""
+        prefix = sha256(f"{self.seed} ".encode())
+        digests = bytearray()
+        for value in values:
+            whole = prefix.copy()
+            whole.update(_hashed_as(value))
+            digests += whole.digest()[:8]
+        return np.frombuffer(digests, "<u8").astype(np.uint64)
+
     def to_json(self) -> dict[str, Any]:
         return {"source": self.source, "fractions": dict(self.fractions), "by": self.by, "seed": self.seed}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Division:
         return cls(value["source"], value["fractions"], value["by"], value["seed"])
+
+
+def _hashed_as(value: int | bytes | None) -> bytes:
+    if value is None:
+        return _NULL
+    if isinstance(value, int):
+        return _INTEGER + (value & (2**64 - 1)).to_bytes(8, "little")
+    return _BYTES + value
+
+
+def parse_fractions(text: str) -> dict[str, str]:
+    """`train:0.8,test:0.2` as exact decimals by split, in one spelling.
+
+    Raises:
+        MalformedInput: not of that form (`invalid_fractions`), or no name of a split.
+        UnprocessableInput: their sum is not 1 (`fractions_not_one`).
+    """
+    fractions: dict[str, str] = {}
+    for item in text.split(","):
+        split, _, fraction = item.partition(":")
+        if _FRACTION.fullmatch(fraction) is None or not float(fraction) or split in fractions:
+            raise MalformedInput(
+                f"Fractions are split:decimal, separated by commas, each split once and each decimal above 0 "
+                f"with at most 9 digits behind the point, as in train:0.8,test:0.2; got {item[:80]!a}.",
+                code="invalid_fractions",
+            )
+        whole, _, digits = fraction.partition(".")
+        digits = digits.rstrip("0")
+        fractions[check_split_name(split)] = f"{whole or '0'}.{digits}" if digits else "1"
+    if len(fractions) > _MAX_SPLITS:
+        raise MalformedInput(f"Rows are dealt out to at most {_MAX_SPLITS} splits.", code="invalid_fractions")
+    total = sum(map(Fraction, fractions.values()))
+    if total != 1:
+        raise UnprocessableInput(
+            f"The fractions add up to {float(total):.9g} instead of 1.", code="fractions_not_one"
+        )
+    return fractions

@@ -9,17 +9,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
+from .compression import SUFFIXES, Compression
 from .limits import MIB
 
 __all__ = [
     "MAX_SHARDS",
+    "BaseShard",
     "Covering",
     "ShardPlan",
     "covering",
     "default_num_shards",
+    "leading_full",
     "plan_split",
     "record_offsets",
 ]
@@ -81,17 +84,58 @@ def default_num_shards(num_bytes: int, num_records: int) -> int:
     return 1
 
 
-def plan_split(dataset: str, split: str, num_records: int, num_shards: int) -> tuple[ShardPlan, ...]:
-    """Cut a split into `num_shards` shards whose counts differ by one at most.
+@dataclass(frozen=True, slots=True)
+class BaseShard:
+    """A shard of the base version.
+
+    Attributes:
+        num_bytes: of its framed records, uncompressed.
+    """
+
+    file: str
+    num_records: int
+    num_bytes: int
+
+
+def leading_full(shards: Sequence[BaseShard]) -> tuple[BaseShard, ...]:
+    """The shards that lead a split and are no shorter than the rule of sizes asks."""
+    return tuple(takewhile(lambda shard: shard.num_bytes >= _MIN_SHARD_BYTES, shards))
+
+
+def plan_split(
+    dataset: str,
+    split: str,
+    num_records: int,
+    num_shards: int,
+    *,
+    kept: Sequence[BaseShard] = (),
+    compression: Compression = "none",
+) -> tuple[ShardPlan, ...]:
+    """Cut a split into shards: those that are `kept`, then `num_shards` whose counts differ by one at most.
 
     A split without records has no shard: TFDS refuses to read one that is empty.
+
+    Args:
+        dataset, split: for the names of the files, as TFDS has them.
+        num_records: of the whole split.
+        num_shards: that hold what is behind the kept ones; none where nothing is.
+        kept: shards of the base, copied as they are.
+        compression: shows in the names.
     """
     if num_records == 0:
         return ()
-    bounds = [round(num_records * index / num_shards) for index in range(num_shards + 1)]
+    starts = record_offsets(shard.num_records for shard in kept)
+    left = num_records - starts[-1]
+    num_cut = num_shards if left else 0
+    bounds = starts + [starts[-1] + round(left * index / num_cut) for index in range(1, num_cut + 1)]
+    total = len(kept) + num_cut
+    sources = [shard.file for shard in kept] + [None] * num_cut
+    suffix = SUFFIXES[compression]
     return tuple(
-        ShardPlan(split, f"{dataset}-{split}.tfrecord-{index:05d}-of-{num_shards:05d}", start, stop)
-        for index, (start, stop) in enumerate(pairwise(bounds))
+        ShardPlan(
+            split, f"{dataset}-{split}.tfrecord-{index:05d}-of-{total:05d}{suffix}", start, stop, copy_of
+        )
+        for index, ((start, stop), copy_of) in enumerate(zip(pairwise(bounds), sources, strict=True))
     )
 
 

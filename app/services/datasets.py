@@ -27,7 +27,8 @@ from ..storage.spool import Spool
 from .dataset.append import Appender, AppendResult
 from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided
-from .dataset.publish import Publisher, PublishOptions
+from .dataset.publish import Publisher
+from .dataset.publish_options import PublishOptions
 from .dataset.read import Reader, StoredFile
 from .dataset.slot import Commit, read_slot
 
@@ -189,7 +190,7 @@ class Datasets:
         )
 
     def get_append(self, name: str, append_id: str) -> dict[str, Any]:
-        """What became of an append: `state` is acknowledged, published (with `version`) or dead.
+        """What became of an append: `state` is acknowledged, dead, or, with `version`, published or excluded.
 
         Raises:
             NotFound: no such append (`append_not_found`).
@@ -202,14 +203,16 @@ class Datasets:
             raise NotFound(f"Dataset {name!r} has no append {append_id}.", code="append_not_found") from error
         if not isinstance(slot, Commit):
             return {"dataset": name, "append_id": append_id, "state": "dead"}
-        version = self._reader(incarnation).version_of(append_id)
+        fate = self._reader(incarnation).fate_of(append_id, slot.nonce)
+        state = "acknowledged" if fate is None else "excluded" if fate[1] else "published"
         return {
             "dataset": name,
             "split": slot.split,
             "append_id": append_id,
             "num_records": slot.num_records,
             "num_bytes": slot.num_bytes,
-            **({"state": "acknowledged"} if version is None else {"state": "published", "version": version}),
+            "state": state,
+            **({} if fate is None else {"version": fate[0]}),
         }
 
     def publish(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
@@ -18,7 +18,6 @@ from ...codecs.schemas.pbtxt import serialize_pbtxt
 from ...domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ...domain.shard_plan import ShardPlan
 from ...errors import Conflict, CorruptData, ShardsmithError
-from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectStore
 from ..shard_writer import (
     FINGERPRINT,
@@ -29,9 +28,10 @@ from ..shard_writer import (
     write_shard,
 )
 from .catalog import Incarnation, exists
+from .inputs import Inputs, read_inputs
 from .layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from .log import Aborted, Plan, PublishLog, Work
-from .pieces import LostData, SplitPieces, StoredPiece, stored_in
+from .pieces import LostData
 from .shard_source import ShardSource
 from .slot import parse_commits
 from .stored_json import dump_json
@@ -40,9 +40,6 @@ __all__ = ["Executor"]
 
 
 logger = logging.getLogger(__name__)
-
-#: What a plan copies: the records of each split, those of the base and then of the appends it consumes.
-_Inputs = Mapping[str, SplitPieces]
 
 
 class Executor:
@@ -74,13 +71,13 @@ class Executor:
         if plan.work is None:
             raise CorruptData(f"{self._layout.plan(plan.n)} is not of the known form.")
         try:
-            inputs = self._inputs(plan.work)
+            inputs = read_inputs(self._log, self._layout, plan.work)
             shards = [self._shard(plan.n, shard, inputs) for shard in plan.work.shards]
             verdict = self._publish(plan.n, plan.work, shards, inputs)
         except LostData as error:
             # Inputs also vanish when somebody else has published the plan and tidied up: then it is
             # published, since of the two manifests only the first can be created.
-            verdict = self._decide(plan.n, {"aborted": error.detail})
+            verdict = self._log.settle(plan.n, {"aborted": error.detail})
         if isinstance(verdict, Manifest):
             self.finish(plan, verdict)
         return verdict
@@ -119,25 +116,7 @@ class Executor:
         parts = [part for commit in commits for part in commit.parts(self._layout)]
         deque(self._pool.map(self._store.delete, parts), maxlen=0)
 
-    def _inputs(self, work: Work) -> _Inputs:
-        commits = parse_commits(self._log.named(work.inputs), work.inputs.key)
-        pieces: dict[str, list[StoredPiece]] = {}
-        if work.base is not None:
-            base = self._log.verdict(work.base)
-            if not isinstance(base, Manifest):
-                raise CorruptData(f"Version {self._layout.version(work.base)}, the base, is not published.")
-            index = self._log.index(work.base, base)
-            for split, entry in base.splits.items():
-                pieces[split] = [
-                    stored
-                    for shard in entry.shards
-                    for stored in stored_in(self._layout.file(work.base, shard.file), index[shard.file])
-                ]
-        for commit in commits:
-            pieces.setdefault(commit.split, []).extend(commit.stored_pieces(self._layout))
-        return {split: SplitPieces(stored) for split, stored in pieces.items()}
-
-    def _shard(self, n: int, shard: ShardPlan, inputs: _Inputs) -> WrittenShard:
+    def _shard(self, n: int, shard: ShardPlan, inputs: Inputs) -> WrittenShard:
         """Write one shard, unless another executor has done so already."""
         key = self._layout.file(n, shard.file)
         done_key = self._layout.done(n, shard.file)
@@ -152,7 +131,7 @@ class Executor:
         return written
 
     def _publish(
-        self, n: int, work: Work, shards: Sequence[WrittenShard], inputs: _Inputs
+        self, n: int, work: Work, shards: Sequence[WrittenShard], inputs: Inputs
     ) -> Manifest | Aborted:
         entries: dict[str, list[ShardEntry]] = {split: [] for split in inputs}
         for shard, written in zip(work.shards, shards, strict=True):
@@ -168,13 +147,7 @@ class Executor:
         if FEATURES in side_files:  # it needs both
             side_files[DATASET_INFO] = self._dataset_info(manifest)
         files = [FileEntry(name, len(data), sha256(data).hexdigest()) for name, data in side_files.items()]
-        return self._decide(n, replace(manifest, files=tuple(files)).to_json())
-
-    def _decide(self, n: int, content: Mapping[str, object]) -> Manifest | Aborted:
-        """Create the manifest; whoever is first decides."""
-        data = dump_json({"nonce": new_nonce(), **content})
-        winner = create_once(self._store, self._layout.manifest(n), data)
-        return self._log.decide(n, data if winner is None else winner)
+        return self._log.settle(n, replace(manifest, files=tuple(files)).to_json())
 
     def _dataset_info(self, manifest: Manifest) -> bytes:
         return serialize_dataset_info(

@@ -8,7 +8,7 @@
 | `<d>/_g<g>/slots/<h>/<id>`                | once    | the fate of one append; h is the first digit of id |
 | `<d>/_g<g>/parts/<id>/<attempt>/<k>`      | put     | record bytes of one attempt                        |
 | `<d>/_g<g>/log/<n>.plan`                  | once    | what version n will hold; n is dense from 1        |
-| `<d>/_g<g>/log/<n>.<nonce>.inputs` `.seen`| put     | named by the plan                                  |
+| `<d>/_g<g>/log/<n>.<nonce>.inputs` `.seen`| put     | named by the plan; also `.dealt`                   |
 | `<d>/_g<g>/log/<n>.done/<shard>`          | put     | that a shard is written, its size, count, SHA-256  |
 | `<d>/_g<g>/log/hint`                      | put     | some published n                                   |
 | `<d>/<version>/<file>`                    | put     | shards and the files beside them                   |
@@ -85,6 +85,9 @@ class Layout:
 
     def seen(self, n: int, nonce: str) -> str:
         return f"{self._own}/log/{n}.{nonce}.seen"
+
+    def dealt(self, n: int, nonce: str) -> str:
+        return f"{self._own}/log/{n}.{nonce}.dealt"
 
     def all_done(self, n: int) -> str:
         return f"{self._own}/log/{n}.done"

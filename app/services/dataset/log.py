@@ -18,14 +18,25 @@ from ...domain.manifest import Manifest
 from ...domain.schema import Schema
 from ...domain.shard_plan import ShardPlan
 from ...errors import CorruptData, InputError, StorageError
+from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .catalog import exists
 from .kept import Kept
 from .layout import INDEX, Layout
 from .pieces import LostData, Piece
+from .seen import Seen
 from .stored_json import dump_json, load_json
 
-__all__ = ["Aborted", "Base", "Decided", "NamedFile", "Plan", "PublishLog", "Seen", "Verdict", "Work"]
+__all__ = [
+    "Aborted",
+    "Base",
+    "Decided",
+    "NamedFile",
+    "Plan",
+    "PublishLog",
+    "Verdict",
+    "Work",
+]
 
 Base = Literal["latest", "none"]
 
@@ -44,9 +55,14 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """A plan that will never be a version; its number is a gap, its inputs are free again."""
+    """A plan that will never be a version; its number is a gap, its inputs are free again.
+
+    Attributes:
+        lost_data: what it was to hold cannot be read; else somebody gave it up.
+    """
 
     reason: str
+    lost_data: bool = True
 
 
 #: None: not decided yet.
@@ -65,6 +81,7 @@ class Work:
         index: whether each shard gets its index of record offsets.
         shuffle_seed: of the permutation of each split's records; None keeps them in order.
         division: how appended rows are dealt out to splits, where they are.
+        dealt: how many of them each split takes of each piece, as `dataset.dealing.parse_dealt` reads it.
     """
 
     base: int | None
@@ -75,6 +92,7 @@ class Work:
     index: bool = False
     shuffle_seed: int | None = None
     division: Division | None = None
+    dealt: NamedFile | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -86,6 +104,7 @@ class Work:
             "index": self.index,
             "shuffle_seed": self.shuffle_seed,
             "division": None if self.division is None else self.division.to_json(),
+            "dealt": None if self.dealt is None else asdict(self.dealt),
         }
 
     @classmethod
@@ -102,6 +121,7 @@ class Work:
             index=value.get("index", False),
             shuffle_seed=value.get("shuffle_seed"),
             division=None if value.get("division") is None else Division.from_json(value["division"]),
+            dealt=None if value.get("dealt") is None else NamedFile.from_json(value["dealt"]),
         )
 
 
@@ -167,37 +187,6 @@ def _work(value: Mapping[str, Any]) -> Work | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the published plans have consumed: the number of the plan for each append and publish key.
-
-    One line each, `<id> <n>` and `=<publish key> <n>`; a later release may say more behind that.
-    """
-
-    appends: Mapping[str, int]
-    publish_keys: Mapping[str, int]
-
-    def serialize(self) -> bytes:
-        lines = [f"{append_id} {n}\n" for append_id, n in self.appends.items()]
-        lines += [f"={key} {n}\n" for key, n in self.publish_keys.items()]
-        return "".join(lines).encode()
-
-    @classmethod
-    def parse(cls, data: bytes, key: str) -> Seen:
-        """What `serialize` wrote.
-
-        Raises:
-            CorruptData: not of that form.
-        """
-        try:
-            entries = [line.split(" ")[:2] for line in data.decode().splitlines()]
-            appends = {name: int(n) for name, n in entries if not name.startswith("=")}
-            publish_keys = {name[1:]: int(n) for name, n in entries if name.startswith("=")}
-        except ValueError as error:
-            raise CorruptData(f"{key} is not of the known form.") from error
-        return cls(appends, publish_keys)
-
-
 class Decided:
     """Verdicts and indexes that were read; they never change.
 
@@ -259,8 +248,19 @@ class PublishLog:
         key = self._layout.manifest(n)
         value = load_json(data, key)
         if "aborted" in value:
-            return self._decided.aborted.put(key, Aborted(str(value["aborted"])))
+            aborted = Aborted(str(value["aborted"]), value.get("lost_data") is not False)
+            return self._decided.aborted.put(key, aborted)
         return self._decided.published.put(key, Manifest.from_json(value))
+
+    def settle(self, n: int, content: Mapping[str, object]) -> Manifest | Aborted:
+        """Create the manifest object of plan `n`; whoever is first decides."""
+        data = dump_json({"nonce": new_nonce(), **content})
+        winner = create_once(self._store, self._layout.manifest(n), data)
+        return self.decide(n, data if winner is None else winner)
+
+    def give_up(self, n: int, reason: str) -> Manifest | Aborted:
+        """Abort plan `n`, unless it is decided already."""
+        return self.settle(n, {"aborted": reason, "lost_data": False})
 
     def plan(self, n: int) -> Plan:
         """Plan `n`, which exists."""

@@ -3,23 +3,29 @@
 A piece is a run of bytes with its own SHA-256. It begins with a record, or only carries on a record
 too large for one piece. So a range of records is found by adding up counts, and read with nothing
 before it; and the pieces of several objects, one after the other, are again one TFRecord stream.
+
+A compressed shard is one gzip or zlib stream, flushed at each piece so that it can be inflated alone
+(`Z_FULL_FLUSH`, zlib.h): raw deflate, with the stream's header before the first piece and its trailer
+behind the last.
 """
 
 from __future__ import annotations
 
 import struct
 import time
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...codecs.records.framing import OVERHEAD_BYTES
+from ...codecs.records.framing import OVERHEAD_BYTES, FrameBlock
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.shard_plan import covering, record_offsets
 from ...errors import CorruptData, StorageUnavailable
@@ -33,6 +39,7 @@ __all__ = [
     "PieceStream",
     "SplitPieces",
     "StoredPiece",
+    "TakenRows",
     "load_piece",
     "record_ends",
     "stored_in",
@@ -50,6 +57,11 @@ _AHEAD_BYTES: Final = 32 * MIB
 _WAITS_S: Final = (0.0, 0.2)
 
 _LENGTH: Final = struct.Struct("<Q")
+#: zlib's `windowBits`: that of a stream with a header, gzip's or zlib's, and of raw deflate.
+_WITH_HEADER: Final = 32 + zlib.MAX_WBITS
+_RAW_DEFLATE: Final = -zlib.MAX_WBITS
+#: What may follow the deflated bytes of the last piece: zlib's trailer (RFC 1950) or gzip's (RFC 1952).
+_TRAILERS: Final = (4, 8)
 
 
 class LostData(CorruptData):
@@ -70,6 +82,11 @@ class Piece:
     num_records: int
     raw_size: int | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """Of the framed records in it, once inflated."""
+        return self.size if self.raw_size is None else self.raw_size
+
     @classmethod
     def of(cls, data: bytes, num_records: int) -> Piece:
         return cls(len(data), sha256(data).hexdigest(), num_records)
@@ -84,13 +101,36 @@ class Piece:
         return cls(int(size), str(digest), int(num_records), int(rest[0]) if rest else None)
 
 
+class TakenRows(Protocol):
+    """Which of the records that begin in a piece belong to a split, where not all of them do."""
+
+    @property
+    def count(self) -> int:
+        """How many do."""
+        ...
+
+    def mask(self, block: FrameBlock, first: int) -> NDArray[np.bool_]:
+        """Whether each record of `block` does, the first of which is the record `first` of the piece."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
-    """A piece and where it lies: `offset` bytes into the object `key`."""
+    """A piece and where it lies: `offset` bytes into the object `key`.
+
+    Attributes:
+        taken: which of its records count; None: all of them.
+    """
 
     key: str
     offset: int
     piece: Piece
+    taken: TakenRows | None = None
+
+    @property
+    def num_records(self) -> int:
+        """Those that count."""
+        return self.piece.num_records if self.taken is None else self.taken.count
 
 
 def stored_in(key: str, pieces: Sequence[Piece], offset: int = 0) -> Iterator[StoredPiece]:
@@ -101,11 +141,25 @@ def stored_in(key: str, pieces: Sequence[Piece], offset: int = 0) -> Iterator[St
 
 
 class SplitPieces:
-    """The pieces of all records of a split, in order."""
+    """The pieces of all records of a split, in order. Of each piece some record counts, or it carries on."""
 
     def __init__(self, pieces: Sequence[StoredPiece]) -> None:
         self._pieces = pieces
-        self._offsets = record_offsets(stored.piece.num_records for stored in pieces)
+        self._offsets = record_offsets(stored.num_records for stored in pieces)
+
+    @property
+    def num_records(self) -> int:
+        return self._offsets[-1]
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Of the framed records; where a piece is shared by splits, as if all its records were alike."""
+        return sum(
+            stored.piece.num_bytes
+            if stored.taken is None
+            else stored.piece.num_bytes * stored.num_records // stored.piece.num_records
+            for stored in self._pieces
+        )
 
     def covering(self, start: int, stop: int) -> tuple[Sequence[StoredPiece], int]:
         """The pieces that hold the records `start` to `stop`, and how many of the first to pass over."""
@@ -183,10 +237,10 @@ def record_ends(data: memoryview) -> NDArray[np.int64]:
 
 
 def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
-    """The bytes of a piece, verified.
+    """The framed records of a piece, verified, and inflated where they are compressed.
 
     Raises:
-        LostData: they are missing, short, or not those that were stored.
+        LostData: they are missing, short, not those that were stored, or do not inflate as recorded.
         StorageUnavailable: the store has them, but does not hand them all out.
     """
     piece = stored.piece
@@ -195,13 +249,30 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
             time.sleep(wait)
             data = store.get_range(stored.key, stored.offset, piece.size)
             if len(data) == piece.size and sha256(data).hexdigest() == piece.sha256:
-                return data
+                return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
         size = store.head(stored.key).size
     except ObjectNotFound as error:
         raise LostData(f"{stored.key} is missing.") from error
     if len(data) < piece.size <= size - stored.offset:
         raise StorageUnavailable(f"The store hands out less of {stored.key} than it says it has.")
     raise LostData(f"{stored.key} at offset {stored.offset} does not have the SHA-256 on record.")
+
+
+def _inflated(stored: StoredPiece, data: bytes, raw_size: int) -> bytes:
+    """Exactly `raw_size` bytes; a byte more is as wrong as one less, and no second one is made."""
+    inflater = zlib.decompressobj(_RAW_DEFLATE if stored.offset else _WITH_HEADER)
+    try:
+        # To zlib a limit of 0 is none.
+        raw = inflater.decompress(data, max(1, raw_size))
+        raw += inflater.decompress(inflater.unconsumed_tail, 1)
+    except zlib.error as error:
+        raise LostData(f"{stored.key} at offset {stored.offset} does not inflate: {error}.") from error
+    rest = len(inflater.unused_data)
+    if len(raw) != raw_size or inflater.unconsumed_tail or (rest and rest not in _TRAILERS):
+        raise LostData(
+            f"{stored.key} at offset {stored.offset} does not inflate to the {raw_size} bytes on record."
+        )
+    return raw
 
 
 class PieceStream:
@@ -233,12 +304,12 @@ def _loaded(
     held = 0
     try:
         for piece in pieces:
-            while pending and (len(pending) >= _AHEAD or held + piece.piece.size > _AHEAD_BYTES):
+            while pending and (len(pending) >= _AHEAD or held + piece.piece.num_bytes > _AHEAD_BYTES):
                 size, future = pending.popleft()
                 held -= size
                 yield future.result()
-            pending.append((piece.piece.size, pool.submit(load_piece, store, piece)))
-            held += piece.piece.size
+            pending.append((piece.piece.num_bytes, pool.submit(load_piece, store, piece)))
+            held += piece.piece.num_bytes
         while pending:
             yield pending.popleft()[1].result()
     finally:

@@ -2,95 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from ...domain.manifest import Manifest
 from ...domain.names import is_append_id
-from ...domain.shard_plan import MAX_SHARDS, ShardPlan, default_num_shards, plan_split
-from ...errors import Conflict, CorruptData, LimitExceeded, MalformedInput, StorageError, UnprocessableInput
-from ...storage.create_once import create_once, new_nonce, store_time
-from ...storage.object_store import ObjectStore
+from ...errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
+from ...storage.create_once import create_once, store_time
+from ...storage.object_store import ObjectNotFound, ObjectStore
 from ..shard_writer import FINGERPRINT
 from .catalog import Catalog, Incarnation
+from .draft import Drafter
 from .execute import Executor
-from .log import Aborted, Base, Decided, NamedFile, Plan, PublishLog, Seen, Work
-from .slot import Commit, Slot, read_slot, serialize_commits
+from .log import Decided, PublishLog
+from .publish_options import PublishOptions
+from .seen import Consumed, Seen
+from .slot import Commit, Slot, read_slot
 
-__all__ = ["PublishOptions", "Publisher"]
+__all__ = ["KEEP_SEEN", "Publisher"]
 
 #: An executor that has written nothing for so long, by the store's clock, is taken for dead.
 _STALLED: Final = timedelta(seconds=60)
+#: How long what a published version consumed is remembered at least: the life of an idempotency key.
+KEEP_SEEN: Final = timedelta(days=7)
 #: Plans that may get in the way of one publish before it gives up.
 _ROUNDS: Final = 20
 _DIGITS: Final = "0123456789abcdef"
-
-
-@dataclass(frozen=True, slots=True)
-class PublishOptions:
-    """What a publish asks for.
-
-    Attributes:
-        num_shards: of each split, or of each by name; what it does not say goes by size.
-        base: `latest` puts the rows of the last version first, `none` publishes new rows alone.
-        publish_key: the same key again gives the same version.
-    """
-
-    num_shards: int | Mapping[str, int] | None = None
-    base: Base = "latest"
-    publish_key: str | None = None
-
-    def __post_init__(self) -> None:
-        asked = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
-        for value in asked:
-            if value is not None and (type(value) is not int or not 1 <= value <= MAX_SHARDS):
-                raise MalformedInput(
-                    f"The number of shards is an integer from 1 to {MAX_SHARDS}.", code="invalid_num_shards"
-                )
-
-    def to_json(self) -> dict[str, Any]:
-        """What a repetition under the same key must ask for, too."""
-        num_shards = dict(self.num_shards) if isinstance(self.num_shards, Mapping) else self.num_shards
-        return {"num_shards": num_shards, "base": self.base}
-
-    def repeats(self, stored: Mapping[str, Any]) -> bool:
-        """Whether this asks for what `stored` did, the `to_json` of perhaps another release.
-
-        A member that one of the two does not have stands at its default.
-        """
-        defaults = PublishOptions().to_json()
-        return all(stored.get(name, defaults[name]) == value for name, value in self.to_json().items())
-
-    def shards_by_split(self, num_bytes: Mapping[str, int], num_records: Mapping[str, int]) -> dict[str, int]:
-        """How many shards each split gets; one without records gets none.
-
-        Raises:
-            UnprocessableInput: asked for a split that is not there (`split_not_found`).
-            LimitExceeded: more than a manifest may name (`too_many_shards`).
-        """
-        asked = self.num_shards
-        by_split = asked if isinstance(asked, Mapping) else dict.fromkeys(num_records, asked)
-        for split in by_split:
-            if split not in num_records:
-                raise UnprocessableInput(
-                    f"Shards are asked for split {split!a:.66}, which has no rows.", code="split_not_found"
-                )
-        counts = {
-            split: (by_split.get(split) or default_num_shards(num_bytes[split], count)) if count else 0
-            for split, count in num_records.items()
-        }
-        if sum(counts.values()) > MAX_SHARDS:
-            raise LimitExceeded(
-                f"The splits together would have {sum(counts.values())} shards; at most {MAX_SHARDS} are "
-                f"allowed. Ask for fewer.",
-                code="too_many_shards",
-            )
-        return counts
 
 
 class Publisher:
@@ -105,28 +45,35 @@ class Publisher:
         pool: ThreadPoolExecutor,
     ) -> None:
         self._store = store
-        self._catalog = catalog
-        self._incarnation = incarnation
         self._layout = incarnation.layout
         self._log = PublishLog(store, incarnation.layout, decided)
+        self._drafter = Drafter(store, catalog, incarnation, self._log, pool)
         self._executor = Executor(store, self._log, incarnation, pool)
         self._pool = pool
 
-    def publish(self, options: PublishOptions, wants: str | None) -> Manifest:
+    def publish(
+        self, options: PublishOptions, wants: str | None, on_plan: Callable[[str], None] | None = None
+    ) -> Manifest:
         """See `Datasets.publish`."""
+        announce = on_plan or (lambda _: None)
         for _ in range(_ROUNDS):
             newest = self._log.newest()
             if newest and self._log.verdict(newest) is None:
-                self._help(newest, options, wants)
+                self._help(newest, options, wants, announce)
                 continue
             published = self._log.newest_published(newest)
             seen = self._log.seen(published)
             answer = self._answer(published, seen, options, wants)
             if answer is not None:
                 return answer
-            commits = self._new_commits(seen)
-            self._require_new(commits, wants)
-            verdict = self._begin(newest + 1, published or None, seen, commits, options)
+            listed = self._listed()
+            commits = self._new_commits(seen, listed)
+            left_out = self._left_out(seen, commits, options, wants)
+            commits = [commit for commit in commits if commit.append_id not in options.exclude]
+            self._require_new([*commits, *left_out], wants)
+            after = self._after(newest + 1, seen, listed, commits, left_out, options.publish_key)
+            base = published if published and options.base == "latest" else None
+            verdict = self._begin(newest + 1, base, after, commits, options, announce)
             if isinstance(verdict, Manifest):
                 return verdict
         raise Conflict(
@@ -134,20 +81,32 @@ class Publisher:
             code="publish_in_progress",
         )
 
-    def _help(self, n: int, options: PublishOptions, wants: str | None) -> None:
+    def _help(
+        self, n: int, options: PublishOptions, wants: str | None, announce: Callable[[str], None]
+    ) -> None:
         """Bring the undecided plan `n` to its end, if that is ours to do.
 
+        A plan that nobody executes any more, and that only another release could, is given up.
+
         Raises:
-            Conflict: somebody else is at it (`publish_in_progress`).
+            Conflict: somebody else is at it (`publish_in_progress`, `encoder_mismatch`).
         """
         plan = self._log.plan(n)
+        version = str(self._layout.version(n))
         same_key = options.publish_key is not None and options.publish_key == plan.publish_key
-        if wants is None and not same_key and not self._is_stalled(n):
+        foreign = plan.fingerprint != FINGERPRINT
+        ours = wants is not None or same_key
+        stalled = (foreign or not ours) and self._is_stalled(n)
+        if not ours and not stalled:
             raise Conflict(
-                f"Version {self._layout.version(n)} is being published. Wait for it, then publish again.",
+                f"Version {version} is being published. Wait for it, then publish again.",
                 code="publish_in_progress",
-                extra={"version": str(self._layout.version(n))},
+                extra={"version": version},
             )
+        if stalled and foreign:
+            self._log.give_up(n, "No service of the release that began it came to finish it.")
+            return
+        announce(version)
         self._executor.execute(plan)
 
     def _is_stalled(self, n: int) -> bool:
@@ -175,13 +134,58 @@ class Publisher:
                 code="idempotency_key_reused",
             )
         if n is None and wants is not None:
-            n = seen.appends.get(wants)
+            n = self._consumed(seen, wants)
         if n is None:
             return None
         verdict = self._log.verdict(n)
         if not isinstance(verdict, Manifest):
             raise CorruptData(f"Version {self._layout.version(n)} is on record as published, but is not.")
         return verdict
+
+    def _consumed(self, seen: Seen, append_id: str) -> int | None:
+        """The plan that consumed an append; None where the id stands for another append since."""
+        fate = seen.appends.get(append_id)
+        if fate is None:
+            return None
+        try:
+            slot = read_slot(self._store, self._layout, append_id)
+        except ObjectNotFound:
+            return fate.n
+        return None if isinstance(slot, Commit) and not fate.is_of(slot.nonce) else fate.n
+
+    def _left_out(
+        self, seen: Seen, commits: Sequence[Commit], options: PublishOptions, wants: str | None
+    ) -> list[Commit]:
+        """The appends that are to be consumed without their rows.
+
+        Raises:
+            UnprocessableInput: the wanted append is one of them (`contradictory_options`).
+            NotFound: there is no such append (`append_not_found`).
+            Conflict: a version has consumed it (`append_published`).
+        """
+        if wants in options.exclude:
+            raise UnprocessableInput(
+                f"Append {wants} is both to be published and to be left out.", code="contradictory_options"
+            )
+        new = {commit.append_id: commit for commit in commits}
+        for append_id in options.exclude:
+            if append_id not in new:
+                raise self._no_such_append(append_id, seen.appends.get(append_id))
+        return [new[append_id] for append_id in options.exclude]
+
+    def _no_such_append(self, append_id: str, fate: Consumed | None) -> ShardsmithError:
+        if fate is None:
+            return NotFound(
+                f"Dataset {self._layout.dataset!r} has no append {append_id} to leave out.",
+                code="append_not_found",
+            )
+        version = str(self._layout.version(fate.n))
+        done = "left it out" if fate.excluded else "holds its rows"
+        return Conflict(
+            f"Append {append_id} cannot be left out any more: version {version} {done}.",
+            code="append_published",
+            extra={"version": version},
+        )
 
     def _require_new(self, commits: Sequence[Commit], wants: str | None) -> None:
         """Refuse to publish what is not there.
@@ -204,91 +208,88 @@ class Publisher:
             )
 
     def _begin(
-        self, n: int, base: int | None, seen: Seen, commits: Sequence[Commit], options: PublishOptions
+        self,
+        n: int,
+        base: int | None,
+        seen: Seen,
+        commits: Sequence[Commit],
+        options: PublishOptions,
+        announce: Callable[[str], None],
     ) -> Manifest | None:
         """Plan version `n` and execute it; None where another publisher's plan came first.
 
         Raises:
             CorruptData: an acknowledged append cannot be read; the version is aborted.
+            Conflict: somebody has given the version up (`publish_aborted`).
         """
-        nonce = new_nonce()
-        plan = self._plan(n, nonce, base, seen, commits, options)
+        plan = self._drafter.draft(n, base, seen, commits, options)
         if create_once(self._store, self._layout.plan(n), plan.serialize()) is not None:
-            for key in (self._layout.inputs(n, nonce), self._layout.seen(n, nonce)):
-                with contextlib.suppress(StorageError):
-                    self._store.delete(key)
+            self._drafter.discard(plan)
             return None
+        version = str(self._layout.version(n))
+        announce(version)
         verdict = self._executor.execute(plan)
-        if isinstance(verdict, Aborted):
-            raise CorruptData(f"Version {self._layout.version(n)} was aborted: {verdict.reason}")
-        return verdict
+        if isinstance(verdict, Manifest):
+            return verdict
+        if verdict.lost_data:
+            raise CorruptData(
+                f"Version {version} was aborted: {verdict.reason} If an append is lost for good, publish "
+                f"without it: exclude= its append_id."
+            )
+        raise Conflict(
+            f"Version {version} was aborted: {verdict.reason} Its rows are free again; publish once more.",
+            code="publish_aborted",
+            extra={"version": version},
+        )
 
-    def _new_commits(self, seen: Seen) -> list[Commit]:
+    def _new_commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
         """Every acknowledged append that no published plan has consumed, in order."""
-        listings = self._pool.map(self._listed, _DIGITS)
-        fresh = [append_id for ids in listings for append_id in ids if append_id not in seen.appends]
+        fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
         slots: list[Slot] = list(
             self._pool.map(lambda append_id: read_slot(self._store, self._layout, append_id), fresh)
         )
-        commits = [slot for slot in slots if isinstance(slot, Commit)]
+        commits = [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
         return sorted(commits, key=lambda commit: commit.rank)
 
-    def _listed(self, digit: str) -> list[str]:
-        folder = self._layout.slots(digit)
-        names = [info.key.removeprefix(f"{folder}/") for info in self._store.list(folder)]
-        return [name for name in names if is_append_id(name) and name.startswith(digit)]
+    def _listed(self) -> dict[str, int]:
+        """All slots, and when they were written, by the store's clock in seconds."""
+        return {name: at for slots in self._pool.map(self._listed_under, _DIGITS) for name, at in slots}
 
-    def _plan(
+    def _listed_under(self, digit: str) -> list[tuple[str, int]]:
+        folder = self._layout.slots(digit)
+        slots = [
+            (info.key.removeprefix(f"{folder}/"), int(info.last_modified.timestamp()))
+            for info in self._store.list(folder)
+        ]
+        return [slot for slot in slots if is_append_id(slot[0]) and slot[0].startswith(digit)]
+
+    def _after(
         self,
         n: int,
-        nonce: str,
-        base: int | None,
         seen: Seen,
+        listed: Mapping[str, int],
         commits: Sequence[Commit],
-        options: PublishOptions,
-    ) -> Plan:
-        """Fix what version `n` will hold, and store the files that the plan names.
+        left_out: Sequence[Commit],
+        publish_key: str | None,
+    ) -> Seen:
+        """What will have been consumed once plan `n` is published."""
+        gone = [append_id for append_id in seen.appends if append_id not in listed]
+        kept = seen.without(gone, self._last_old({seen.appends[append_id].n for append_id in gone}))
+        fates = {
+            commit.append_id: Consumed.of(n, commit, listed[commit.append_id], excluded=excluded)
+            for of_fate, excluded in ((commits, False), (left_out, True))
+            for commit in of_fate
+        }
+        keys = {} if publish_key is None else {publish_key: n}
+        return Seen({**kept.appends, **fates}, {**kept.publish_keys, **keys})
 
-        Raises:
-            InputError: as `PublishOptions.shards_by_split`; nothing is stored.
-        """
-        schema = self._catalog.schema(self._incarnation)
-        if schema is None:
-            raise CorruptData(f"Dataset {self._layout.dataset!r} has rows, but no schema.")
-        if options.base == "none":
-            base = None
-        shards = self._shards(base, commits, options)
-        appends = {**seen.appends, **{commit.append_id: n for commit in commits}}
-        keys = {**seen.publish_keys, **({options.publish_key: n} if options.publish_key else {})}
-        inputs = self._put(self._layout.inputs(n, nonce), serialize_commits(commits))
-        return Plan(
-            n=n,
-            nonce=nonce,
-            publish_key=options.publish_key,
-            options=options.to_json(),
-            seen=self._put(self._layout.seen(n, nonce), Seen(appends, keys).serialize()),
-            fingerprint=FINGERPRINT,
-            work=Work(base, inputs, schema, shards),
+    def _last_old(self, numbers: set[int]) -> int:
+        """The last of these published versions that is older than `KEEP_SEEN`, 0 where none is."""
+        if not numbers:
+            return 0
+        before = store_time(self._store) - KEEP_SEEN
+        ordered = sorted(numbers)
+        count = bisect_left(  # versions are published in the order of their numbers
+            ordered, before, key=lambda n: self._store.head(self._layout.manifest(n)).last_modified
         )
-
-    def _put(self, key: str, data: bytes) -> NamedFile:
-        self._store.put(key, data)
-        return NamedFile(key, sha256(data).hexdigest())
-
-    def _shards(
-        self, base: int | None, commits: Sequence[Commit], options: PublishOptions
-    ) -> tuple[ShardPlan, ...]:
-        num_records: dict[str, int] = {}
-        num_bytes: dict[str, int] = {}
-        verdict = None if base is None else self._log.verdict(base)
-        if isinstance(verdict, Manifest):
-            num_records = {name: split.num_records for name, split in verdict.splits.items()}
-            num_bytes = {name: split.num_bytes for name, split in verdict.splits.items()}
-        for commit in commits:
-            num_records[commit.split] = num_records.get(commit.split, 0) + commit.num_records
-            num_bytes[commit.split] = num_bytes.get(commit.split, 0) + commit.num_bytes
-        return tuple(
-            shard
-            for split, count in options.shards_by_split(num_bytes, num_records).items()
-            for shard in plan_split(self._layout.dataset, split, num_records[split], count)
-        )
+        return ordered[count - 1] if count else 0

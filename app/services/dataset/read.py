@@ -80,10 +80,12 @@ class Reader:
         """
         return self._find(version)[1]
 
-    def version_of(self, append_id: str) -> str | None:
-        """The version that consumed an append, None where none has."""
-        n = self._log.seen(self.latest()).appends.get(append_id)
-        return None if n is None else str(self._layout.version(n))
+    def fate_of(self, append_id: str, nonce: str) -> tuple[str, bool] | None:
+        """The version that consumed the append with this slot, and whether without its rows; or None."""
+        fate = self._log.seen(self.latest()).appends.get(append_id)
+        if fate is None or not fate.is_of(nonce):
+            return None
+        return str(self._layout.version(fate.n)), fate.excluded
 
     def open_file(self, version: str, name: str) -> StoredFile:
         """A file that the manifest names.

@@ -13,7 +13,7 @@ from app.domain.schema import Schema
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
 from app.services.dataset.layout import Layout
-from app.services.dataset.log import Aborted, Decided, NamedFile, Plan, PublishLog, Seen, Work
+from app.services.dataset.log import Aborted, Decided, NamedFile, Plan, PublishLog, Work
 from app.services.dataset.stored_json import dump_json
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore
@@ -105,6 +105,7 @@ PLAN = Plan(
         index=True,
         shuffle_seed=7,
         division=Division("all", {"train": "0.9", "test": "0.1"}, by="user", seed=5),
+        dealt=NamedFile("d/_g1/log/3.x.dealt", "cc"),
     ),
 )
 PLAN_JSON = (
@@ -115,7 +116,7 @@ PLAN_JSON = (
     b'"shards":[{"split":"train","file":"file","start":0,"stop":3,"copy_of":null},'
     b'{"split":"train","file":"other","start":3,"stop":7,"copy_of":"old"}],"compression":"none",'
     b'"index":true,"shuffle_seed":7,"division":{"source":"all","fractions":{"train":"0.9","test":"0.1"},'
-    b'"by":"user","seed":5}}'
+    b'"by":"user","seed":5},"dealt":{"key":"d/_g1/log/3.x.dealt","sha256":"cc"}}'
 )
 
 
@@ -149,22 +150,12 @@ def test_anything_else_is_no_plan(data: bytes) -> None:
         Plan.parse(data, "key")
 
 
-def test_seen_both_ways() -> None:
-    seen = Seen({"a1": 1, "b2": 3}, {"key.1": 3})
-    assert seen.serialize() == b"a1 1\nb2 3\n=key.1 3\n"
-    assert Seen.parse(seen.serialize(), "key") == seen
-    assert Seen.parse(b"", "key") == Seen({}, {})
-
-
-def test_lines_of_seen_may_say_more_one_day() -> None:
-    data = b"a1 1 1700000000\n=key.1 3 more still\n"
-    assert Seen.parse(data, "key") == Seen({"a1": 1}, {"key.1": 3})
-
-
-@pytest.mark.parametrize("data", [b"a\n", b"a b c\n", b"a x\n", b"\xff 1\n"])
-def test_anything_else_is_not_seen(data: bytes) -> None:
-    with pytest.raises(CorruptData, match="key"):
-        Seen.parse(data, "key")
+def test_a_plan_is_given_up_unless_it_is_decided(store: FaultStore) -> None:
+    put_plans(store, 2)
+    store.delete(LAYOUT.manifest(2))
+    assert isinstance(log(store).give_up(1, "asked to"), Manifest)
+    assert log(store).give_up(2, "asked to") == Aborted("asked to", lost_data=False)
+    assert log(store).give_up(2, "asked again") == Aborted("asked to", lost_data=False)
 
 
 def test_a_named_file_must_be_the_one_that_was_named(store: FaultStore) -> None:

@@ -1,8 +1,10 @@
 """Pieces: cut at records, verified when read, found by counting."""
 
 import time
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -199,3 +201,85 @@ def test_a_store_that_is_down_is_not_corrupt(store: ObstoreStore) -> None:
 def test_a_split_finds_its_pieces_by_counting(pieces: list[StoredPiece]) -> None:
     found, skip = SplitPieces(pieces).covering(10, 12)
     assert (list(found), skip) == (pieces[10:12], 0)
+
+
+def compressed(*chunks: bytes, wbits: int) -> tuple[bytes, list[Piece]]:
+    """One stream over all chunks, a piece for each."""
+    deflater = zlib.compressobj(6, zlib.DEFLATED, wbits)
+    flushes = [zlib.Z_FULL_FLUSH] * (len(chunks) - 1) + [zlib.Z_FINISH]
+    blocks = [
+        deflater.compress(chunk) + deflater.flush(mode) for chunk, mode in zip(chunks, flushes, strict=True)
+    ]
+    pieces = [
+        Piece(len(block), sha256(block).hexdigest(), 1, len(chunk))
+        for block, chunk in zip(blocks, chunks, strict=True)
+    ]
+    return b"".join(blocks), pieces
+
+
+@pytest.mark.parametrize("wbits", [31, 15], ids=["gzip", "zlib"])
+@pytest.mark.parametrize(
+    "chunks",
+    [(b"one",), (b"one", b"two" * 5000, b"three"), (b"one", bytes(1 << 20), b""), (b"",), (b"", b"x")],
+    ids=["single", "three", "empty end", "nothing", "empty beginning"],
+)
+def test_each_piece_of_a_compressed_shard_inflates_alone(wbits: int, chunks: tuple[bytes, ...]) -> None:
+    store = open_store("memory://")
+    data, pieces = compressed(*chunks, wbits=wbits)
+    assert zlib.decompress(data, wbits) == b"".join(chunks)
+    store.put("d/shard", data)
+    stored = list(stored_in("d/shard", pieces))
+    assert [load_piece(store, piece) for piece in reversed(stored)] == list(reversed(chunks))
+    assert [piece.num_bytes for piece in pieces] == [len(chunk) for chunk in chunks]
+
+
+def test_a_stored_piece_is_this_to_the_byte() -> None:
+    first = bytes.fromhex("789c4a4c4a06000000ffff")
+    last = bytes.fromhex("4b494d0300") + zlib.adler32(b"abcdef").to_bytes(4, "big")
+    assert zlib.decompress(first + last) == b"abcdef"
+    store = open_store("memory://")
+    store.put("d/shard", first + last)
+    pieces = [
+        Piece(len(first), sha256(first).hexdigest(), 1, 3),
+        Piece(len(last), sha256(last).hexdigest(), 1, 3),
+    ]
+    assert [load_piece(store, piece) for piece in stored_in("d/shard", pieces)] == [b"abc", b"def"]
+
+
+@pytest.mark.parametrize("raw_size", [0, 1, 14_999, 15_001, 1 << 40])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_piece_that_inflates_to_another_size_is_lost(raw_size: int, at: int) -> None:
+    store = open_store("memory://")
+    data, pieces = compressed(b"two" * 5000, b"two" * 5000, b"two" * 5000, wbits=31)
+    store.put("d/shard", data)
+    stored = list(stored_in("d/shard", pieces))[at]
+    wrong = replace(stored, piece=replace(stored.piece, raw_size=raw_size))
+    with pytest.raises(LostData, match="does not inflate"):
+        load_piece(store, wrong)
+
+
+def test_a_piece_that_is_not_deflated_is_lost() -> None:
+    store = open_store("memory://")
+    store.put("d/shard", b"not deflated")
+    with pytest.raises(LostData, match="does not inflate"):
+        load_piece(store, StoredPiece("d/shard", 0, replace(Piece.of(b"not deflated", 1), raw_size=3)))
+
+
+def test_what_follows_the_last_piece_is_a_trailer_and_nothing_else() -> None:
+    store = open_store("memory://")
+    deflated = bytes.fromhex("4b494d0300")
+    for tail, fine in (
+        (b"", True),
+        (b"1234", True),
+        (b"12345678", True),
+        (b"12345", False),
+        (b"123456789", False),
+    ):
+        data = b"?" + deflated + tail
+        store.put("d/shard", data)
+        piece = StoredPiece("d/shard", 1, replace(Piece.of(data[1:], 1), raw_size=3))
+        if fine:
+            assert load_piece(store, piece) == b"def"
+        else:
+            with pytest.raises(LostData):
+                load_piece(store, piece)

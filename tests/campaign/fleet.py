@@ -1,0 +1,199 @@
+"""Replicas as processes: started, killed, frozen, restarted."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from tests.campaign.failpoints import Failpoint
+from tests.e2e.service import ROOT, free_port
+
+__all__ = ["Fleet", "Replica"]
+
+_READY_WITHIN_S = 400
+_ENDS_WITHIN_S = 60
+_WATCH_S = 0.1
+
+
+class Replica:
+    """One place in the fleet: a port, a folder, and the process that serves there now."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._folder.mkdir(parents=True)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.starts = 0
+        self.is_ready = False
+        self._is_frozen = False
+        self._environment = {
+            **os.environ,
+            **environment,
+            "SHARDSMITH_HOST": "127.0.0.1",
+            "SHARDSMITH_PORT": str(self.port),
+            "SHARDSMITH_LOG_LEVEL": "warning",
+        }
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        assert self._process is not None
+        return self._process
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready, or dead again."""
+        self.starts += 1
+        self._is_frozen = False
+        with (self._folder / "log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "tests.campaign.replica", str(self._folder)),
+                cwd=ROOT,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+        async with httpx.AsyncClient() as client, asyncio.timeout(_READY_WITHIN_S):
+            while self.process.returncode is None and not self.is_ready:
+                with contextlib.suppress(httpx.TransportError):
+                    self.is_ready = (await client.get(f"{self.url}/readyz")).status_code == 200
+                await asyncio.sleep(0 if self.is_ready else _WATCH_S)
+
+    def arm(self, failpoint: Failpoint) -> None:
+        """Set the failpoint, instead of one that has not struck yet."""
+        staged = self._folder / "armed.new"
+        staged.write_text(failpoint.serialize(), encoding="ascii")
+        staged.replace(self._folder / "armed")
+
+    def disarm(self) -> None:
+        (self._folder / "armed").unlink(missing_ok=True)
+
+    def struck(self) -> list[Failpoint]:
+        """The failpoints that struck, in order."""
+        fired = self._folder / "fired"
+        return list(map(Failpoint.parse, fired.read_text().splitlines())) if fired.exists() else []
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            self._is_frozen = number is signal.SIGSTOP
+
+    async def wait(self) -> int:
+        """Until the process has ended; its status."""
+        status = await self.process.wait()
+        self.is_ready = False
+        return status
+
+    async def stop(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+        await self.wait()
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")
+
+
+class Fleet:
+    """Replicas that are started again whenever they die."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], skews: list[float]) -> None:
+        self.replicas = [
+            Replica(folder / f"replica-{i}", {**environment, "CAMPAIGN_CLOCK_S": str(skew)})
+            for i, skew in enumerate(skews)
+        ]
+        self.killed: Counter[str] = Counter()
+        self.complaints: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rolling = asyncio.Lock()
+
+    async def start(self) -> None:
+        # One at a time: the first compiles the kernels, should they not be.
+        for replica in self.replicas:
+            await replica.start()
+        for replica in self.replicas:
+            self._begin(self._keep_up(replica))
+            self._begin(self._thaw_at_failpoints(replica))
+
+    async def stop(self) -> None:
+        """End everything at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for replica in self.replicas:
+            if replica.starts:
+                await replica.stop()
+
+    def choose(self, dice: random.Random) -> Replica:
+        """Some replica that takes requests, as far as we know."""
+        return dice.choice([replica for replica in self.replicas if replica.is_ready] or self.replicas)
+
+    def kill(self, replica: Replica) -> None:
+        self.killed["SIGKILL at any moment"] += 1
+        replica.signal(signal.SIGKILL)
+
+    def freeze(self, replica: Replica, seconds: float) -> None:
+        """Stop it, and let it run on later."""
+        self.killed["frozen at any moment"] += 1
+        replica.signal(signal.SIGSTOP)
+        self._begin(self._thaw(replica, seconds))
+
+    def roll(self) -> None:
+        """Restart all, one after the other, as a deployment does."""
+        self.killed["rolling restart"] += 1
+        self._begin(self._roll())
+
+    def kills(self) -> Counter[str]:
+        """How often which step killed or froze, and what else did."""
+        counted = Counter(self.killed)
+        for replica in self.replicas:
+            for point in replica.struck():
+                counted[f"{point.action} {point.moment} {point.step}"] += 1
+        return counted
+
+    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep_up(self, replica: Replica) -> None:
+        while True:
+            status = await replica.wait()
+            if status not in (0, -signal.SIGKILL):
+                self.complaints.append(f"a replica ended with status {status}: {replica.log()[-2000:]}")
+            await replica.start()
+
+    async def _thaw_at_failpoints(self, replica: Replica) -> None:
+        known = 0
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            struck = replica.struck()
+            if any(point.action == "freeze" for point in struck[known:]):
+                self._begin(self._thaw(replica, 5))
+            known = len(struck)
+
+    async def _thaw(self, replica: Replica, seconds: float) -> None:
+        process = replica.process
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+
+    async def _roll(self) -> None:
+        async with self._rolling:
+            for replica in self.replicas:
+                starts = replica.starts
+                replica.is_ready = False  # a load balancer asks it for work no more
+                replica.signal(signal.SIGTERM)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ENDS_WITHIN_S):
+                        while replica.starts == starts or not replica.is_ready:
+                            await asyncio.sleep(_WATCH_S)

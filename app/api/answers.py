@@ -11,7 +11,15 @@ from ..services.records import ConvertedRecords
 from .exchange import Answer
 from .negotiation import Chosen
 
-__all__ = ["VARY", "arrow_format", "description_answer", "json_answer", "no_content", "records_answer"]
+__all__ = [
+    "VARY",
+    "arrow_format",
+    "description_answer",
+    "json_answer",
+    "no_content",
+    "records_answer",
+    "underway_answer",
+]
 
 #: Of every answer whose form was negotiated.
 VARY: Mapping[str, str] = {"Vary": "Accept"}
@@ -26,6 +34,12 @@ def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] 
     """A JSON document, with a newline at its end for people at a terminal."""
     body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     return Answer("application/json", iter([body]), dict(headers or {}), status=status)
+
+
+def underway_answer(value: object, location: str) -> Answer:
+    """202: a publication goes on, and the same request again follows it."""
+    headers = {"Location": f"/v1/datasets/{location}", "Retry-After": "1"}
+    return json_answer(value, status=202, headers=headers)
 
 
 def description_answer(body: bytes, media_type: str) -> Answer:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ..codecs.options import RecordsEncodeOptions
 from ..domain.compression import Compression
+from ..domain.division import parse_fractions
 from ..errors import MalformedInput
 from ..services.datasets import PublishOptions
 from .parameter_types import Base64, BytesAs, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To
@@ -19,25 +20,72 @@ __all__ = [
     "AppendQuery",
     "PublishParameters",
     "PublishQuery",
+    "PublishVersionQuery",
     "RowsParameters",
     "RowsQuery",
 ]
 
 
 class PublishQuery(NoQuery):
-    """Parameters of a publication."""
+    """Parameters of a publication, but for the compression of its shards, whose name two routes share."""
 
     num_shards: Annotated[
         int | None,
         Field(ge=1, le=10_000, description="Shards a split; by size (64 MiB to 1 GiB) if not given."),
     ] = None
+    shard_bytes: Annotated[
+        int | None, Field(ge=1, description="Size of a shard, uncompressed, instead of num_shards.")
+    ] = None
+    index: Annotated[
+        bool | None,
+        Field(description="Give each shard an index of record offsets; true unless they are compressed."),
+    ] = None
+    shuffle: Annotated[bool, Field(description="Shuffle each split as a whole, by `seed`.")] = False
+    seed: Annotated[int | None, Field(description="Of shuffle and division; 0 if not given.")] = None
+    fractions: Annotated[
+        str | None,
+        Field(description="Deal new rows out to splits: `train:0.8,test:0.2`. A row never moves again."),
+    ] = None
+    divide: Annotated[
+        str | None, Field(description="The split whose new rows are dealt out; train if not given.")
+    ] = None
+    by: Annotated[
+        str | None,
+        Field(description="Deal out by the value of this feature: equal ones stay together."),
+    ] = None
     base: Annotated[
         Literal["latest", "none"],
         Field(description="`latest` adds to the last version, `none` holds the new rows alone."),
     ] = "latest"
+    exclude: Annotated[
+        str | None,
+        Field(description="Appends, by append_id and separated by commas, to leave out for good."),
+    ] = None
+
+    def options(self, compression: Compression, key: str | None = None) -> PublishOptions:
+        return PublishOptions(
+            num_shards=self.num_shards,
+            shard_bytes=self.shard_bytes,
+            compression=compression,
+            index=self.index,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            fractions=None if self.fractions is None else parse_fractions(self.fractions),
+            divide=self.divide,
+            by=self.by,
+            base=self.base,
+            exclude=() if self.exclude is None else tuple(self.exclude.split(",")),
+            publish_key=key,
+        )
+
+
+class PublishVersionQuery(PublishQuery):
+    """Parameters of `POST .../versions`."""
+
+    compression: Annotated[Compression, Field(description="Of every shard.")] = "none"
 
     def publish_options(self, key: str | None = None) -> PublishOptions:
-        return PublishOptions(num_shards=self.num_shards, base=self.base, publish_key=key)
+        return self.options(self.compression, key)
 
 
 class AppendQuery(BodyOfRowsQuery, PublishQuery):
@@ -61,6 +109,12 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
         ),
     ] = "none"
     lossy: Lossy = None
+    shard_compression: Annotated[
+        Compression, Field(description="Of the shards of the publication; `compression` is that of the body.")
+    ] = "none"
+
+    def publish_options(self) -> PublishOptions:
+        return self.options(self.shard_compression)
 
     def refuse_contradictions(self) -> None:
         """Refuse to leave out what is to be added.
@@ -80,7 +134,8 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
         Raises:
             MalformedInput: which of them.
         """
-        given = sorted(self.model_fields_set & PublishQuery.model_fields.keys())
+        of_publication = {*PublishQuery.model_fields, "shard_compression"}
+        given = sorted(self.model_fields_set & of_publication)
         if given and not self.publish:
             raise MalformedInput(
                 f"?{given[0]}= applies to a publication. Set publish=true, or give it to POST .../versions.",
@@ -120,5 +175,5 @@ class RowsQuery(NoQuery):
 
 
 AppendParameters = Annotated[AppendQuery, Query()]
-PublishParameters = Annotated[PublishQuery, Query()]
+PublishParameters = Annotated[PublishVersionQuery, Query()]
 RowsParameters = Annotated[RowsQuery, Query()]

@@ -16,7 +16,7 @@ from ..domain.streams import ByteStream, MemoryStream, PrefixedStream
 from ..errors import InputError, ShardsmithError
 from ..storage.spool import Spool
 from .dataset.catalog import Outdated, require_same_message, require_same_schema
-from .datasets import AppendResult, Datasets, Destination, PublishOptions
+from .datasets import AppendResult, Datasets, Destination, PublishOptions, Underway
 from .deferred import completed, settle, then
 from .evolving import open_widening
 from .records import open_records
@@ -56,10 +56,15 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The answer: its body, and the place of what was made, relative to the datasets."""
+    """The answer: its body, and the place of what was made, relative to the datasets.
+
+    Attributes:
+        underway: the rows are stored, and the publication that was asked for goes on.
+    """
 
     body: dict[str, Any]
     location: str
+    underway: bool = False
 
 
 def append_rows(
@@ -204,9 +209,12 @@ def _publish(
 ) -> Appended:
     name = appended.dataset
     try:
-        manifest = datasets.publish(name, options, wants=appended.append_id, destination=destination)
+        manifest = datasets.publish_within(name, options, wants=appended.append_id, destination=destination)
     except ShardsmithError as error:
         error.extra["append_id"] = appended.append_id
         raise
+    if isinstance(manifest, Underway):
+        body = {**manifest.to_json(), "dataset": name, "append": appended.to_json()}
+        return Appended(body, manifest.location(name), underway=True)
     body = {**manifest.to_json(), "append": appended.to_json()}
     return Appended(body, f"{name}/versions/{manifest.version}")

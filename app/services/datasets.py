@@ -27,10 +27,12 @@ from ..storage.spool import Spool
 from .dataset.append import Appender, AppendResult
 from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided
-from .dataset.publish import Publisher
+from .dataset.publish import Publisher, abort_version
 from .dataset.publish_options import PublishOptions
 from .dataset.read import Reader, StoredFile
 from .dataset.slot import Commit, read_slot
+from .dataset.stored_json import dump_json
+from .publications import Publications, Underway
 
 __all__ = [
     "AppendResult",
@@ -40,10 +42,13 @@ __all__ = [
     "Destination",
     "PublishOptions",
     "StoredFile",
+    "Underway",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
 _STORE_THREADS: Final = 16
+#: After so long a client hears that its publication goes on: many give up on a request after 60 s.
+_PUBLISH_WAIT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +79,16 @@ class Datasets:
     the dataset is not there.
     """
 
-    def __init__(self, store: ObjectStore, *, limits: Limits, spool: Spool) -> None:
+    def __init__(
+        self, store: ObjectStore, *, limits: Limits, spool: Spool, publish_wait_s: float = _PUBLISH_WAIT_S
+    ) -> None:
         self._store = store
         self._spool = spool
         self._pool = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
         self._appender = Appender(store, self._catalog, limits, self._pool)
+        self._publications = Publications(publish_wait_s)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.
@@ -222,6 +230,7 @@ class Datasets:
         *,
         wants: str | None = None,
         destination: Destination | None = None,
+        on_plan: Callable[[str], None] | None = None,
     ) -> Manifest:
         """Publish every acknowledged append as the next version.
 
@@ -229,12 +238,17 @@ class Datasets:
             wants: an append that must be in the version, or in an earlier one, which is then the
                 answer. With it a publication in progress is helped along instead of refused.
             destination: where that append went.
+            on_plan: told the version as soon as it is fixed.
 
         Raises:
             Conflict: another publication is in progress (`publish_in_progress`, with `version`), or
-                begun by another release (`encoder_mismatch`); there is nothing new
-                (`nothing_to_publish`); the wanted append is gone with its dataset (`dataset_deleted`).
-            UnprocessableInput: the publish key was used with other options (`idempotency_key_reused`).
+                begun by another release (`encoder_mismatch`); this one was given up by an operator
+                (`publish_aborted`); there is nothing new (`nothing_to_publish`); the wanted append is
+                gone with its dataset (`dataset_deleted`); one to be left out is published
+                (`append_published`).
+            NotFound: an append to be left out is not there (`append_not_found`).
+            UnprocessableInput: the publish key was used with other options (`idempotency_key_reused`);
+                rows cannot be dealt out as asked (`split_not_found`, `invalid_division`).
             LimitExceeded: more shards than a manifest may name (`too_many_shards`).
             CorruptData: an acknowledged append cannot be read back; the version is aborted.
         """
@@ -243,7 +257,43 @@ class Datasets:
         else:
             incarnation = self._catalog.reopen(destination.layout)
         publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool)
-        return publisher.publish(options, wants)
+        return publisher.publish(options, wants, on_plan)
+
+    def publish_within(
+        self,
+        name: str,
+        options: PublishOptions,
+        *,
+        wants: str | None = None,
+        destination: Destination | None = None,
+    ) -> Manifest | Underway:
+        """As `publish`, but let go of the caller where it takes long; the same call again follows it.
+
+        A call without publish key and wanted append follows what began with the same options and was
+        let go of: the appends acknowledged since are not in that version.
+
+        Raises:
+            Overloaded: too many publications are under way (`too_many_publications`).
+        """
+        layout = self._catalog.open(name).layout if destination is None else destination.layout
+        request = (layout, options.publish_key, wants, dump_json(options.to_json()))
+        return self._publications.run(
+            request,
+            lambda on_plan: self.publish(
+                name, options, wants=wants, destination=destination, on_plan=on_plan
+            ),
+            name=f"publish-{name}",
+            exact=options.publish_key is not None or wants is not None,
+        )
+
+    def abort(self, name: str, version: str) -> str:
+        """Give up a version that is being published; its appends are free again. Says why it was given up.
+
+        Raises:
+            NotFound: no such version was begun (`version_not_found`).
+            Conflict: it is published (`version_published`).
+        """
+        return abort_version(self._store, self._catalog.open(name).layout, self._decided, version)
 
     def versions(self, name: str) -> Sequence[str]:
         """Every published version, oldest first."""

@@ -18,9 +18,9 @@ from ...domain.schema import Schema
 from ...domain.streams import ByteStream, read_all
 from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import Appended, AppendRequest, append_rows
-from ...services.datasets import DatasetOptions
+from ...services.datasets import DatasetOptions, Underway
 from ...services.deferred import then
-from ..answers import json_answer, no_content
+from ..answers import json_answer, no_content, underway_answer
 from ..applicability import refuse_inapplicable
 from ..dataset_parameters import AppendParameters, PublishParameters
 from ..digests import HashingStream, request_digest
@@ -200,6 +200,8 @@ async def append_records(
 
 
 def _appended(result: Appended) -> Answer:
+    if result.underway:
+        return underway_answer(result.body, result.location)
     return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
 
 
@@ -223,7 +225,11 @@ async def get_append(
 @router.post(
     "/{dataset}/versions",
     operation_id="publish_version",
-    openapi_extra=json_response(201, "The manifest of the new version.", JSON_OBJECT),
+    openapi_extra=json_response(
+        201,
+        "The manifest of the new version. 202: it takes longer; the same request again follows it.",
+        JSON_OBJECT,
+    ),
 )
 async def publish_version(
     request: Request,
@@ -232,12 +238,18 @@ async def publish_version(
     services: ServicesDependency,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Publish every acknowledged append as an immutable version."""
+    """Publish every acknowledged append as an immutable version.
+
+    After 30 s the answer is 202, with the place of the version in `Location`, and the work goes on: the
+    same request again, best with an `Idempotency-Key`, waits for the outcome.
+    """
     refuse_repeated(request)
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        manifest = services.datasets.publish(dataset, query.publish_options(key))
+        manifest = services.datasets.publish_within(dataset, query.publish_options(key))
+        if isinstance(manifest, Underway):
+            return underway_answer({"dataset": dataset, **manifest.to_json()}, manifest.location(dataset))
         location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
         return json_answer(manifest.to_json(), status=201, headers=location)
 

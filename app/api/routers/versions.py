@@ -65,6 +65,23 @@ async def get_version(
     return await services.exchanges.run(request, work, short=True)
 
 
+@router.post(
+    "/{version}/abort",
+    operation_id="abort_version",
+    openapi_extra=json_response(200, "Aborted, now or before, and why.", JSON_OBJECT),
+)
+async def abort_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Give up a version that is being published. Its number stays a gap; its appends are free again."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        reason = services.datasets.abort(dataset, version)
+        return json_answer({"version": version, "aborted": reason})
+
+    return await services.exchanges.run(request, work, short=True)
+
+
 @router.get(
     "/{version}/shards/{file}",
     operation_id="download_shard",

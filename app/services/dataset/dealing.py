@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -74,11 +74,12 @@ class Dealer:
             raise CorruptData(f"The rows of append {append_id} cannot be read: {error.detail}") from error
         return self.division.deal(np.concatenate(hashes))
 
-    def _hash(self, column: pa.Array) -> NDArray[np.uint64]:
+    def _hash(self, column: pa.Array[Any]) -> NDArray[np.uint64]:
         """The hash of each value; each distinct one is hashed once."""
         encoded = column.dictionary_encode()
         hashes = self.division.hash_values([*encoded.dictionary.to_pylist(), None])
-        return hashes[encoded.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)]
+        which: NDArray[np.int64] = encoded.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)
+        return np.asarray(hashes[which])
 
 
 def _parse_options(name: str, schema: Schema) -> RecordsDecodeOptions:
@@ -120,7 +121,8 @@ class DealtRows:
     count: int
 
     def mask(self, block: FrameBlock, first: int) -> NDArray[np.bool_]:
-        return self.dealer.deal(block, self.append_id, self.first + first) == self.split
+        dealt = self.dealer.deal(block, self.append_id, self.first + first)
+        return np.asarray(dealt == self.split)
 
 
 def count_dealt(

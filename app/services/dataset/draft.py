@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import Any
 
 from ...domain.manifest import Manifest
 from ...domain.schema import Schema
-from ...domain.shard_plan import ShardPlan
+from ...domain.shard_plan import BaseShard, ShardPlan
 from ...errors import CorruptData, StorageError, UnprocessableInput
 from ...storage.create_once import new_nonce
 from ...storage.object_store import ObjectStore
@@ -18,9 +17,10 @@ from ..shard_writer import FINGERPRINT
 from .catalog import Catalog, Incarnation
 from .dealing import Dealer, Dealt, count_dealt, serialize_dealt
 from .inputs import Inputs, base_pieces, gather_inputs
-from .log import NamedFile, Plan, PublishLog, Seen, Work
+from .log import NamedFile, Plan, PublishLog, Work
 from .planning import SplitContent, base_shards, can_keep_shards, plan_shards
 from .publish_options import PublishOptions
+from .seen import Seen
 from .slot import Commit, serialize_commits
 
 __all__ = ["Drafter"]
@@ -118,7 +118,7 @@ class Drafter:
 
     def _shards(self, base: int | None, inputs: Inputs, options: PublishOptions) -> tuple[ShardPlan, ...]:
         manifest = None if base is None else self._log.verdict(base)
-        shards: Any = {}
+        shards: Mapping[str, tuple[BaseShard, ...]] = {}
         keep = False
         if base is not None and isinstance(manifest, Manifest):
             shards = base_shards(manifest, self._log.index(base, manifest))

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from ...domain.manifest import Manifest
-from ...domain.names import is_append_id
+from ...domain.names import is_append_id, parse_version
 from ...errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
 from ...storage.create_once import create_once, store_time
 from ...storage.object_store import ObjectNotFound, ObjectStore
@@ -17,12 +17,13 @@ from ..shard_writer import FINGERPRINT
 from .catalog import Catalog, Incarnation
 from .draft import Drafter
 from .execute import Executor
+from .layout import Layout
 from .log import Decided, PublishLog
 from .publish_options import PublishOptions
 from .seen import Consumed, Seen
 from .slot import Commit, Slot, read_slot
 
-__all__ = ["KEEP_SEEN", "Publisher"]
+__all__ = ["KEEP_SEEN", "Publisher", "abort_version"]
 
 #: An executor that has written nothing for so long, by the store's clock, is taken for dead.
 _STALLED: Final = timedelta(seconds=60)
@@ -293,3 +294,20 @@ class Publisher:
             ordered, before, key=lambda n: self._store.head(self._layout.manifest(n)).last_modified
         )
         return ordered[count - 1] if count else 0
+
+
+def abort_version(store: ObjectStore, layout: Layout, decided: Decided, version: str) -> str:
+    """See `Datasets.abort`."""
+    log = PublishLog(store, layout, decided)
+    parsed = parse_version(version)
+    n = parsed.minor + 1
+    if layout.version(n) != parsed or n > log.newest():
+        raise NotFound(
+            f"Dataset {layout.dataset!r} has no version {version!r} that was begun.", code="version_not_found"
+        )
+    verdict = log.give_up(n, "An operator gave it up.")
+    if isinstance(verdict, Manifest):
+        raise Conflict(
+            f"Version {version} is published, and cannot be aborted any more.", code="version_published"
+        )
+    return verdict.reason

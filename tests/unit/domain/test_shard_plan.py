@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.compression import Compression
 from app.domain.limits import MIB
-from app.domain.shard_plan import MAX_SHARDS, covering, default_num_shards, plan_split, record_offsets
+from app.domain.shard_plan import (
+    MAX_SHARDS,
+    BaseShard,
+    covering,
+    default_num_shards,
+    leading_full,
+    plan_split,
+    record_offsets,
+)
 
 
 @pytest.mark.parametrize(
@@ -96,3 +105,40 @@ def test_covering_takes_all_that_is_needed_and_no_more(data: st.DataObject) -> N
         carried_to += 1
     assert (found.pieces.start, found.pieces.stop) == (owner[start], carried_to)
     assert found.skip == start - sum(counts[: owner[start]])
+
+
+FULL = [
+    BaseShard("old-0", 10, 64 * MIB),
+    BaseShard("old-1", 11, 70 * MIB),
+    BaseShard("old-2", 3, 64 * MIB - 1),
+]
+
+
+def test_full_shards_are_kept_as_far_as_they_lead() -> None:
+    assert leading_full(FULL) == tuple(FULL[:2])
+    assert leading_full(FULL[::-1]) == ()
+    assert leading_full([]) == ()
+
+
+def test_kept_shards_come_first_and_count_in_the_names() -> None:
+    plans = plan_split("d", "train", 30, 2, kept=FULL[:2])
+    assert [(plan.file, plan.start, plan.stop, plan.copy_of) for plan in plans] == [
+        ("d-train.tfrecord-00000-of-00004", 0, 10, "old-0"),
+        ("d-train.tfrecord-00001-of-00004", 10, 21, "old-1"),
+        ("d-train.tfrecord-00002-of-00004", 21, 25, None),
+        ("d-train.tfrecord-00003-of-00004", 25, 30, None),
+    ]
+
+
+def test_nothing_is_cut_where_all_is_kept() -> None:
+    plans = plan_split("d", "train", 21, 1, kept=FULL[:2])
+    assert [plan.file for plan in plans] == [
+        "d-train.tfrecord-00000-of-00002",
+        "d-train.tfrecord-00001-of-00002",
+    ]
+
+
+@pytest.mark.parametrize(("compression", "suffix"), [("none", ""), ("gzip", ".gz"), ("zlib", ".zlib")])
+def test_compression_shows_in_the_names(compression: Compression, suffix: str) -> None:
+    plans = plan_split("d", "train", 1, 1, compression=compression)
+    assert plans[0].file == f"d-train.tfrecord-00000-of-00001{suffix}"

@@ -1,0 +1,134 @@
+"""Publications outlive the patience of a client; the same request again follows them."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from app.domain.manifest import Manifest
+from app.errors import Conflict, Overloaded
+from app.services import publications
+from app.services.publications import Publications, Publish, Underway
+from tests.rows import SCHEMA
+
+DONE = Manifest("d", "1.0.0", {}, SCHEMA)
+
+
+class Work:
+    """A publication that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.may_end = threading.Event()
+        self.count = 0
+
+    def __call__(self, announce: Callable[[str], None]) -> Manifest:
+        self.count += 1
+        announce("1.0.0")
+        self.begun.set()
+        self.may_end.wait()
+        return DONE
+
+
+def run(underway: Publications, request: str, publish: Publish, *, exact: bool = True) -> Manifest | Underway:
+    return underway.run(request, publish, name="publish-d", exact=exact)
+
+
+def run_to_its_end(underway: Publications, request: str, publish: Publish, *, exact: bool = True) -> Manifest:
+    while isinstance(outcome := run(underway, request, publish, exact=exact), Underway):
+        pass
+    return outcome
+
+
+def test_a_short_publication_is_answered_at_once() -> None:
+    assert run(Publications(60), "a", lambda _: DONE) is DONE
+
+
+def test_what_it_raises_reaches_the_client_and_the_next_request_begins_anew() -> None:
+    underway = Publications(60)
+
+    def fails(_: object) -> Manifest:
+        raise Conflict("no")
+
+    with pytest.raises(Conflict):
+        run(underway, "a", fails)
+    assert run(underway, "a", lambda _: DONE) is DONE
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_same_request_follows_a_long_publication_to_its_end(exact: bool) -> None:
+    work, underway = Work(), Publications(0.01)
+    assert isinstance(run(underway, "a", work, exact=exact), Underway)
+    work.begun.wait()
+    assert run(underway, "a", work, exact=exact) == Underway("1.0.0")
+    work.may_end.set()
+    assert run_to_its_end(underway, "a", work, exact=exact) is DONE
+    assert work.count == 1
+    own = Manifest("d", "1.1.0", {}, SCHEMA)
+    assert run_to_its_end(underway, "a", lambda _: own, exact=exact) is own
+
+
+def test_another_request_does_not_follow() -> None:
+    work, underway = Work(), Publications(0.01)
+    run(underway, "a", work)
+    assert run_to_its_end(underway, "b", lambda _: DONE) is DONE
+    work.may_end.set()
+
+
+def test_a_stranger_follows_only_what_was_let_go_of() -> None:
+    work, underway = Work(), Publications(60)
+    answers: list[Manifest | Underway] = []
+    first = threading.Thread(target=lambda: answers.append(run(underway, "a", work, exact=False)))
+    first.start()
+    work.begun.wait()
+    own = Manifest("d", "1.1.0", {}, SCHEMA)
+    assert run(underway, "a", lambda _: own, exact=False) is own
+    work.may_end.set()
+    first.join()
+    assert answers == [DONE]
+
+
+def test_a_repetition_joins_at_once_where_it_can_only_be_one() -> None:
+    work, underway = Work(), Publications(60)
+    answers: list[Manifest | Underway] = []
+    threads = [threading.Thread(target=lambda: answers.append(run(underway, "a", work))) for _ in range(3)]
+    threads[0].start()
+    work.begun.wait()
+    for thread in threads[1:]:
+        thread.start()
+    while len(underway._followed) != 1:
+        pass
+    work.may_end.set()
+    for thread in threads:
+        thread.join()
+    assert answers == [DONE] * 3
+
+
+def test_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publications, "_CAPACITY", 2)
+    work, underway = Work(), Publications(0.0)
+    run(underway, "a", work)
+    run(underway, "b", work)
+    with pytest.raises(Overloaded) as caught:
+        run(underway, "c", work)
+    assert caught.value.code == "too_many_publications"
+    work.may_end.set()
+
+
+def test_an_outcome_that_nobody_comes_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publications, "_KEPT_S", -1.0)
+    work, underway = Work(), Publications(0.01)
+    assert isinstance(run(underway, "a", work), Underway)
+    work.may_end.set()
+    begun = next(iter(underway._running))
+    while begun.ended is None:
+        pass
+    run(underway, "b", lambda _: DONE)
+    assert "a" not in underway._followed
+
+
+def test_what_a_client_is_told() -> None:
+    assert Underway(None).to_json() == {"state": "publishing"}
+    assert Underway("1.2.0").to_json() == {"state": "publishing", "version": "1.2.0"}
+    assert Underway(None).location("d") == "d/versions"
+    assert Underway("1.2.0").location("d") == "d/versions/1.2.0"

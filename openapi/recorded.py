@@ -13,6 +13,7 @@ from typing import Any, Final
 import httpx
 import uvicorn
 import yaml
+from fastapi import FastAPI
 
 from app.main import create_app_with
 from app.settings import Settings
@@ -72,8 +73,14 @@ def describe(response: httpx.Response) -> dict[str, Any]:
 
 @contextmanager
 def fresh_service() -> Iterator[httpx.Client]:
-    """A ready service with an empty store, on a loopback port of its own."""
-    app = create_app_with(Settings(storage_url="memory://"))
+    """A ready service with an empty store."""
+    with serving(create_app_with(Settings(storage_url="memory://"))) as client:
+        yield client
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[httpx.Client]:
+    """The application, ready, on a loopback port of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

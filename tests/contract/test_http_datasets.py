@@ -223,3 +223,87 @@ def test_versions_that_do_not_exist(client: httpx.Client, name: str, version: st
     answer = client.get(f"/v1/datasets/{name}/versions/{version}")
     assert answer.status_code in (400, 404)
     assert answer.json()["code"] in ("invalid_version", "version_not_found")
+
+
+def test_rows_are_dealt_out_to_splits(client: httpx.Client, name: str) -> None:
+    rows = [{"x": i, "user": f"user-{i % 20}"} for i in range(200)]
+    url = f"/v1/datasets/{name}"
+    params = {"publish": "true", "fractions": "train:0.5,test:0.5", "by": "user", "seed": "3"}
+    answer = client.post(f"{url}/records", params=params, json=rows)
+    assert answer.status_code == 201, answer.text
+    users = {}
+    for split in ("train", "test"):
+        read = client.get(f"{url}/versions/latest/records", params={"split": split, "to": "json"}).json()
+        users[split] = {row["user"] for row in read}
+        assert len(read) == answer.json()["splits"][split]["num_records"]
+    assert not users["train"] & users["test"]
+    assert len(users["train"] | users["test"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "code"),
+    [
+        ({"num_shards": "2", "shard_bytes": "9"}, 422, "contradictory_options"),
+        ({"index": "true", "compression": "gzip"}, 422, "contradictory_options"),
+        ({"by": "x"}, 422, "contradictory_options"),
+        ({"divide": "x"}, 422, "contradictory_options"),
+        ({"seed": "0"}, 422, "contradictory_options"),
+        ({"fractions": "train:0.5"}, 422, "fractions_not_one"),
+        ({"fractions": "train=1"}, 400, "invalid_fractions"),
+        ({"fractions": "train:1", "by": "nothing"}, 422, "invalid_division"),
+        ({"fractions": "train:1", "by": "x"}, 422, "invalid_division"),
+        ({"fractions": "train:1", "divide": "tset"}, 422, "split_not_found"),
+        ({"fractions": "all:1"}, 422, "reserved_split_name"),
+        ({"shard_bytes": "0"}, 400, "invalid_parameter"),
+        ({"shard_bytes": "9" * 20}, 400, "invalid_shard_bytes"),
+        ({"shuffle": "true", "seed": "9" * 20}, 400, "invalid_seed"),
+        ({"compression": "lz4"}, 400, "invalid_parameter"),
+        ({"exclude": "x"}, 400, "invalid_append_id"),
+        ({"exclude": ""}, 400, "invalid_append_id"),
+        ({"exclude": "0" * 32}, 404, "append_not_found"),
+    ],
+)
+def test_what_a_publication_cannot_do_is_refused(
+    client: httpx.Client, name: str, params: dict[str, str], status: int, code: str
+) -> None:
+    client.post(f"/v1/datasets/{name}/records", json=ROWS)
+    answer = client.post(f"/v1/datasets/{name}/versions", params=params)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert client.get(f"/v1/datasets/{name}/versions").json()["versions"] == []
+
+
+def test_options_that_contradict_each_other_are_refused_before_the_rows_are_stored(
+    client: httpx.Client, name: str
+) -> None:
+    params = {"publish": "true", "shard_compression": "gzip", "index": "true"}
+    answer = client.post(f"/v1/datasets/{name}/records", params=params, json=ROWS)
+    assert (answer.status_code, answer.json()["code"]) == (422, "contradictory_options")
+    assert client.get(f"/v1/datasets/{name}").status_code == 404
+    alone = client.post(f"/v1/datasets/{name}/records", params={"shard_compression": "gzip"}, json=ROWS)
+    assert (alone.status_code, alone.json()["code"]) == (400, "inapplicable_parameter")
+
+
+def test_an_append_is_left_out_by_its_id(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    kept = client.post(f"{url}/records", json=ROWS, headers={"Idempotency-Key": "a"}).json()["append_id"]
+    left = client.post(f"{url}/records", json=ROWS, headers={"Idempotency-Key": "b"}).json()["append_id"]
+    answer = client.post(f"{url}/versions", params={"exclude": left})
+    assert answer.json()["splits"]["train"]["num_records"] == 10
+    states = [client.get(f"{url}/appends/{append_id}").json() for append_id in (kept, left)]
+    assert [(state["state"], state["version"]) for state in states] == [
+        ("published", "1.0.0"),
+        ("excluded", "1.0.0"),
+    ]
+    again = client.post(f"{url}/versions", params={"exclude": left})
+    assert (again.status_code, again.json()["code"]) == (409, "append_published")
+
+
+def test_a_published_version_is_not_aborted(
+    client: httpx.Client, name: str, published: dict[str, Any]
+) -> None:
+    url = f"/v1/datasets/{name}/versions"
+    answer = client.post(f"{url}/{published['version']}/abort")
+    assert (answer.status_code, answer.json()["code"]) == (409, "version_published")
+    assert client.post(f"{url}/1.1.0/abort").status_code == 404
+    assert client.post(f"{url}/latest/abort").status_code == 400
+    assert client.post(f"{url}/1.1.0/abort", params={"why": "x"}).status_code == 400

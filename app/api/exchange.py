@@ -57,6 +57,9 @@ _ADMISSION_WAIT_S: Final = 10.0
 #: How long the rest of a refused body is let in and dropped; nginx's lingering_timeout is 5 s.
 _LINGER_S: Final = 5.0
 _CALL_THREADS: Final = 16
+#: Work that does not wait only hands the interpreter's lock around: more threads for it make it slower.
+_SMALL_THREADS: Final = 2
+_SMALL_BYTES: Final = 64 * KIB
 _PLAIN_ENCODINGS: Final = {
     "content-encoding": ("", "identity"),
     "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
@@ -73,7 +76,8 @@ class Exchanges:
     """Runs conversions on threads of its own.
 
     Streams, which hold a thread as long as their client is slow, have one pool; short calls (metadata,
-    pieces of downloads) have another, so that the one cannot keep the other waiting.
+    pieces of downloads) have another, so that the one cannot keep the other waiting. Small bodies whose
+    work waits for nothing go through very few threads.
     """
 
     def __init__(self, *, limits: Limits, spool: Spool, streams: int, body_timeout_s: float) -> None:
@@ -82,18 +86,26 @@ class Exchanges:
         self._body_timeout_s = body_timeout_s
         self._streams = _Lane(streams, "stream")
         self._calls = _Lane(_CALL_THREADS, "call")
+        self._small = _Lane(_SMALL_THREADS, "small")
 
     def close(self) -> None:
         """Let running conversions end, take no new ones."""
         self._streams.close()
         self._calls.close()
+        self._small.close()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a short blocking function in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._calls.pool, function)
 
     async def run(
-        self, request: Request, work: Work, *, checked: bool = False, short: bool = False
+        self,
+        request: Request,
+        work: Work,
+        *,
+        checked: bool = False,
+        short: bool = False,
+        quick: bool = False,
     ) -> Response:
         """Convert the body of `request`.
 
@@ -102,6 +114,7 @@ class Exchanges:
             work: what to do, in a thread.
             checked: complete the answer before its first byte leaves.
             short: a call without a stream on either side.
+            quick: it waits for nothing but a large body.
 
         Raises:
             ShardsmithError: whatever the conversion raised before its answer had begun.
@@ -119,7 +132,10 @@ class Exchanges:
         try:
             check_body_headers(request.headers, self._limits)
             await body.wait_for_head(_HEAD_BYTES)
-            head = await self._start(self._calls if short else self._streams, work, body, pipe)
+            lane = self._calls if short else self._streams
+            if quick and body.ended and body.received <= _SMALL_BYTES:
+                lane = self._small
+            head = await self._start(lane, work, body, pipe)
             done = await pipe.settle(limit)
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.

@@ -56,6 +56,11 @@ class RequestBody:
         return self._ended
 
     @property
+    def received(self) -> int:
+        """Bytes of the body that have arrived."""
+        return self._received
+
+    @property
     def complete(self) -> bool:
         """Whether the client has sent all that it wants to send."""
         return self._complete.is_set()

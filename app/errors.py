@@ -12,6 +12,7 @@ ShardsmithError
 │   └── LimitExceeded             larger, deeper or longer than allowed
 ├── NotFound                      no such dataset, version, shard, ...
 ├── Conflict                      the state of the store forbids it
+│   └── InProgress                the same is being done right now
 ├── StorageError                  the object store failed
 │   ├── StorageUnavailable        cannot be reached, or answered with an error
 │   ├── OutcomeUnknown            a write may or may not have been stored
@@ -30,6 +31,7 @@ __all__ = [
     "AmbiguousInput",
     "Conflict",
     "CorruptData",
+    "InProgress",
     "InputError",
     "LimitExceeded",
     "Location",
@@ -176,6 +178,12 @@ class Conflict(ShardsmithError):
     """The state of the store forbids it."""
 
     code = "conflict"
+
+
+class InProgress(Conflict):
+    """The same is being done right now; ask again when it is done."""
+
+    code = "in_progress"
 
 
 class StorageError(ShardsmithError):

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from hashlib import sha256
+from typing import Any, Final, Generic, TypeVar
 
 from fastapi import Request
 from starlette.datastructures import Headers
@@ -22,10 +23,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..domain.limits import KIB, MIB, Budget, Limits
-from ..domain.streams import Buffer, ByteStream
+from ..domain.streams import Buffer, ByteStream, MemoryStream
 from ..errors import LimitExceeded, MalformedInput, Overloaded, ShardsmithError, UnknownForm
 from ..storage.spool import Spool
-from .streaming import OutputPipe, RequestBody
+from .small_bodies import read_small, replayed
+from .streaming import OutputPipe, RequestBody, repr_digest
 
 __all__ = ["Answer", "Exchanges", "Work", "check_body_headers"]
 
@@ -57,6 +59,9 @@ _ADMISSION_WAIT_S: Final = 10.0
 #: How long the rest of a refused body is let in and dropped; nginx's lingering_timeout is 5 s.
 _LINGER_S: Final = 5.0
 _CALL_THREADS: Final = 16
+#: Work that does not wait only hands the interpreter's lock around: more threads for it make it slower.
+_SMALL_THREADS: Final = 2
+_SMALL_QUEUE: Final = 256
 _PLAIN_ENCODINGS: Final = {
     "content-encoding": ("", "identity"),
     "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
@@ -73,7 +78,8 @@ class Exchanges:
     """Runs conversions on threads of its own.
 
     Streams, which hold a thread as long as their client is slow, have one pool; short calls (metadata,
-    pieces of downloads) have another, so that the one cannot keep the other waiting.
+    pieces of downloads) have another, so that the one cannot keep the other waiting. Small bodies whose
+    work waits for nothing go through very few threads.
     """
 
     def __init__(self, *, limits: Limits, spool: Spool, streams: int, body_timeout_s: float) -> None:
@@ -82,18 +88,26 @@ class Exchanges:
         self._body_timeout_s = body_timeout_s
         self._streams = _Lane(streams, "stream")
         self._calls = _Lane(_CALL_THREADS, "call")
+        self._small = _Lane(_SMALL_THREADS, "small", queued=_SMALL_QUEUE)
 
     def close(self) -> None:
         """Let running conversions end, take no new ones."""
         self._streams.close()
         self._calls.close()
+        self._small.close()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a short blocking function in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._calls.pool, function)
 
     async def run(
-        self, request: Request, work: Work, *, checked: bool = False, short: bool = False
+        self,
+        request: Request,
+        work: Work,
+        *,
+        checked: bool = False,
+        short: bool = False,
+        quick: bool = False,
     ) -> Response:
         """Convert the body of `request`.
 
@@ -102,10 +116,18 @@ class Exchanges:
             work: what to do, in a thread.
             checked: complete the answer before its first byte leaves.
             short: a call without a stream on either side.
+            quick: it waits for nothing but a large body, and answers little.
 
         Raises:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
+        receive = request.receive
+        if quick:
+            check_body_headers(request.headers, self._limits)
+            small, taken = await read_small(receive, self._body_timeout_s)
+            if small is not None:
+                return await self._run_small(work, small)
+            receive = replayed(taken, receive)
         body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
         complete = checked or request.scope.get("http_version") == "1.0"
         limit = None if complete else COMPLETE_UP_TO
@@ -115,7 +137,7 @@ class Exchanges:
             digest_limit=limit,
             timeout_s=self._body_timeout_s,
         )
-        pump = asyncio.create_task(body.pump(request.receive, pipe.abandon))
+        pump = asyncio.create_task(body.pump(receive, pipe.abandon))
         try:
             check_body_headers(request.headers, self._limits)
             await body.wait_for_head(_HEAD_BYTES)
@@ -143,20 +165,46 @@ class Exchanges:
             headers |= {"Content-Length": str(pipe.size), "Repr-Digest": pipe.repr_digest()}
         return _PipeResponse(pipe, lambda: _give_up(pipe, body, pump), head.status, headers, head.media_type)
 
+    async def _run_small(self, work: Work, body: bytes) -> Response:
+        """Convert a body that is there, to an answer that is complete before it starts."""
+        complete: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        promise = _Promise(complete)
+        try:
+            await self._submit(self._small, promise, lambda: self._convert_small(work, body, promise))
+            return await complete
+        except asyncio.CancelledError:
+            raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
+
+    def _convert_small(self, work: Work, body: bytes, promise: _Promise[Response]) -> None:
+        def convert() -> None:
+            with ExitStack() as resources:
+                answer = work(MemoryStream(body), Budget(self._limits), resources)
+                if isinstance(answer, Future):
+                    answer.add_done_callback(
+                        lambda done: promise.kept_by(lambda: promise.keep(_complete(done.result())))
+                    )
+                else:
+                    promise.keep(_complete(answer))
+
+        promise.kept_by(convert)
+
     async def _start(self, lane: _Lane, work: Work, body: RequestBody, pipe: OutputPipe) -> Answer:
         """Run `work` in the first thread that comes free, and wait for the head of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         promise = _Promise(answer)
+        await self._submit(lane, promise, lambda: self._convert(work, body, pipe, promise))
+        return await answer
+
+    async def _submit(self, lane: _Lane, promise: _Promise[Any], convert: Callable[[], None]) -> None:
         await lane.enter()
         try:
-            running = lane.pool.submit(self._convert, work, body, pipe, promise)
+            running = lane.pool.submit(convert)
         except BaseException:
             lane.leave()
             raise
         running.add_done_callback(lambda done: lane.leave(promise if done.cancelled() else None))
-        return await answer
 
-    def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: _Promise) -> None:
+    def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: _Promise[Answer]) -> None:
         """In the worker thread: decode, encode and push, until done or given up."""
         later: Future[Answer] | None = None
 
@@ -167,7 +215,7 @@ class Exchanges:
                 if isinstance(answer, Future):
                     later = answer
                 else:
-                    promise.deliver(answer, pipe)
+                    _deliver(answer, promise, pipe)
 
         error = promise.kept_by(convert)
         body.discard()
@@ -175,16 +223,16 @@ class Exchanges:
             pipe.finish(error)
         else:
             later.add_done_callback(
-                lambda done: pipe.finish(promise.kept_by(lambda: promise.deliver(done.result(), pipe)))
+                lambda done: pipe.finish(promise.kept_by(lambda: _deliver(done.result(), promise, pipe)))
             )
 
 
 class _Lane:
     """Threads, and a queue in front of them in which nobody waits for long."""
 
-    def __init__(self, num_threads: int, name: str) -> None:
+    def __init__(self, num_threads: int, name: str, *, queued: int = 0) -> None:
         self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
-        self._free = asyncio.Semaphore(num_threads)
+        self._free = asyncio.Semaphore(num_threads + queued)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def enter(self) -> None:
@@ -195,13 +243,14 @@ class _Lane:
         """
         self._loop = asyncio.get_running_loop()
         try:
-            await asyncio.wait_for(self._free.acquire(), _ADMISSION_WAIT_S)
+            async with asyncio.timeout(_ADMISSION_WAIT_S):
+                await self._free.acquire()
         except TimeoutError:
             raise Overloaded(
                 f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again."
             ) from None
 
-    def leave(self, broken: _Promise | None = None) -> None:
+    def leave(self, broken: _Promise[Any] | None = None) -> None:
         """A thread has come free; `broken` is what it was to keep, where it never began."""
         if broken is not None:
             broken.fail(Overloaded("The service is shutting down. Try again.", code="shutting_down"))
@@ -245,18 +294,28 @@ def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None]) -> N
     pump.cancel()
 
 
-class _Promise:
+def _deliver(answer: Answer, promise: _Promise[Answer], pipe: OutputPipe) -> None:
+    """Give the head of the answer to who waits for it, then its bytes to the pipe."""
+    promise.keep(answer)
+    for chunk in answer.chunks:
+        pipe.write(chunk)
+
+
+def _complete(answer: Answer) -> Response:
+    content = b"".join(answer.chunks)
+    headers = {**answer.headers, **answer.late_headers(), "Repr-Digest": repr_digest(sha256(content))}
+    return Response(content, answer.status, headers, answer.media_type)
+
+
+class _Promise(Generic[T]):
     """Sets an asyncio future from another thread, once, and never after its loop is gone."""
 
-    def __init__(self, future: asyncio.Future[Answer]) -> None:
+    def __init__(self, future: asyncio.Future[T]) -> None:
         self._future = future
         self._loop = future.get_loop()
 
-    def deliver(self, answer: Answer, pipe: OutputPipe) -> None:
-        """Give the head of the answer to who waits for it, then its bytes to the pipe."""
-        self._call(lambda: self._future.set_result(answer))
-        for chunk in answer.chunks:
-            pipe.write(chunk)
+    def keep(self, value: T) -> None:
+        self._call(lambda: self._future.set_result(value))
 
     def kept_by(self, function: Callable[[], None]) -> BaseException | None:
         """Run what is to deliver the answer; what it raises is the answer, unless that has begun."""

@@ -94,7 +94,7 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
     """The answer to an exception that was raised on purpose."""
     status = status_of(error)
     headers = {}
-    if status in (429, 503):
+    if status in (429, 503) or isinstance(error, errors.InProgress):
         headers["Retry-After"] = "1"
     if body_unread:
         # The rest of the body is not wanted, and would be taken for the next request.

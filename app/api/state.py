@@ -27,7 +27,8 @@ class Services:
     readiness: Readiness
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:
+    # A coroutine: FastAPI would send a plain function through a thread.
     services = request.app.state.services
     assert isinstance(services, Services)  # noqa: S101  # wired by main; this is for the type
     return services

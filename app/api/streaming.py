@@ -24,12 +24,17 @@ from ..domain.streams import Buffer
 from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
 from ..storage.spool import Spool, SpoolFile
 
-__all__ = ["OutputPipe", "RequestBody"]
+__all__ = ["OutputPipe", "RequestBody", "repr_digest"]
 
 #: Body bytes held in memory before the socket is no longer read.
 BODY_WINDOW: Final = 2 * MIB
 #: Output bytes held in memory before they go to the spool or the worker waits.
 OUTPUT_WINDOW: Final = 4 * MIB
+
+
+def repr_digest(digest: hashlib._Hash) -> str:
+    """`Repr-Digest` (RFC 9530) of what went into a SHA-256."""
+    return f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
 
 
 class RequestBody:
@@ -316,7 +321,7 @@ class OutputPipe:
 
     def repr_digest(self) -> str:
         """`Repr-Digest` (RFC 9530) of all that was written; only within the digest's limit."""
-        return f"sha-256=:{base64.b64encode(self._digest.digest()).decode()}:"
+        return repr_digest(self._digest)
 
     def abandon(self) -> None:
         """Nobody reads any more: the worker's next write raises, and the room is freed."""

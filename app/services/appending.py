@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from ..codecs.records.columns import Records
 from ..codecs.registry import FormName
 from ..domain.limits import KIB, Budget
 from ..domain.streams import ByteStream, MemoryStream, PrefixedStream
-from ..errors import InputError, ShardsmithError
+from ..errors import InputError, SchemaConflict, ShardsmithError
 from ..storage.spool import Spool
 from .dataset.catalog import Outdated, require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions, Underway
@@ -143,15 +143,16 @@ class _Appending:
 
     def _submit(self, body: bytes, destination: Destination) -> Future[AppendResult]:
         request = self.request
-        return self.datasets.submit(
-            destination,
-            request.split,
-            self._records(MemoryStream(body), destination),
-            digest=self.digest,
-            options=request.encode,
-            budget=self.budget,
-            evolve=request.evolve,
-        )
+        with self._telling_of_evolution(destination):
+            return self.datasets.submit(
+                destination,
+                request.split,
+                self._records(MemoryStream(body), destination),
+                digest=self.digest,
+                options=request.encode,
+                budget=self.budget,
+                evolve=request.evolve,
+            )
 
     def _or_again(self, done: Future[AppendResult], body: bytes) -> AppendResult:
         return self._again(body) if isinstance(done.exception(), Outdated) else done.result()
@@ -164,18 +165,34 @@ class _Appending:
 
     def _store(self, source: ByteStream, destination: Destination) -> AppendResult:
         request = self.request
-        return self.datasets.append(
-            request.dataset,
-            request.split,
-            self._records(source, destination),
-            key=request.key,
-            digest=self.digest,
-            options=request.encode,
-            budget=self.budget,
-            destination=destination,
-            sequence=request.sequence,
-            evolve=request.evolve,
-        )
+        with self._telling_of_evolution(destination):
+            return self.datasets.append(
+                request.dataset,
+                request.split,
+                self._records(source, destination),
+                key=request.key,
+                digest=self.digest,
+                options=request.encode,
+                budget=self.budget,
+                destination=destination,
+                sequence=request.sequence,
+                evolve=request.evolve,
+            )
+
+    @contextmanager
+    def _telling_of_evolution(self, destination: Destination) -> Iterator[None]:
+        """Say what takes a feature that the dataset lacks."""
+        try:
+            yield
+        except SchemaConflict as error:
+            stored, at = destination.schema, error.location
+            is_told = self.request.evolve or "schema" in error.extra
+            if is_told or stored is None or at.feature is None or at.feature in stored.by_name:
+                raise
+            hint = "With ?evolve=widen it is added to the schema of the dataset."
+            told = SchemaConflict(f"{error.detail} {hint}", code=error.code, extra=error.extra)
+            told.location = at
+            raise told from None
 
     def _records(self, source: ByteStream, destination: Destination) -> Records:
         """Rows are read by the schema of the dataset, once it has one."""

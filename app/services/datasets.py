@@ -157,6 +157,7 @@ class Datasets:
                 (`idempotency_key_reused`).
             Conflict: the key was closed, or the attempt took over an hour (`append_expired`); the
                 dataset was deleted meanwhile (`dataset_deleted`).
+            InProgress: this replica is at an append with that key (`append_in_progress`).
             OutcomeUnknown: the rows may or may not be stored; the same key finds out.
         """
         if destination is None:

@@ -4,7 +4,8 @@ import hashlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import httpx
@@ -111,6 +112,68 @@ def test_a_client_that_leaves_in_the_middle_commits_nothing(client: httpx.Client
     assert client.post(f"{url}/records", json=[{"x": 1}], headers=headers).status_code == 201
     manifest = client.post(f"{url}/versions").json()
     assert manifest["splits"]["train"]["num_records"] == 1
+
+
+def stored_files(service: Service, dataset: str) -> list[str]:
+    folder = service.output.parent / "data" / dataset
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def wait_for(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("tenth", range(10))
+@pytest.mark.parametrize("num_bytes", [2_000, 45_000_000])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_client_that_leaves_anywhere_in_its_body_leaves_nothing(
+    service: Service, client: httpx.Client, tenth: int, num_bytes: int, keyed: bool
+) -> None:
+    """Of the larger body, parts are stored by then: they are removed."""
+    name = f"left-{tenth}-{num_bytes}-{keyed}".lower()
+    client.post(f"/v1/datasets/{name}/records", content=LINE, headers=NDJSON)
+    before = stored_files(service, name)
+    body = LINE * (num_bytes // len(LINE))
+    key = b"Idempotency-Key: left\r\n" if keyed else b""
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/datasets/%s/records HTTP/1.1\r\nHost: x\r\n%b"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n"
+            % (name.encode(), key, len(body))
+        )
+        connection.sendall(body[: len(body) * tenth // 10])
+    if keyed:
+        # Taken by the first request for as long as that is under way.
+        wait_for(lambda: client.post(
+            f"/v1/datasets/{name}/records", content=LINE, headers={**NDJSON, "Idempotency-Key": "left"}
+        ).status_code == 201)
+    wait_for(lambda: not any("parts/" in file for file in stored_files(service, name)))
+    assert len(stored_files(service, name)) == len(before) + keyed
+
+
+def test_a_key_that_is_under_way_is_refused_with_a_time_to_come_again(client: httpx.Client) -> None:
+    url = "/v1/datasets/under-way"
+    client.post(f"{url}/records", content=LINE, headers=NDJSON)
+    headers = {**NDJSON, "Idempotency-Key": "k"}
+    with connect(client) as connection:
+        connection.sendall(
+            b"POST /v1/datasets/under-way/records HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: 100000000\r\n\r\n" + LINE * 20_000
+        )
+
+        def is_refused() -> bool:
+            answer = client.post(f"{url}/records", content=LINE, headers=headers)
+            # The other may not have begun yet, which then replays this one.
+            assert answer.status_code in (201, 409)
+            if answer.status_code == 409:
+                assert answer.json()["code"] == "append_in_progress"
+                assert answer.headers["retry-after"] == "1"
+            return answer.status_code == 409
+
+        wait_for(is_refused)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -307,3 +308,110 @@ def test_a_published_version_is_not_aborted(
     assert client.post(f"{url}/1.1.0/abort").status_code == 404
     assert client.post(f"{url}/latest/abort").status_code == 400
     assert client.post(f"{url}/1.1.0/abort", params={"why": "x"}).status_code == 400
+
+
+def test_appends_at_one_time_share_a_slot_and_are_all_there(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    assert client.put(url, json={"schema": {"features": {"x": {"dtype": "int64"}}}}).status_code == 201
+    with ThreadPoolExecutor(32) as threads:
+        answers = list(threads.map(lambda x: client.post(f"{url}/records", json=[{"x": x}]), range(300)))
+    assert {answer.status_code for answer in answers} == {201}
+    bodies = [answer.json() for answer in answers]
+    assert {body["num_records"] for body in bodies} == {1}
+    ids = {body["append_id"] for body in bodies}
+    assert len(ids) < 300
+    found = [client.get(f"{url}/appends/{append_id}").json() for append_id in ids]
+    assert sum(slot["num_records"] for slot in found) == 300
+    assert sum(slot["num_bytes"] for slot in found) == sum(body["num_bytes"] for body in bodies)
+    client.post(f"{url}/versions")
+    rows = client.get(f"{url}/versions/latest/records").text.splitlines()
+    assert sorted(json.loads(row)["x"] for row in rows) == list(range(300))
+
+
+@pytest.mark.parametrize("size", [0, 60_000, 70_000, 300_000])
+def test_a_small_append_is_answered_as_any_other(client: httpx.Client, name: str, size: int) -> None:
+    url = f"/v1/datasets/{name}/records"
+    body = b'[{"x": 1}' + b" " * size + b"]"
+    headers = {"Content-Type": "application/json"}
+    for extra in ({}, {}, {"Idempotency-Key": "k"}):
+        answer = client.post(url, content=body, headers={**headers, **extra})
+        assert answer.status_code == 201
+        digest = base64.b64encode(hashlib.sha256(answer.content).digest()).decode()
+        assert answer.headers["repr-digest"] == f"sha-256=:{digest}:"
+        assert answer.headers["content-length"] == str(len(answer.content))
+        assert answer.headers["location"].endswith(answer.json()["append_id"])
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(b'[{"x": "a"}]', "schema_conflict"), (b'[{"x": 1', "truncated"), (b"", "malformed_json")],
+)
+def test_one_refused_row_does_not_refuse_those_sent_with_it(
+    client: httpx.Client, name: str, body: bytes, code: str
+) -> None:
+    url = f"/v1/datasets/{name}/records"
+    client.post(url, json=[{"x": 0}])
+    bodies = [b'[{"x": 1}]', body] * 20
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(
+            threads.map(
+                lambda content: client.post(
+                    url, content=content, headers={"Content-Type": "application/json"}
+                ),
+                bodies,
+            )
+        )
+    assert [answer.status_code == 201 for answer in answers] == [True, False] * 20
+    assert {answer.json()["code"] for answer in answers[1::2]} == {code}
+    manifest = client.post(f"/v1/datasets/{name}/versions").json()
+    assert manifest["splits"]["train"]["num_records"] == 21
+
+
+def test_a_sequence_orders_appends(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    for x, sequence in [(3, 9), (2, 0), (1, -(2**63))]:
+        answer = client.post(f"{url}/records", params={"sequence": sequence}, json=[{"x": x}])
+        assert answer.status_code == 201, answer.text
+    client.post(f"{url}/versions")
+    rows = client.get(f"{url}/versions/latest/records").text.splitlines()
+    assert [json.loads(row)["x"] for row in rows] == [1, 2, 3]
+    for sequence in (2**63, "1.5", "x"):
+        answer = client.post(f"{url}/records", params={"sequence": sequence}, json=[{"x": 1}])
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
+
+
+def test_a_schema_widens_where_that_is_asked_for(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    client.post(f"{url}/records", json=[{"x": 1}])
+    wide = [{"x": 2, "y": "a"}]
+    refused = client.post(f"{url}/records", json=wide)
+    assert (refused.status_code, refused.json()["code"]) == (422, "schema_conflict")
+    assert "evolve=widen" in refused.json()["detail"]
+    both = {"evolve": "widen", "undeclared": "drop"}
+    contradictory = client.post(f"{url}/records", params=both, json=wide)
+    assert (contradictory.status_code, contradictory.json()["code"]) == (400, "inapplicable_parameter")
+    assert client.post(f"{url}/records", params={"evolve": "widen"}, json=wide).status_code == 201
+    assert client.get(url).json()["schema"]["features"]["y"]["nullable"] is True
+    assert client.post(f"{url}/records", json=[{"x": 3}]).status_code == 201
+    client.post(f"{url}/versions")
+    rows = client.get(f"{url}/versions/latest/records").text.splitlines()
+    assert sorted(json.loads(row)["x"] for row in rows) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("in_query", [True, False])
+def test_no_rows_with_a_declared_schema_create_the_dataset(
+    client: httpx.Client, name: str, in_query: bool
+) -> None:
+    schema = {"features": {"x": {"dtype": "int8"}}}
+    url = f"/v1/datasets/{name}/records"
+    if in_query:
+        answer = client.post(url, params={"schema": json.dumps(schema)}, json=[])
+    else:
+        answer = client.post(url, json={"schema": schema, "instances": []})
+    assert (answer.status_code, answer.json()["num_records"]) == (201, 0)
+    assert client.get(f"/v1/datasets/{name}").json()["schema"]["features"]["x"]["dtype"] == "int8"
+
+
+def test_no_rows_and_no_schema_are_refused(client: httpx.Client, name: str) -> None:
+    answer = client.post(f"/v1/datasets/{name}/records", json=[])
+    assert (answer.status_code, answer.json()["code"]) == (422, "no_records")

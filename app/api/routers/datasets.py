@@ -196,7 +196,9 @@ async def append_records(
         )
         return then(appended, _appended)
 
-    return await services.exchanges.run(request, work)
+    # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
+    quick = key is None and not query.publish and query.sequence is None
+    return await services.exchanges.run(request, work, quick=quick)
 
 
 def _appended(result: Appended) -> Answer:

@@ -10,8 +10,9 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -25,6 +26,7 @@ from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
 from ...errors import (
     Conflict,
+    InProgress,
     OutcomeUnknown,
     ShardsmithError,
     UnprocessableInput,
@@ -83,6 +85,8 @@ class Appender:
         self._monotonic = monotonic
         self._clock = _Clock()
         self._grouping = Grouping(pool, self._store_group)
+        self._under_way: set[str] = set()
+        self._lock = threading.Lock()
 
     def append(
         self,
@@ -99,8 +103,31 @@ class Appender:
     ) -> AppendResult:
         """See `Datasets.append`."""
         arrival = self._arrival(destination, split, records, key, sequence, evolve=evolve)
-        replayed = self._receive(arrival, digest, options, budget)
-        return self._finish(arrival) if replayed is None else replayed
+        with self._in_progress(arrival.attempt):
+            replayed = self._receive(arrival, digest, options, budget)
+            return self._finish(arrival) if replayed is None else replayed
+
+    @contextmanager
+    def _in_progress(self, attempt: Attempt) -> Iterator[None]:
+        """Refuse a second attempt at one append while this replica is at the first.
+
+        Raises:
+            InProgress: it is (`append_in_progress`).
+        """
+        name = attempt.layout.slot(attempt.append_id)
+        with self._lock:
+            if name in self._under_way:
+                raise InProgress(
+                    "Another request with this Idempotency-Key is under way. Send it again once that has "
+                    "ended; it then gets the same answer.",
+                    code="append_in_progress",
+                )
+            self._under_way.add(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way.discard(name)
 
     def submit(
         self,

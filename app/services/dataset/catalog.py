@@ -328,10 +328,19 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
     ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
     raise SchemaConflict(
         f"Feature {name!r} is {_described(ours)} in these rows and {_described(theirs)} in the "
-        f"dataset, whose schema is fixed. Send rows that fit it.",
+        f"dataset. Send rows that fit it. {_evolution(schema, stored)}",
         feature=name,
         extra={"schema": stored.to_json()},
     )
+
+
+def _evolution(schema: Schema, stored: Schema) -> str:
+    """What `evolve=widen` would do."""
+    try:
+        widen(stored, schema)
+    except SchemaConflict as error:
+        return f"Not even ?evolve=widen would take them: {error.detail}"
+    return "With ?evolve=widen the schema of the dataset is widened to take them."
 
 
 def require_same_message(message: Message | None, stored: Schema) -> None:

@@ -154,3 +154,81 @@ def test_a_message_other_than_that_of_the_dataset_is_refused(client: Client) -> 
     append(client, message="example")
     with pytest.raises(SchemaConflict, match="those of the dataset are examples"):
         append(client, message="sequence_example")
+
+
+Y = Schema.from_json({"features": {"y": {"dtype": "int64"}}})
+
+
+def other_replica_widens(client: Client) -> None:
+    append(Client(client.store), b'[{"x": 1, "y": 2}]', key="wide", evolve=True)
+
+
+def test_a_small_append_is_stored_in_the_dataset_created_anew_meanwhile(
+    client: Client, inner: ObstoreStore
+) -> None:
+    append(client, b'[{"x": 1}]')
+    append(client, b'[{"x": 1}]')  # its schema is remembered from here on
+    other = Client(inner)
+    other.datasets.delete("d")
+    other.datasets.create("d", X, DatasetOptions())
+    append(client, b'[{"x": 2}]', publish=False)
+    client.publish()
+    assert client.read() == [2.0]
+    assert client.datasets.get("d").generation == 2
+
+
+def test_a_small_append_creates_the_dataset_that_was_deleted_meanwhile(
+    client: Client, inner: ObstoreStore
+) -> None:
+    append(client)
+    append(client)
+    Client(inner).datasets.delete("d")
+    append(client, b'[{"y": 7}]')
+    assert client.datasets.schema("d") == Y
+
+
+def test_rows_are_refused_by_the_schema_that_there_is_and_not_by_the_remembered_one(client: Client) -> None:
+    append(client)
+    append(client)
+    other_replica_widens(client)
+    append(client, b'[{"x": 3, "y": 4}]')
+    client.publish()
+    rows = client.datasets.read_records("d", "latest", "train", budget=Budget())
+    assert [batch.column("y").to_pylist() for batch in rows.batches] == [[None, None, 2, 4]]
+
+
+def test_a_small_append_that_is_outdated_when_it_is_stored_is_read_again(
+    inner: ObstoreStore,
+) -> None:
+    store = FaultStore(inner)
+    client = Client(store)
+    append(client)
+    append(client)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "head" and key.endswith(".end"):
+            store.fault = None
+            other_replica_widens(client)
+
+    store.fault = fault
+    append(client, b'[{"x": 3}]')
+    client.publish()
+    assert sorted(client.read()) == [1.0, 1.0, 1.0, 3.0]
+
+
+def test_a_small_append_asks_the_store_only_what_its_group_asks(inner: ObstoreStore) -> None:
+    store = FaultStore(inner)
+    client = Client(store)
+    append(client)
+    append(client)
+    store.requests.clear()
+    append(client)
+    assert [operation for operation, _ in store.requests] == ["head", "head", "create"]
+
+
+@pytest.mark.parametrize("size", [300_000, 3_000_000])
+def test_a_body_that_is_not_small_goes_alone(client: Client, size: int) -> None:
+    append(client)
+    row = b'{"x": 1}'
+    body = b"[" + b" " * size + row + b"]"
+    assert append(client, body).body["num_records"] == 1

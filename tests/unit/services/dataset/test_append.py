@@ -13,6 +13,7 @@ from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
 from app.errors import (
     Conflict,
+    InProgress,
     LimitExceeded,
     MalformedInput,
     OutcomeUnknown,
@@ -589,3 +590,115 @@ def test_names_are_checked_before_anything_is_asked_of_the_store(
         client.append([1], split=split, key=key)
     assert caught.value.code == code
     assert [request for request in store.requests if request[0] in WRITES] == []
+
+
+def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(client: Client) -> None:
+    rows = records([1])
+
+    def asking_again() -> Iterator[pa.RecordBatch]:
+        with pytest.raises(InProgress) as caught:
+            client.append([1], key="k")
+        assert caught.value.code == "append_in_progress"
+        client.append([2], key="other")
+        client.append([3], key="k", name="e")
+        yield from rows.batches
+
+    append_records(client, Records(rows.schema, asking_again()), key="k")
+    assert append_records(client, records([1]), key="k").replayed
+
+
+def test_a_key_is_free_again_after_a_failure(client: Client) -> None:
+    def breaking() -> Iterator[pa.RecordBatch]:
+        raise MalformedInput("row")
+        yield
+
+    with pytest.raises(MalformedInput):
+        append_records(client, Records(SCHEMA, breaking()), key="k")
+    assert not client.append([1], key="k").replayed
+
+
+def test_sequence_orders_before_time(client: Client) -> None:
+    for value, sequence in [(5, 7), (0, None), (4, 2**63 - 1), (1, -3), (2, 0), (3, 7)]:
+        client.datasets.append(
+            "d",
+            "train",
+            records([value]),
+            key=None,
+            digest=lambda: "",
+            options=RecordsEncodeOptions(),
+            budget=Budget(),
+            sequence=sequence,
+        )
+    client.publish()
+    assert client.read() == [1, 0, 2, 5, 3, 4]
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_a_part_that_fails_while_the_next_is_gathered_fails_the_append(
+    client: Client, store: FaultStore, inner: ObstoreStore, fails: int
+) -> None:
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "put" and key.endswith(f"/{fails}") and when == "after":
+            raise StorageUnavailable("dropped")
+
+    store.fault = fault
+    with pytest.raises(StorageUnavailable):
+        client.append(range(400), key="k", pad=100_000)
+    assert keys(inner) == []
+    store.fault = None
+    client.append(range(400), key="k", pad=100_000)
+    client.publish()
+    assert client.read() == list(range(400))
+
+
+def test_parts_are_stored_one_at_a_time_and_all_before_the_slot(client: Client, store: FaultStore) -> None:
+    under_way: list[str] = []
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if "/parts/" in key:
+            if when == "before":
+                assert under_way == []
+                under_way.append(key)
+            else:
+                under_way.remove(key)
+        elif "/slots/" in key:
+            assert under_way == []
+
+    store.fault = fault
+    client.append(range(800), pad=100_000)
+
+
+@pytest.mark.parametrize("lost", ["before", "after", "conflict"])
+@pytest.mark.parametrize("pad", [None, 1000])
+def test_after_a_restart_a_key_finds_out_what_came_of_it(
+    client: Client,
+    store: FaultStore,
+    inner: ObstoreStore,
+    lost: str,
+    pad: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first process never learns the outcome; another one does, by the key, and stores nothing twice."""
+    monkeypatch.setattr(
+        append_module,
+        "create_once",
+        lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.05),
+    )
+    client.datasets.create("d", SCHEMA if pad is None else PADDED, DatasetOptions())
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if "/slots/" in key and operation != "get_range":
+            if lost == "conflict" and when == "before":
+                raise AlreadyExists("409") if operation == "create" else StorageUnavailable("503")
+            if when == lost:
+                raise StorageUnavailable("dropped")
+
+    store.fault = fault
+    with pytest.raises(OutcomeUnknown):
+        client.append(range(400), key="k", pad=pad)
+    restarted = Client(inner)
+    assert restarted.append(range(400), key="k", pad=pad).replayed is (lost == "after")
+    with pytest.raises(UnprocessableInput):
+        restarted.append(range(399), key="k", pad=pad)
+    restarted.publish()
+    assert restarted.read() == list(range(400))

@@ -1,0 +1,51 @@
+"""Small bodies, read as a whole before anything is done with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.types import Message, Receive
+
+from ..domain.limits import KIB
+from ..errors import StreamInterrupted, StreamTimeout
+
+__all__ = ["SMALL_BODY", "read_small", "replayed"]
+
+#: What counts as small; so much has mostly arrived with the head of the request.
+SMALL_BODY: Final = 64 * KIB
+
+
+async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, Sequence[Message]]:
+    """The whole body, or None where it is not small; and the messages that were taken for it.
+
+    Raises:
+        StreamInterrupted: the client went away.
+        StreamTimeout: nothing came for too long.
+    """
+    taken: list[Message] = []
+    size = 0
+    while size <= SMALL_BODY:
+        try:
+            async with asyncio.timeout(timeout_s):
+                message = await receive()
+        except TimeoutError:
+            raise StreamTimeout(f"No byte of the body came for {timeout_s:g} s.") from None
+        if message["type"] == "http.disconnect":
+            raise StreamInterrupted("The connection closed before the body ended.")
+        taken.append(message)
+        size += len(message.get("body", b""))
+        if not message.get("more_body", False) and size <= SMALL_BODY:
+            return b"".join(message.get("body", b"") for message in taken), taken
+    return None, taken
+
+
+def replayed(taken: Sequence[Message], receive: Receive) -> Receive:
+    """A `receive` that gives what was taken once more, then what follows."""
+    left = list(reversed(taken))
+
+    async def again() -> Message:
+        return left.pop() if left else await receive()
+
+    return again

@@ -1,0 +1,242 @@
+"""Rows that widen the schema of their dataset: only where that was asked for, and only as far as it is sound."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from app.codecs.records.columns import MAX_BATCH_ROWS
+from app.domain.limits import Budget
+from app.domain.schema import Schema
+from app.errors import InputError, SchemaConflict
+from app.services.dataset.layout import Layout
+from app.services.datasets import DatasetOptions
+from app.storage.obstore_store import ObstoreStore, open_store
+from tests.rows import Client
+from tests.stores import FaultStore, Operation, When
+from tests.unit.services.test_appending import append
+
+LAYOUT = Layout("d", 1)
+
+
+def schema(**features: Any) -> Schema:
+    members = {name: {"dtype": of} if isinstance(of, str) else of for name, of in features.items()}
+    return Schema.from_json({"features": members})
+
+
+def nullable(dtype: str, shape: list[int | None] | None = None) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape or [], "nullable": True}
+
+
+@pytest.fixture
+def inner() -> ObstoreStore:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def client(inner: ObstoreStore) -> Client:
+    client = Client(inner)
+    client.datasets.create("d", schema(x="float32"), DatasetOptions())
+    append(client, b'[{"x": 1}]')
+    return client
+
+
+def rows(client: Client) -> list[dict[str, Any]]:
+    client.publish()
+    found = client.datasets.read_records("d", "latest", "train", budget=Budget())
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+def test_a_new_feature_is_added_and_the_old_one_read_as_declared(client: Client) -> None:
+    append(client, b'[{"x": 2, "y": 3}]', evolve=True)
+    assert client.datasets.schema("d") == schema(x="float32", y=nullable("int64"))
+    append(client, b'[{"x": 3}]')
+    assert rows(client) == [{"x": 1.0, "y": None}, {"x": 2.0, "y": 3}, {"x": 3.0, "y": None}]
+
+
+def test_a_feature_that_a_row_lacks_becomes_nullable(client: Client) -> None:
+    append(client, b'[{"x": 2}, {"y": 3}]', evolve=True)
+    assert client.datasets.schema("d") == schema(x=nullable("float32"), y=nullable("int64"))
+    assert rows(client) == [{"x": 1.0, "y": None}, {"x": 2.0, "y": None}, {"x": None, "y": 3}]
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_values_that_infer_otherwise_change_no_feature(client: Client, form: Any) -> None:
+    body = b'{"x": "NaN", "y": 1}\n{"x": 4, "y": 2}'
+    body = body if form == "ndjson" else b"[" + body.replace(b"\n", b",") + b"]"
+    append(client, body, evolve=True, form=form)
+    found = client.datasets.schema("d")
+    assert found is not None
+    assert found.by_name["x"] == schema(x="float32").by_name["x"]
+
+
+def test_a_value_that_does_not_fit_is_refused_though_the_schema_may_widen(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    client.datasets.create("d", schema(x="int8"), DatasetOptions())
+    with pytest.raises(InputError):
+        append(client, b'[{"x": 300}]', evolve=True)
+    assert client.datasets.schema("d") == schema(x="int8")
+    append(client, b'[{"x": 300}]', schema=schema(x="int16"), evolve=True)
+    assert client.datasets.schema("d") == schema(x="int16")
+
+
+def test_a_schema_in_the_body_widens_as_one_beside_it(client: Client) -> None:
+    body = b"""{"schema": {"features": {"x": {"dtype": "float32"}, "y": {"dtype": "int8"}}},
+               "instances": [{"x": 1, "y": 5}]}"""
+    with pytest.raises(SchemaConflict, match="evolve=widen"):
+        append(client, body)
+    append(client, body, evolve=True)
+    assert client.datasets.schema("d") == schema(x="float32", y=nullable("int8"))
+    append(client, body, evolve=True)
+    assert len(rows(client)) == 3
+
+
+def test_a_declared_length_becomes_unknown(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    two, three = (schema(x={"dtype": "int64", "shape": [size]}) for size in (2, 3))
+    append(client, b'[{"x": [1, 2]}]', schema=two)
+    append(client, b'[{"x": [3, 4, 5]}]', schema=three, evolve=True)
+    assert client.datasets.schema("d") == schema(x={"dtype": "int64", "shape": [None]})
+    assert rows(client) == [{"x": [1, 2]}, {"x": [3, 4, 5]}]
+
+
+def arrow_body(**columns: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch(columns)
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_column_that_arrow_calls_nullable_makes_nothing_nullable(client: Client) -> None:
+    body = arrow_body(x=pa.array([2.0], pa.float32()), y=pa.array([b"a"]))
+    append(client, body, form="arrow", evolve=True)
+    assert client.datasets.schema("d") == schema(x="float32", y=nullable("bytes"))
+    body = arrow_body(y=pa.array([b"b"]))
+    append(client, body, form="arrow", evolve=True)
+    assert client.datasets.schema("d") == schema(x=nullable("float32"), y=nullable("bytes"))
+
+
+def test_csv_adds_a_column(client: Client) -> None:
+    append(client, b"x,y\n2,a\n", form="csv", evolve=True)
+    assert rows(client) == [{"x": 1.0, "y": None}, {"x": 2.0, "y": b"a"}]
+
+
+def test_records_add_a_feature(client: Client, inner: ObstoreStore) -> None:
+    source = Client(inner)
+    append(client, b'[{"x": 2, "y": [3, 4]}]', evolve=True)
+    client.publish()
+    shard = source.datasets.manifest("d", "latest").splits["train"].shards[0].file
+    data = inner.get(f"d/1.0.0/{shard}")
+    other = Client(open_store("memory://"))
+    append(other, b'[{"x": 0.5}]')
+    append(other, data, form="tfrecord", evolve=True)
+    assert other.datasets.schema("d") == schema(x="float32", y=nullable("int64", [None]))
+    assert [row["x"] for row in rows(other)] == [0.5, 1.0, 2.0]
+
+
+def test_a_body_larger_than_what_is_looked_at_is_read_whole(client: Client) -> None:
+    lines = b"".join(b'{"x": %d, "y": %d}\n' % (i, i) for i in range(3 * MAX_BATCH_ROWS))
+    append(client, lines, form="ndjson", evolve=True)
+    assert [row["y"] for row in rows(client)] == [None, *range(3 * MAX_BATCH_ROWS)]
+
+
+def test_a_feature_behind_what_is_looked_at_is_refused(client: Client) -> None:
+    lines = b'{"x": 1}\n' * 2000 + b'{"x": 1, "y": 1}\n'
+    with pytest.raises(SchemaConflict):
+        append(client, lines, form="ndjson", evolve=True)
+    assert client.datasets.schema("d") == schema(x="float32")
+
+
+@pytest.mark.parametrize("body", [b'[{"x": 1, "y": 2}, {"x": "no"}]', b'[{"x": 1, "y": [[1], 2]}]'])
+def test_refused_rows_widen_nothing(client: Client, body: bytes) -> None:
+    with pytest.raises(InputError):
+        append(client, body, evolve=True)
+    assert client.datasets.schema("d") == schema(x="float32")
+
+
+def test_without_evolve_the_error_says_what_it_would_do(client: Client) -> None:
+    with pytest.raises(SchemaConflict, match="evolve=widen"):
+        append(client, b'[{"x": 1, "y": 2}]')
+    with pytest.raises(SchemaConflict, match="evolve=widen"):
+        append(client, b'[{"x": 1, "y": 2}]', schema=schema(x="float32", y="int64"))
+    with pytest.raises(SchemaConflict, match="Not even") as caught:
+        append(client, b'[{"x": 1}]', schema=schema(x="int64"))
+    assert caught.value.location.feature == "x"
+    assert client.datasets.schema("d") == schema(x="float32")
+
+
+def test_rows_may_lack_nullable_features_in_every_form(client: Client) -> None:
+    append(client, b'[{"x": 2, "y": 3}]', evolve=True)
+    append(client, b'[{"x": 3}]')
+    append(client, b'{"x": [4]}')
+    append(client, b"x\n5\n", form="csv")
+    append(client, arrow_body(x=pa.array([6.0], pa.float32())), form="arrow")
+    assert [row["x"] for row in rows(client)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_of_two_that_widen_at_once_the_loser_widens_what_the_winner_left(
+    client: Client, inner: ObstoreStore
+) -> None:
+    store = FaultStore(inner)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "create" and when == "before" and key == LAYOUT.schema(1):
+            store.fault = None
+            append(Client(inner), b'[{"x": 2, "z": "text"}]', evolve=True)
+
+    store.fault = fault
+    append(Client(store), b'[{"x": 3, "y": 3}]', evolve=True)
+    assert client.datasets.schema("d") == schema(x="float32", z=nullable("text"), y=nullable("int64"))
+    assert inner.get(LAYOUT.schema(2))
+    assert [row["x"] for row in rows(client)] == [1.0, 2.0, 3.0]
+
+
+def test_of_two_that_add_one_feature_in_two_kinds_one_is_refused(inner: ObstoreStore, client: Client) -> None:
+    store = FaultStore(inner)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "create" and when == "before" and key == LAYOUT.schema(1):
+            store.fault = None
+            append(Client(inner), b'[{"x": 2, "y": "text"}]', evolve=True)
+
+    store.fault = fault
+    with pytest.raises(SchemaConflict, match="'y'"):
+        append(Client(store), b'[{"x": 3, "y": 3}]', evolve=True)
+    assert [row["x"] for row in rows(client)] == [1.0, 2.0]
+
+
+def test_steps_are_numbered_without_gaps(client: Client, inner: ObstoreStore) -> None:
+    def widen(number: int) -> None:
+        append(Client(inner), b'[{"x": 0, "f%d": 1}]' % number, key=f"k{number}", evolve=True)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(widen, range(12)))
+    found = client.datasets.schema("d")
+    assert found is not None
+    assert sorted(found.names) == sorted(["x", *(f"f{number}" for number in range(12))])
+    steps = sorted(int(info.key.rsplit("/", 1)[1][:-5]) for info in inner.list("d/_g1/schema"))
+    assert steps == list(range(1, 13))
+
+
+def test_a_publication_has_the_schema_of_all_that_it_lists(client: Client, inner: ObstoreStore) -> None:
+    store = FaultStore(inner)
+    other = Client(inner)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "list" and "/slots/" in key and when == "before":
+            store.fault = None
+            append(other, b'[{"x": 2, "y": 3}]', key="late", evolve=True)
+
+    slow = Client(store)
+    slow.datasets.schema("d")
+    store.fault = fault
+    manifest = slow.publish()
+    assert manifest.schema == schema(x="float32", y=nullable("int64"))
+
+
+def test_a_key_replays_after_the_schema_was_widened(client: Client) -> None:
+    first = append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True)
+    append(client, b'[{"x": 2, "z": 3}]', evolve=True)
+    assert append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True) == first

@@ -7,12 +7,19 @@ while an operation runs is trusted, as they could replace the data itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from ..errors import StorageError, StorageUnavailable
 
 __all__ = ["LocalRoot"]
+
+#: What obstore names a file that it is still writing; its list passes over such names.
+_UNFINISHED: Final = re.compile(r"#\d+$")
 
 
 class LocalRoot:
@@ -46,3 +53,22 @@ class LocalRoot:
             raise StorageError(
                 f"{key} leads out of the storage folder by a symbolic link.", code="outside_storage_root"
             )
+
+    def remove_unfinished(self, prefix: str, before: datetime) -> int:
+        """Remove files below the folder `prefix` that a killed process was writing, and count them.
+
+        One that was last written to since `before` may still be at work and stays. Symbolic links
+        are neither followed nor removed.
+
+        Raises:
+            StorageError: `prefix` leads out of this folder (`outside_storage_root`).
+        """
+        self.check(prefix)
+        removed = 0
+        for folder, _, names in os.walk(self.path / prefix):
+            for path in (Path(folder, name) for name in names if _UNFINISHED.search(name)):
+                with contextlib.suppress(FileNotFoundError):  # finished, or removed by another process
+                    if not path.is_symlink() and path.lstat().st_mtime < before.timestamp():
+                        path.unlink()
+                        removed += 1
+        return removed

@@ -107,7 +107,9 @@ class ObjectStore(Protocol):
         ...
 
     def copy(self, source: str, target: str) -> None:
-        """Store the bytes of `source` as `target`, over whatever is there, without reading them here.
+        """Store the bytes of `source` as `target`, over whatever is there, in bounded memory.
+
+        The store does it by itself where it does so reliably; otherwise they pass through here.
 
         Raises:
             ObjectNotFound: no such source.
@@ -121,6 +123,8 @@ class ObjectStore(Protocol):
     def sweep(self, prefix: str, before: datetime) -> int:
         """Remove uploads below the folder `prefix` that were begun before then and never completed.
 
-        They hold room that no listing shows. Returns how many there were.
+        They hold room that no listing shows. Returns how many there were: on Google Cloud Storage and
+        Azure always 0. Set a lifecycle rule there that aborts multipart uploads (Google); blocks that
+        were never committed go after a week by themselves (Azure).
         """
         ...

@@ -5,8 +5,10 @@ What is relied on was checked with obstore 0.12.1:
   costs nothing for what is already immutable.
 - `put` of an iterator drives it inside obstore's runtime, where another obstore call panics; a
   writer calls back nothing. Leaving a writer by an exception aborts the upload; so does a part that fails.
-- A create-only put is sent once; other requests are retried until `retry_timeout` has passed, and
-  each try ends after `timeout`. Their sum is the deadline of one operation.
+- Requests are repeated after a 5xx or a failure to connect; but for a create-only put or a deletion, after
+  a timeout or a broken connection as well. So a create may find what its own first try stored.
+- Ceph answers a completed multipart upload without an ETag; nothing here needs one.
+- Azure hands out whatever list it has from an offset, so none is asked for.
 - LocalStore writes to `name#1` and renames; a failed write removes that file, and list hides one
   that a killed process left.
 """
@@ -14,57 +16,38 @@ What is relied on was checked with obstore 0.12.1:
 from __future__ import annotations
 
 import contextlib
-import os
-import re
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store, from_url
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from ..domain.limits import MIB
 from ..domain.streams import Buffer
-from ..errors import StorageError, StorageFull, StorageUnavailable
+from ..errors import StorageError, StorageUnavailable
+from .failures import failure
 from .local_root import LocalRoot
-from .object_store import AlreadyExists, ObjectInfo, ObjectNotFound
-
-if TYPE_CHECKING:  # these names exist for type checkers only
-    from obstore.store import ClientConfig, RetryConfig
-    from obstore.store import ObjectStore as Backend
+from .object_store import ObjectInfo, ObjectNotFound
+from .remote import HINTS, Remote, Timeouts, open_remote
+from .unfinished_uploads import abort_uploads
 
 __all__ = ["ObstoreStore", "open_store"]
 
-#: One try takes at most 20 s (a 16 MiB part at 0.8 MiB/s) and none is begun after 10 s, so an
-#: operation ends within 30 s: half of the 60 s after which proxies commonly give up (nginx).
-_CLIENT: Final[ClientConfig] = {
-    "connect_timeout": timedelta(seconds=5),
-    "timeout": timedelta(seconds=20),
-}
-_RETRY: Final[RetryConfig] = {
-    "max_retries": 5,
-    "retry_timeout": timedelta(seconds=10),
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=5),
-        "base": 2,
-    },
-}
-#: Options that obstore reads from the environment only when no client options are given.
-_ALLOW_HTTP: Final = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
+Backend: TypeAlias = Remote | LocalStore | MemoryStore
 
 #: Size of a multipart upload's parts and how many are under way: 48 MiB of memory per writer at
 #: most, and S3's 10,000 parts allow shards of 156 GiB.
 _PART_BYTES: Final = 16 * MIB
 _PARTS_AT_ONCE: Final = 2
 
-#: ENOSPC, EFBIG and EDQUOT as Rust prints them, and HTTP's 507 as S3-compatible stores answer it.
-_FULL: Final = re.compile(r"\(os error (28|27|122)\)|507 Insufficient Storage")
-#: A signature may stand in the query of a URL that an error quotes.
-_QUERY: Final = re.compile(r"\?[^\s\"')]+")
+#: S3 copies 5 GiB at most in one request, which has to end within its deadline too: rather stream more.
+_LARGEST_COPY: Final = 1024 * MIB
+_TIMEOUTS: Final = Timeouts()
 
 
 class ObstoreStore:
@@ -78,6 +61,7 @@ class ObstoreStore:
     def __init__(self, backend: Backend, root: LocalRoot | None = None) -> None:
         self._backend = backend
         self._root = root
+        self._hints = next((hints for kind, hints in HINTS.items() if isinstance(backend, kind)), None)
 
     def put(self, key: str, data: Buffer) -> None:
         with self._errors(key):
@@ -92,17 +76,26 @@ class ObstoreStore:
             writer = obstore.open_writer(
                 self._backend, key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
-        size = 0
+        size, digest = 0, hashlib.sha256()
         try:
             for chunk in chunks:
+                data = bytes(chunk)
+                if isinstance(self._backend, AzureStore):
+                    digest.update(data)
                 with self._errors(key):
-                    size += writer.write(bytes(chunk))
+                    size += writer.write(data)
         except BaseException as error:
             with contextlib.suppress(BaseError, OSError):
                 writer.__exit__(type(error), error, error.__traceback__)
             raise
-        with self._errors(key):
-            writer.close()
+        try:
+            with self._errors(key):
+                writer.close()
+        except StorageUnavailable:
+            # On Azure whoever commits its blocks first discards those of others who write the same object,
+            # whose commits then fail. Where they write the same bytes, all is well.
+            if not isinstance(self._backend, AzureStore) or self._digest(key) != digest.digest():
+                raise
         return size
 
     def get(self, key: str) -> bytes:
@@ -152,15 +145,34 @@ class ObstoreStore:
             obstore.delete(self._backend, key)
 
     def copy(self, source: str, target: str) -> None:
-        if isinstance(self._backend, AzureStore):  # which may copy some time later
+        if self._is_copied_by_the_store(source):
+            with self._errors(source):
+                obstore.copy(self._backend, source, target)
+        else:
             self.put_stream(target, self._stream(source))
-            return
-        with self._errors(source):
-            obstore.copy(self._backend, source, target)
 
-    def _stream(self, key: str) -> Iterator[Buffer]:
-        with self._errors(key):
-            yield from obstore.get(self._backend, key).stream(_PART_BYTES)
+    def _is_copied_by_the_store(self, source: str) -> bool:
+        # Azure may do it some time later. The local store makes a hard link, which not every file system
+        # has, and leaves `name#1` behind where the target is that link already.
+        if isinstance(self._backend, (AzureStore, LocalStore)):
+            return False
+        return not isinstance(self._backend, S3Store) or self.head(source).size <= _LARGEST_COPY
+
+    def _stream(self, key: str) -> Iterator[bytes]:
+        """The object, by ranges: one long answer would have to end within one request's deadline."""
+        size = self.head(key).size
+        for offset in range(0, size, _PART_BYTES):
+            length = min(_PART_BYTES, size - offset)
+            data = self.get_range(key, offset, length)
+            if len(data) != length:
+                raise StorageUnavailable(f"{key} became shorter while it was read.")
+            yield data
+
+    def _digest(self, key: str) -> bytes:
+        digest = hashlib.sha256()
+        for data in self._stream(key):
+            digest.update(data)
+        return digest.digest()
 
     def sign(self, key: str, expires_s: int) -> str | None:
         if not isinstance(self._backend, (AzureStore, GCSStore, S3Store)):
@@ -169,7 +181,13 @@ class ObstoreStore:
             return obstore.sign(self._backend, "GET", key, timedelta(seconds=expires_s))
 
     def sweep(self, prefix: str, before: datetime) -> int:
-        del prefix, before
+        # Google and Azure have no such list: a lifecycle rule of the bucket, or a week, does it there.
+        if self._root is not None:
+            with self._errors(prefix):
+                return self._root.remove_unfinished(prefix, before)
+        if isinstance(self._backend, S3Store):
+            folder = "/".join(part for part in (self._backend.prefix, prefix) if part)
+            return abort_uploads(self._backend.config["bucket"], f"{folder}/" if folder else "", before)
         return 0
 
     @contextlib.contextmanager
@@ -180,29 +198,14 @@ class ObstoreStore:
                 self._root.check(key)
             yield
         except (BaseError, OSError, ValueError) as error:
-            _raise_as_ours(key, error)
-
-
-def _raise_as_ours(key: str, error: Exception) -> NoReturn:
-    reason = _QUERY.sub("", str(error).split("\n", 1)[0])[:300]
-    if isinstance(error, FileNotFoundError):
-        raise ObjectNotFound(f"There is no object {key}.") from error
-    if isinstance(error, AlreadyExistsError):
-        raise AlreadyExists(f"There is an object {key} already.") from error
-    if _FULL.search(str(error)):
-        raise StorageFull(f"No room left to store {key}: {reason}") from error
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError, PermissionError)):
-        raise StorageError(f"The store refuses access to {key}: {reason}", code="storage_denied") from error
-    if isinstance(error, ValueError):
-        raise StorageError(f"The store cannot hold a key like {key!r}.", code="invalid_key") from error
-    raise StorageUnavailable(f"The store failed at {key}: {reason}") from error
+            raise failure(key, error, self._hints) from None
 
 
 def _info(meta: obstore.ObjectMeta) -> ObjectInfo:
     return ObjectInfo(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"])
 
 
-def open_store(url: str) -> ObstoreStore:
+def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
     """The store that `url` names.
 
     Args:
@@ -210,6 +213,7 @@ def open_store(url: str) -> ObstoreStore:
             `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`. Credentials,
             endpoints and regions come from the providers' usual variables (`AWS_*`, `GOOGLE_*`,
             `AZURE_*`).
+        timeouts: of the requests to a remote store.
 
     Raises:
         StorageError: the URL is not one of those, or its store cannot be set up.
@@ -221,9 +225,9 @@ def open_store(url: str) -> ObstoreStore:
         root = LocalRoot(_local_path(url, rest))
         return ObstoreStore(LocalStore(root.path), root)
     if separator and scheme in ("s3", "gs", "az"):
-        return ObstoreStore(_open_remote(url))
+        return ObstoreStore(open_remote(url, timeouts))
     raise StorageError(
-        f"{_QUERY.sub('', url)[:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
+        f"{url.partition('?')[0][:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
         code="invalid_storage_url",
     )
 
@@ -236,15 +240,3 @@ def _local_path(url: str, rest: str) -> Path:
             code="invalid_storage_url",
         )
     return Path(path)
-
-
-def _open_remote(url: str) -> Backend:
-    allow_http = any(os.environ.get(name, "").lower() in ("1", "true") for name in _ALLOW_HTTP)
-    try:
-        return from_url(url, client_options={**_CLIENT, "allow_http": allow_http}, retry_config=_RETRY)
-    except (BaseError, ValueError) as error:
-        reason = str(error).split("\n", 1)[0][:300]
-        raise StorageError(
-            f"The store {_QUERY.sub('', url)[:200]!r} cannot be set up: {reason}",
-            code="invalid_storage_url",
-        ) from error

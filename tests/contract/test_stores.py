@@ -3,19 +3,34 @@
 `raw_get` and `raw_set` go around the code under test.
 """
 
-from collections.abc import Iterator
+import functools
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, ClassVar
 
+import botocore.session
+import httpx
 import obstore
 import pytest
-from obstore.store import MemoryStore
+from botocore.config import Config
+from obstore.store import AzureStore, MemoryStore, S3Store
 
-from app.errors import StorageError
+from app.errors import StorageError, StorageUnavailable
+from app.storage import obstore_store, unfinished_uploads
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
 from app.storage.probe import probe_store
+from tests.servers.running import BUCKET, RunningStore
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+A_DAY = timedelta(days=1)
+#: Three parts of a multipart upload, the last of them a short one.
+LARGE = [bytes([value]) * (8 << 20) for value in range(5)]
 
 
 class StoreContract:
@@ -28,6 +43,11 @@ class StoreContract:
 
     def raw_set(self, key: str, data: bytes) -> None:
         raise NotImplementedError
+
+    def raw_set_all(self, keys: Iterable[str]) -> None:
+        """Make empty objects, many of them."""
+        for key in keys:
+            self.raw_set(key, b"")
 
     @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 1000])
     def test_put_stores_the_bytes(self, store: ObstoreStore, data: bytes) -> None:
@@ -56,18 +76,19 @@ class StoreContract:
         assert self.raw_get("a") == b"first"
 
     def test_of_racing_creators_one_wins(self, store: ObstoreStore) -> None:
-        def create(body: bytes) -> bool:
+        def create(key: str, body: bytes) -> bool:
             try:
-                store.create("race", body)
+                store.create(key, body)
             except AlreadyExists:
                 return False
             return True
 
         bodies = [bytes([i]) * 1000 for i in range(16)]
         with ThreadPoolExecutor(16) as pool:
-            won = list(pool.map(create, bodies))
-        assert won.count(True) == 1
-        assert self.raw_get("race") == bodies[won.index(True)]
+            for race in range(60):
+                won = list(pool.map(create, [f"race/{race}"] * 16, bodies))
+                assert won.count(True) == 1
+                assert store.get(f"race/{race}") == bodies[won.index(True)]
 
     @pytest.mark.parametrize("chunks", [[], [b""], [b"x"], [b"ab", b"", b"c"], [b"z" * (9 << 20)] * 4])
     def test_put_stream_stores_the_chunks_in_order(self, store: ObstoreStore, chunks: list[bytes]) -> None:
@@ -98,6 +119,79 @@ class StoreContract:
 
     def check_no_leftovers(self) -> None:
         """Nothing that a list would hide is left either."""
+
+    def test_two_writers_may_stream_the_same_bytes_to_one_key(self, store: ObstoreStore) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield from LARGE[:3]
+            store.put_stream("a/b", LARGE)  # another executor of the same plan, which is faster
+            yield from LARGE[3:]
+
+        assert store.put_stream("a/b", chunks()) == 40 << 20
+        assert self.raw_get("a/b") == b"".join(LARGE)
+        self.check_no_leftovers()
+
+    @pytest.mark.parametrize("chunks", [[], [b"x"], LARGE], ids=["empty", "small", "large"])
+    def test_copy_stores_the_same_bytes(self, store: ObstoreStore, chunks: list[bytes]) -> None:
+        store.put_stream("a/b", chunks)
+        self.raw_set("c", b"what was there")
+        store.copy("a/b", "c")
+        assert self.raw_get("c") == self.raw_get("a/b") == b"".join(chunks)
+
+    def test_copy_may_be_repeated(self, store: ObstoreStore) -> None:
+        self.raw_set("a", b"bytes")
+        for _ in range(3):
+            store.copy("a", "b/c")
+        assert {info.key for info in store.list("")} == {"a", "b/c"}
+        self.check_no_leftovers()
+
+    def test_a_copy_outlives_its_source(self, store: ObstoreStore) -> None:
+        self.raw_set("a", b"bytes")
+        store.copy("a", "b")
+        store.put("a", b"other bytes")
+        store.delete("a")
+        assert self.raw_get("b") == b"bytes"
+
+    def test_what_is_too_large_for_one_request_is_copied(
+        self, store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(obstore_store, "_LARGEST_COPY", 1 << 20)
+        store.put_stream("a", LARGE)
+        store.copy("a", "b")
+        assert self.raw_get("b") == b"".join(LARGE)
+
+    def test_copy_of_what_is_not_there_is_not_found(self, store: ObstoreStore) -> None:
+        with pytest.raises(ObjectNotFound):
+            store.copy("missing", "b")
+        assert list(store.list("")) == []
+        self.check_no_leftovers()
+
+    def test_what_cannot_be_signed_has_no_url(self, store: ObstoreStore) -> None:
+        self.raw_set("a", b"bytes")
+        assert store.sign("a", 60) is None
+
+    def test_sweep_removes_unfinished_uploads_and_nothing_else(self, store: ObstoreStore) -> None:
+        self.raw_set("a/b", b"whole")
+        for key in ("a/b", "a/c/d", "ab/c"):
+            self.begin_upload(store, key)
+        soon = datetime.now(UTC) + A_DAY
+        unfinished = self.unfinished_below("a/")
+        assert store.sweep("a", LONG_AGO) == 0
+        assert store.sweep("a", soon) == len(unfinished)
+        assert store.sweep("a", soon) == 0
+        self.check_swept("a/", "ab/c")
+        assert self.raw_get("a/b") == b"whole"
+        store.sweep("", soon)
+        self.check_no_leftovers()
+
+    def begin_upload(self, store: ObstoreStore, key: str) -> None:
+        """Leave behind what a writer leaves that is killed."""
+
+    def unfinished_below(self, prefix: str) -> list[str]:
+        """What `begin_upload` was given below that prefix, as far as this store can tell."""
+        return []
+
+    def check_swept(self, prefix: str, other: str) -> None:
+        """Nothing is left below the prefix, and `other` still is."""
 
     def test_get_returns_the_bytes(self, store: ObstoreStore) -> None:
         self.raw_set("a/b", b"0123456789")
@@ -136,8 +230,7 @@ class StoreContract:
 
     def test_list_goes_past_one_page(self, store: ObstoreStore) -> None:
         keys = {f"many/{i:04d}" for i in range(2100)}
-        for key in keys:
-            self.raw_set(key, b"")
+        self.raw_set_all(keys)
         listed = [info.key for info in store.list("many")]
         assert len(listed) == len(keys)
         assert set(listed) == keys
@@ -199,9 +292,187 @@ class TestLocalStore(StoreContract):
         (self.root / key).write_bytes(data)
 
     def check_no_leftovers(self) -> None:
-        assert [path for path in self.root.rglob("*") if path.is_file()] == []
+        assert [path for path in self.root.rglob("*#*") if path.is_file()] == []
+
+    def begin_upload(self, store: ObstoreStore, key: str) -> None:
+        for number in (1, 23):
+            self.raw_set(f"{key}#{number}", b"half of i")
+
+    def unfinished_below(self, prefix: str) -> list[str]:
+        return [f"{prefix}{name}" for name in ("b#1", "b#23", "c/d#1", "c/d#23")]
+
+    def check_swept(self, prefix: str, other: str) -> None:
+        assert {str(path.relative_to(self.root)) for path in self.root.rglob("*#*")} == {
+            f"{other}#1",
+            f"{other}#23",
+        }
 
     def test_a_killed_writers_file_is_not_listed(self, store: ObstoreStore) -> None:
         self.raw_set("a/b", b"whole")
         self.raw_set("a/c#1", b"half of i")
         assert [info.key for info in store.list("")] == ["a/b"]
+
+    def test_sweep_leaves_a_file_that_was_written_to_lately(self, store: ObstoreStore) -> None:
+        self.raw_set("a#1", b"still being wri")
+        assert store.sweep("", datetime.now(UTC) - timedelta(hours=1)) == 0
+        assert self.raw_get("a#1") == b"still being wri"
+
+
+class RemoteContract(StoreContract):
+    """A store behind HTTP, in a prefix of its own; keys are set and got by signed requests."""
+
+    put_headers: ClassVar[dict[str, str]] = {}
+
+    @pytest.fixture
+    def server(self) -> RunningStore:
+        raise NotImplementedError
+
+    def raw_store(self, prefix: str) -> "S3Store | AzureStore":
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, server: RunningStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObstoreStore]:
+        for name in list(os.environ):
+            if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
+                monkeypatch.delenv(name)
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        self.prefix = f"{type(self).__name__}/{secrets.token_hex(8)}"
+        self.raw = self.raw_store(self.prefix)
+        with httpx.Client(timeout=60) as self.http:
+            yield open_store(f"{server.url}/{self.prefix}")
+
+    def signed(self, method: Any, key: str) -> str:
+        url: str = obstore.sign(self.raw, method, key, timedelta(minutes=5))
+        return url
+
+    def raw_get(self, key: str) -> bytes:
+        return self.http.get(self.signed("GET", key)).raise_for_status().content
+
+    def raw_set(self, key: str, data: bytes) -> None:
+        self.http.put(self.signed("PUT", key), content=data, headers=self.put_headers).raise_for_status()
+
+    def raw_set_all(self, keys: Iterable[str]) -> None:
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda key: obstore.put(self.raw, key, b"", use_multipart=False), keys))
+
+    def test_what_cannot_be_signed_has_no_url(self, store: ObstoreStore) -> None:
+        """Everything can."""
+
+    def test_anyone_may_get_what_is_signed(self, store: ObstoreStore) -> None:
+        self.raw_set("a/b", b"bytes")
+        url = store.sign("a/b", 600)
+        assert url is not None
+        assert httpx.get(url).content == b"bytes"
+        assert httpx.get(url, headers={"Range": "bytes=1-2"}).content == b"yt"
+
+    def test_a_signed_url_is_good_for_one_key_and_to_read(self, store: ObstoreStore) -> None:
+        self.raw_set("a", b"mine")
+        self.raw_set("b", b"other")
+        url = store.sign("a", 600)
+        assert url is not None
+        assert httpx.get(url.replace("/a?", "/b?")).status_code == 403
+        assert httpx.get(url.partition("?")[0]).status_code in (401, 403, 404)
+        assert httpx.put(url, content=b"x", headers=self.put_headers).status_code == 403
+        assert self.raw_get("a") == b"mine"
+
+    def test_a_signed_url_expires(self, store: ObstoreStore) -> None:
+        self.raw_set("a", b"bytes")
+        url = store.sign("a", 1)
+        assert url is not None
+        give_up = time.monotonic() + 30
+        while (status := httpx.get(url).status_code) == 200 and time.monotonic() < give_up:
+            time.sleep(0.2)
+        assert status == 403
+
+    def test_a_larger_object_is_got_whole(self, store: ObstoreStore) -> None:
+        store.put_stream("a", LARGE)
+        assert store.get("a") == b"".join(LARGE)
+        assert store.get_range("a", (16 << 20) - 1, 2) == b"\x01\x02"
+
+
+class TestCephRgw(RemoteContract):
+    @pytest.fixture
+    def server(self, ceph_rgw: RunningStore) -> RunningStore:
+        self.client = s3_client(ceph_rgw.endpoint)
+        return ceph_rgw
+
+    def raw_store(self, prefix: str) -> S3Store:
+        return S3Store(BUCKET, prefix=prefix, client_options={"allow_http": True})
+
+    def uploads(self) -> list[str]:
+        """The keys of the multipart uploads that are under way in this test's prefix."""
+        pages = self.client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=BUCKET, Prefix=f"{self.prefix}/"
+        )
+        found = [upload["Key"] for page in pages for upload in page.get("Uploads", [])]
+        return [key.removeprefix(f"{self.prefix}/") for key in found]
+
+    def check_no_leftovers(self) -> None:
+        assert self.uploads() == []
+
+    def begin_upload(self, store: ObstoreStore, key: str) -> None:
+        key = f"{self.prefix}/{key}"
+        begun = self.client.create_multipart_upload(Bucket=BUCKET, Key=key)
+        self.client.upload_part(
+            Bucket=BUCKET, Key=key, UploadId=begun["UploadId"], PartNumber=1, Body=b"a part"
+        )
+
+    def unfinished_below(self, prefix: str) -> list[str]:
+        found = [key for key in self.uploads() if key.startswith(prefix)]
+        assert found
+        return found
+
+    def check_swept(self, prefix: str, other: str) -> None:
+        assert self.uploads() == [other]
+
+    def test_sweep_goes_past_one_page(self, store: ObstoreStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(unfinished_uploads, "_PAGE", 2)
+        for number in range(7):
+            self.begin_upload(store, f"many/{number}")
+            self.begin_upload(store, "many/times the same")
+        assert store.sweep("many", datetime.now(UTC) + A_DAY) == 14
+        assert self.uploads() == []
+
+    def test_an_upload_that_was_swept_cannot_be_completed(self, store: ObstoreStore) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield from LARGE
+            assert store.sweep("", datetime.now(UTC) + A_DAY) == 1
+
+        with pytest.raises((StorageError, ObjectNotFound)):
+            store.put_stream("a", chunks())
+        assert list(store.list("")) == []
+
+
+class TestAzurite(RemoteContract):
+    put_headers: ClassVar = {"x-ms-blob-type": "BlockBlob"}
+
+    @pytest.fixture
+    def server(self, azurite: RunningStore) -> RunningStore:
+        return azurite
+
+    def raw_store(self, prefix: str) -> AzureStore:
+        return AzureStore(BUCKET, prefix=prefix, client_options={"allow_http": True})
+
+    def test_another_writers_other_bytes_are_not_taken_for_ours(self, store: ObstoreStore) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield from LARGE[:3]
+            store.put_stream("a", LARGE[::-1])
+            yield from LARGE[3:]
+
+        with pytest.raises(StorageUnavailable):
+            store.put_stream("a", chunks())
+        assert self.raw_get("a") == b"".join(LARGE[::-1])
+
+
+@functools.cache
+def s3_client(endpoint: str) -> Any:
+    """AWS's own client of a server of S3."""
+    return botocore.session.Session().create_client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="testkey",
+        aws_secret_access_key="testsecret",  # noqa: S106  # of a server on loopback, for one test run
+        config=Config(s3={"addressing_style": "path"}),
+    )

@@ -1,13 +1,8 @@
-"""Which store a URL names, what its failures become, and that uploads end cleanly.
-
-S3 is a small server on loopback that answers as told and remembers what it was asked.
-"""
+"""Which store a URL names, what its failures become, and that uploads end cleanly."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 
 import obstore
@@ -15,59 +10,13 @@ import pytest
 from obstore.store import AzureStore, GCSStore
 
 from app.errors import StorageError, StorageFull, StorageUnavailable
-from app.storage import obstore_store
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import open_store
+from app.storage.remote import Timeouts
+from tests.servers.fake_s3 import FakeS3
 
-#: Method and path with query -> status; anything else succeeds.
-Answers = Callable[[str, str], int | None]
-
-_UPLOAD_BEGUN = (
-    b"<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key><UploadId>u1</UploadId>"
-    b"</InitiateMultipartUploadResult>"
-)
-_UPLOAD_COMPLETE = b'<CompleteMultipartUploadResult><ETag>"e"</ETag></CompleteMultipartUploadResult>'
-
-
-class FakeS3:
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str, str | None]] = []
-        self.answers: Answers = lambda method, path: None
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def answer(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer.requests.append((self.command, self.path, self.headers.get("If-None-Match")))
-                status = outer.answers(self.command, self.path) or 200
-                body = b""
-                if status == 200 and self.command == "POST":
-                    body = _UPLOAD_BEGUN if "uploads" in self.path else _UPLOAD_COMPLETE
-                self.send_response(status)
-                self.send_header("ETag", '"e"')
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815  # http.server's names
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # http.server's name
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def methods(self) -> list[str]:
-        return [f"{method} {path.partition('=')[0]}" for method, path, _ in self.requests]
+#: Long enough for a server on loopback that answers, short for one that does not.
+QUICK = Timeouts(connect_s=0.5, request_s=0.5, retry_s=1, max_retries=2, first_wait_s=0.01)
 
 
 @pytest.fixture
@@ -81,27 +30,17 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
         "AWS_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(
-        obstore_store,
-        "_RETRY",
-        {
-            "max_retries": 2,
-            "retry_timeout": timedelta(seconds=1),
-            "backoff": {"init_backoff": timedelta(milliseconds=10)},
-        },
-    )
-    monkeypatch.setattr(obstore_store, "_CLIENT", {"timeout": timedelta(milliseconds=500)})
     yield server
     server.close()
 
 
 def test_s3_takes_its_configuration_from_the_environment(s3: FakeS3) -> None:
-    open_store("s3://bucket/some/prefix").put("a/b", b"x")
+    open_store("s3://bucket/some/prefix", QUICK).put("a/b", b"x")
     assert s3.requests == [("PUT", "/bucket/some/prefix/a/b", None)]
 
 
 def test_create_asks_for_a_key_that_is_free(s3: FakeS3) -> None:
-    open_store("s3://bucket").create("a", b"x")
+    open_store("s3://bucket", QUICK).create("a", b"x")
     assert s3.requests == [("PUT", "/bucket/a", "*")]
 
 
@@ -109,7 +48,7 @@ def test_create_asks_for_a_key_that_is_free(s3: FakeS3) -> None:
 def test_a_refused_create_is_a_taken_key(s3: FakeS3, status: int) -> None:
     s3.answers = lambda method, path: status
     with pytest.raises(AlreadyExists):
-        open_store("s3://bucket").create("a", b"x")
+        open_store("s3://bucket", QUICK).create("a", b"x")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +65,7 @@ def test_a_refused_create_is_a_taken_key(s3: FakeS3, status: int) -> None:
 def test_a_status_becomes_an_error(s3: FakeS3, status: int, error: type[Exception], code: str) -> None:
     s3.answers = lambda method, path: status
     with pytest.raises(error) as caught:
-        open_store("s3://bucket").get("a")
+        open_store("s3://bucket", QUICK).get("a")
     assert getattr(caught.value, "code", None) == code
     assert "canary" not in str(caught.value)
 
@@ -135,7 +74,7 @@ def test_reads_are_retried_until_the_deadline(s3: FakeS3) -> None:
     statuses = iter([500, 503])
     s3.answers = lambda method, path: next(statuses, 404)
     with pytest.raises(ObjectNotFound):
-        open_store("s3://bucket").get("a")
+        open_store("s3://bucket", QUICK).get("a")
     assert len(s3.requests) == 3
 
 
@@ -144,7 +83,7 @@ def test_an_operation_on_a_store_that_hangs_ends(s3: FakeS3) -> None:
     s3.answers = lambda method, path: 200 if released.wait(20) else 500
     started = time.monotonic()
     with pytest.raises(StorageUnavailable):
-        open_store("s3://bucket").put("a", b"x")
+        open_store("s3://bucket", QUICK).put("a", b"x")
     released.set()
     assert time.monotonic() - started < 5
 
@@ -152,16 +91,16 @@ def test_an_operation_on_a_store_that_hangs_ends(s3: FakeS3) -> None:
 def test_a_store_that_is_not_there_is_unavailable(s3: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(StorageUnavailable):
-        open_store("s3://bucket").get("a")
+        open_store("s3://bucket", QUICK).get("a")
 
 
 def test_a_small_stream_is_one_put(s3: FakeS3) -> None:
-    assert open_store("s3://bucket").put_stream("a", [b"x" * 1000] * 5) == 5000
+    assert open_store("s3://bucket", QUICK).put_stream("a", [b"x" * 1000] * 5) == 5000
     assert s3.methods() == ["PUT /bucket/a"]
 
 
 def test_a_large_stream_is_a_multipart_upload(s3: FakeS3) -> None:
-    open_store("s3://bucket").put_stream("a", [bytes(8 << 20)] * 5)
+    open_store("s3://bucket", QUICK).put_stream("a", [bytes(8 << 20)] * 5)
     methods = s3.methods()
     assert methods[0] == "POST /bucket/a?uploads"
     assert methods[1:-1] == ["PUT /bucket/a?partNumber"] * 3
@@ -174,7 +113,7 @@ def test_an_upload_whose_source_fails_is_aborted(s3: FakeS3) -> None:
         raise LookupError("broken")
 
     with pytest.raises(LookupError, match="broken"):
-        open_store("s3://bucket").put_stream("a", chunks())
+        open_store("s3://bucket", QUICK).put_stream("a", chunks())
     # Parts that were under way may still arrive after it, so it need not be the last.
     assert "DELETE /bucket/a?uploadId" in s3.methods()
     assert "POST /bucket/a?uploadId" not in s3.methods()
@@ -183,14 +122,14 @@ def test_an_upload_whose_source_fails_is_aborted(s3: FakeS3) -> None:
 def test_an_upload_of_which_a_part_fails_is_aborted(s3: FakeS3) -> None:
     s3.answers = lambda method, path: 500 if "partNumber=2" in path else None
     with pytest.raises(StorageUnavailable):
-        open_store("s3://bucket").put_stream("a", [bytes(8 << 20)] * 5)
+        open_store("s3://bucket", QUICK).put_stream("a", [bytes(8 << 20)] * 5)
     # Parts that were under way may still arrive after it, so it need not be the last.
     assert "DELETE /bucket/a?uploadId" in s3.methods()
     assert "POST /bucket/a?uploadId" not in s3.methods()
 
 
 def test_chunks_may_come_from_the_same_store(s3: FakeS3) -> None:
-    store = open_store("s3://bucket")
+    store = open_store("s3://bucket", QUICK)
 
     def chunks() -> Iterator[bytes]:
         for _ in range(3):
@@ -214,7 +153,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_key_with_such_a_number_is_not_taken_for_a_full_store(s3: FakeS3) -> None:
     s3.answers = lambda method, path: 500
     with pytest.raises(StorageUnavailable):
-        open_store("s3://bucket").put("log/507.plan", b"x")
+        open_store("s3://bucket", QUICK).put("log/507.plan", b"x")
 
 
 def test_a_failure_does_not_quote_a_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from obstore.exceptions import AlreadyExistsError, PermissionDeniedError, Unauth
 from ..errors import ShardsmithError, StorageError, StorageFull, StorageUnavailable
 from .object_store import AlreadyExists, ObjectNotFound
 
-__all__ = ["Hints", "failure", "reason"]
+__all__ = ["Hints", "RangeNotSatisfiable", "failure", "reason"]
 
 
 class Hints(NamedTuple):
@@ -22,6 +22,10 @@ class Hints(NamedTuple):
 
     credentials: str
     endpoint: str
+
+
+class RangeNotSatisfiable(StorageUnavailable):
+    """A range was asked for that seems to begin past the end."""
 
 
 #: ENOSPC, EFBIG and EDQUOT as Rust prints them, and HTTP's 507 as S3-compatible stores answer it.
@@ -37,6 +41,8 @@ _NO_BUCKET: Final = re.compile(
 )
 #: What S3 answers with 400 though it is about credentials.
 _DENIED_CODES: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
+#: A range that begins where the object ends or after; obstore has no class for it.
+_RANGE: Final = re.compile(r"Wanted range starting at|Requested range was invalid|status code: 416 ")
 #: Where instances of all three providers get credentials when none are configured.
 _INSTANCE_METADATA: Final = "169.254.169.254"
 #: reqwest's words for a connection that was not made, or broke.
@@ -76,6 +82,8 @@ def failure(key: str, error: Exception, hints: Hints | None = None) -> Shardsmit
         return StorageError(
             f"The store refuses access to {key or 'its objects'}: {why}.{advice}", code="storage_denied"
         )
+    if _RANGE.search(text):
+        return RangeNotSatisfiable(f"{key} has no such range: {why}.")
     if isinstance(error, ValueError):
         return StorageError(f"The store cannot hold a key like {key!r}.", code="invalid_key")
     advice = f" Check {hints.endpoint}." if hints is not None and _NOT_SENT in text else ""

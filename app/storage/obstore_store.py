@@ -30,7 +30,7 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 from ..domain.limits import MIB
 from ..domain.streams import Buffer
 from ..errors import StorageError, StorageUnavailable
-from .failures import failure
+from .failures import RangeNotSatisfiable, failure
 from .local_root import LocalRoot
 from .object_store import ObjectInfo, ObjectNotFound
 from .remote import HINTS, Remote, Timeouts, open_remote
@@ -108,8 +108,7 @@ class ObstoreStore:
         try:
             with self._errors(key):
                 return bytes(obstore.get_range(self._backend, key, start=offset, length=length))
-        except StorageUnavailable:
-            # A range that begins past the end is an error of no particular class.
+        except RangeNotSatisfiable:
             if offset >= self.head(key).size:
                 return b""
             raise

@@ -50,10 +50,9 @@ _ALLOW_HTTP: Final = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
 class Timeouts:
     """How long one request to a store may take, in seconds, and how often it is repeated.
 
-    A try ends after `request_s` (20 s: a part of 16 MiB at 0.8 MiB/s). None is begun after `retry_s`
-    but for the one that is waited for then. The waits grow from 0.1 s, each drawn at random up to
-    twice the one before, so that five of them add up to 3.1 s at most and the last is 1.6 s. So a
-    request ends within 30 s: half of the 60 s after which proxies commonly give up (nginx).
+    A try ends after `request_s` (20 s: a part of 16 MiB at 0.8 MiB/s). After `retry_s` no wait for a
+    further try is begun. The first wait is `first_wait_s`; each further one is drawn at random between
+    that and twice the one before.
     """
 
     connect_s: float = 5.0
@@ -61,6 +60,11 @@ class Timeouts:
     retry_s: float = 8.0
     max_retries: int = 5
     first_wait_s: float = 0.1
+
+    @property
+    def total_s(self) -> float:
+        """When a request has ended whatever happens: half of the 60 s after which nginx gives up."""
+        return self.retry_s + self.first_wait_s * 2.0 ** (self.max_retries - 1) + self.request_s
 
     @property
     def client(self) -> ClientConfig:

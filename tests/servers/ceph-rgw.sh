@@ -59,7 +59,8 @@ pid file = $dir/run/\$name.pid
 log file = $dir/log/\$name.log
 
 [client.rgw]
-rgw frontends = beast endpoint=127.0.0.1:$port
+# Without nodelay each GET takes 40 ms: it waits for an acknowledgement.
+rgw frontends = beast endpoint=127.0.0.1:$port tcp_nodelay=1
 rgw enable apis = s3
 END
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 #: Method and path with query -> status, or status and body; None is a success without effect.
@@ -23,6 +24,7 @@ class FakeS3:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, str | None]] = []
         self.answers: Answers = lambda method, path: None
+        self.on_headers: Callable[[Message], None] = lambda headers: None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,6 +33,7 @@ class FakeS3:
             def answer(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 outer.requests.append((self.command, self.path, self.headers.get("If-None-Match")))
+                outer.on_headers(self.headers)
                 answer = outer.answers(self.command, self.path) or 200
                 status, body = answer if isinstance(answer, tuple) else (answer, b"")
                 if status == 200 and self.command == "POST":

@@ -1,5 +1,6 @@
 """A local root keeps keys inside, whatever symbolic links lie in it."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def test_no_operation_follows_a_link_out(
     assert caught.value.code == "outside_storage_root"
     assert [path.name for path in outside.iterdir()] == ["secret"]
     assert (outside / "secret").read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize(("source", "target"), [("link/secret", "new"), ("within/object", "link/new")])
+def test_no_copy_follows_a_link_out(store: ObstoreStore, outside: Path, source: str, target: str) -> None:
+    with pytest.raises(StorageError) as caught:
+        store.copy(source, target)
+    assert caught.value.code == "outside_storage_root"
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+    assert "new" not in {info.key for info in store.list("")}
+
+
+def test_no_sweep_follows_a_link_out(store: ObstoreStore, root: Path, outside: Path) -> None:
+    (outside / "half#1").write_bytes(b"of someone else")
+    (root / "file#1").symlink_to(outside / "half#1")
+    soon = datetime.now(UTC) + timedelta(days=1)
+    assert store.sweep("", soon) == 0
+    with pytest.raises(StorageError) as caught:
+        store.sweep("link", soon)
+    assert caught.value.code == "outside_storage_root"
+    assert (outside / "half#1").exists()
+    assert (root / "file#1").is_symlink()
 
 
 def test_no_list_shows_what_lies_outside(store: ObstoreStore) -> None:

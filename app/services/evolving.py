@@ -1,8 +1,8 @@
 """Rows that may widen the schema of their dataset: which schema they and the stored rows have in common.
 
-What is declared, beside the rows or in the body, may widen all that `domain/evolution.py` allows. Without that
-the body is looked at first: features that the dataset lacks are inferred from it, those that it has stay as
-they are. So a value that happens to be larger, or a list that is longer, does not change what readers of the
+What is declared, beside the rows or in the body, may widen all that `domain/evolution.py` allows. Without
+that the body is looked at first: features that the dataset lacks are inferred from it, those that it has stay
+as they are. So a value that happens to be larger, or a list that is longer, does not change what readers of the
 dataset rely on, unless that is said.
 """
 

@@ -375,8 +375,8 @@ def test_a_sequence_orders_appends(client: httpx.Client, name: str) -> None:
     client.post(f"{url}/versions")
     rows = client.get(f"{url}/versions/latest/records").text.splitlines()
     assert [json.loads(row)["x"] for row in rows] == [1, 2, 3]
-    for sequence in (2**63, "1.5", "x"):
-        answer = client.post(f"{url}/records", params={"sequence": sequence}, json=[{"x": 1}])
+    for wrong in (str(2**63), "1.5", "x"):
+        answer = client.post(f"{url}/records", params={"sequence": wrong}, json=[{"x": 1}])
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
 
 

@@ -628,9 +628,11 @@ def test_a_key_whose_first_attempt_is_about_to_end_is_waited_for(
 
 
 def test_a_key_is_free_again_after_a_failure(client: Client) -> None:
+    rows = records([1])
+
     def breaking() -> Iterator[pa.RecordBatch]:
+        yield from rows.batches
         raise MalformedInput("row")
-        yield
 
     with pytest.raises(MalformedInput):
         append_records(client, Records(SCHEMA, breaking()), key="k")

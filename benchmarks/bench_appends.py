@@ -46,7 +46,11 @@ def server(storage_url: str) -> Iterator[str]:
     settings = {"SHARDSMITH_PORT": str(port), "SHARDSMITH_STORAGE_URL": storage_url}
     command = [sys.executable, "-c", "from app.main import run; run()"]
     with subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
             while not is_ready(url):

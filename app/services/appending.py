@@ -118,7 +118,7 @@ class _Appending:
     def alone(self, source: ByteStream) -> Appended:
         """Store the rows by a slot of their own, and publish them if that was asked for."""
         destination = self.datasets.destination(self.request.dataset)
-        appended = self._store(source, destination)
+        appended = self.store(source, destination)
         if self.request.publish is None:
             return _stored(appended)
         return _publish(self.datasets, destination, appended, self.request.publish)
@@ -161,9 +161,10 @@ class _Appending:
         """In whatever thread brought the news."""
         with ExitStack() as resources:
             anew = replace(self, budget=Budget(self.budget.limits), resources=resources)
-            return anew._store(MemoryStream(body), self.datasets.destination(self.request.dataset))
+            return anew.store(MemoryStream(body), self.datasets.destination(self.request.dataset))
 
-    def _store(self, source: ByteStream, destination: Destination) -> AppendResult:
+    def store(self, source: ByteStream, destination: Destination) -> AppendResult:
+        """Store the rows by a slot of their own."""
         request = self.request
         with self._telling_of_evolution(destination):
             return self.datasets.append(

@@ -117,7 +117,7 @@ class Datasets:
         return self._catalog.destination(name)
 
     def remembered(self, name: str) -> Destination | None:
-        """What `destination` said last, if it had a schema; for `submit`, which finds out if it is still so."""
+        """What `destination` said last, if it had a schema; `submit` finds out whether it is still so."""
         return self._catalog.remembered(name)
 
     def is_current(self, destination: Destination) -> bool:

@@ -1,9 +1,9 @@
 """Rows that may widen the schema of their dataset: which schema they and the stored rows have in common.
 
-What is declared, beside the rows or in the body, may widen all that `domain/evolution.py` allows. Without that
-the body is looked at first: features that the dataset lacks are inferred from it, those that it has stay as
-they are. So a value that happens to be larger, or a list that is longer, does not change what readers of the
-dataset rely on, unless that is said.
+What is declared, beside the rows or in the body, may widen all that `domain/evolution.py` allows. Without
+that the body is looked at first: features that the dataset lacks are inferred from it, those that it has stay
+as they are. So a value that happens to be larger, or a list that is longer, does not change what readers of
+the dataset rely on, unless that is said.
 """
 
 from __future__ import annotations
@@ -46,14 +46,12 @@ def open_widening(
     if options.schema is not None:
         declared = replace(options, schema=widen(stored, options.schema))
         return open_records(source, form, declared, budget, spool, resources)
-    body = open_body(source, form, budget, spool, resources)
-    again = body if needs_file(form) else _Rewindable(body, budget)
+    stream = _Rewindable(source, budget)
+    body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
     first = replace(options, known=stored)
-    schema = _common(stored, decode_body(again, form, first, Budget(budget.limits)), form)
-    if isinstance(again, _Rewindable):
-        again.rewind()
-    second = replace(options, schema=schema, body_schema_seen=True)
-    return decode_body(again, form, second, budget)
+    schema = _common(stored, decode_body(body, form, first, Budget(budget.limits)), form)
+    stream.rewind()
+    return decode_body(body, form, replace(options, schema=schema, body_schema_seen=True), budget)
 
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:

@@ -45,8 +45,8 @@ def with_body_schema(
         )
     if not schema.same_features(options.schema):
         raise SchemaConflict(
-            f"The schema in {place} is not that of the dataset. Leave it out, set ?evolve=widen where it only "
-            f"adds to that, or append to another dataset.",
+            f"The schema in {place} is not that of the dataset. Leave it out, set ?evolve=widen where it "
+            f"only adds to that, or append to another dataset.",
             pointer=pointer,
         )
     return options

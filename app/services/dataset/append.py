@@ -36,7 +36,7 @@ from ...storage.object_store import ObjectNotFound, ObjectStore
 from ..deferred import completed, then
 from .attempt import Attempt
 from .catalog import Catalog, Destination, dataset_deleted, require_same_schema
-from .grouping import SMALL_BYTES, Grouping, Member
+from .grouping import Grouping, Member
 from .layout import Layout
 from .pieces import Piece
 from .slot import Commit, Slot, parse_slot, read_slot
@@ -45,6 +45,9 @@ __all__ = ["AppendResult", "Appender"]
 
 #: An attempt that took longer gives up: by then its parts may be taken for leftovers.
 _LONGEST_ATTEMPT_S: Final = 3600.0
+#: How long an append waits for another one with its key, which is about to end where its client has gone.
+_PATIENCE_S: Final = 5.0
+_LOOK_AGAIN_S: Final = 0.02
 
 Digest = Callable[[], str]
 
@@ -111,23 +114,33 @@ class Appender:
     def _in_progress(self, attempt: Attempt) -> Iterator[None]:
         """Refuse a second attempt at one append while this replica is at the first.
 
+        After waiting a little for that to end: where a connection broke, the client is often back before
+        the service has noticed.
+
         Raises:
-            InProgress: it is (`append_in_progress`).
+            InProgress: it does not end (`append_in_progress`).
         """
         name = attempt.layout.slot(attempt.append_id)
-        with self._lock:
-            if name in self._under_way:
+        give_up = time.monotonic() + _PATIENCE_S
+        while not self._claim(name):
+            if time.monotonic() >= give_up:
                 raise InProgress(
                     "Another request with this Idempotency-Key is under way. Send it again once that has "
                     "ended; it then gets the same answer.",
                     code="append_in_progress",
                 )
-            self._under_way.add(name)
+            time.sleep(_LOOK_AGAIN_S)
         try:
             yield
         finally:
             with self._lock:
                 self._under_way.discard(name)
+
+    def _claim(self, name: str) -> bool:
+        with self._lock:
+            is_free = name not in self._under_way
+            self._under_way.add(name)
+        return is_free
 
     def submit(
         self,

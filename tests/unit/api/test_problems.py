@@ -43,6 +43,12 @@ def test_the_place_stands_in_the_document_and_what_is_unknown_does_not() -> None
     }
 
 
+@pytest.mark.parametrize("kind", [errors.InProgress, errors.OutcomeUnknown, errors.Overloaded])
+def test_what_passes_says_when_to_come_again(kind: type[errors.ShardsmithError]) -> None:
+    assert response_for(kind("Wait.")).headers["retry-after"] == "1"
+    assert "retry-after" not in response_for(errors.Conflict("No.")).headers
+
+
 def test_what_the_store_said_stays_inside(caplog: pytest.LogCaptureFixture) -> None:
     answer = response_for(errors.StorageUnavailable("bucket s3://secret-bucket refused key AKIA"))
     assert answer.status_code == 503

@@ -1,5 +1,6 @@
 """The schema of a dataset only widens, and only so that stored rows keep their meaning."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ def schema(**features: Any) -> Schema:
     return Schema.from_json({"features": members})
 
 
-def dense(dtype: str, shape: list[int | None], **members: Any) -> dict[str, Any]:
-    return {"dtype": dtype, "shape": shape, **members}
+def dense(dtype: str, shape: Sequence[int | None], **members: Any) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": list(shape), **members}
 
 
 def test_what_adds_nothing_leaves_the_very_schema() -> None:

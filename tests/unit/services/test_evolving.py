@@ -1,4 +1,4 @@
-"""Rows that widen the schema of their dataset: only where that was asked for, and only as far as it is sound."""
+"""Rows that widen the schema of their dataset: only where that was asked for, as far as it is sound."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -592,7 +593,10 @@ def test_names_are_checked_before_anything_is_asked_of_the_store(
     assert [request for request in store.requests if request[0] in WRITES] == []
 
 
-def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(client: Client) -> None:
+def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_module, "_PATIENCE_S", 0.0)
     rows = records([1])
 
     def asking_again() -> Iterator[pa.RecordBatch]:
@@ -607,10 +611,28 @@ def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(client: Clien
     assert append_records(client, records([1]), key="k").replayed
 
 
+def test_a_key_whose_first_attempt_is_about_to_end_is_waited_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_module, "_PATIENCE_S", 1e9)
+    rows = records([1])
+    waiting: list[Future[AppendResult]] = []
+
+    def joined() -> Iterator[pa.RecordBatch]:
+        waiting.append(threads.submit(append_records, client, records([1]), key="k"))
+        yield from rows.batches
+
+    with ThreadPoolExecutor(1) as threads:
+        first = append_records(client, Records(rows.schema, joined()), key="k")
+        assert waiting[0].result() == replace(first, replayed=True)
+
+
 def test_a_key_is_free_again_after_a_failure(client: Client) -> None:
+    rows = records([1])
+
     def breaking() -> Iterator[pa.RecordBatch]:
+        yield from rows.batches
         raise MalformedInput("row")
-        yield
 
     with pytest.raises(MalformedInput):
         append_records(client, Records(SCHEMA, breaking()), key="k")

@@ -12,8 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
+from math import ceil
 from typing import Any, Final
 
 import numpy as np
@@ -33,9 +35,6 @@ _FRACTION: Final = re.compile(r"0?\.[0-9]{1,9}|1(\.0{1,9})?", re.ASCII)
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
-
-#: What a value is hashed as, so that no integer is taken for bytes.
-_NULL, _INTEGER, _BYTES = b"n", b"i", b"b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +61,43 @@ class Division:
 
     def deal(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Which of `splits` each row goes to, by its hash: the first whose share of 2**64 reaches past it."""
-        shares = accumulate(map(Fraction, self.fractions.values()))
-        ends = [-(-(share * 2**64) // 1) for share in shares]
-        return np.searchsorted(np.array(ends[:-1], np.uint64), hashes, side="right")
+        dealt = np.zeros(len(hashes), np.intp)
+        for end in _ends(tuple(self.fractions.values())):
+            dealt += hashes >= end
+        return dealt
 
     def hash_rows(self, append_id: str, first: int, count: int) -> NDArray[np.uint64]:
-        """The hashes of `count` rows of an append from its row `first`: splitmix64's numbers from a seed."""
-        digest = sha256(f"{self.seed} {append_id}".encode()).digest()
-        state = np.frombuffer(digest, "<u8", 1).astype(np.uint64)
-        state = state + np.arange(first + 1, first + count + 1, dtype=np.uint64) * _STEP
-        state = (state ^ (state >> np.uint64(30))) * _MIX_1
-        state = (state ^ (state >> np.uint64(27))) * _MIX_2
-        return np.asarray(state ^ (state >> np.uint64(31)))
+        """The hashes of `count` rows of an append from its row `first`, by their places."""
+        return self._numbers(append_id, np.arange(first, first + count, dtype=np.uint64))
 
-    def hash_values(self, values: Sequence[int | bytes | None]) -> NDArray[np.uint64]:
-        """The hash of each value: integers as 64 bits in two's complement, None as a value of its own."""
-        prefix = sha256(f"{self.seed} ".encode())
+    def hash_integers(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The hash of each value, as 64 bits in two's complement."""
+        return self._numbers("integers", values)
+
+    def hash_bytes(self, values: Sequence[bytes]) -> NDArray[np.uint64]:
+        """The hash of each value."""
+        prefix = sha256(f"{self.seed} bytes ".encode())
         digests = bytearray()
         for value in values:
             whole = prefix.copy()
-            whole.update(_hashed_as(value))
+            whole.update(value)
             digests += whole.digest()[:8]
         return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+    def hash_null(self) -> NDArray[np.uint64]:
+        """The hash of a value that is absent, in an array of one."""
+        return self._numbers("null", np.zeros(1, np.uint64))
+
+    def _numbers(self, name: str, indices: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Those numbers of splitmix64, begun with what the seed and `name` give."""
+        digest = sha256(f"{self.seed} {name}".encode()).digest()
+        state = np.frombuffer(digest, "<u8", 1).astype(np.uint64) + (indices + np.uint64(1)) * _STEP
+        state ^= state >> np.uint64(30)
+        state *= _MIX_1
+        state ^= state >> np.uint64(27)
+        state *= _MIX_2
+        state ^= state >> np.uint64(31)
+        return state
 
     def to_json(self) -> dict[str, Any]:
         return {"source": self.source, "fractions": dict(self.fractions), "by": self.by, "seed": self.seed}
@@ -93,12 +107,11 @@ class Division:
         return cls(value["source"], value["fractions"], value["by"], value["seed"])
 
 
-def _hashed_as(value: int | bytes | None) -> bytes:
-    if value is None:
-        return _NULL
-    if isinstance(value, int):
-        return _INTEGER + (value & (2**64 - 1)).to_bytes(8, "little")
-    return _BYTES + value
+@lru_cache(maxsize=64)
+def _ends(fractions: tuple[str, ...]) -> tuple[np.uint64, ...]:
+    """The first hash behind each share but the last, which takes the rest."""
+    shares = accumulate(map(Fraction, fractions[:-1]))
+    return tuple(np.uint64(ceil(share * 2**64)) for share in shares)
 
 
 def parse_fractions(text: str) -> dict[str, str]:

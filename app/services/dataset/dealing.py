@@ -75,11 +75,16 @@ class Dealer:
         return self.division.deal(np.concatenate(hashes))
 
     def _hash(self, column: pa.Array[Any]) -> NDArray[np.uint64]:
-        """The hash of each value; each distinct one is hashed once."""
-        encoded = column.dictionary_encode()
-        hashes = self.division.hash_values([*encoded.dictionary.to_pylist(), None])
-        which: NDArray[np.int64] = encoded.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)
-        return np.asarray(hashes[which])
+        """The hash of each value."""
+        if pa.types.is_integer(column.type):
+            integers = column.fill_null(0).to_numpy(zero_copy_only=False)
+            hashes = self.division.hash_integers(integers.astype(np.uint64))
+        else:  # each distinct value once
+            encoded = column.fill_null(b"").dictionary_encode()
+            values: list[Any] = encoded.dictionary.to_pylist()
+            hashes = self.division.hash_bytes(values)[encoded.indices.to_numpy()]
+        absent = column.is_null().to_numpy(zero_copy_only=False)
+        return np.where(absent, self.division.hash_null(), hashes)
 
 
 def _parse_options(name: str, schema: Schema) -> RecordsDecodeOptions:

@@ -1,7 +1,6 @@
 """Dealing out: each row to one split, in order, and to the same one whoever deals and however often."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
@@ -16,9 +16,10 @@ from app.domain.division import Division
 from app.domain.limits import MIB, Budget
 from app.domain.schema import Schema
 from app.errors import CorruptData, UnprocessableInput
-from app.services.dataset.dealing import Dealer, parse_dealt, serialize_dealt
+from app.services.dataset.dealing import Dealer, parse_dealt, serialize_dealt, taken_pieces
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Decided, Plan, PublishLog
+from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
@@ -220,11 +221,19 @@ def read_column(client: Client, split: str, name: str) -> list[Any]:
     return [value for batch in rows.batches for value in batch.column(name).to_pylist()]
 
 
+def hash_of(division: Division, value: Any, *, is_text: bool) -> NDArray[np.uint64]:
+    if value is None:
+        return division.hash_null()
+    if is_text:
+        return division.hash_bytes([value])
+    return division.hash_integers(np.array([value], np.int64).astype(np.uint64))
+
+
 @pytest.mark.parametrize(
-    ("by", "hashed"),
-    [("user", lambda value: value), ("n", int), ("b", int), ("u", int)],
+    ("by", "is_text"),
+    [("user", True), ("n", False), ("b", False), ("u", False)],
 )
-def test_equal_values_go_together(client: Client, by: str, hashed: Callable[[Any], Any]) -> None:
+def test_equal_values_go_together(client: Client, by: str, is_text: bool) -> None:
     users = [None if i % 11 == 0 else f"user-{i % 50}".encode() for i in range(400)]
     append_users(client, users, "a")
     client.publish(PublishOptions(fractions={"train": "0.5", "test": "0.5"}, by=by))
@@ -235,7 +244,8 @@ def test_equal_values_go_together(client: Client, by: str, hashed: Callable[[Any
     for index, split in enumerate(division.splits):
         values = read_column(client, split, by)
         total += len(values)
-        dealt = division.deal(division.hash_values([v if v is None else hashed(v) for v in values]))
+        hashes = [hash_of(division, value, is_text=is_text) for value in values]
+        dealt = division.deal(np.concatenate(hashes))
         assert set(dealt.tolist()) <= {index}
     assert total == 800
 
@@ -269,7 +279,7 @@ def test_values_that_cannot_be_read_stop_the_planning(client: Client, inner: Obs
     assert not [info for info in inner.list("") if ".plan" in info.key]
 
 
-def test_counts_that_are_not_those_of_the_appends_are_corrupt(client: Client, inner: ObstoreStore) -> None:
+def test_counts_that_are_not_as_the_plan_names_them_are_lost(client: Client, inner: ObstoreStore) -> None:
     client.append(range(10), key="a")
     store = FaultStore(inner)
 
@@ -278,24 +288,60 @@ def test_counts_that_are_not_those_of_the_appends_are_corrupt(client: Client, in
             inner.put(key, inner.get(key).replace(b"[[", b"[[1"))
 
     store.fault = fault
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptData, match=r"1\.0\.0 was aborted: .*dealt"):
         Client(store).publish(DIVIDED)
 
 
-def test_rows_that_are_dealt_otherwise_than_counted_are_corrupt(client: Client, inner: ObstoreStore) -> None:
-    client.append(range(20), key="a")
-    client.publish(PublishOptions(fractions=FRACTIONS))
+def commit_of(store: ObstoreStore, append_id: str) -> Commit:
+    slot = read_slot(store, LAYOUT, append_id)
+    assert isinstance(slot, Commit)
+    return slot
+
+
+@pytest.mark.parametrize("counts", [(), [[1, 1, 1]], [[10, 0, 0], [0, 0, 0]]])
+def test_counts_that_are_not_those_of_the_append_are_corrupt(
+    client: Client, inner: ObstoreStore, counts: list[list[int]]
+) -> None:
+    commit = commit_of(inner, client.append(range(10), key="a").append_id)
+    with pytest.raises(CorruptData, match=commit.append_id):
+        taken_pieces(commit, LAYOUT, Dealer(Division("train", FRACTIONS), SCHEMA), counts)
+
+
+def test_the_plan_counts_what_the_division_says(client: Client, inner: ObstoreStore) -> None:
+    append_id = client.append(range(20), key="a").append_id
+    client.publish(DIVIDED)
     work = plan_of(inner, 1).work
     assert work is not None
     assert work.dealt is not None
-    counts = next(iter(parse_dealt(inner.get(work.dealt.key), "key").values()))
-    assert sum(counts[0]) == 20
-    dealer = Dealer(Division("train", FRACTIONS), SCHEMA)
-    assert np.bincount(dealer.deal_places(client_id(inner), 0, 20), minlength=3).tolist() == list(counts[0])
+    division = Division("train", FRACTIONS)
+    counts = np.bincount(division.deal(division.hash_rows(append_id, 0, 20)), minlength=3).tolist()
+    assert parse_dealt(inner.get(work.dealt.key), "key") == {append_id: [counts]}
 
 
-def client_id(store: ObstoreStore) -> str:
-    return next(info.key for info in store.list("") if "/slots/" in info.key).rsplit("/", 1)[1]
+def test_sequences_are_dealt_out_by_a_feature_of_their_context() -> None:
+    schema = Schema.from_json(
+        {
+            "features": {
+                "user": {"dtype": "int64"},
+                "steps": {"dtype": "int64", "shape": [None], "kind": "sequence"},
+            }
+        }
+    )
+    users = [row % 10 for row in range(100)]
+    columns: list[Any] = [
+        pa.array(users, pa.int64()),
+        pa.array([[row] for row in users], pa.list_(pa.int64())),
+    ]
+    batch = pa.record_batch(columns, schema=arrow_schema(schema))
+    client = Client(open_store("memory://"))
+    client.datasets.append(
+        "d", "train", Records(schema, iter([batch])), key="a", digest=lambda: "a",
+        options=RecordsEncodeOptions(), budget=Budget(),
+    )  # fmt: skip
+    client.publish(PublishOptions(fractions={"train": "0.5", "test": "0.5"}, by="user"))
+    train, test = (read_column(client, split, "user") for split in ("train", "test"))
+    assert len(train) + len(test) == 100
+    assert not set(train) & set(test)
 
 
 def test_counts_both_ways() -> None:

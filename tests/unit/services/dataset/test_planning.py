@@ -72,7 +72,7 @@ def test_too_many_kept_shards_are_cut_again_evenly() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"num_shards": 5001}, {"shard_bytes": 1}])
-def test_a_manifest_has_room_for_so_many(asked: dict[str, int]) -> None:
+def test_a_manifest_has_room_for_so_many(asked: dict[str, Any]) -> None:
     content = SplitContent(6000, 6000)
     with pytest.raises(LimitExceeded) as caught:
         plan({"train": content, "test": content}, **asked)

@@ -25,7 +25,8 @@ def copying(base: Manifest) -> Change:
         plans: list[ShardPlan] = []
         for split, stop in total.items():
             entries = base.splits[split].shards if split in base.splits else ()
-            ranges, start = [], 0
+            ranges: list[tuple[int, int, str | None]] = []
+            start = 0
             for entry in entries:
                 ranges.append((start, start + entry.num_records, entry.file))
                 start += entry.num_records

@@ -98,7 +98,7 @@ class Permutation:
 
     def _mix(self, half: _Words, number: int, bits: int) -> _Words:
         """`bits` bits that depend on all of `half` and on the key of the round `number`."""
-        mixed = half + self._keys[number]
+        mixed: _Words = half + self._keys[number]
         mixed ^= mixed >> np.uint64(30)
         mixed *= _MIX_1
         mixed ^= mixed >> np.uint64(27)

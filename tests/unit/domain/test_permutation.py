@@ -12,7 +12,7 @@ from app.domain.permutation import Permutation
 
 
 def order(size: int, seed: int | str = 0) -> list[int]:
-    return Permutation(size, seed).positions(np.arange(size)).tolist()
+    return [int(place) for place in Permutation(size, seed).positions(np.arange(size))]
 
 
 def test_literal_orders_which_versions_stand_on() -> None:

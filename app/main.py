@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from . import __version__
+from .allocator import return_large_blocks
 from .api.exchange import Exchanges
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
@@ -53,6 +54,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by
         # default: with sixteen conversions under way /livez took 5.7 s, so 0.8 s.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        return_large_blocks()
         services.readiness.start()
         try:
             yield

@@ -257,7 +257,7 @@ class Datasets:
             incarnation = self._catalog.open(name)
         else:
             incarnation = self._catalog.reopen(destination.layout)
-        publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool)
+        publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool, self._spool)
         return publisher.publish(options, wants, on_plan)
 
     def publish_within(

@@ -35,6 +35,11 @@ class Spool:
         """Bytes held by the files that are open now."""
         return self._used
 
+    @property
+    def available(self) -> int:
+        """Bytes that there is room for now; others may take it meanwhile."""
+        return max(0, self._max_bytes - self._used)
+
     def open(self) -> SpoolFile:
         """A new, empty file."""
         return SpoolFile(self)

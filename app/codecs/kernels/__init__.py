@@ -21,6 +21,7 @@ from . import (
     json_array,
     json_rows,
     json_write,
+    record_index,
     sequence_encode,
     sequence_index,
 )
@@ -42,6 +43,7 @@ class Kernels:
     def __init__(self, compiled: Compiler) -> None:
         self.extend_crc = compiled(crc32c.extend_crc)
         self.scan_frames = compiled(framing.scan_frames)
+        self.gather_frames = compiled(framing.gather_frames)
         self.encode_examples = compiled(example_encode.encode_examples)
         self.index_examples = compiled(example_index.index_examples)
         self.read_examples = compiled(example_rows.read_examples)
@@ -76,6 +78,7 @@ class Kernels:
         self.quoted_size = compiled(json_write.quoted_size)
         self.write_quoted = compiled(json_write.write_quoted)
         self.write_b64 = compiled(json_write.write_b64)
+        self.write_index_lines = compiled(record_index.write_index_lines)
 
 
 def _plain(function: FunctionT, /) -> FunctionT:

@@ -33,6 +33,7 @@ from . import (
     json_string,
     json_write,
     memory,
+    record_index,
     sequence_encode,
     sequence_index,
     utf8,
@@ -82,6 +83,7 @@ _MODULES: Final = (
     json_string,
     json_rows,
     json_write,
+    record_index,
 )
 
 _I8 = ir.IntType(8)

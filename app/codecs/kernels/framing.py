@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from .addresses import copy_from, raw_address
 from .crc32c import LANES_BYTES, crc32c, mask_crc, three_crcs, word_crc
-from .memory import Bytes, MutableBytes, MutableInts, load_word, store_word
+from .memory import Bytes, Ints, MutableBytes, MutableInts, load_word, store_word
 
 __all__ = [
     "BAD_DATA",
@@ -18,6 +19,7 @@ __all__ = [
     "INCOMPLETE",
     "OVERHEAD_BYTES",
     "TOO_LARGE",
+    "gather_frames",
     "scan_frames",
     "write_footer",
     "write_footers",
@@ -190,3 +192,13 @@ def _good_length(data: Bytes, position: int, end: int, limit: int) -> int:
         return -1
     size = int(np.int64(length))
     return size if end - position >= size + OVERHEAD_BYTES else -1
+
+
+def gather_frames(data: Bytes, begins: Ints, ends: Ints, out: MutableBytes) -> int:
+    """Copy the frames from `begins` to `ends` one behind the other; the bytes written to `out`."""
+    at = 0
+    for frame in range(begins.size):
+        size = ends[frame] - begins[frame]
+        copy_from(out, at, raw_address(data), data.size, begins[frame], size)
+        at += size
+    return at

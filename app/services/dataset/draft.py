@@ -13,7 +13,7 @@ from ...domain.shard_plan import BaseShard, ShardPlan
 from ...errors import CorruptData, StorageError, UnprocessableInput
 from ...storage.create_once import new_nonce
 from ...storage.object_store import ObjectStore
-from ..shard_writer import FINGERPRINT
+from ..shard_writer import fingerprint
 from .catalog import Catalog, Incarnation
 from .dealing import Dealer, Dealt, count_dealt, serialize_dealt
 from .inputs import Inputs, base_pieces, gather_inputs
@@ -85,7 +85,7 @@ class Drafter:
             publish_key=options.publish_key,
             options=options.to_json(),
             seen=self._put(self._layout.seen(n, nonce), seen.serialize()),
-            fingerprint=FINGERPRINT,
+            fingerprint=fingerprint(options.compression),
             work=work,
         )
 

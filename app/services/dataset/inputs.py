@@ -12,7 +12,7 @@ from .log import PublishLog, Work
 from .pieces import SplitPieces, StoredPiece, stored_in
 from .slot import Commit, parse_commits
 
-__all__ = ["Inputs", "base_pieces", "gather_inputs", "read_inputs"]
+__all__ = ["Inputs", "base_manifest", "base_pieces", "gather_inputs", "read_inputs"]
 
 #: By split, in the order in which they first got records; one that is dealt none is there, too.
 Inputs = Mapping[str, SplitPieces]
@@ -33,13 +33,23 @@ def read_inputs(log: PublishLog, layout: Layout, work: Work) -> Inputs:
     return gather_inputs(layout, base_pieces(log, layout, work.base), commits, dealer, dealt)
 
 
+def base_manifest(log: PublishLog, layout: Layout, base: int) -> Manifest:
+    """The manifest of version `base`.
+
+    Raises:
+        CorruptData: it is not published.
+    """
+    manifest = log.verdict(base)
+    if not isinstance(manifest, Manifest):
+        raise CorruptData(f"Version {layout.version(base)}, the base, is not published.")
+    return manifest
+
+
 def base_pieces(log: PublishLog, layout: Layout, base: int | None) -> dict[str, list[StoredPiece]]:
     """The pieces of each split of version `base`; nothing where it is None."""
     if base is None:
         return {}
-    manifest = log.verdict(base)
-    if not isinstance(manifest, Manifest):
-        raise CorruptData(f"Version {layout.version(base)}, the base, is not published.")
+    manifest = base_manifest(log, layout, base)
     index = log.index(base, manifest)
     return {
         split: [

@@ -28,7 +28,7 @@ from typing import Final
 
 from ...domain.names import Version
 
-__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout", "media_type"]
+__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout", "media_type", "record_index"]
 
 FEATURES: Final = "features.json"
 PBTXT: Final = "schema.pbtxt"
@@ -38,7 +38,13 @@ INDEX: Final = "_index.json"
 DATASET_INFO: Final = "dataset_info.json"
 
 _SHARD_TYPE: Final = "application/x-tfrecord"
-_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": "text/plain; charset=utf-8"}
+_TEXT: Final = "text/plain; charset=utf-8"
+_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": _TEXT, ".idx": _TEXT}
+
+
+def record_index(shard: str) -> str:
+    """The name of the index of record offsets beside a shard; no pattern for shards matches it."""
+    return f"_{shard}.idx"
 
 
 def media_type(file: str) -> str:

@@ -37,6 +37,7 @@ __all__ = [
     "Piece",
     "PieceCutter",
     "PieceStream",
+    "RecordCutter",
     "SplitPieces",
     "StoredPiece",
     "TakenRows",
@@ -167,10 +168,11 @@ class SplitPieces:
         return self._pieces[found.pieces], found.skip
 
 
-class PieceCutter:
-    """Gathers framed records and hands them out in pieces of at most `max_bytes`.
+class RecordCutter:
+    """Gathers framed records and hands them out in runs of at most `max_bytes`.
 
-    What is gathered is charged to `budget` until it is handed out.
+    With each run comes how many records begin in it. What is gathered is charged to `budget` until it
+    is handed out.
     """
 
     def __init__(self, max_bytes: int, budget: Budget) -> None:
@@ -179,8 +181,8 @@ class PieceCutter:
         self._gathered = bytearray()
         self._num_records = 0
 
-    def add_run(self, data: memoryview, num_records: int) -> Iterator[tuple[bytes, Piece]]:
-        """Add whole records, kept together where they fit into one piece."""
+    def add_run(self, data: memoryview, num_records: int) -> Iterator[tuple[bytes, int]]:
+        """Add whole records, kept together where they fit into one run."""
         if len(self._gathered) + len(data) > self._max:
             yield from self.flush()
         if len(data) <= self._max:
@@ -188,8 +190,8 @@ class PieceCutter:
         else:
             yield from self.add(data, record_ends(data))
 
-    def add(self, data: memoryview, ends: NDArray[np.int64]) -> Iterator[tuple[bytes, Piece]]:
-        """Add whole records that end at `ends`; a piece takes as many as fit, however they arrive."""
+    def add(self, data: memoryview, ends: NDArray[np.int64]) -> Iterator[tuple[bytes, int]]:
+        """Add whole records that end at `ends`; a run takes as many as fit, however they arrive."""
         begin, done = 0, 0
         while done < len(ends):
             room = begin + self._max - len(self._gathered)
@@ -205,14 +207,13 @@ class PieceCutter:
                 yield from self._cut_up(data[begin:end])
                 begin, done = end, done + 1
 
-    def flush(self) -> Iterator[tuple[bytes, Piece]]:
+    def flush(self) -> Iterator[tuple[bytes, int]]:
         """Hand out what is gathered, if anything."""
         if self._gathered:
-            data = bytes(self._gathered)
-            piece = Piece.of(data, self._num_records)
+            data, num_records = bytes(self._gathered), self._num_records
             self._gathered.clear()
             self._num_records = 0
-            yield data, piece
+            yield data, num_records
             self._budget.release(len(data))
 
     def _gather(self, data: memoryview, num_records: int) -> None:
@@ -220,11 +221,34 @@ class PieceCutter:
         self._gathered += data
         self._num_records += num_records
 
-    def _cut_up(self, record: memoryview) -> Iterator[tuple[bytes, Piece]]:
-        """One record that is larger than a piece."""
+    def _cut_up(self, record: memoryview) -> Iterator[tuple[bytes, int]]:
+        """One record that is larger than a run."""
         for offset in range(0, len(record), self._max):
-            data = bytes(record[offset : offset + self._max])
-            yield data, Piece.of(data, 1 if offset == 0 else 0)
+            yield bytes(record[offset : offset + self._max]), 1 if offset == 0 else 0
+
+
+class PieceCutter:
+    """Cuts framed records into pieces of at most `max_bytes`, as a `RecordCutter` does."""
+
+    def __init__(self, max_bytes: int, budget: Budget) -> None:
+        self._cutter = RecordCutter(max_bytes, budget)
+
+    def add_run(self, data: memoryview, num_records: int) -> Iterator[tuple[bytes, Piece]]:
+        """Add whole records, kept together where they fit into one piece."""
+        return _with_pieces(self._cutter.add_run(data, num_records))
+
+    def add(self, data: memoryview, ends: NDArray[np.int64]) -> Iterator[tuple[bytes, Piece]]:
+        """Add whole records that end at `ends`; a piece takes as many as fit, however they arrive."""
+        return _with_pieces(self._cutter.add(data, ends))
+
+    def flush(self) -> Iterator[tuple[bytes, Piece]]:
+        """Hand out what is gathered, if anything."""
+        return _with_pieces(self._cutter.flush())
+
+
+def _with_pieces(runs: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, Piece]]:
+    for data, num_records in runs:
+        yield data, Piece.of(data, num_records)
 
 
 def record_ends(data: memoryview) -> NDArray[np.int64]:

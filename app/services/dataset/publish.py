@@ -13,10 +13,10 @@ from ...domain.names import is_append_id, parse_version
 from ...errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
 from ...storage.create_once import create_once, store_time
 from ...storage.object_store import ObjectNotFound, ObjectStore
-from ..shard_writer import FINGERPRINT
+from ...storage.spool import Spool
 from .catalog import Catalog, Incarnation
 from .draft import Drafter
-from .execute import Executor
+from .execute import Executor, is_foreign
 from .layout import Layout
 from .log import Decided, PublishLog
 from .publish_options import PublishOptions
@@ -44,12 +44,13 @@ class Publisher:
         incarnation: Incarnation,
         decided: Decided,
         pool: ThreadPoolExecutor,
+        spool: Spool,
     ) -> None:
         self._store = store
         self._layout = incarnation.layout
         self._log = PublishLog(store, incarnation.layout, decided)
         self._drafter = Drafter(store, catalog, incarnation, self._log, pool)
-        self._executor = Executor(store, self._log, incarnation, pool)
+        self._executor = Executor(store, self._log, incarnation, pool, spool)
         self._pool = pool
 
     def publish(
@@ -95,7 +96,7 @@ class Publisher:
         plan = self._log.plan(n)
         version = str(self._layout.version(n))
         same_key = options.publish_key is not None and options.publish_key == plan.publish_key
-        foreign = plan.fingerprint != FINGERPRINT
+        foreign = is_foreign(plan)
         ours = wants is not None or same_key
         stalled = (foreign or not ours) and self._is_stalled(n)
         if not ours and not stalled:

@@ -38,7 +38,7 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _MAX_CREATE_BYTES = 4 * MIB
 _DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
-_CREATE_MEMBERS = {"schema", "description"}
+_CREATE_MEMBERS = {"schema", "description", "keep_versions"}
 
 IdempotencyKey = Annotated[
     str | None,
@@ -64,8 +64,9 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
     operation_id="create_dataset",
     openapi_extra={
         **json_body(
-            'Optional: {"schema": {"features": ...}, "description": "..."}. The schema may also be a '
-            "features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata.",
+            'Optional: {"schema": {"features": ...}, "description": "...", "keep_versions": 3}. The schema '
+            "may also be a features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata. "
+            "Without keep_versions all versions stay; with it, collection deletes all but the newest.",
             JSON_OBJECT,
             required=False,
         ),
@@ -103,7 +104,7 @@ def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, Dat
     if not isinstance(description, str):
         raise MalformedInput('"description" must be a string.', code="invalid_dataset")
     schema = schema_from_value(value["schema"], budget.limits) if "schema" in value else None
-    return schema, DatasetOptions(description=description)
+    return schema, DatasetOptions(description, value.get("keep_versions"))
 
 
 @router.get(

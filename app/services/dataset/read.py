@@ -16,7 +16,7 @@ from ...domain.limits import Budget
 from ...domain.manifest import Manifest
 from ...domain.names import check_file_name, check_split_name, parse_version
 from ...domain.schema import Schema
-from ...errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
+from ...errors import Conflict, CorruptData, MalformedInput, NotFound, UnprocessableInput
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .catalog import Incarnation, exists
 from .layout import DATASET_INFO, media_type
@@ -87,6 +87,22 @@ class Reader:
             return None
         return str(self._layout.version(fate.n)), fate.excluded
 
+    def deletable(self, version: str) -> int:
+        """The number of `version`, which is published and not the last.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+            Conflict: it is the last one (`version_is_latest`).
+        """
+        n, manifest = self._find(version)
+        if n >= self.latest():
+            raise Conflict(
+                f"Version {manifest.version} is the latest of dataset {self._layout.dataset!r}. Publish "
+                f"another before it is deleted, or delete the dataset.",
+                code="version_is_latest",
+            )
+        return n
+
     def open_file(self, version: str, name: str) -> StoredFile:
         """A file that the manifest names.
 
@@ -156,9 +172,7 @@ class Reader:
 
     def _number(self, version: str) -> int:
         """The number of the plan that can have published `version`, 0 where none can."""
-        parsed = parse_version(version)
-        n = parsed.minor + 1
-        return n if self._layout.version(n) == parsed else 0
+        return self._layout.number(parse_version(version))
 
     def _published(self, n: int) -> Manifest | None:
         verdict = self._log.verdict(n) if n else None

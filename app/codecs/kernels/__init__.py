@@ -42,6 +42,7 @@ class Kernels:
     def __init__(self, compiled: Compiler) -> None:
         self.extend_crc = compiled(crc32c.extend_crc)
         self.scan_frames = compiled(framing.scan_frames)
+        self.find_header = compiled(framing.find_header)
         self.encode_examples = compiled(example_encode.encode_examples)
         self.index_examples = compiled(example_index.index_examples)
         self.read_examples = compiled(example_rows.read_examples)

@@ -28,12 +28,14 @@ from .dataset.append import Appender, AppendResult
 from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
 from .dataset.collection import Collector, SweepReport
 from .dataset.leftover_versions import delete_version
-from .dataset.log import Decided
+from .dataset.log import Decided, PublishLog
+from .dataset.problems import ValidationReport
 from .dataset.publish import Publisher, abort_version
 from .dataset.publish_options import PublishOptions
 from .dataset.read import Reader, StoredFile
 from .dataset.slot import Commit, read_slot
 from .dataset.stored_json import dump_json
+from .dataset.validation import Validator
 from .publications import Publications, Underway
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "StoredFile",
     "SweepReport",
     "Underway",
+    "ValidationReport",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
@@ -350,6 +353,17 @@ class Datasets:
         """
         incarnation = self._catalog.open(name)
         delete_version(self._store, incarnation.layout, self._reader(incarnation).deletable(version))
+
+    def validate(self, name: str, version: str) -> ValidationReport:
+        """Check every byte of a published version against all that is on record about it.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        incarnation = self._catalog.open(name)
+        n, manifest = self._reader(incarnation).find(version)
+        log = PublishLog(self._store, incarnation.layout, self._decided)
+        return Validator(self._store, log, incarnation, self._pool).validate(n, manifest)
 
     def collect(
         self, name: str, *, dry_run: bool = False, stopped: Callable[[], bool] = lambda: False

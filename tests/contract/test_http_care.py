@@ -87,3 +87,33 @@ def test_old_versions_go_where_the_dataset_says_so(client: httpx.Client) -> None
         client.post(f"/v1/datasets/{name}/records?publish=true", json=[{"x": value}])
     assert client.post(f"/v1/datasets/{name}/collect").json()["retired_versions"] == ["1.0.0"]
     assert client.get(f"/v1/datasets/{name}/versions").json()["versions"] == ["1.1.0"]
+
+
+def test_a_version_is_validated(client: httpx.Client, dataset: str) -> None:
+    url = f"/v1/datasets/{dataset}/versions"
+    report = client.post(f"{url}/latest/validate").json()
+    assert report["num_bytes"] > 0
+    assert report == {
+        "version": "1.1.0",
+        "valid": True,
+        "num_records": 2,
+        "num_bytes": report["num_bytes"],
+        "num_shards": 1,
+        "problems": [],
+        "truncated": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "code"),
+    [
+        ("1.2.0/validate", 404, "version_not_found"),
+        ("one/validate", 400, "invalid_version"),
+        ("latest/validate?deep=1", 400, "unknown_parameter"),
+    ],
+)
+def test_validations_that_are_refused(
+    client: httpx.Client, dataset: str, version: str, status: int, code: str
+) -> None:
+    answer = client.post(f"/v1/datasets/{dataset}/versions/{version}")
+    assert (answer.status_code, answer.json()["code"]) == (status, code)

@@ -25,7 +25,7 @@ from app.codecs.options import (
 )
 from app.codecs.records.columns import arrow_schema
 from app.codecs.records.framing import iter_frames
-from app.codecs.records.salvage import LostRange, salvage_frames
+from app.codecs.records.salvage import salvage_frames
 from app.codecs.registry import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
@@ -34,6 +34,7 @@ from app.codecs.schemas.python_source import serialize_python
 from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Budget, Limits
+from app.domain.losses import LostRange
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream, read_all
 from app.errors import InputError

@@ -69,3 +69,19 @@ async def delete_version(
         return no_content()
 
     return await services.exchanges.run(request, work, short=True)
+
+
+@router.post(
+    "/versions/{version}/validate",
+    operation_id="validate_version",
+    openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", JSON_OBJECT),
+)
+async def validate_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.validate(dataset, version).to_json())
+
+    return await services.exchanges.run(request, work)

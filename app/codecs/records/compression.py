@@ -72,6 +72,11 @@ class InflatedStream:
         self._bytes_in = 0
         self._bytes_out = 0
 
+    @property
+    def num_members(self) -> int:
+        """How many members of gzip, or streams of zlib, were begun."""
+        return self._num_members + 1
+
     def read(self, n: int, /) -> bytes:
         while True:
             if self._inflater.eof and not self._next_member():

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ...domain.compression import Compression
 from ...domain.limits import KIB, MIB, Budget
+from ...domain.losses import Losses, LostRange
 from ...domain.streams import ByteStream, PrefixedStream
 from ...errors import UnprocessableInput
 from .. import kernels
@@ -22,7 +22,7 @@ from .compression import WBITS, RescuedStream, detect_compression
 from .frame_window import FrameBlock, FrameWindow, Stop
 from .framing import BLOCK_BYTES, frame_header
 
-__all__ = ["Losses", "LostRange", "good_frames", "salvage_frames"]
+__all__ = ["good_frames", "salvage_frames"]
 
 _REASONS: Final = {
     BAD_LENGTH: "bad_length",
@@ -38,52 +38,7 @@ _WORK: Final = 64 * MIB
 #: Each takes some 20 microseconds: half a minute in all.
 _MAX_RANGES: Final = 1_000_000
 
-_NAMED_RANGES: Final = 1000
 _HEAD_BYTES: Final = 64 * KIB
-
-
-@dataclass(frozen=True, slots=True)
-class LostRange:
-    """Bytes that are no good record.
-
-    Attributes:
-        offset: of the first of them, in the uncompressed input.
-        num_bytes: 0 where compressed bytes cannot be inflated, of which nobody knows how many they held.
-        reason: `bad_length`, `bad_payload`, `record_too_large`, `truncated`, or the code of a broken
-            compression.
-        is_record: they are one record, whose length is good.
-    """
-
-    offset: int
-    num_bytes: int
-    reason: str
-    is_record: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"offset": self.offset, "num_bytes": self.num_bytes, "reason": self.reason}
-
-
-@dataclass(slots=True)
-class Losses:
-    """What was lost of a stream: all of it counted, the first ranges by name."""
-
-    num_bytes: int = 0
-    num_ranges: int = 0
-    ranges: list[LostRange] = field(default_factory=list)
-
-    def add(self, lost: LostRange) -> None:
-        """Note a range."""
-        self.num_bytes += lost.num_bytes
-        self.num_ranges += 1
-        if len(self.ranges) < _NAMED_RANGES:
-            self.ranges.append(lost)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "num_bytes": self.num_bytes,
-            "num_ranges": self.num_ranges,
-            "ranges": [lost.to_json() for lost in self.ranges],
-        }
 
 
 def good_frames(

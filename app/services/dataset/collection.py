@@ -7,7 +7,7 @@ a time, and any may die at any step: the next run does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from .layout import Layout
 from .leftover_appends import sweep_parts, sweep_slots
 from .leftover_versions import sweep_dead_incarnation, sweep_log, sweep_versions
 from .log import Decided, PublishLog
+from .seen import Seen
 from .sweep import Kind, Sweep, SweepReport
 
 __all__ = ["Collector", "SweepReport"]
@@ -73,7 +74,7 @@ class Collector:
         try:
             newest = log.newest()
             published = log.newest_published(newest)
-            consumed = log.seen(published).appends
+            seen = log.seen(published)
         except ShardsmithError as error:
             sweep.fail(layout.log, error)
             return
@@ -82,10 +83,10 @@ class Collector:
         gone: set[int] = set()
         if incarnation is not None and published and not sweep.dry_run:
             sweep.step(layout.folder(published), partial(self._finish, incarnation, log, published))
-        sweep.step(layout.all_parts, partial(sweep_parts, sweep, layout, consumed))
+        sweep.step(layout.all_parts, partial(sweep_parts, sweep, layout, seen))
         sweep.step(layout.dataset, lambda: gone.update(sweep_versions(sweep, layout, log, keep)))
         sweep.step(layout.log, lambda: sweep_log(sweep, layout, log, newest, gone))
-        sweep.step(layout.all_slots, lambda: self._sweep_slots(sweep, layout, consumed))
+        sweep.step(layout.all_slots, lambda: self._sweep_slots(sweep, layout, seen))
 
     def _finish(self, incarnation: Incarnation, log: PublishLog, published: int) -> None:
         """What the publisher of the last version may not have come to."""
@@ -93,11 +94,11 @@ class Collector:
         if isinstance(manifest, Manifest):
             Executor(self._store, log, incarnation, self._pool).finish_if_needed(published, manifest)
 
-    def _sweep_slots(self, sweep: Sweep, layout: Layout, consumed: Mapping[str, int]) -> None:
-        numbers = sorted(set(consumed.values()))
+    def _sweep_slots(self, sweep: Sweep, layout: Layout, seen: Seen) -> None:
+        numbers = sorted({fate.n for fate in seen.appends.values()})
         moments = self._pool.map(lambda n: self._store.head(layout.manifest(n)).last_modified, numbers)
         published_at = dict(zip(numbers, moments, strict=True))
-        sweep_slots(sweep, layout, consumed, published_at)
+        sweep_slots(sweep, layout, seen, published_at)
 
     def _abort_uploads(self, sweep: Sweep, name: str) -> None:
         if not sweep.dry_run:

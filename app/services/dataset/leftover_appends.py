@@ -18,15 +18,15 @@ from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectInfo, ObjectNotFound
 from .kept import Kept
 from .layout import Layout
+from .publish import KEEP_SEEN
+from .seen import Seen
 from .slot import DEAD_BYTES, Commit, Dead, Slot, parse_slot, read_slot
 from .sweep import Kind, Sweep
 
-__all__ = ["SLOT_LIFE", "sweep_parts", "sweep_slots"]
+__all__ = ["sweep_parts", "sweep_slots"]
 
 #: A part younger than that may belong to an attempt under way, which gives up after an hour.
 _PART_AGE: Final = timedelta(hours=24)
-#: How long an append, and so an idempotency key, is remembered once it is published or closed.
-SLOT_LIFE: Final = timedelta(days=7)
 
 _PART: Final = re.compile(r"(?P<id>[0-9a-f]{32})/(?P<attempt>[^/]+)/[^/]+")
 #: Fates remembered while the parts of an append go by, in whatever order they are listed.
@@ -40,35 +40,37 @@ class _Closed(Dead):
     """A slot that this run has taken."""
 
 
-def sweep_parts(sweep: Sweep, layout: Layout, consumed: Mapping[str, int]) -> None:
+def sweep_parts(sweep: Sweep, layout: Layout, seen: Seen) -> None:
     """Delete the parts that no version will take (C1, C2).
 
     Args:
-        consumed: the appends that published plans have consumed.
+        seen: what published plans have consumed.
     """
-    parts = _Parts(sweep, layout, consumed)
+    parts = _Parts(sweep, layout, seen)
     for batch in sweep.batches(sweep.store.list(layout.all_parts)):
         parts.resolve(batch)
         sweep.delete(batch, parts.decide)
 
 
 class _Parts:
-    def __init__(self, sweep: Sweep, layout: Layout, consumed: Mapping[str, int]) -> None:
+    def __init__(self, sweep: Sweep, layout: Layout, seen: Seen) -> None:
         self._sweep = sweep
         self._store = sweep.store
         self._layout = layout
-        self._consumed = consumed
+        self._seen = seen
         self._old = sweep.now - _PART_AGE
         self._fates: Kept[str, _Fate] = Kept(_FATES)
 
     def resolve(self, batch: Sequence[ObjectInfo]) -> None:
-        """Find out the fates of the appends that old parts of the batch belong to."""
-        found = {self._append_id(info): None for info in batch if info.last_modified < self._old}
-        wanted = [
-            append_id
-            for append_id in found
-            if append_id and append_id not in self._consumed and self._fates.get(append_id) is None
-        ]
+        """Find out the fates of the appends to which parts of the batch belong that may go."""
+        found = [(info, self._match(info)) for info in batch]
+        wanted = dict.fromkeys(
+            match["id"]
+            for info, match in found
+            if match is not None
+            and (info.last_modified < self._old or match["id"] in self._seen.appends)
+            and self._fates.get(match["id"]) is None
+        )
         for append_id, fate in zip(wanted, self._sweep.pool.map(self._try_fate, wanted), strict=True):
             if isinstance(fate, ShardsmithError):
                 self._sweep.fail(self._layout.slot(append_id), fate)
@@ -77,23 +79,20 @@ class _Parts:
             self._fates.put(append_id, "undecided" if isinstance(fate, ShardsmithError) else fate)
 
     def decide(self, info: ObjectInfo) -> Kind | None:
-        found = self._match(info)
-        if found is None:
+        match = self._match(info)
+        fate = None if match is None else self._fates.get(match["id"])
+        if match is None or fate is None or fate == "undecided":
             return None
-        if found["id"] in self._consumed:
-            return "parts"  # the version has the records, and no other attempt can win the slot
-        if info.last_modified >= self._old:
-            return None
-        fate = self._fates.get(found["id"])
-        lost = isinstance(fate, Dead) or (isinstance(fate, Commit) and fate.attempt != found["attempt"])
-        return "parts" if lost else None
+        if isinstance(fate, Commit) and fate.attempt == match["attempt"]:
+            return "parts" if self._is_consumed(fate) else None
+        return "parts" if info.last_modified < self._old else None
+
+    def _is_consumed(self, commit: Commit) -> bool:
+        """Whether a version has the records: if they were left out of one, the slot's life is theirs."""
+        return self._seen.has(commit) and not self._seen.appends[commit.append_id].excluded
 
     def _match(self, info: ObjectInfo) -> re.Match[str] | None:
         return _PART.fullmatch(info.key.removeprefix(f"{self._layout.all_parts}/"))
-
-    def _append_id(self, info: ObjectInfo) -> str | None:
-        found = self._match(info)
-        return None if found is None else found["id"]
 
     def _try_fate(self, append_id: str) -> _Fate | ShardsmithError:
         try:
@@ -122,38 +121,33 @@ class _Parts:
         return dead if winner is None else parse_slot(append_id, winner, key)
 
 
-def sweep_slots(
-    sweep: Sweep, layout: Layout, consumed: Mapping[str, int], published_at: Mapping[int, datetime]
-) -> None:
-    """Delete slots some days after their version was published or they died (C4); never a commit before.
+def sweep_slots(sweep: Sweep, layout: Layout, seen: Seen, published_at: Mapping[int, datetime]) -> None:
+    """Delete slots a week after their version was published or they died (C4); never a commit before.
 
     Args:
-        published_at: when each plan that `consumed` names was published, by the store's clock; those
-            younger than `SLOT_LIFE` may be left out.
+        seen: what published plans have consumed.
+        published_at: when each of these plans was published, by the store's clock.
     """
-    horizon = sweep.now - SLOT_LIFE
+    horizon = sweep.now - KEEP_SEEN
+
+    def is_over(info: ObjectInfo, append_id: str) -> bool:
+        fate = seen.appends.get(append_id)
+        if fate is None and info.size > DEAD_BYTES:
+            return False  # a commit that no version has consumed
+        if fate is not None and published_at[fate.n] >= horizon:
+            return False
+        # Read now: since it was listed, another collector may have deleted it, and a client have used
+        # its key again. So the name alone says nothing.
+        slot = read_slot(sweep.store, layout, append_id)
+        return isinstance(slot, Dead) or seen.has(slot)
 
     def decide(info: ObjectInfo) -> Kind | None:
         folder, _, append_id = info.key.removeprefix(f"{layout.all_slots}/").partition("/")
         if not is_append_id(append_id) or folder != append_id[0] or info.last_modified >= horizon:
             return None
-        moment = published_at.get(consumed.get(append_id, 0))
-        # A younger slot is another append's, which took the name after the first one's was deleted.
-        is_over = moment is not None and info.last_modified <= moment < horizon
-        if not is_over and not _is_dead(info, append_id):
-            return None
-        # Another collector may have deleted it since it was listed, and a client have used its key again.
-        return "slots" if sweep.store.head(info.key).last_modified == info.last_modified else None
-
-    def _is_dead(info: ObjectInfo, append_id: str) -> bool:
-        if info.size > DEAD_BYTES:
-            return False
-        return isinstance(read_slot(sweep.store, layout, append_id), Dead)
-
-    def gone(info: ObjectInfo) -> Kind | None:
         try:
-            return decide(info)
+            return "slots" if is_over(info, append_id) else None
         except ObjectNotFound:
-            return None
+            return None  # another collector was first
 
-    sweep.each(sweep.store.list(layout.all_slots), gone)
+    sweep.each(sweep.store.list(layout.all_slots), decide)

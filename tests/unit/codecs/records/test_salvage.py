@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from app.codecs.records import salvage
 from app.codecs.records.framing import FrameBlock, frame_footer, frame_header, masked_crc32c
-from app.codecs.records.salvage import Losses, LostRange, good_frames, salvage_frames
+from app.codecs.records.salvage import good_frames, salvage_frames
 from app.domain.compression import Compression
 from app.domain.limits import KIB, MIB, Budget, Limits
+from app.domain.losses import Losses, LostRange
 from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded, UnprocessableInput
 

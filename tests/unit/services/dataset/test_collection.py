@@ -14,6 +14,7 @@ from app.services.dataset import leftover_appends
 from app.services.dataset.catalog import DatasetOptions
 from app.services.dataset.layout import Layout
 from app.services.dataset.slot import Dead, read_slot
+from app.services.datasets import PublishOptions
 from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists
 from app.storage.obstore_store import open_store
@@ -217,6 +218,18 @@ def test_consumed_parts_that_their_publisher_left_go_at_once(
     assert client.read() == [1, 2]
 
 
+def test_what_was_left_out_goes_with_its_slot(client: Client, inner: TimedStore) -> None:
+    bad = client.append([1, 2], pad=LARGE)
+    client.append([3], pad=1)
+    client.publish(PublishOptions(exclude=(bad.append_id,)))
+    inner.advance(6 * DAY)
+    assert collect(client)["deleted"] == {}
+    inner.advance(2 * DAY)
+    assert collect(client)["deleted"]["slots"]["objects"] == 2
+    assert collect(client)["deleted"]["parts"]["objects"] == 1
+    assert client.read() == [3]
+
+
 def test_an_acknowledged_append_is_kept_for_ever_until_it_is_published(
     client: Client, inner: TimedStore
 ) -> None:
@@ -244,14 +257,15 @@ def test_slots_go_a_week_after_their_version_was_published(client: Client, inner
 
 
 def test_a_slot_taken_anew_after_its_week_is_kept(client: Client, inner: TimedStore) -> None:
-    client.append([1], key="k")
+    client.append([1], key="k", pad=1)
     client.publish()
     inner.advance(8 * DAY)
     collect(client)
-    client.append([5], key="k")
+    client.append([5], key="k", pad=LARGE)
     inner.advance(8 * DAY)
     assert collect(client)["deleted"] == {}
-    assert keys(inner, "/slots/")
+    client.publish()
+    assert client.read() == [1, 5]
 
 
 def test_a_slot_replaced_since_it_was_listed_is_kept(
@@ -263,7 +277,7 @@ def test_a_slot_replaced_since_it_was_listed_is_kept(
     inner.advance(8 * DAY)
 
     def sleep(at: When, operation: Operation, key: str) -> None:
-        if at == "before" and operation == "head" and "/slots/" in key:
+        if at == "before" and operation == "get_range" and "/slots/" in key:
             store.fault = None
             assert collect(Client(inner))["deleted"]["slots"]["objects"] == 1
             client.append([5], key="k")

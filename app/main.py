@@ -19,8 +19,9 @@ from .allocator import return_large_blocks
 from .api.exchange import Exchanges
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
-from .api.routers import datasets, examples, forms, health, records, tensors, versions
+from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
 from .api.state import Services
+from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
 from .settings import Settings
@@ -48,6 +49,7 @@ def create_app() -> FastAPI:
 def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> FastAPI:
     """The application with these settings; tests give a store of their own."""
     services = _wire(settings, store if store is not None else open_store(settings.storage_url))
+    collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -56,9 +58,11 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         return_large_blocks()
         services.readiness.start()
+        collection.start()
         try:
             yield
         finally:
+            collection.stop()
             services.readiness.stop()
             services.exchanges.close()
 
@@ -71,7 +75,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     )
     app.state.services = services
     install_problem_handlers(app)
-    for module in (tensors, examples, records, datasets, versions, forms, health):
+    for module in (tensors, examples, records, datasets, versions, care, forms, health):
         app.include_router(module.router)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]  # FastAPI's documented hook
     return app

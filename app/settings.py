@@ -42,6 +42,9 @@ class Settings(BaseSettings):
     body_timeout_s: float = Field(
         60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."
     )
+    collect_interval_s: float = Field(
+        3600.0, ge=0, description="Seconds between two collections of leftovers; 0 leaves them to requests."
+    )
     shutdown_grace_s: int = Field(25, ge=0, description="Seconds that running requests get at SIGTERM.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")
 

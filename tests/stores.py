@@ -84,6 +84,64 @@ class FaultStore:
         return self._do("sweep", prefix, lambda: self._inner.sweep(prefix, before))
 
 
+class TimedStore:
+    """A store over `inner` whose clock a test sets."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+        self._written: dict[str, timedelta] = {}
+        self._clock = timedelta(0)
+
+    def advance(self, by: timedelta) -> None:
+        """Let time pass for everything that is there."""
+        self._clock += by
+
+    def _timed(self, info: ObjectInfo) -> ObjectInfo:
+        moment = info.last_modified + self._written.get(info.key, timedelta(0))
+        return ObjectInfo(info.key, info.size, moment, info.etag)
+
+    def put(self, key: str, data: Buffer) -> None:
+        self._inner.put(key, data)
+        self._written[key] = self._clock
+
+    def create(self, key: str, data: Buffer) -> None:
+        self._inner.create(key, data)
+        self._written[key] = self._clock
+
+    def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
+        size = self._inner.put_stream(key, chunks)
+        self._written[key] = self._clock
+        return size
+
+    def get(self, key: str) -> bytes:
+        return self._inner.get(key)
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        return self._inner.get_range(key, offset, length)
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._timed(self._inner.head(key))
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return map(self._timed, self._inner.list(prefix))
+
+    def list_children(self, prefix: str) -> Sequence[str]:
+        return self._inner.list_children(prefix)
+
+    def delete(self, key: str) -> None:
+        self._inner.delete(key)
+
+    def copy(self, source: str, target: str) -> None:
+        self._inner.copy(source, target)
+        self._written[target] = self._clock
+
+    def sign(self, key: str, expires_s: int) -> str | None:
+        return self._inner.sign(key, expires_s)
+
+    def sweep(self, prefix: str, before: datetime) -> int:
+        return self._inner.sweep(prefix, before)
+
+
 class KillAt:
     """Kills the process around its `index`-th write, and keeps it dead."""
 

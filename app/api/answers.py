@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from ..codecs.options import ArrowFormat
 from ..codecs.registry import MEDIA_TYPES, FormName
+from ..domain.losses import Losses
 from ..services.records import ConvertedRecords
 from .exchange import Answer
 from .negotiation import Chosen
@@ -16,11 +18,14 @@ __all__ = [
     "arrow_format",
     "description_answer",
     "json_answer",
+    "lost_headers",
     "no_content",
     "records_answer",
     "underway_answer",
 ]
 
+#: Ranges in a header: some 4 KiB of digits at most, half of what servers commonly allow for all.
+_NAMED_RANGES: Final = 100
 #: Of every answer whose form was negotiated.
 VARY: Mapping[str, str] = {"Vary": "Accept"}
 
@@ -53,7 +58,16 @@ def no_content() -> Answer:
     return Answer("", iter(()), status=204)
 
 
-def records_answer(converted: ConvertedRecords, media_type: str) -> Answer:
+def lost_headers(losses: Losses) -> dict[str, str]:
+    """What was lost of a damaged body: how many bytes, and the first ranges of them."""
+    if not losses.num_ranges:
+        return {"Lost-Bytes": "0"}
+    ranges = ", ".join(map(str, losses.ranges[:_NAMED_RANGES]))
+    more = ", ..." if losses.num_ranges > _NAMED_RANGES else ""
+    return {"Lost-Bytes": str(losses.num_bytes), "Lost-Ranges": ranges + more}
+
+
+def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Losses | None = None) -> Answer:
     """Rows in the form that was negotiated, with their count as soon as it is known."""
     count = converted.count
     known = {} if converted.num_rows is None else {"Record-Count": str(converted.num_rows)}
@@ -61,5 +75,8 @@ def records_answer(converted: ConvertedRecords, media_type: str) -> Answer:
         media_type,
         converted.chunks,
         {**VARY, **known, **converted.headers},
-        late_headers=lambda: {"Record-Count": str(count.value)},
+        late_headers=lambda: {
+            "Record-Count": str(count.value),
+            **({} if losses is None else lost_headers(losses)),
+        },
     )

@@ -34,6 +34,7 @@ _FORMS: Final = {
     "byte_order": _Forms(_RAW, _RAW, "raw bodies and raw answers"),
     "order": _Forms(_RAW, _RAW, "raw bodies and raw answers"),
     "compression": _Forms(_TFRECORD, _TFRECORD, "TFRecord"),
+    "damaged": _Forms(_TFRECORD, _NONE, "TFRecord bodies"),
     "sparse": _Forms(_NONE, frozenset({"tensorproto", "tfrecord", "b64"}), "answers of TensorProtos"),
     "layout": _Forms(_NONE, frozenset({"json"}), "JSON answers"),
     "int64": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),

@@ -12,7 +12,7 @@ from ..domain.compression import Compression
 from ..domain.division import parse_fractions
 from ..errors import MalformedInput
 from ..services.datasets import PublishOptions
-from .parameter_types import Base64, BytesAs, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To
+from .parameter_types import Base64, BytesAs, Damaged, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To
 from .parameters import BodyOfRowsQuery, NoQuery
 
 __all__ = [
@@ -109,6 +109,7 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
         ),
     ] = "none"
     lossy: Lossy = None
+    damaged: Damaged = "refuse"
     shard_compression: Annotated[
         Compression, Field(description="Of the shards of the publication; `compression` is that of the body.")
     ] = "none"

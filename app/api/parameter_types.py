@@ -12,6 +12,7 @@ from ..domain.schema import Message
 __all__ = [
     "Base64",
     "BytesAs",
+    "Damaged",
     "Delivery",
     "EitherCompression",
     "ExampleMessage",
@@ -80,6 +81,10 @@ RowsLayout = Annotated[Literal["rows", "columns"], Field(description="Layout of 
 EitherCompression = Annotated[
     Compression | None,
     Field(description="Of a TFRecord answer, or of a TFRecord body (detected by default)."),
+]
+Damaged = Annotated[
+    Literal["refuse", "skip"],
+    Field(description="Records of a TFRecord body that are damaged: `skip` leaves them out and says so."),
 ]
 ExampleMessage = Annotated[
     Message | None,

@@ -22,6 +22,7 @@ from ..errors import MalformedInput
 from .parameter_types import (
     Base64,
     BytesAs,
+    Damaged,
     Delivery,
     EitherCompression,
     ExampleMessage,
@@ -48,6 +49,8 @@ __all__ = [
     "NoQuery",
     "RecordsParameters",
     "RecordsQuery",
+    "RepairParameters",
+    "RepairQuery",
     "refuse_repeated",
 ]
 
@@ -147,6 +150,7 @@ class RecordsQuery(ExamplesQuery):
     infer: Infer = "head"
     layout: RowsLayout = "rows"
     compression: EitherCompression = None
+    damaged: Damaged = "refuse"
 
     def decode_stream_options(
         self, schema: Schema | None, *, output_form: str, json_bytes: int | None
@@ -185,7 +189,18 @@ def refuse_repeated(request: Request) -> None:
             )
 
 
+class RepairQuery(NoQuery):
+    """Parameters of `POST /v1/records/repair`."""
+
+    to: Annotated[
+        Literal["tfrecord", "json"] | None,
+        Field(description="The good records, or the report alone; beats Accept."),
+    ] = None
+    compression: Annotated[Compression | None, Field(description="Of the body; detected by default.")] = None
+
+
 RecordsParameters = Annotated[RecordsQuery, Query()]
 DescribeRecordsParameters = Annotated[DescribeRecordsQuery, Query()]
+RepairParameters = Annotated[RepairQuery, Query()]
 ExamplesParameters = Annotated[ExamplesQuery, Query()]
 NoParameters = Annotated[NoQuery, Query()]

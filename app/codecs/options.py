@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..domain.compression import Compression
 from ..domain.dtypes import DType
+from ..domain.losses import Losses
 from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
 
@@ -100,6 +101,8 @@ class RecordsDecodeOptions:
         compression: of `tfrecord`; None detects it.
         undeclared: what happens to features that a declared schema does not name.
         json_bytes: as for tensors.
+        losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
+            refuses the damage.
     """
 
     schema: Schema | None = None
@@ -112,6 +115,7 @@ class RecordsDecodeOptions:
     compression: Compression | None = None
     undeclared: Literal["error", "drop"] = "error"
     json_bytes: int | None = None
+    losses: Losses | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,16 @@ from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append import Appender, AppendResult
 from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
-from .dataset.log import Decided
+from .dataset.collection import Collector, SweepReport
+from .dataset.leftover_versions import delete_version
+from .dataset.log import Decided, PublishLog
+from .dataset.problems import ValidationReport
 from .dataset.publish import Publisher, abort_version
 from .dataset.publish_options import PublishOptions
 from .dataset.read import Reader, StoredFile
 from .dataset.slot import Commit, read_slot
 from .dataset.stored_json import dump_json
+from .dataset.validation import Validator
 from .publications import Publications, Underway
 
 __all__ = [
@@ -42,7 +46,9 @@ __all__ = [
     "Destination",
     "PublishOptions",
     "StoredFile",
+    "SweepReport",
     "Underway",
+    "ValidationReport",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
@@ -89,6 +95,7 @@ class Datasets:
         self._decided = Decided()
         self._appender = Appender(store, self._catalog, limits, self._pool)
         self._publications = Publications(publish_wait_s)
+        self._collector = Collector(store, self._catalog, self._decided, self._pool)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.
@@ -336,6 +343,45 @@ class Datasets:
         """
         reader = self._reader(self._catalog.open(name))
         return reader.read_records(version, split, offset, length, budget)
+
+    def delete_version(self, name: str, version: str) -> None:
+        """Delete a published version: it is found no more, and an hour later collection takes its bytes.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+            Conflict: it is the last one (`version_is_latest`).
+        """
+        incarnation = self._catalog.open(name)
+        delete_version(self._store, incarnation.layout, self._reader(incarnation).deletable(version))
+
+    def validate(self, name: str, version: str) -> ValidationReport:
+        """Check every byte of a published version against all that is on record about it.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        incarnation = self._catalog.open(name)
+        n, manifest = self._reader(incarnation).find(version)
+        log = PublishLog(self._store, incarnation.layout, self._decided)
+        return Validator(self._store, log, incarnation, self._pool).validate(n, manifest)
+
+    def collect(
+        self, name: str, *, dry_run: bool = False, stopped: Callable[[], bool] = lambda: False
+    ) -> SweepReport:
+        """Remove what no version and no append of the dataset needs any more, in all its lives.
+
+        Args:
+            dry_run: say what would go, and change nothing.
+            stopped: asked now and then; once true, the run ends early.
+
+        Raises:
+            NotFound: there is no dataset, and nothing of a deleted one (`dataset_not_found`).
+        """
+        return self._collector.collect(name, dry_run=dry_run, stopped=stopped)
+
+    def collectable(self) -> Sequence[str]:
+        """The names of all datasets of which there may be something to collect, also of those deleted."""
+        return self._collector.names()
 
     def list(self) -> Sequence[str]:
         """The names of all datasets, sorted."""

@@ -8,7 +8,9 @@ Run it when a form or a variant is added, and look at what git says has changed.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,6 +39,7 @@ from tests.fuzz.targets import (
     ENCODED,
     KINDS,
     RECORDS_VARIANTS,
+    SALVAGE_VARIANTS,
     SCALARS,
     SEQUENCE,
     TARGETS,
@@ -203,6 +206,23 @@ def _row_seeds(form: RowForm) -> Iterator[bytes]:
         yield bytes([variant]) + convert_row(body, "json", form, options, RecordsEncodeOptions(), Budget())
 
 
+def _salvage_seeds() -> Iterator[bytes]:
+    body = _encoded_records(_PLAIN_ROWS, None, "tfrecord")
+    number = body.index(b"label")
+    for damaged in (body, b"\0" * 20 + body, body[:number] + b"L" + body[number + 1 :], body[:-3]):
+        for variant in range(len(SALVAGE_VARIANTS)):
+            yield bytes([variant]) + damaged
+            yield bytes([variant + len(SALVAGE_VARIANTS)]) + damaged + body
+    yield b"\1" + gzip.compress(body, mtime=0)
+    yield b"\1" + gzip.compress(body, mtime=0)[:-20]
+    yield b"\1" + zlib.compress(body) + b"more"
+
+
+def _undamaged_seeds() -> Iterator[bytes]:
+    for variant in range(2 * len(SALVAGE_VARIANTS)):
+        yield bytes([variant]) + _encoded_records(_PLAIN_ROWS, None, "tfrecord")
+
+
 def _multipart_seeds() -> Iterator[bytes]:
     part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n%s\r\n%s\r\n'
     body = part % (b"schema", b"", b'{"features": {"x": {"dtype": "int64"}}}')
@@ -242,6 +262,8 @@ def _seeds() -> Iterator[tuple[str, Iterator[bytes]]]:
                 yield f"records-{form}-framed", _framed_seeds(form, _record_seeds(form))
     for row_form in ROW_FORMS:
         yield f"examples-{row_form}", _row_seeds(row_form)
+    yield "salvage", _salvage_seeds()
+    yield "salvage-framed", _framed_seeds("tfrecord", _undamaged_seeds())
     yield "multipart", _multipart_seeds()
     yield "headers", _header_seeds()
     yield "schema", _schema_seeds()

@@ -24,13 +24,17 @@ from app.codecs.options import (
     TensorEncodeOptions,
 )
 from app.codecs.records.columns import arrow_schema
+from app.codecs.records.framing import iter_frames
+from app.codecs.records.salvage import salvage_frames
 from app.codecs.registry import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
 from app.codecs.schemas.python_source import serialize_python
+from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Budget, Limits
+from app.domain.losses import LostRange
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream, read_all
 from app.errors import InputError
@@ -46,6 +50,7 @@ __all__ = [
     "ENCODED",
     "KINDS",
     "LIMITS",
+    "SALVAGE_VARIANTS",
     "SCALARS",
     "SEQUENCE",
     "TARGETS",
@@ -168,6 +173,7 @@ TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (
     ("tfrecord", TensorEncodeOptions(compression="gzip", sparse="many")),
     ("b64", TensorEncodeOptions()),
 )
+SALVAGE_VARIANTS: Final[tuple[Compression | None, ...]] = ("none", None)
 _SMALL_READ: Final = 7
 
 
@@ -267,6 +273,37 @@ def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: T
         return b"".join(encode_records(checked, output, encode, budget).chunks)
 
 
+def _salvaged(compression: Compression | None, body: bytes, turn: Turn) -> object:
+    """What is good is kept byte for byte, and of every other byte it is said that it is lost."""
+    good, lost = _salvage(turn.stream(body), compression)
+    if _salvage(MemoryStream(good), "none") != (good, []):
+        raise AssertionError("what was good is not so when it is read again")
+    if compression == "none" and len(good) + sum(item.num_bytes for item in lost) != len(body):
+        raise AssertionError("some bytes are neither kept nor lost")
+    whole = bytearray()
+    try:
+        for block in iter_frames(turn.stream(body), Budget(LIMITS), compression=compression):
+            whole += block.data
+    except InputError:
+        # Not all records before the fault: those in a block with it are not handed out.
+        if not good.startswith(whole):
+            raise AssertionError("a record before the first fault is lost") from None
+    else:
+        if (good, lost) != (whole, []):
+            raise AssertionError("something was lost of a body in which nothing is wrong")
+    return good, lost
+
+
+def _salvage(stream: MemoryStream, compression: Compression | None) -> tuple[bytes, list[LostRange]]:
+    good, lost = bytearray(), []
+    for item in salvage_frames(stream, Budget(LIMITS), compression=compression):
+        if isinstance(item, LostRange):
+            lost.append(item)
+        else:
+            good += item.data
+    return bytes(good), lost
+
+
 def _checked(schema: Schema, batch: Any) -> Any:
     batch.validate(full=True)
     if not batch.schema.equals(arrow_schema(schema)):
@@ -333,6 +370,9 @@ def _records_targets() -> Iterator[Target]:
 def _other_targets() -> Iterator[Target]:
     for form in _ROW_FORMS:
         yield Target(f"examples-{form}", [partial(_row, form, options) for options in RECORDS_VARIANTS])
+    salvages = [partial(_salvaged, compression) for compression in SALVAGE_VARIANTS]
+    yield Target("salvage", salvages)
+    yield Target("salvage-framed", salvages, FRAMINGS["tfrecord"])
     yield Target("multipart", [partial(_multipart, 'multipart/form-data; boundary="b"'), _multipart_header])
     yield Target("headers", [_headers])
     yield Target("schema", [_schema])

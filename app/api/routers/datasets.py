@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
@@ -13,6 +14,7 @@ from ...codecs.json_text import parse_json
 from ...codecs.registry import MEDIA_TYPES
 from ...codecs.schemas.declared import schema_from_value
 from ...domain.limits import MIB, Budget
+from ...domain.losses import Losses
 from ...domain.names import check_idempotency_key
 from ...domain.schema import Schema
 from ...domain.streams import ByteStream, read_all
@@ -38,7 +40,7 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _MAX_CREATE_BYTES = 4 * MIB
 _DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
-_CREATE_MEMBERS = {"schema", "description"}
+_CREATE_MEMBERS = {"schema", "description", "keep_versions"}
 
 IdempotencyKey = Annotated[
     str | None,
@@ -64,8 +66,9 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
     operation_id="create_dataset",
     openapi_extra={
         **json_body(
-            'Optional: {"schema": {"features": ...}, "description": "..."}. The schema may also be a '
-            "features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata.",
+            'Optional: {"schema": {"features": ...}, "description": "...", "keep_versions": 3}. The schema '
+            "may also be a features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata. "
+            "Without keep_versions all versions stay; with it, collection deletes all but the newest.",
             JSON_OBJECT,
             required=False,
         ),
@@ -103,7 +106,7 @@ def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, Dat
     if not isinstance(description, str):
         raise MalformedInput('"description" must be a string.', code="invalid_dataset")
     schema = schema_from_value(value["schema"], budget.limits) if "schema" in value else None
-    return schema, DatasetOptions(description=description)
+    return schema, DatasetOptions(description, value.get("keep_versions"))
 
 
 @router.get(
@@ -165,6 +168,7 @@ async def append_records(
     query.refuse_publish_options_alone()
     query.refuse_contradictions()
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
+    losses = Losses() if query.damaged == "skip" else None
 
     def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
         declared = declared_schema(query.schema_, services)
@@ -180,7 +184,7 @@ async def append_records(
                 split=query.split,
                 form=form,
                 key=key,
-                decode=query.decode_options(declared, json_bytes=json_bytes),
+                decode=replace(query.decode_options(declared, json_bytes=json_bytes), losses=losses),
                 encode=query.encode_options(),
                 publish=query.publish_options() if query.publish else None,
                 sequence=query.sequence,
@@ -194,14 +198,16 @@ async def append_records(
             services.spool,
             resources,
         )
-        return then(appended, _appended)
+        return then(appended, lambda stored: _appended(stored, losses))
 
     # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
     quick = key is None and not query.publish and query.sequence is None
     return await services.exchanges.run(request, work, quick=quick)
 
 
-def _appended(result: Appended) -> Answer:
+def _appended(result: Appended, losses: Losses | None) -> Answer:
+    if losses is not None:
+        result.body.get("append", result.body)["lost"] = losses.to_json()
     if result.underway:
         return underway_answer(result.body, result.location)
     return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})

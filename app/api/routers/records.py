@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, FormName
 from ...domain.limits import Budget
+from ...domain.losses import Losses
 from ...domain.streams import ByteStream
 from ...services.describe import DESCRIPTIONS, describe_records
 from ...services.records import encode_records, open_records
-from ..answers import arrow_format, description_answer, records_answer
+from ...services.repair import repair_records
+from ..answers import (
+    VARY,
+    arrow_format,
+    description_answer,
+    json_answer,
+    lost_headers,
+    records_answer,
+)
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
@@ -22,6 +33,7 @@ from ..parameters import (
     DescribeRecordsParameters,
     RecordsParameters,
     RecordsQuery,
+    RepairParameters,
     refuse_repeated,
 )
 from ..schemas import declared_schema, unwrap
@@ -32,6 +44,8 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/records", tags=["records"])
 
 RECORDS_IN = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.decode}
+_TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
+_REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
 RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.encode}
 
 
@@ -86,6 +100,40 @@ async def describe(
     return await services.exchanges.run(request, work)
 
 
+@router.post(
+    "/repair",
+    operation_id="repair_records",
+    summary="The good records of a damaged TFRecord file",
+    openapi_extra={**body_of(_TFRECORD), **body_answer(_REPAIRED, default="tfrecord")},
+)
+async def repair(request: Request, query: RepairParameters, services: ServicesDependency) -> Response:
+    """A TFRecord file of every record whose checksums hold; or what is lost between them, as JSON.
+
+    The headers say how many records there are, how many bytes were lost, and where. Of a compressed body
+    there is no more than what comes before the damage.
+    """
+    refuse_repeated(request)
+    chosen = choose_output(_REPAIRED, request.headers, to=query.to, default="tfrecord", octets_are="tfrecord")
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        choose_input(_TFRECORD, request.headers, from_=None, default="tfrecord")
+        repair = repair_records(body, query.compression, budget)
+        if chosen.form == "json":
+            deque(repair.chunks, maxlen=0)
+            return json_answer(repair.to_json(), headers=VARY)
+        return Answer(
+            chosen.media_type,
+            repair.chunks,
+            VARY,
+            late_headers=lambda: {
+                "Record-Count": str(repair.num_records),
+                **lost_headers(repair.losses),
+            },
+        )
+
+    return await services.exchanges.run(request, work, checked=True)
+
+
 async def _convert(
     request: Request,
     query: RecordsQuery,
@@ -95,6 +143,7 @@ async def _convert(
     chosen: Chosen[FormName],
 ) -> Response:
     refuse_repeated(request)
+    losses = Losses() if query.damaged == "skip" else None
 
     def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
         schema = declared_schema(query.schema_, services)
@@ -104,10 +153,13 @@ async def _convert(
         decode = query.decode_stream_options(
             schema, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
         )
+        decode = replace(decode, losses=losses)
         records = open_records(source, input_form, decode, budget, services.spool, resources)
         converted = encode_records(
             records, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
         )
-        return records_answer(converted, chosen.media_type)
+        return records_answer(converted, chosen.media_type, losses=losses)
 
-    return await services.exchanges.run(request, work, checked=query.delivery == "checked")
+    # What is lost stands in the headers, and is known at the end.
+    checked = query.delivery == "checked" or losses is not None
+    return await services.exchanges.run(request, work, checked=checked)

@@ -44,6 +44,7 @@ class Kernels:
         self.extend_crc = compiled(crc32c.extend_crc)
         self.scan_frames = compiled(framing.scan_frames)
         self.gather_frames = compiled(framing.gather_frames)
+        self.find_header = compiled(framing.find_header)
         self.encode_examples = compiled(example_encode.encode_examples)
         self.index_examples = compiled(example_index.index_examples)
         self.read_examples = compiled(example_rows.read_examples)

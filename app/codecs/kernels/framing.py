@@ -9,7 +9,7 @@ import numpy as np
 
 from .addresses import copy_from, raw_address
 from .crc32c import LANES_BYTES, crc32c, mask_crc, three_crcs, word_crc
-from .memory import Bytes, Ints, MutableBytes, MutableInts, load_word, store_word
+from .memory import Bytes, Ints, MutableBytes, MutableInts, load_word, raw_load, store_word
 
 __all__ = [
     "BAD_DATA",
@@ -19,6 +19,7 @@ __all__ = [
     "INCOMPLETE",
     "OVERHEAD_BYTES",
     "TOO_LARGE",
+    "find_header",
     "gather_frames",
     "scan_frames",
     "write_footer",
@@ -82,6 +83,20 @@ def _store_crc(out: MutableBytes, at: int, crc: np.uint64) -> None:
 
 def _has_crc(data: Bytes, at: int, crc: np.uint64) -> bool:
     return bool(mask_crc(crc) == load_word(data, at - 4) >> np.uint64(32))
+
+
+def find_header(data: Bytes, begin: int, end: int, max_payload: int) -> int:
+    """The first position in `data[begin:end]` of a whole header with a good checksum and such a length.
+
+    -1 where there is none. Raises IndexError: `begin` or `end` is not inside.
+    """
+    if begin < 0 or end > data.size:
+        raise IndexError("range out of bounds")
+    limit = np.uint64(max_payload)
+    for position in range(begin, end - HEADER_BYTES + 1):
+        if raw_load(data, position) <= limit and _has_crc(data, position + 8, word_crc(data, position)):
+            return position
+    return -1
 
 
 def scan_frames(

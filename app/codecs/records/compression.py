@@ -6,6 +6,7 @@ without an error, behind some ends of members; and a zlib body as one stream: it
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -15,10 +16,10 @@ from ...domain.limits import KIB, MIB, Limits
 from ...domain.streams import Buffer, ByteStream
 from ...errors import LimitExceeded, MalformedInput
 
-__all__ = ["InflatedStream", "compress", "detect_compression"]
+__all__ = ["WBITS", "InflatedStream", "RescuedStream", "compress", "detect_compression"]
 
 #: zlib's `wbits`: a window of 32 KiB, in the container of that name.
-_WBITS: Final[dict[Compression, int]] = {"zlib": 15, "gzip": 31}
+WBITS: Final[dict[Compression, int]] = {"zlib": 15, "gzip": 31}
 #: zlib's own default; no time stamp stands in the header, so that equal rows give equal bytes.
 _LEVEL: Final = 6
 
@@ -33,7 +34,7 @@ def compress(chunks: Iterable[Buffer], compression: Compression) -> Iterator[Buf
     if compression == "none":
         yield from chunks
         return
-    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WBITS[compression])
+    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, WBITS[compression])
     for chunk in chunks:
         if piece := deflater.compress(chunk):
             yield piece
@@ -65,11 +66,16 @@ class InflatedStream:
         self._source = source
         self._compression = compression
         self._max_ratio = limits.max_compression_ratio
-        self._inflater = zlib.decompressobj(_WBITS[compression])
+        self._inflater = zlib.decompressobj(WBITS[compression])
         self._pending = b""
         self._num_members = 0
         self._bytes_in = 0
         self._bytes_out = 0
+
+    @property
+    def num_members(self) -> int:
+        """How many members of gzip, or streams of zlib, were begun."""
+        return self._num_members + 1
 
     def read(self, n: int, /) -> bytes:
         while True:
@@ -95,7 +101,7 @@ class InflatedStream:
             return False
         if self._compression == "zlib":
             raise self._trailing()
-        self._inflater = zlib.decompressobj(_WBITS["gzip"])
+        self._inflater = zlib.decompressobj(WBITS["gzip"])
         self._num_members += 1
         return True
 
@@ -130,3 +136,45 @@ class InflatedStream:
             code="trailing_bytes",
             offset=self._bytes_out,
         )
+
+
+class RescuedStream(InflatedStream):
+    """What a damaged compressed stream holds before the damage, to the last byte; then it ends.
+
+    Attributes:
+        broken: what was wrong, once the end is reached. The rest of the source was read and dropped.
+    """
+
+    def __init__(self, source: ByteStream, compression: Compression, limits: Limits) -> None:
+        super().__init__(source, compression, limits)
+        self.broken: MalformedInput | None = None
+        self._rescued = b""
+
+    def read(self, n: int, /) -> bytes:
+        if self.broken is None:
+            try:
+                return super().read(n)
+            except MalformedInput as error:
+                self.broken = error
+                while self._source.read(_READ_BYTES):
+                    pass
+        piece, self._rescued = self._rescued[:n], self._rescued[n:]
+        return piece
+
+    def _inflate(self, n: int) -> bytes:
+        before, pending = self._inflater.copy(), self._pending
+        try:
+            return super()._inflate(n)
+        except MalformedInput:
+            # What that call had inflated is gone with its exception.
+            self._rescued = _inflate_bytewise(before, pending)
+            raise
+
+
+def _inflate_bytewise(inflater: zlib._Decompress, data: bytes) -> bytes:
+    """All that comes out before the byte that is wrong."""
+    inflated = bytearray()
+    with contextlib.suppress(zlib.error):
+        for index in range(len(data)):
+            inflated += inflater.decompress(data[index : index + 1])
+    return bytes(inflated)

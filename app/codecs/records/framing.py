@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...domain.compression import Compression
 from ...domain.limits import KIB, Budget
@@ -20,8 +18,8 @@ from ...domain.streams import Buffer, ByteStream, PrefixedStream
 from ...errors import InputError, LimitExceeded, MalformedInput
 from .. import kernels
 from ..kernels.framing import BAD_DATA, HEADER_BYTES, INCOMPLETE, OVERHEAD_BYTES, TOO_LARGE
-from .columns import MAX_BATCH_ROWS
 from .compression import InflatedStream, compress, detect_compression
+from .frame_window import FrameBlock, FrameWindow, Stop
 
 __all__ = [
     "BLOCK_BYTES",
@@ -62,29 +60,6 @@ def frame_header(length: int) -> bytes:
 def frame_footer(*buffers: Buffer) -> bytes:
     """The 4 bytes behind the payload that `buffers` make up."""
     return struct.pack("<I", masked_crc32c(*buffers))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameBlock:
-    """Some whole records that follow one another, with all checksums verified.
-
-    Attributes:
-        data: their frames; nothing else writes to this memory.
-        starts: int64, where each payload begins in `data`.
-        sizes: int64, bytes of each payload.
-        first_record: number of the first record in the whole input.
-        offset: of `data` in the uncompressed input.
-    """
-
-    data: memoryview
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    first_record: int
-    offset: int
-
-    @property
-    def num_records(self) -> int:
-        return len(self.starts)
 
 
 def iter_frames(
@@ -136,102 +111,51 @@ def _read_head(source: ByteStream) -> bytes:
 
 
 class _FrameReader:
-    """Fills a block, finds the whole frames in it, and carries the rest over to the next one."""
+    """Hands out the whole frames of a window, and moves it on; the first fault ends it."""
 
     def __init__(self, stream: ByteStream, budget: Budget) -> None:
-        self._stream = stream
         self._budget = budget
-        self._scan = kernels.load().scan_frames
-        self._block = np.empty(0, np.uint8)
-        self._filled = 0
-        self._ended = False
+        self._window = FrameWindow(stream, budget, BLOCK_BYTES)
         self._records = 0
-        self._offset = 0  # of the block in the stream
 
     def blocks(self) -> Iterator[FrameBlock]:
+        window = self._window
         try:
-            needed = BLOCK_BYTES
-            position = 0
-            while not self._ended:
-                self._replace_block(position, needed)
-                self._fill()
+            position, needed = 0, BLOCK_BYTES
+            while not window.ended:
+                window.advance(position, needed)
                 position, needed = 0, 0
                 while not needed:
-                    found, after, needed = self._scan_from(position)
+                    found, stop = window.scan(position, self._records)
+                    position = stop.position
+                    self._records += 0 if found is None else found.num_records
+                    if stop.is_fault(window):
+                        raise self._fault(stop)
                     if found is not None:
                         yield found
-                    position = after
+                    needed = stop.needed if stop.reason else 0
         finally:
-            self._budget.release(len(self._block))
+            window.close()
 
-    def _replace_block(self, position: int, needed: int) -> None:
-        """Make room for `needed` bytes in a fresh block that begins with what lies from `position`."""
-        carried = self._filled - position
-        # Not more than twice what has come: the length of a frame is only a claim.
-        size = min(max(needed, BLOCK_BYTES), max(BLOCK_BYTES, 2 * carried))
-        self._budget.charge(size, "A block of records")
-        block = np.empty(size, np.uint8)
-        block[:carried] = self._block[position : self._filled]
-        self._budget.release(len(self._block))
-        self._block = block
-        self._filled = carried
-        self._offset += position
-
-    def _fill(self) -> None:
-        while self._filled < len(self._block):
-            piece = self._stream.read(len(self._block) - self._filled)
-            if not piece:
-                self._ended = True
-                return
-            end = self._filled + len(piece)
-            self._block[self._filled : end] = np.frombuffer(piece, np.uint8)
-            self._filled = end
-
-    def _scan_from(self, position: int) -> tuple[FrameBlock | None, int, int]:
-        """The whole frames from `position`; where the next one begins; how many bytes that one needs.
-
-        The last is 0 where the block may hold more of them.
-        """
-        starts = np.empty(MAX_BATCH_ROWS, np.int64)
-        sizes = np.empty(MAX_BATCH_ROWS, np.int64)
-        stop = np.zeros(3, np.int64)
-        limit = self._budget.limits.max_record_bytes
-        count = self._scan(self._block, position, self._filled, limit, starts, sizes, stop)
-        reason, after, needed = (int(value) for value in stop)
-        at_end = self._ended and after == self._filled
-        if reason not in (0, INCOMPLETE) or (reason == INCOMPLETE and self._ended and not at_end):
-            raise self._fault(reason, self._records + count, after, needed)
-        if not count:
-            return None, after, needed
-        found = FrameBlock(
-            self._block.data[position:after].toreadonly(),
-            starts[:count] - position,
-            sizes[:count].copy(),
-            self._records,
-            self._offset + position,
-        )
-        self._records += count
-        return found, after, needed if reason else 0
-
-    def _fault(self, reason: int, record: int, position: int, needed: int) -> InputError:
-        offset = self._offset + position
+    def _fault(self, stop: Stop) -> InputError:
+        record, offset = self._records, self._window.offset + stop.position
         where = f"Record {record}, at byte {offset},"
-        if reason == INCOMPLETE:
-            missing = needed - (self._filled - position)
+        if stop.reason == INCOMPLETE:
+            missing = stop.needed - (self._window.filled - stop.position)
             return MalformedInput(
                 f"{where} is cut short: {missing} more bytes expected. Send the whole file.",
                 code="truncated",
                 row=record,
                 offset=offset,
             )
-        if reason == TOO_LARGE:
+        if stop.reason == TOO_LARGE:
             return LimitExceeded(
                 f"{where} is longer than {self._budget.limits.max_record_bytes} bytes, the most allowed.",
                 code="record_too_large",
                 row=record,
                 offset=offset,
             )
-        part = "payload" if reason == BAD_DATA else "length"
+        part = "payload" if stop.reason == BAD_DATA else "length"
         return MalformedInput(
             f"{where} has a {part} that does not match its checksum.",
             code="corrupt_record",

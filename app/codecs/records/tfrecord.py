@@ -11,6 +11,7 @@ from .columns import Records
 from .compression import compress
 from .framing import iter_frames
 from .messages import encode_messages, parse_messages
+from .salvage import good_frames
 
 __all__ = ["decode", "encode"]
 
@@ -22,7 +23,12 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         InputError: as `iter_frames` and `parse_messages`; without a declared schema the first 1,000 records
             (all, with `options.infer`) are read here, the rest as batches are drawn.
     """
-    return parse_messages(iter_frames(source, budget, compression=options.compression), options, budget)
+    if options.losses is None:
+        frames = iter_frames(source, budget, compression=options.compression)
+    else:
+        options.losses.clear()
+        frames = good_frames(source, budget, options.losses, compression=options.compression)
+    return parse_messages(frames, options, budget)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:

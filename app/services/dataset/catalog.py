@@ -43,9 +43,16 @@ class DatasetOptions:
 
     Attributes:
         description: free text; TFDS shows it.
+        keep_versions: how many of the newest versions collection leaves; None keeps all.
     """
 
     description: str = ""
+    keep_versions: int | None = None
+
+    def __post_init__(self) -> None:
+        keep = self.keep_versions
+        if keep is not None and (type(keep) is not int or keep < 1):
+            raise MalformedInput('"keep_versions" must be an integer from 1.', code="invalid_dataset")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,6 +98,10 @@ class Catalog:
         self._schemas: Kept[Layout, tuple[int, Schema]] = Kept(_KEPT)
         self._newest: Kept[str, int] = Kept(_KEPT)
         self._ended: Kept[Layout, bool] = Kept(_KEPT)
+
+    def at(self, layout: Layout) -> Incarnation | None:
+        """That incarnation, whether it lives or has ended; None where it never began."""
+        return self._incarnation(layout)
 
     def find(self, name: str) -> Incarnation | None:
         """The dataset as it lives now."""
@@ -364,8 +375,11 @@ def _parse_incarnation(layout: Layout, data: bytes) -> Incarnation:
     value = load_json(data, layout.incarnation)
     schema = None if value.get("schema") is None else _stored_schema(value, layout.incarnation)
     try:
-        return Incarnation(layout, schema, DatasetOptions(str(value["options"]["description"])))
-    except (KeyError, TypeError) as error:
+        options = value["options"]
+        return Incarnation(
+            layout, schema, DatasetOptions(str(options["description"]), options.get("keep_versions"))
+        )
+    except (AttributeError, InputError, KeyError, TypeError) as error:
         raise CorruptData(f"{layout.incarnation} is not of the known form.") from error
 
 

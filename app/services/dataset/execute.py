@@ -41,7 +41,7 @@ from .shuffle import ShuffledShard, ShuffledSplit
 from .slot import parse_commits
 from .stored_json import dump_json
 
-__all__ = ["Executor", "is_foreign"]
+__all__ = ["Executor", "dataset_info", "is_foreign"]
 
 
 logger = logging.getLogger(__name__)
@@ -252,10 +252,15 @@ class Executor:
         return self._log.settle(n, replace(manifest, files=tuple(files)).to_json())
 
     def _dataset_info(self, manifest: Manifest) -> bytes:
-        return serialize_dataset_info(
-            manifest.dataset,
-            manifest.version,
-            {name: [shard.num_records for shard in split.shards] for name, split in manifest.splits.items()},
-            {name: split.num_bytes for name, split in manifest.splits.items()},
-            self._description,
-        )
+        return dataset_info(manifest, self._description)
+
+
+def dataset_info(manifest: Manifest, description: str) -> bytes:
+    """TFDS's dataset_info.json of a version."""
+    return serialize_dataset_info(
+        manifest.dataset,
+        manifest.version,
+        {name: [shard.num_records for shard in split.shards] for name, split in manifest.splits.items()},
+        {name: split.num_bytes for name, split in manifest.splits.items()},
+        description,
+    )

@@ -28,7 +28,17 @@ from typing import Final
 
 from ...domain.names import Version
 
-__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout", "media_type", "record_index"]
+__all__ = [
+    "DATASET_INFO",
+    "DELETED",
+    "FEATURES",
+    "INDEX",
+    "MANIFEST",
+    "PBTXT",
+    "Layout",
+    "media_type",
+    "record_index",
+]
 
 FEATURES: Final = "features.json"
 PBTXT: Final = "schema.pbtxt"
@@ -36,6 +46,9 @@ PBTXT: Final = "schema.pbtxt"
 INDEX: Final = "_index.json"
 #: Written after the manifest, so that TFDS sees published versions only.
 DATASET_INFO: Final = "dataset_info.json"
+
+MANIFEST: Final = "_manifest.json"
+DELETED: Final = "_deleted.json"
 
 _SHARD_TYPE: Final = "application/x-tfrecord"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -60,7 +73,8 @@ class Layout:
     generation: int
 
     @property
-    def _own(self) -> str:
+    def own(self) -> str:
+        """The folder of all that is not of a version."""
         return f"{self.dataset}/_g{self.generation}"
 
     @property
@@ -72,48 +86,71 @@ class Layout:
         return f"{self.dataset}/_gen/{self.generation}.end"
 
     def schema(self, k: int) -> str:
-        return f"{self._own}/schema/{k}.json"
+        return f"{self.own}/schema/{k}.json"
+
+    @property
+    def all_slots(self) -> str:
+        return f"{self.own}/slots"
 
     def slots(self, first_digit: str) -> str:
-        return f"{self._own}/slots/{first_digit}"
+        return f"{self.all_slots}/{first_digit}"
 
     def slot(self, append_id: str) -> str:
         return f"{self.slots(append_id[0])}/{append_id}"
 
+    @property
+    def all_parts(self) -> str:
+        return f"{self.own}/parts"
+
+    def parts(self, append_id: str) -> str:
+        return f"{self.all_parts}/{append_id}"
+
     def part(self, append_id: str, attempt: str, index: int) -> str:
-        return f"{self._own}/parts/{append_id}/{attempt}/{index}"
+        return f"{self.parts(append_id)}/{attempt}/{index}"
+
+    @property
+    def log(self) -> str:
+        return f"{self.own}/log"
 
     def plan(self, n: int) -> str:
-        return f"{self._own}/log/{n}.plan"
+        return f"{self.log}/{n}.plan"
 
     def inputs(self, n: int, nonce: str) -> str:
-        return f"{self._own}/log/{n}.{nonce}.inputs"
+        return f"{self.log}/{n}.{nonce}.inputs"
 
     def seen(self, n: int, nonce: str) -> str:
-        return f"{self._own}/log/{n}.{nonce}.seen"
+        return f"{self.log}/{n}.{nonce}.seen"
 
     def dealt(self, n: int, nonce: str) -> str:
-        return f"{self._own}/log/{n}.{nonce}.dealt"
+        return f"{self.log}/{n}.{nonce}.dealt"
 
     def all_done(self, n: int) -> str:
-        return f"{self._own}/log/{n}.done"
+        return f"{self.log}/{n}.done"
 
     def done(self, n: int, shard: str) -> str:
         return f"{self.all_done(n)}/{shard}"
 
     @property
     def hint(self) -> str:
-        return f"{self._own}/log/hint"
+        return f"{self.log}/hint"
 
     def version(self, n: int) -> Version:
         """The version that plan `n` publishes: rows were added, hence a minor step."""
         return Version(self.generation, n - 1)
 
+    def number(self, version: Version) -> int:
+        """The number of the plan that can have published `version`, 0 where none can."""
+        n = version.minor + 1
+        return n if self.version(n) == version else 0
+
+    def folder(self, n: int) -> str:
+        return f"{self.dataset}/{self.version(n)}"
+
     def file(self, n: int, name: str) -> str:
-        return f"{self.dataset}/{self.version(n)}/{name}"
+        return f"{self.folder(n)}/{name}"
 
     def manifest(self, n: int) -> str:
-        return self.file(n, "_manifest.json")
+        return self.file(n, MANIFEST)
 
     def deleted(self, n: int) -> str:
-        return self.file(n, "_deleted.json")
+        return self.file(n, DELETED)

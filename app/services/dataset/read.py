@@ -16,7 +16,7 @@ from ...domain.limits import Budget
 from ...domain.manifest import Manifest
 from ...domain.names import check_file_name, check_split_name, parse_version
 from ...domain.schema import Schema
-from ...errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
+from ...errors import Conflict, CorruptData, MalformedInput, NotFound, UnprocessableInput
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .catalog import Incarnation, exists
 from .layout import DATASET_INFO, media_type
@@ -78,7 +78,7 @@ class Reader:
         Raises:
             NotFound: no such version is published (`version_not_found`).
         """
-        return self._find(version)[1]
+        return self.find(version)[1]
 
     def fate_of(self, append_id: str, nonce: str) -> tuple[str, bool] | None:
         """The version that consumed the append with this slot, and whether without its rows; or None."""
@@ -86,6 +86,22 @@ class Reader:
         if fate is None or not fate.is_of(nonce):
             return None
         return str(self._layout.version(fate.n)), fate.excluded
+
+    def deletable(self, version: str) -> int:
+        """The number of `version`, which is published and not the last.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+            Conflict: it is the last one (`version_is_latest`).
+        """
+        n, manifest = self.find(version)
+        if n >= self.latest():
+            raise Conflict(
+                f"Version {manifest.version} is the latest of dataset {self._layout.dataset!r}. Publish "
+                f"another before it is deleted, or delete the dataset.",
+                code="version_is_latest",
+            )
+        return n
 
     def open_file(self, version: str, name: str) -> StoredFile:
         """A file that the manifest names.
@@ -95,7 +111,7 @@ class Reader:
             CorruptData: the store does not have it as the manifest says.
         """
         check_file_name(name)
-        n, manifest = self._find(version)
+        n, manifest = self.find(version)
         entry = manifest.by_file.get(name)
         if entry is None:
             raise NotFound(f"Version {manifest.version} has no file {name!r}.", code="file_not_found")
@@ -123,7 +139,7 @@ class Reader:
         if offset < 0 or (length is not None and length < 0):
             raise UnprocessableInput("offset and length must not be negative.", code="invalid_range")
         check_split_name(split)
-        n, manifest = self._find(version)
+        n, manifest = self.find(version)
         entry = manifest.splits.get(split)
         if entry is None:
             raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
@@ -143,7 +159,12 @@ class Reader:
         take = stop - offset
         return Records(manifest.schema, _rows(stream, manifest.schema, skip, take, budget), take)
 
-    def _find(self, version: str) -> tuple[int, Manifest]:
+    def find(self, version: str) -> tuple[int, Manifest]:
+        """The number and the manifest of `version`, which may be `latest`.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
         n = self.latest() if version == "latest" else self._number(version)
         # The last published version is never deleted.
         manifest = self._log.verdict(n) if version == "latest" and n else self._published(n)
@@ -156,9 +177,7 @@ class Reader:
 
     def _number(self, version: str) -> int:
         """The number of the plan that can have published `version`, 0 where none can."""
-        parsed = parse_version(version)
-        n = parsed.minor + 1
-        return n if self._layout.version(n) == parsed else 0
+        return self._layout.number(parse_version(version))
 
     def _published(self, n: int) -> Manifest | None:
         verdict = self._log.verdict(n) if n else None

@@ -18,6 +18,7 @@ from .pieces import Piece, StoredPiece
 from .stored_json import dump_json, load_json
 
 __all__ = [
+    "DEAD_BYTES",
     "INLINE_BYTES",
     "Commit",
     "Dead",
@@ -32,6 +33,8 @@ __all__ = [
 INLINE_BYTES: Final = 256 * KIB
 #: Holds the header of an append of 9 GiB, a line of some 90 bytes for each part of 16 MiB.
 _HEADER_BYTES: Final = 64 * KIB
+#: A larger slot is a commit, which names a digest, two nonces and more: it need not be read to be told.
+DEAD_BYTES: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,17 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The fate of an append that will never be: its slot was taken before it could commit."""
+    """The fate of an append that will never be: its slot was taken before it could commit.
+
+    Attributes:
+        nonce: tells the writer of this slot from others.
+    """
+
+    nonce: str
+
+    def serialize(self) -> bytes:
+        """The slot's bytes, at most `DEAD_BYTES`."""
+        return dump_json({"fate": "dead", "nonce": self.nonce}) + b"\n"
 
 
 Slot = Commit | Dead
@@ -149,7 +162,7 @@ def parse_slot(append_id: str, data: bytes, key: str) -> Slot:
     header = load_json(line, key)
     try:
         if header["fate"] == "dead":
-            return Dead()
+            return Dead(str(header["nonce"]))
         if header["fate"] != "commit":
             raise CorruptData(f"{key} says {header['fate']!a:.40}, which this release does not know.")
         return Commit.from_header(append_id, header, len(line) + len(newline) if header["inline"] else None)

@@ -33,6 +33,7 @@ def test_a_dataset_is_created_once(client: Client) -> None:
         "generation": 1,
         "schema": SCHEMA.to_json(),
         "description": "Text.",
+        "keep_versions": None,
         "latest_version": None,
     }
     assert client.datasets.create("d", SCHEMA, DatasetOptions("Text.")) == (info, False)

@@ -113,3 +113,22 @@ def test_the_first_wrong_one_of_three_is_told(
     found, sizes, why = np.zeros(9, np.int64), np.zeros(9, np.int64), np.zeros(3, np.int64)
     assert scan.scan_frames(data, 0, len(data), 100, found, sizes, why) == wrong
     assert why[:2].tolist() == [reason, 26 * wrong]
+
+
+def test_a_header_is_found_in_garbage(scan: kernels.Kernels) -> None:
+    data = np.concatenate([np.zeros(21, np.uint8), two_frames(), np.full(30, 255, np.uint8)])
+    end = len(data)
+    assert scan.find_header(data, 0, end, 100) == 21
+    assert scan.find_header(data, 22, end, 100) == 21 + 19
+    assert scan.find_header(data, 22, end, 0) == 21 + 19
+    assert scan.find_header(data, 0, end, 2) == 21 + 19
+    assert scan.find_header(data, 0, 21 + 12, 100) == 21
+    assert scan.find_header(data, 0, 21 + 11, 100) == -1
+    assert scan.find_header(data, 41, end, 100) == -1
+    assert scan.find_header(data, end, end, 100) == -1
+
+
+@pytest.mark.parametrize(("begin", "end"), [(-1, 35), (0, 36)])
+def test_a_search_outside_is_refused(scan: kernels.Kernels, begin: int, end: int) -> None:
+    with pytest.raises(IndexError):
+        scan.find_header(two_frames(), begin, end, 100)

@@ -8,6 +8,7 @@ from app.errors import CorruptData
 from app.services.dataset.layout import Layout
 from app.services.dataset.pieces import Piece, StoredPiece
 from app.services.dataset.slot import (
+    DEAD_BYTES,
     Commit,
     Dead,
     parse_commits,
@@ -64,7 +65,7 @@ def test_records_in_the_slot_lie_behind_its_header() -> None:
 
 
 def test_a_dead_slot() -> None:
-    assert parse_slot(ID, b'{"nonce":"n","fate":"dead"}\n', "key") == Dead()
+    assert parse_slot(ID, b'{"nonce":"n","fate":"dead"}\n', "key") == Dead("n")
 
 
 def test_a_header_is_read_by_range() -> None:
@@ -126,3 +127,10 @@ def test_a_fate_that_is_not_known_is_no_commit() -> None:
 def test_other_inputs_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         parse_commits(data, "key")
+
+
+def test_a_dead_slot_is_told_by_its_size_alone() -> None:
+    dead = Dead("0" * 32)
+    data = dead.serialize()
+    assert parse_slot(ID, data, "key") == dead
+    assert len(data) <= DEAD_BYTES < len(COMMIT.serialize(b"records"))

@@ -1,0 +1,87 @@
+"""Care for datasets: versions deleted, leftovers collected, what is stored checked."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from ...domain.limits import Budget
+from ...domain.streams import ByteStream
+from ..answers import json_answer, no_content
+from ..exchange import Answer
+from ..openapi import JSON_OBJECT, json_response
+from ..parameters import NoParameters, NoQuery, refuse_repeated
+from ..state import ServicesDependency
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["care"])
+
+
+class CollectQuery(NoQuery):
+    """Parameters of `POST /v1/datasets/{dataset}/collect`."""
+
+    dry_run: Annotated[bool, Field(description="Say what would go, and change nothing.")] = False
+
+
+CollectParameters = Annotated[CollectQuery, Query()]
+
+
+@router.post(
+    "/collect",
+    operation_id="collect_dataset",
+    openapi_extra=json_response(
+        200, "What was deleted, by kind; what was left because an outcome is unknown.", JSON_OBJECT
+    ),
+)
+async def collect_dataset(
+    request: Request, dataset: str, query: CollectParameters, services: ServicesDependency
+) -> Response:
+    """Remove leftovers of failed appends and publications, deleted versions, and deleted datasets.
+
+    The service does so by itself now and then; nothing that is acknowledged or published is touched.
+    """
+    refuse_repeated(request)
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.collect(dataset, dry_run=query.dry_run).to_json())
+
+    return await services.exchanges.run(request, work)
+
+
+@router.delete(
+    "/versions/{version}",
+    operation_id="delete_version",
+    status_code=204,
+    openapi_extra={"responses": {"204": {"description": "Deleted."}}},
+)
+async def delete_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Delete a version, unless it is the latest. Collection takes its bytes after an hour."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        services.datasets.delete_version(dataset, version)
+        return no_content()
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.post(
+    "/versions/{version}/validate",
+    operation_id="validate_version",
+    openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", JSON_OBJECT),
+)
+async def validate_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.validate(dataset, version).to_json())
+
+    return await services.exchanges.run(request, work)

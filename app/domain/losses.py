@@ -1,0 +1,63 @@
+"""What could not be read of a damaged file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["Losses", "LostRange"]
+
+_NAMED_RANGES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Bytes that are no good record.
+
+    Attributes:
+        offset: of the first of them, in the uncompressed input.
+        num_bytes: 0 where compressed bytes cannot be inflated, of which nobody knows how many they held.
+        reason: `bad_length`, `bad_payload`, `record_too_large`, `truncated`, or the code of a broken
+            compression.
+        is_record: they are one record, whose length is good.
+    """
+
+    offset: int
+    num_bytes: int
+    reason: str
+    is_record: bool = False
+
+    def __str__(self) -> str:
+        """`first-last`, as in a Range of HTTP; `first-` where it is not known how many there were."""
+        return f"{self.offset}-{self.offset + self.num_bytes - 1 if self.num_bytes else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"offset": self.offset, "num_bytes": self.num_bytes, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class Losses:
+    """What was lost of a file: all of it counted, the first ranges by name. Final once it is read."""
+
+    num_bytes: int = 0
+    num_ranges: int = 0
+    ranges: list[LostRange] = field(default_factory=list)
+
+    def add(self, lost: LostRange) -> None:
+        """Note a range."""
+        self.num_bytes += lost.num_bytes
+        self.num_ranges += 1
+        if len(self.ranges) < _NAMED_RANGES:
+            self.ranges.append(lost)
+
+    def clear(self) -> None:
+        """The file is read anew."""
+        self.num_bytes = self.num_ranges = 0
+        self.ranges.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "num_bytes": self.num_bytes,
+            "num_ranges": self.num_ranges,
+            "ranges": [lost.to_json() for lost in self.ranges],
+        }

@@ -18,6 +18,8 @@ from .parameters import BodyOfRowsQuery, NoQuery
 __all__ = [
     "AppendParameters",
     "AppendQuery",
+    "DownloadParameters",
+    "DownloadQuery",
     "PublishParameters",
     "PublishQuery",
     "PublishVersionQuery",
@@ -146,6 +148,15 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
         return RecordsEncodeOptions(lossy=self.lossy == "allow")
 
 
+class DownloadQuery(NoQuery):
+    """Parameters of a download."""
+
+    redirect: Annotated[
+        Literal["signed"] | None,
+        Field(description="`signed`: 307 to a URL of the store itself, good for an hour, where it has such."),
+    ] = None
+
+
 class RowsQuery(NoQuery):
     """Parameters of `GET .../records`."""
 
@@ -176,4 +187,5 @@ class RowsQuery(NoQuery):
 
 AppendParameters = Annotated[AppendQuery, Query()]
 PublishParameters = Annotated[PublishVersionQuery, Query()]
+DownloadParameters = Annotated[DownloadQuery, Query()]
 RowsParameters = Annotated[RowsQuery, Query()]

@@ -29,10 +29,12 @@ from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided
 from .dataset.publish import Publisher, abort_version
 from .dataset.publish_options import PublishOptions
-from .dataset.read import Reader, StoredFile
+from .dataset.read import Reader
 from .dataset.slot import Commit, read_slot
 from .dataset.stored_json import dump_json
 from .publications import Publications, Underway
+from .dataset.stored_file import StoredFile
+from .dataset.tar import VersionTar
 
 __all__ = [
     "AppendResult",
@@ -43,6 +45,7 @@ __all__ = [
     "PublishOptions",
     "StoredFile",
     "Underway",
+    "VersionTar",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
@@ -316,6 +319,14 @@ class Datasets:
             CorruptData: the store does not have it as the manifest says.
         """
         return self._reader(self._catalog.open(name)).open_file(version, file)
+
+    def open_tar(self, name: str, version: str) -> VersionTar:
+        """All files of `version` as one tar, below the folder `<dataset>/<version>`.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        return self._reader(self._catalog.open(name)).open_tar(version)
 
     def read_records(
         self,

@@ -14,9 +14,9 @@ from ...domain.streams import ByteStream
 from ...services.records import encode_records
 from ..answers import arrow_format, json_answer, records_answer
 from ..applicability import refuse_inapplicable
-from ..dataset_parameters import RowsParameters
+from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParameters
 from ..exchange import Answer
-from ..files import file_response
+from ..files import Download
 from ..negotiation import choose_output
 from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
 from ..parameters import NoParameters, refuse_repeated
@@ -85,40 +85,86 @@ async def abort_version(
 @router.get(
     "/{version}/shards/{file}",
     operation_id="download_shard",
-    openapi_extra=octets_response((200, 206), "The TFRecord file, or the range of it that was asked for."),
+    openapi_extra=octets_response((200, 206), "The TFRecord file, or the ranges of it that were asked for."),
 )
 @router.head("/{version}/shards/{file}", include_in_schema=False)
 async def download_shard(
-    request: Request, dataset: str, version: str, file: str, services: ServicesDependency, _: NoParameters
+    request: Request,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadParameters,
+    services: ServicesDependency,
 ) -> Response:
-    """Download a shard. Understands `Range`, `If-Range` and `If-None-Match`; the ETag is its SHA-256."""
-    return await _download(request, services, dataset, version, file)
+    """Download a shard. Understands ranges and conditions (RFC 9110); the ETag is its SHA-256."""
+    return await _download(request, services, dataset, version, file, query)
 
 
 @router.get(
     "/{version}/files/{file}",
     operation_id="download_file",
-    openapi_extra=octets_response((200, 206), "The side file, or the range of it that was asked for."),
+    openapi_extra=octets_response((200, 206), "The side file, or the ranges of it that were asked for."),
 )
 @router.head("/{version}/files/{file}", include_in_schema=False)
 async def download_file(
-    request: Request, dataset: str, version: str, file: str, services: ServicesDependency, _: NoParameters
+    request: Request,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadParameters,
+    services: ServicesDependency,
 ) -> Response:
-    """Download a side file: dataset_info.json, features.json, schema.pbtxt."""
-    return await _download(request, services, dataset, version, file)
+    """Download a side file: dataset_info.json, features.json, schema.pbtxt, an index of records."""
+    return await _download(request, services, dataset, version, file, query)
 
 
-async def _download(request: Request, services: Services, dataset: str, version: str, file: str) -> Response:
+async def _download(
+    request: Request,
+    services: Services,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadQuery,
+) -> Response:
+    refuse_repeated(request)
     stored = await services.exchanges.call(partial(services.datasets.open_file, dataset, version, file))
-    return file_response(
-        request,
-        services.exchanges.call,
-        stored,
+    if query.redirect == "signed":
+        url = await services.exchanges.call(stored.sign)
+        return Response(None, 307, {"Location": url, "Cache-Control": "no-store"})
+    download = Download(
+        file=stored,
         name=file,
         media_type=stored.media_type,
+        tag=stored.sha256,
         sha256=stored.sha256,
         immutable=version != "latest",
     )
+    return await services.downloads.answer(request, download)
+
+
+@router.get(
+    "/{version}/tar",
+    operation_id="download_version",
+    openapi_extra=octets_response((200, 206), "The tar file, or the ranges of it that were asked for."),
+)
+@router.head("/{version}/tar", include_in_schema=False)
+async def download_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Download all files of a version as one tar, below the folder `{dataset}/{version}`.
+
+    The same bytes each time, so that `Range` and `If-Range` resume it.
+    """
+    tar = await services.exchanges.call(partial(services.datasets.open_tar, dataset, version))
+    download = Download(
+        file=tar,
+        name=f"{dataset}-{version}.tar",
+        media_type="application/x-tar",
+        tag=tar.tag,
+        sha256=None,
+        immutable=version != "latest",
+    )
+    return await services.downloads.answer(request, download)
 
 
 @router.get(

@@ -28,7 +28,7 @@ from typing import Final
 
 from ...domain.names import Version
 
-__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "PBTXT", "Layout", "media_type"]
+__all__ = ["DATASET_INFO", "FEATURES", "INDEX", "MANIFEST", "PBTXT", "Layout", "media_type"]
 
 FEATURES: Final = "features.json"
 PBTXT: Final = "schema.pbtxt"
@@ -36,6 +36,8 @@ PBTXT: Final = "schema.pbtxt"
 INDEX: Final = "_index.json"
 #: Written after the manifest, so that TFDS sees published versions only.
 DATASET_INFO: Final = "dataset_info.json"
+#: The publication itself.
+MANIFEST: Final = "_manifest.json"
 
 _SHARD_TYPE: Final = "application/x-tfrecord"
 _SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": "text/plain; charset=utf-8"}
@@ -107,7 +109,7 @@ class Layout:
         return f"{self.dataset}/{self.version(n)}/{name}"
 
     def manifest(self, n: int) -> str:
-        return self.file(n, "_manifest.json")
+        return self.file(n, MANIFEST)
 
     def deleted(self, n: int) -> str:
         return self.file(n, "_deleted.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from hashlib import sha256
 
 import pyarrow as pa
 
@@ -19,37 +19,14 @@ from ...domain.schema import Schema
 from ...errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .catalog import Incarnation, exists
-from .layout import DATASET_INFO, media_type
+from .dataset_info import dataset_info
+from .layout import DATASET_INFO, MANIFEST, media_type
 from .log import Decided, PublishLog
 from .pieces import STORED_LIMITS, PieceStream, SplitPieces, stored_in
+from .stored_file import StoredFile
+from .tar import VersionTar, tar_members
 
-__all__ = ["Reader", "StoredFile"]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a published version: a `ByteFile` with its SHA-256 in hex."""
-
-    size: int
-    sha256: str
-    media_type: str
-    _store: ObjectStore
-    _key: str
-
-    def read_at(self, offset: int, n: int, /) -> bytes:
-        """Exactly `n` bytes from `offset`; fewer only where the file ends.
-
-        Raises:
-            CorruptData: the store has fewer bytes than the manifest says.
-        """
-        n = max(0, min(n, self.size - offset))
-        try:
-            data = self._store.get_range(self._key, offset, n)
-        except ObjectNotFound as error:
-            raise CorruptData(f"{self._key} is missing.") from error
-        if len(data) != n:
-            raise CorruptData(f"{self._key} is shorter than the {self.size} bytes on record.")
-        return data
+__all__ = ["Reader"]
 
 
 class Reader:
@@ -60,6 +37,7 @@ class Reader:
     ) -> None:
         self._store = store
         self._layout = incarnation.layout
+        self._description = incarnation.options.description
         self._log = PublishLog(store, incarnation.layout, decided)
         self._pool = pool
 
@@ -109,6 +87,21 @@ class Reader:
         if size != entry.num_bytes:
             raise CorruptData(f"{key} has {size} bytes instead of the {entry.num_bytes} on record.")
         return StoredFile(entry.num_bytes, entry.sha256, media_type(name), self._store, key)
+
+    def open_tar(self, version: str) -> VersionTar:
+        """All files of a version as one tar.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
+        n, manifest = self._find(version)
+        known = {MANIFEST: self._store.get(self._layout.manifest(n))}
+        # Written last; its publisher may have died before.
+        info = dataset_info(manifest, self._description)
+        entry = manifest.by_file.get(DATASET_INFO)
+        if entry is not None and entry.sha256 == sha256(info).hexdigest():
+            known[DATASET_INFO] = info
+        return VersionTar(self._store, tar_members(manifest, known))
 
     def read_records(
         self, version: str, split: str, offset: int, length: int | None, budget: Budget

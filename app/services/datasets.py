@@ -20,6 +20,7 @@ from ..codecs.records.columns import Records
 from ..domain.limits import Budget, Limits
 from ..domain.manifest import Manifest
 from ..domain.names import check_append_id
+from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
@@ -336,9 +337,13 @@ class Datasets:
         *,
         offset: int = 0,
         length: int | None = None,
+        order: RowOrder = IN_ORDER,
         budget: Budget,
     ) -> Records:
-        """Rows of a split in order, from `offset`, all of the rest unless `length` says fewer.
+        """Rows of a split, from `offset`, all of the rest unless `length` says fewer.
+
+        Args:
+            order: in which they come, and which share of them.
 
         Raises:
             NotFound: no such version or split (`version_not_found`, `split_not_found`).
@@ -346,7 +351,7 @@ class Datasets:
             CorruptData: the stored rows do not match their checksums; also as batches are drawn.
         """
         reader = self._reader(self._catalog.open(name))
-        return reader.read_records(version, split, offset, length, budget)
+        return reader.read_records(version, split, offset, length, order, budget)
 
     def list(self) -> Sequence[str]:
         """The names of all datasets, sorted."""

@@ -9,11 +9,11 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ...codecs.records.batching import in_batches
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
 from ..answers import arrow_format, json_answer, records_answer
-from ..applicability import refuse_inapplicable
 from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParameters
 from ..exchange import Answer
 from ..files import Download
@@ -176,15 +176,27 @@ async def download_version(
 async def read_records(
     request: Request, dataset: str, version: str, query: RowsParameters, services: ServicesDependency
 ) -> Response:
-    """Rows of a split, in order, in any records form."""
+    """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
+
+    `offset` and `length` count in the order of the version, before rows are shuffled or shared out.
+    """
     refuse_repeated(request)
     chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
-    refuse_inapplicable(query, written=chosen.form)
+    query.refuse_inapplicable(chosen.form)
+    order = query.row_order()
 
     def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
         rows = services.datasets.read_records(
-            dataset, version, query.split, offset=query.offset, length=query.length, budget=budget
+            dataset,
+            version,
+            query.split,
+            offset=query.offset,
+            length=query.length,
+            order=order,
+            budget=budget,
         )
+        if query.batch is not None:
+            rows = in_batches(rows, query.batch, budget, drop_remainder=query.drop_remainder)
         converted = encode_records(
             rows, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
         )

@@ -86,6 +86,20 @@ class FrameBlock:
     def num_records(self) -> int:
         return len(self.starts)
 
+    def part(self, first: int, last: int) -> FrameBlock:
+        """The records `first` up to `last` of this block, of which there is one at least."""
+        if last - first == self.num_records:
+            return self
+        begin = int(self.starts[first]) - HEADER_BYTES
+        end = int(self.starts[last - 1] + self.sizes[last - 1]) + OVERHEAD_BYTES - HEADER_BYTES
+        return FrameBlock(
+            self.data[begin:end],
+            self.starts[first:last] - begin,
+            self.sizes[first:last],
+            self.first_record + first,
+            self.offset + begin,
+        )
+
 
 def iter_frames(
     source: ByteStream, budget: Budget, *, compression: Compression | None = None

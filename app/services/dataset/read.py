@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
-import pyarrow as pa
-
-from ...codecs.options import RecordsDecodeOptions
 from ...codecs.records.columns import Records
-from ...codecs.records.framing import iter_frames
-from ...codecs.records.messages import parse_messages
 from ...domain.limits import Budget
-from ...domain.manifest import Manifest
+from ...domain.manifest import Manifest, SplitEntry
 from ...domain.names import check_file_name, check_split_name, parse_version
-from ...domain.schema import Schema
-from ...errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
+from ...domain.row_order import RowOrder
+from ...errors import CorruptData, NotFound, UnprocessableInput
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .catalog import Incarnation, exists
 from .dataset_info import dataset_info
 from .layout import DATASET_INFO, MANIFEST, media_type
 from .log import Decided, PublishLog
-from .pieces import STORED_LIMITS, PieceStream, SplitPieces, stored_in
+from .pieces import SplitPieces, stored_in
+from .row_plan import NO_ROWS, plan_rows
+from .rows import read_rows
 from .stored_file import StoredFile
 from .tar import VersionTar, tar_members
 
@@ -104,9 +100,15 @@ class Reader:
         return VersionTar(self._store, tar_members(manifest, known))
 
     def read_records(
-        self, version: str, split: str, offset: int, length: int | None, budget: Budget
+        self,
+        version: str,
+        split: str,
+        offset: int,
+        length: int | None,
+        order: RowOrder,
+        budget: Budget,
     ) -> Records:
-        """The rows `offset` to `offset + length` of a split, in order across its shards.
+        """The rows `offset` to `offset + length` of a split, across its shards, as `order` says.
 
         Raises:
             NotFound: no such version or split (`split_not_found`).
@@ -121,20 +123,20 @@ class Reader:
         if entry is None:
             raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
         stop = entry.num_records if length is None else min(entry.num_records, offset + length)
-        if offset >= stop:
-            return Records(manifest.schema, iter(()), 0)
+        plan = NO_ROWS
+        if offset < stop:
+            plan = plan_rows(self._pieces(n, manifest, entry), offset, stop, order)
+        return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
+
+    def _pieces(self, n: int, manifest: Manifest, split: SplitEntry) -> SplitPieces:
         index = self._log.index(n, manifest)
-        split_pieces = SplitPieces(
+        return SplitPieces(
             [
                 stored
-                for shard in entry.shards
+                for shard in split.shards
                 for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
             ]
         )
-        pieces, skip = split_pieces.covering(offset, stop)
-        stream = PieceStream(self._store, pieces, self._pool)
-        take = stop - offset
-        return Records(manifest.schema, _rows(stream, manifest.schema, skip, take, budget), take)
 
     def _find(self, version: str) -> tuple[int, Manifest]:
         n = self.latest() if version == "latest" else self._number(version)
@@ -158,22 +160,3 @@ class Reader:
         if not isinstance(verdict, Manifest) or exists(self._store, self._layout.deleted(n)):
             return None
         return verdict
-
-
-def _rows(
-    stream: PieceStream, schema: Schema, skip: int, take: int, budget: Budget
-) -> Iterator[pa.RecordBatch]:
-    """`take` rows of `stream`, after the first `skip`."""
-    frames = iter_frames(stream, Budget(STORED_LIMITS), compression="none")
-    try:
-        for batch in parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches:
-            rows = batch.slice(skip, take)
-            skip = max(0, skip - batch.num_rows)
-            take -= rows.num_rows
-            if rows.num_rows:
-                yield rows
-            if not take:
-                return
-    except (MalformedInput, UnprocessableInput) as error:
-        raise CorruptData(f"The stored rows cannot be read: {error.detail}") from error
-    raise CorruptData(f"The stored shards hold {take} rows fewer than their manifest says.")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
 
 from ..codecs.options import ArrowFormat
 from ..codecs.registry import MEDIA_TYPES, FormName
+from ..domain.manifest import Manifest
+from ..services.loader_lines import loader_lines
 from ..services.records import ConvertedRecords
+from .base_url import base_url
 from .exchange import Answer
 from .negotiation import Chosen
 
@@ -16,6 +22,7 @@ __all__ = [
     "arrow_format",
     "description_answer",
     "json_answer",
+    "manifest_json",
     "no_content",
     "records_answer",
     "underway_answer",
@@ -40,6 +47,11 @@ def underway_answer(value: object, location: str) -> Answer:
     """202: a publication goes on, and the same request again follows it."""
     headers = {"Location": f"/v1/datasets/{location}", "Retry-After": "1"}
     return json_answer(value, status=202, headers=headers)
+
+
+def manifest_json(manifest: Manifest, request: Request) -> dict[str, Any]:
+    """A manifest, and the lines by which this client loads the version."""
+    return {**manifest.to_json(), "load": loader_lines(manifest, base_url(request))}
 
 
 def description_answer(body: bytes, media_type: str) -> Answer:

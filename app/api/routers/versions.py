@@ -13,7 +13,7 @@ from ...codecs.records.batching import in_batches
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
-from ..answers import arrow_format, json_answer, records_answer
+from ..answers import arrow_format, json_answer, manifest_json, records_answer
 from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParameters
 from ..exchange import Answer
 from ..files import Download
@@ -57,10 +57,14 @@ async def list_versions(
 async def get_version(
     request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
 ) -> Response:
-    """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema."""
+    """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema.
+
+    `load` has lines that load it, ready to run: `download` (curl and tar), then `tf.data` or `tfds` on what
+    that made; `python` reads rows over HTTP with the standard library alone.
+    """
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer(services.datasets.manifest(dataset, version).to_json())
+        return json_answer(manifest_json(services.datasets.manifest(dataset, version), request))
 
     return await services.exchanges.run(request, work, short=True)
 

@@ -20,6 +20,7 @@ from .pieces import SplitPieces, stored_in
 from .row_plan import NO_ROWS, plan_rows
 from .rows import read_rows
 from .stored_file import StoredFile
+from .stored_json import dump_json, load_json
 from .tar import VersionTar, tar_members
 
 __all__ = ["Reader"]
@@ -91,7 +92,10 @@ class Reader:
             NotFound: no such version is published (`version_not_found`).
         """
         n, manifest = self._find(version)
-        known = {MANIFEST: self._store.get(self._layout.manifest(n))}
+        key = self._layout.manifest(n)
+        stored = load_json(self._store.get(key), key)
+        # Who published it is no part of the version: published again, it is the same tar.
+        known = {MANIFEST: dump_json({name: value for name, value in stored.items() if name != "nonce"})}
         # Written last; its publisher may have died before.
         info = dataset_info(manifest, self._description)
         entry = manifest.by_file.get(DATASET_INFO)

@@ -1,6 +1,7 @@
 """A version as one tar: determined by the manifest, read at any place."""
 
 import io
+import json
 import tarfile
 from hashlib import sha256
 
@@ -38,10 +39,23 @@ def whole(tar: VersionTar) -> bytes:
     return tar.read_at(0, tar.size)
 
 
-def test_every_object_of_the_version_is_in_it_as_it_lies_there(client: Client, store: ObstoreStore) -> None:
+def test_every_object_of_the_version_is_in_it(client: Client, store: ObstoreStore) -> None:
     with tarfile.open(fileobj=io.BytesIO(whole(client.datasets.open_tar("d", "latest")))) as opened:
         found = {info.name: opened.extractfile(info).read() for info in opened}  # type: ignore[union-attr]
-    assert found == {info.key: store.get(info.key) for info in store.list("d/1.0.0")}
+    stored = {info.key: store.get(info.key) for info in store.list("d/1.0.0")}
+    manifests = [json.loads(files.pop("d/1.0.0/_manifest.json")) for files in (found, stored)]
+    assert found == stored
+    assert manifests[0] == {name: value for name, value in manifests[1].items() if name != "nonce"}
+
+
+def test_the_same_rows_published_elsewhere_are_the_same_tar(client: Client) -> None:
+    other = Client(open_store("memory://"))
+    other.append(range(1000), pad=100, key="1")
+    other.append(range(10), pad=5, split="test", key="2")
+    other.publish(PublishOptions(num_shards=3))
+    tars = [one.datasets.open_tar("d", "1.0.0") for one in (client, other)]
+    assert whole(tars[0]) == whole(tars[1])
+    assert tars[0].tag == tars[1].tag
 
 
 def test_it_is_the_same_from_every_replica(client: Client, store: ObstoreStore) -> None:

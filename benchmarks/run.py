@@ -30,6 +30,8 @@ BENCHMARKS = (
     "bench_json_out",
     "bench_forms",
     "bench_crc32c",
+    "bench_random_read",
+    "bench_training_stream",
 )
 LIBRARIES = (
     "numpy",

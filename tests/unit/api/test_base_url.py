@@ -5,10 +5,10 @@ from starlette.requests import Request
 
 from app.api.base_url import base_url
 
+Server = tuple[str, int | None] | None
 
-def url_of(
-    *hosts: str, scheme: str = "http", server: tuple[str, int | None] | None = ("10.0.0.1", 80)
-) -> str:
+
+def url_of(*hosts: str, scheme: str = "http", server: Server = ("10.0.0.1", 80)) -> str:
     headers = [(b"host", host.encode("latin-1")) for host in hosts]
     return base_url(Request({"type": "http", "scheme": scheme, "headers": headers, "server": server}))
 

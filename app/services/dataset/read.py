@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from ...codecs.records.columns import Records
 from ...domain.limits import Budget
-from ...domain.manifest import Manifest, SplitEntry
+from ...domain.manifest import Manifest
 from ...domain.names import check_file_name, check_split_name, parse_version
 from ...domain.row_order import RowOrder
 from ...errors import CorruptData, NotFound, UnprocessableInput
@@ -35,6 +35,7 @@ class Reader:
         self._store = store
         self._layout = incarnation.layout
         self._description = incarnation.options.description
+        self._decided = decided
         self._log = PublishLog(store, incarnation.layout, decided)
         self._pool = pool
 
@@ -129,18 +130,20 @@ class Reader:
         stop = entry.num_records if length is None else min(entry.num_records, offset + length)
         plan = NO_ROWS
         if offset < stop:
-            plan = plan_rows(self._pieces(n, manifest, entry), offset, stop, order)
+            plan = plan_rows(self._pieces(n, manifest, split), offset, stop, order)
         return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
 
-    def _pieces(self, n: int, manifest: Manifest, split: SplitEntry) -> SplitPieces:
+    def _pieces(self, n: int, manifest: Manifest, split: str) -> SplitPieces:
+        kept, name = self._decided.splits, (self._layout.manifest(n), split)
+        if (known := kept.get(name)) is not None:
+            return known
         index = self._log.index(n, manifest)
-        return SplitPieces(
-            [
-                stored
-                for shard in split.shards
-                for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
-            ]
-        )
+        pieces = [
+            stored
+            for shard in manifest.splits[split].shards
+            for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
+        ]
+        return kept.put(name, SplitPieces(pieces))
 
     def _find(self, version: str) -> tuple[int, Manifest]:
         n = self.latest() if version == "latest" else self._number(version)

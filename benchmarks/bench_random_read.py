@@ -30,7 +30,10 @@ FEATURES = {
 
 def ours(version: Version, offset: int) -> list[int]:
     rows = version.rows(offset=offset, length=TAKEN)
-    return [label for batch in rows.batches for label in batch.column("label").to_pylist()]
+    labels: list[int] = []
+    for batch in rows.batches:
+        labels += batch.column("label").to_numpy().tolist()
+    return labels
 
 
 def theirs(version: Version, offset: int) -> list[int]:

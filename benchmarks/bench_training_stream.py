@@ -8,6 +8,8 @@ Run: python -m benchmarks.bench_training_stream
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks.measure import Peer, Session, main, pin_to_one_core
 
 if __name__ == "__main__":
@@ -53,8 +55,8 @@ def measure(session: Session) -> None:
                 "A version for training",
                 case,
                 "rows",
-                lambda buffer=buffer: ours(version, buffer),
-                [Peer("tf.data", lambda buffer=buffer: theirs(version, buffer))],
+                partial(ours, version, buffer),
+                [Peer("tf.data", partial(theirs, version, buffer))],
                 runs=3,
             )
 

@@ -32,10 +32,10 @@ from .dataset.publish import Publisher, abort_version
 from .dataset.publish_options import PublishOptions
 from .dataset.read import Reader
 from .dataset.slot import Commit, read_slot
-from .dataset.stored_json import dump_json
-from .publications import Publications, Underway
 from .dataset.stored_file import StoredFile
+from .dataset.stored_json import dump_json
 from .dataset.tar import VersionTar
+from .publications import Publications, Underway
 
 __all__ = [
     "AppendResult",

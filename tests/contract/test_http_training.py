@@ -56,7 +56,7 @@ def test_a_training_loop_learns_from_the_stream(client: httpx.Client, url: str) 
     for epoch in range(3):
         seen: list[Any] = []
         for batch in batches(client, url, shuffle_buffer=3000, batch=64, seed=1, epoch=epoch):
-            x = batch.column("x").flatten().to_numpy().reshape(-1, 2)
+            x = np.array(batch.column("x").to_pylist())
             y = batch.column("y").to_numpy()
             model.partial_fit(x, y, classes=[0, 1])
             seen += batch.column("id").to_pylist()
@@ -96,7 +96,7 @@ def test_a_part_of_the_rows_is_shuffled(client: httpx.Client, url: str) -> None:
 
 
 def test_ndjson_has_a_line_of_columns_for_each_batch(client: httpx.Client, url: str) -> None:
-    parameters = {"batch": 1000, "layout": "columns", "length": 2500}
+    parameters: dict[str, Any] = {"batch": 1000, "layout": "columns", "length": 2500}
     answer = client.get(url, params=parameters)
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert [len(line["x"]) for line in lines] == [1000, 1000, 500]
@@ -104,7 +104,7 @@ def test_ndjson_has_a_line_of_columns_for_each_batch(client: httpx.Client, url: 
 
 
 def test_the_number_of_rows_is_known_beforehand(client: httpx.Client, url: str) -> None:
-    parameters = {"batch": 64, "drop_remainder": "true", "layout": "columns", "length": 100}
+    parameters: dict[str, Any] = {"batch": 64, "drop_remainder": "true", "layout": "columns", "length": 100}
     answer = client.get(url, params={**parameters, "delivery": "checked"})
     assert answer.headers["record-count"] == "64"
 

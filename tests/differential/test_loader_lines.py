@@ -100,7 +100,7 @@ def lines(service: Service, kind: str) -> dict[str, str]:
     url = f"{service.url}/v1/datasets/d-{uuid.uuid4().hex[:8]}"
     with httpx.Client(timeout=60) as client:
         assert client.put(url, json={"schema": schema}).status_code == 201
-        params = {"publish": "true", "num_shards": 2, "split": "fit", "lossy": "allow"}
+        params = {"publish": "true", "num_shards": "2", "split": "fit", "lossy": "allow"}
         answer = client.post(f"{url}/records", params=params, json=rows)
         assert answer.status_code == 201, answer.text
         published = answer.json()

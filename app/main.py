@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from . import __version__
 from .allocator import return_large_blocks
 from .api.exchange import Exchanges
+from .api.files import Downloads
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
@@ -83,15 +84,17 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
 
 def _wire(settings: Settings, store: ObjectStore) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
+    exchanges = Exchanges(
+        limits=settings.limits,
+        spool=spool,
+        streams=settings.streams,
+        body_timeout_s=settings.body_timeout_s,
+    )
     return Services(
         limits=settings.limits,
         spool=spool,
-        exchanges=Exchanges(
-            limits=settings.limits,
-            spool=spool,
-            streams=settings.streams,
-            body_timeout_s=settings.body_timeout_s,
-        ),
+        exchanges=exchanges,
+        downloads=Downloads(exchanges.call),
         datasets=Datasets(store, limits=settings.limits, spool=spool),
         readiness=Readiness(store),
     )

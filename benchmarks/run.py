@@ -31,6 +31,8 @@ BENCHMARKS = (
     "bench_forms",
     "bench_crc32c",
     "bench_appends",
+    "bench_random_read",
+    "bench_training_stream",
 )
 LIBRARIES = (
     "numpy",

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+from fastapi import Request
 
 from ..codecs.options import ArrowFormat
 from ..codecs.registry import MEDIA_TYPES, FormName
 from ..domain.losses import Losses
+from ..domain.manifest import Manifest
+from ..services.loader_lines import loader_lines
 from ..services.records import ConvertedRecords
+from .base_url import base_url
 from .exchange import Answer
 from .negotiation import Chosen
 
@@ -19,6 +24,7 @@ __all__ = [
     "description_answer",
     "json_answer",
     "lost_headers",
+    "manifest_json",
     "no_content",
     "records_answer",
     "underway_answer",
@@ -45,6 +51,11 @@ def underway_answer(value: object, location: str) -> Answer:
     """202: a publication goes on, and the same request again follows it."""
     headers = {"Location": f"/v1/datasets/{location}", "Retry-After": "1"}
     return json_answer(value, status=202, headers=headers)
+
+
+def manifest_json(manifest: Manifest, request: Request) -> dict[str, Any]:
+    """A manifest, and the lines by which this client loads the version."""
+    return {**manifest.to_json(), "load": loader_lines(manifest, base_url(request))}
 
 
 def description_answer(body: bytes, media_type: str) -> Answer:

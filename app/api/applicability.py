@@ -6,6 +6,7 @@ What equals the default is let through; some clients send every parameter.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from pydantic import BaseModel
@@ -40,6 +41,7 @@ _FORMS: Final = {
     "int64": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
     "bytes_": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
     "b64": _Forms(_NONE, _ROWS_OF_JSON | {"b64"}, "JSON answers"),
+    "batch": _Forms(_NONE, frozenset({"arrow", "ndjson"}), "Arrow answers and NDJSON of columns"),
 }
 _NONFINITE: Final = {
     "bare": _Forms(_TEXT, _NONE, "bodies of text"),
@@ -48,18 +50,21 @@ _NONFINITE: Final = {
 }
 
 
-def refuse_inapplicable(query: BaseModel, *, read: str | None = None, written: str | None = None) -> None:
+def refuse_inapplicable(
+    query: BaseModel, *, read: str | None = None, written: str | None = None, applied: Collection[str] = ()
+) -> None:
     """Refuse a parameter that would change nothing.
 
     Args:
         query: the parameters of the request.
         read: the form of the body, where the route reads one.
         written: the form of the answer, where the route negotiates one.
+        applied: fields that here change something, although the forms alone do not say so.
 
     Raises:
         MalformedInput: which one, and what it is for.
     """
-    for field in sorted(query.model_fields_set):
+    for field in sorted(query.model_fields_set.difference(applied)):
         value, info = getattr(query, field), type(query).model_fields[field]
         forms = _NONFINITE.get(value) if field == "nonfinite" else _FORMS.get(field)
         if forms is None or value == info.default or read in forms.read or written in forms.written:

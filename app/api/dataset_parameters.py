@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import Query
 from pydantic import Field
 
 from ..codecs.options import RecordsEncodeOptions
+from ..codecs.registry import FormName
 from ..domain.compression import Compression
 from ..domain.division import parse_fractions
+from ..domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder
 from ..errors import MalformedInput
 from ..services.datasets import PublishOptions
+from .applicability import refuse_inapplicable
 from .parameter_types import Base64, BytesAs, Damaged, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To
 from .parameters import BodyOfRowsQuery, NoQuery
 
 __all__ = [
     "AppendParameters",
     "AppendQuery",
+    "DownloadParameters",
+    "DownloadQuery",
     "PublishParameters",
     "PublishQuery",
     "PublishVersionQuery",
     "RowsParameters",
     "RowsQuery",
 ]
+
+
+#: Parameters that speak of another one.
+_OF_SHUFFLE: Final = frozenset({"seed", "epoch"})
+_OF_BATCH: Final = frozenset({"drop_remainder"})
 
 
 class PublishQuery(NoQuery):
@@ -147,12 +157,51 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
         return RecordsEncodeOptions(lossy=self.lossy == "allow")
 
 
+class DownloadQuery(NoQuery):
+    """Parameters of a download."""
+
+    redirect: Annotated[
+        Literal["signed"] | None,
+        Field(description="`signed`: 307 to a URL of the store itself, good for an hour, where it has such."),
+    ] = None
+
+
 class RowsQuery(NoQuery):
     """Parameters of `GET .../records`."""
 
     split: Annotated[str, Field(description="The split to read.")] = "train"
-    offset: Annotated[int, Field(ge=0, description="Rows to skip.")] = 0
+    offset: Annotated[int, Field(ge=0, description="Rows to skip, in the order of the version.")] = 0
     length: Annotated[int | None, Field(ge=0, description="Rows to read at most; all by default.")] = None
+    shuffle_buffer: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MAX_SHUFFLE_BUFFER,
+            description="Shuffle the rows from `offset` on: pieces of shards come in another order, and each "
+            "row is drawn from so many. 0 keeps the order.",
+        ),
+    ] = 0
+    seed: Annotated[
+        int, Field(ge=0, lt=2**63, description="Of the shuffle: the same one, the same order.")
+    ] = 0
+    epoch: Annotated[
+        int, Field(ge=0, lt=2**63, description="Of the shuffle: another order for each pass over the rows.")
+    ] = 0
+    worker: Annotated[int, Field(ge=0, description="Which share of the rows to read, from 0.")] = 0
+    num_workers: Annotated[
+        int, Field(ge=1, le=2**31, description="Readers who share the rows: each row goes to one of them.")
+    ] = 1
+    batch: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="Rows in each record batch of an Arrow answer, or in each line of NDJSON with "
+            "`layout=columns`.",
+        ),
+    ] = None
+    drop_remainder: Annotated[
+        bool, Field(description="Leave out the last rows where they do not fill a batch.")
+    ] = False
     to: To = None
     layout: RowsLayout = "rows"
     nonfinite: NonfiniteOut = "string"
@@ -174,7 +223,47 @@ class RowsQuery(NoQuery):
             lossy=True,
         )
 
+    def row_order(self) -> RowOrder:
+        """In which order the rows come.
+
+        Raises:
+            MalformedInput: parameters that would change nothing without another one.
+        """
+        for names, needed in ((_OF_SHUFFLE, "shuffle_buffer"), (_OF_BATCH, "batch")):
+            given = sorted(self.model_fields_set & names)
+            if given and not getattr(self, needed):
+                raise MalformedInput(
+                    f"?{given[0]}= says something of ?{needed}=, which is not given. Give both, or neither.",
+                    code="inapplicable_parameter",
+                    extra={"parameter": given[0]},
+                )
+        if self.worker >= self.num_workers:
+            raise MalformedInput(
+                f"?worker={self.worker} is none of {self.num_workers}: they are counted from 0.",
+                code="invalid_parameter",
+                extra={"parameter": "worker"},
+            )
+        return RowOrder(self.shuffle_buffer, self.seed, self.epoch, self.worker, self.num_workers)
+
+    def refuse_inapplicable(self, form: FormName) -> None:
+        """Refuse what an answer of that form has no place for.
+
+        Raises:
+            MalformedInput: which parameter.
+        """
+        if form != "ndjson" or self.batch is None:
+            refuse_inapplicable(self, written=form)
+            return
+        if self.layout != "columns":
+            raise MalformedInput(
+                "A batch of NDJSON is a line of columns: add layout=columns, or leave out ?batch=.",
+                code="inapplicable_parameter",
+                extra={"parameter": "batch"},
+            )
+        refuse_inapplicable(self, written=form, applied={"layout"})
+
 
 AppendParameters = Annotated[AppendQuery, Query()]
 PublishParameters = Annotated[PublishVersionQuery, Query()]
+DownloadParameters = Annotated[DownloadQuery, Query()]
 RowsParameters = Annotated[RowsQuery, Query()]

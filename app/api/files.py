@@ -1,13 +1,33 @@
-"""A stored file as an HTTP answer: ranges, validators and digests (RFC 9110, RFC 9530)."""
+"""A stored file as an HTTP answer: ranges, validators and digests (RFC 9110, RFC 9530, RFC 6266).
+
+| request                    | answer                                                              |
+|----------------------------|---------------------------------------------------------------------|
+| GET                        | 200, with `Repr-Digest` and `Content-Digest`                        |
+| ... `Range`, one           | 206 with `Content-Range`                                            |
+| ... `Range`, several       | 206 `multipart/byteranges`; one part, if they touch                 |
+| ... `Range`, outside       | 416                                                                 |
+| ... `If-Range`, other ETag | 200, all of it                                                      |
+| `If-None-Match`, same ETag | 304                                                                 |
+| `If-Match`, other ETag     | 412                                                                 |
+| HEAD                       | as GET without `Range`, without the content                         |
+
+Bytes are compared with their SHA-256 wherever a whole segment of the file is sent. Up to 8 MiB are read
+before the answer begins, so that they too have a digest, and a failure is a problem document. In a longer
+answer the end of a segment that does not match is held back, and the connection is closed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Final
 
 from fastapi import Request
@@ -15,176 +35,209 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..domain.limits import MIB
-from ..domain.streams import ByteFile
+from ..domain.segments import SegmentedFile
 from ..errors import ShardsmithError
+from .conditions import failed_condition, ranges_apply
+from .file_pieces import Content, content_pieces, content_size
 from .problems import problem_response
+from .ranges import ByteRange, RangeUnsatisfiable, parse_ranges
 
-__all__ = ["ByteRange", "RangeUnsatisfiable", "file_response", "parse_range"]
+__all__ = ["Download", "Downloads"]
 
 logger = logging.getLogger(__name__)
 
-_PIECE: Final = 2 * MIB
+#: Answers up to this size are read before they begin.
+_READ_FIRST: Final = 8 * MIB
+#: What all of them together may hold; past that they are sent as they are read, without a digest.
+_HELD_BYTES: Final = 128 * MIB
+#: A name that needs neither quotes nor an encoding.
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 #: Runs a blocking function in a thread.
 Call = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class ByteRange:
-    """`length` bytes from `offset`."""
+class Download:
+    """A file to hand out.
 
-    offset: int
-    length: int
-
-
-class RangeUnsatisfiable(Exception):
-    """The range lies wholly outside the file."""
-
-
-def parse_range(value: str | None, size: int) -> ByteRange | None:
-    """The one range of a `Range` header; None where the whole file is to be sent.
-
-    A header that is not understood, or that names several ranges, is ignored, as RFC 9110
-    (section 14.2) allows.
-
-    Raises:
-        RangeUnsatisfiable: no byte of the file lies in the range.
-    """
-    unit, _, text = (value or "").partition("=")
-    first, dash, last = (part.strip() for part in text.partition("-"))
-    known = all(
-        part == "" or (part.isascii() and part.isdigit() and len(part) < 20) for part in (first, last)
-    )
-    if unit.strip().lower() != "bytes" or not dash or not known or not (first or last):
-        return None
-    if not first:
-        length = min(int(last), size)
-        if not length:
-            raise RangeUnsatisfiable
-        return ByteRange(size - length, length)
-    start, end = int(first), min(int(last), size - 1) if last else size - 1
-    if last and int(last) < start:
-        return None
-    if start >= size:
-        raise RangeUnsatisfiable
-    return ByteRange(start, end - start + 1)
-
-
-def file_response(
-    request: Request,
-    call: Call,
-    file: ByteFile,
-    *,
-    name: str,
-    media_type: str,
-    sha256: str,
-    immutable: bool,
-) -> Response:
-    """The answer to GET or HEAD for a stored file.
-
-    Args:
-        request: for its method and its conditional headers.
-        call: runs the reading of a piece in a thread.
+    Attributes:
         file: the bytes.
-        name: what a browser saves it as; ASCII, made by the server.
+        name: what a browser saves it as; made by the server.
         media_type: of the whole file.
-        sha256: hex digest of the whole file: the strong ETag, and `Repr-Digest`.
+        tag: the strong ETag, without its quotes: other bytes have another one.
+        sha256: hex digest of the whole file, where it is known.
         immutable: the URL will never name other bytes; otherwise caches have to ask each time.
     """
-    etag = f'"{sha256}"'
+
+    file: SegmentedFile
+    name: str
+    media_type: str
+    tag: str
+    sha256: str | None
+    immutable: bool
+
+
+class Downloads:
+    """Answers GET and HEAD for files.
+
+    Args:
+        call: runs the reading of a piece in a thread.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._held = 0
+
+    async def answer(self, request: Request, download: Download) -> Response:
+        """The answer that the method and the headers of `request` ask for.
+
+        Raises:
+            ShardsmithError: the bytes cannot be read, or are not those that were stored; before the
+                answer begins.
+        """
+        etag = f'"{download.tag}"'
+        headers = _headers(download, etag)
+        failed = failed_condition(request.headers, etag)
+        if failed == 304:
+            return Response(None, 304, headers)
+        if failed == 412:
+            detail = f"The file's ETag is {etag}, not what If-Match asks for."
+            return problem_response(412, "precondition_failed", detail, headers={"ETag": etag})
+        size = download.file.size
+        try:
+            asked = request.method == "GET" and ranges_apply(request.headers, etag)
+            ranges = parse_ranges(request.headers.get("range"), size) if asked else None
+        except RangeUnsatisfiable:
+            detail = f"The file has {size} bytes; the range lies outside."
+            beyond = {"ETag": etag, "Content-Range": f"bytes */{size}"}
+            return problem_response(416, "range_not_satisfiable", detail, headers=beyond)
+        content = _content(ranges, download, headers)
+        headers["Content-Length"] = str(content_size(content))
+        if request.method == "HEAD":
+            return _BodilessResponse(200, headers)
+        if ranges is None and download.sha256 is not None:
+            headers["Content-Digest"] = headers["Repr-Digest"]
+        status = 200 if ranges is None else 206
+        return await self._read_first(download.file, content, status, headers)
+
+    async def _read_first(
+        self, file: SegmentedFile, content: Content, status: int, headers: dict[str, str]
+    ) -> Response:
+        """The answer, read already where it is short."""
+        size = content_size(content)
+        if size > min(_READ_FIRST, _HELD_BYTES - self._held):
+            return _FileResponse(self._call, file, content, status, headers)
+        self._held += size
+        try:
+            async with aclosing(content_pieces(self._call, file, content)) as pieces:
+                data = b"".join([piece async for piece in pieces])
+            headers["Content-Digest"] = _digest(sha256(data).digest())
+        except BaseException:
+            self._release(size)
+            raise
+        return _FileResponse(self._call, file, (data,), status, headers, on_end=partial(self._release, size))
+
+    def _release(self, size: int) -> None:
+        self._held -= size
+
+
+def _headers(download: Download, etag: str) -> dict[str, str]:
+    if not _PLAIN_NAME.fullmatch(download.name):
+        raise ValueError(f"{download.name!r} is no name to save a file under")
     headers = {
+        "Content-Type": download.media_type,
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
-        "Content-Disposition": f'attachment; filename="{name}"',
-        "Cache-Control": "private, max-age=31536000, immutable" if immutable else "private, no-cache",
+        "Content-Disposition": f'attachment; filename="{download.name}"',
+        "Cache-Control": (
+            "private, max-age=31536000, immutable" if download.immutable else "private, no-cache"
+        ),
     }
-    if _matches(request.headers.get("if-none-match"), etag):
-        return Response(None, 304, headers)
-    try:
-        part = _wanted(request, etag, file.size)
-    except RangeUnsatisfiable:
-        return problem_response(
-            416,
-            "range_not_satisfiable",
-            f"The file has {file.size} bytes; the range lies outside.",
-            headers={**headers, "Content-Range": f"bytes */{file.size}"},
-        )
-    whole = part or ByteRange(0, file.size)
-    headers["Content-Length"] = str(whole.length)
-    if part is not None:
-        headers["Content-Range"] = f"bytes {part.offset}-{part.offset + part.length - 1}/{file.size}"
-    return _FileResponse(call, file, whole, 200 if part is None else 206, headers, media_type)
+    if download.sha256 is not None:
+        headers["Repr-Digest"] = _digest(bytes.fromhex(download.sha256))
+    return headers
 
 
-def _wanted(request: Request, etag: str, size: int) -> ByteRange | None:
-    if request.method != "GET":
-        return None
-    condition = request.headers.get("if-range")
-    if condition is not None and condition.strip() != etag:
-        return None
-    return parse_range(request.headers.get("range"), size)
+def _content(ranges: Sequence[ByteRange] | None, download: Download, headers: dict[str, str]) -> Content:
+    """What is sent for `ranges`; its headers are added to `headers`."""
+    size = download.file.size
+    if ranges is None:
+        return (ByteRange(0, size),)
+    if len(ranges) == 1:
+        headers["Content-Range"] = _content_range(ranges[0], size)
+        return tuple(ranges)
+    boundary = secrets.token_hex(16)
+    headers["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
+    content: list[bytes | ByteRange] = []
+    for part in ranges:
+        fields = f"Content-Type: {download.media_type}\r\nContent-Range: {_content_range(part, size)}"
+        lead = "\r\n" if content else ""
+        content += [f"{lead}--{boundary}\r\n{fields}\r\n\r\n".encode(), part]
+    return (*content, f"\r\n--{boundary}--\r\n".encode())
 
 
-def _matches(header: str | None, etag: str) -> bool:
-    """Weak comparison, as `If-None-Match` asks for."""
-    if header is None:
-        return False
-    tags = {tag.strip().removeprefix("W/") for tag in header.split(",")}
-    return "*" in tags or etag in tags
+def _content_range(part: ByteRange, size: int) -> str:
+    return f"bytes {part.offset}-{part.end - 1}/{size}"
 
 
-class _FileResponse(Response):
-    """Sends a part of a file, read piece by piece in a thread."""
+def _digest(digest: bytes) -> str:
+    return f"sha-256=:{base64.b64encode(digest).decode()}:"
 
-    def __init__(
-        self,
-        call: Call,
-        file: ByteFile,
-        part: ByteRange,
-        status: int,
-        headers: Mapping[str, str],
-        media_type: str,
-    ) -> None:
-        self._call = call
-        self._file = file
-        self._part = part
+
+class _BodilessResponse(Response):
+    """The headers of an answer whose content is left out, Content-Length among them."""
+
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         self.status_code = status
         self.background = None
         self.body = b""
         self.raw_headers = [
-            (key.lower().encode("latin-1"), value.encode("latin-1"))
-            for key, value in {"Content-Type": media_type, **headers}.items()
+            (key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()
         ]
 
+
+class _FileResponse(_BodilessResponse):
+    """Sends parts of a file as they are read."""
+
+    def __init__(
+        self,
+        call: Call,
+        file: SegmentedFile,
+        content: Content,
+        status: int,
+        headers: Mapping[str, str],
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(status, headers)
+        self._call = call
+        self._file = file
+        self._content = content
+        self._on_end = on_end
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            return
+        del scope
         gone = asyncio.create_task(_disconnected(receive))
         try:
-            await self._send_part(send, gone)
+            start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            await send(start)
+            await self._send_content(send, gone)
         except asyncio.CancelledError:
             logger.warning("download broken off: the service is shutting down")
         except ShardsmithError as error:
             # Returning before Content-Length is reached makes the server close the connection.
-            logger.warning("download broken off: %s: %s", error.code, error.detail)
+            logger.error("download broken off: %s: %s", error.code, error.detail)
         finally:
             gone.cancel()
+            self._on_end()
 
-    async def _send_part(self, send: Send, gone: asyncio.Task[None]) -> None:
-        position, end = self._part.offset, self._part.offset + self._part.length
-        while position < end and not gone.done():
-            length = min(_PIECE, end - position)
-            piece = await self._call(partial(self._file.read_at, position, length))
-            if not piece:
-                logger.error("download broken off: the stored file is shorter than its manifest says")
-                return
-            position += len(piece)
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        if position >= end:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def _send_content(self, send: Send, gone: asyncio.Task[None]) -> None:
+        async with aclosing(content_pieces(self._call, self._file, self._content)) as pieces:
+            async for piece in pieces:
+                if gone.done():
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _disconnected(receive: Receive) -> None:

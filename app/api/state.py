@@ -12,6 +12,7 @@ from ..services.datasets import Datasets
 from ..services.readiness import Readiness
 from ..storage.spool import Spool
 from .exchange import Exchanges
+from .files import Downloads
 
 __all__ = ["Services", "ServicesDependency"]
 
@@ -23,6 +24,7 @@ class Services:
     limits: Limits
     spool: Spool
     exchanges: Exchanges
+    downloads: Downloads
     datasets: Datasets
     readiness: Readiness
 

@@ -123,7 +123,7 @@ class RecordsEncodeOptions:
     """For encoders of records.
 
     Attributes:
-        layout: JSON: `rows` [{...}] or `columns` {name: [...]}.
+        layout: JSON: `rows` [{...}] or `columns` {name: [...]}; NDJSON: a line a row, or a batch.
         nonfinite, int64: as for tensors.
         text: JSON: features of dtype bytes as {"b64": ...} or as UTF-8 text; text is always text.
         b64: as for tensors.

@@ -12,6 +12,7 @@ from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.registry import FormName
 from ..domain.limits import KIB, Budget
+from ..domain.manifest import Manifest
 from ..domain.streams import ByteStream, MemoryStream, PrefixedStream
 from ..errors import InputError, SchemaConflict, ShardsmithError
 from ..storage.spool import Spool
@@ -60,11 +61,13 @@ class Appended:
 
     Attributes:
         underway: the rows are stored, and the publication that was asked for goes on.
+        manifest: of the version that was asked for along with it; comes before the body.
     """
 
     body: dict[str, Any]
     location: str
     underway: bool = False
+    manifest: Manifest | None = None
 
 
 def append_rows(
@@ -234,5 +237,5 @@ def _publish(
     if isinstance(manifest, Underway):
         body = {**manifest.to_json(), "dataset": name, "append": appended.to_json()}
         return Appended(body, manifest.location(name), underway=True)
-    body = {**manifest.to_json(), "append": appended.to_json()}
-    return Appended(body, f"{name}/versions/{manifest.version}")
+    body = {"append": appended.to_json()}
+    return Appended(body, f"{name}/versions/{manifest.version}", manifest=manifest)

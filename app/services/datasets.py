@@ -20,6 +20,7 @@ from ..codecs.records.columns import Records
 from ..domain.limits import Budget, Limits
 from ..domain.manifest import Manifest
 from ..domain.names import check_append_id
+from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
@@ -32,9 +33,11 @@ from .dataset.log import Decided, PublishLog
 from .dataset.problems import ValidationReport
 from .dataset.publish import Publisher, abort_version
 from .dataset.publish_options import PublishOptions
-from .dataset.read import Reader, StoredFile
+from .dataset.read import Reader
 from .dataset.slot import Commit, read_slot
+from .dataset.stored_file import StoredFile
 from .dataset.stored_json import dump_json
+from .dataset.tar import VersionTar
 from .dataset.validation import Validator
 from .publications import Publications, Underway
 
@@ -49,6 +52,7 @@ __all__ = [
     "SweepReport",
     "Underway",
     "ValidationReport",
+    "VersionTar",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
@@ -324,6 +328,14 @@ class Datasets:
         """
         return self._reader(self._catalog.open(name)).open_file(version, file)
 
+    def open_tar(self, name: str, version: str) -> VersionTar:
+        """All files of `version` as one tar, below the folder `<dataset>/<version>`.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        return self._reader(self._catalog.open(name)).open_tar(version)
+
     def read_records(
         self,
         name: str,
@@ -332,9 +344,13 @@ class Datasets:
         *,
         offset: int = 0,
         length: int | None = None,
+        order: RowOrder = IN_ORDER,
         budget: Budget,
     ) -> Records:
-        """Rows of a split in order, from `offset`, all of the rest unless `length` says fewer.
+        """Rows of a split, from `offset`, all of the rest unless `length` says fewer.
+
+        Args:
+            order: in which they come, and which share of them.
 
         Raises:
             NotFound: no such version or split (`version_not_found`, `split_not_found`).
@@ -342,7 +358,7 @@ class Datasets:
             CorruptData: the stored rows do not match their checksums; also as batches are drawn.
         """
         reader = self._reader(self._catalog.open(name))
-        return reader.read_records(version, split, offset, length, budget)
+        return reader.read_records(version, split, offset, length, order, budget)
 
     def delete_version(self, name: str, version: str) -> None:
         """Delete a published version: it is found no more, and an hour later collection takes its bytes.

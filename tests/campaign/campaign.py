@@ -216,7 +216,9 @@ async def run_campaign(
     journal = Journal(folder / "journal.jsonl")
     datasets = datasets_of(appends, frozenset(PublishQuery.model_fields))
     operations = list(script(seed, appends, replicas, datasets))
-    progress(f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations")
+    progress(
+        f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations"
+    )
     async with contextlib.AsyncExitStack() as resources:
         proxy = None if s3 is None else await Proxy.start(s3.endpoint)
         if proxy is not None:

@@ -153,7 +153,9 @@ class Clients:
         if answer is None or answer.status_code >= 500:
             return
         if (answer.status_code, _content(answer).get("code")) != (422, "idempotency_key_reused"):
-            self._journal.violation(f"append {fate.spec.index} took other rows: {answer.status_code} {answer.text}")
+            self._journal.violation(
+                f"append {fate.spec.index} took other rows: {answer.status_code} {answer.text}"
+            )
 
     async def publish(self, operation: Publish) -> None:
         """Ask for a version; with a key until there is an answer."""

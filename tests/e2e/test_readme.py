@@ -56,7 +56,7 @@ def outputs(service: Service, folder: Path) -> list[tuple[str, str, str]]:
             ["sh", "-c", run], cwd=folder, capture_output=True, text=True, timeout=60, check=False
         )
         assert (ended.returncode, ended.stderr) == (0, ""), command
-        found.append((command, printed, ended.stdout))
+        found.append((command, printed, ended.stdout.replace(service.url, PRINTED_URL)))
     return found
 
 

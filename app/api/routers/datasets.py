@@ -22,7 +22,7 @@ from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import Appended, AppendRequest, append_rows
 from ...services.datasets import DatasetOptions, Underway
 from ...services.deferred import then
-from ..answers import json_answer, no_content, underway_answer
+from ..answers import json_answer, manifest_json, no_content, underway_answer
 from ..applicability import refuse_inapplicable
 from ..dataset_parameters import AppendParameters, PublishParameters
 from ..digests import HashingStream, request_digest
@@ -198,19 +198,21 @@ async def append_records(
             services.spool,
             resources,
         )
-        return then(appended, lambda stored: _appended(stored, losses))
+        return then(appended, lambda stored: _appended(stored, losses, request))
 
     # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
     quick = key is None and not query.publish and query.sequence is None
     return await services.exchanges.run(request, work, quick=quick)
 
 
-def _appended(result: Appended, losses: Losses | None) -> Answer:
+def _appended(result: Appended, losses: Losses | None, request: Request) -> Answer:
     if losses is not None:
         result.body.get("append", result.body)["lost"] = losses.to_json()
     if result.underway:
         return underway_answer(result.body, result.location)
-    return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+    published = {} if result.manifest is None else manifest_json(result.manifest, request)
+    location = {"Location": f"/v1/datasets/{result.location}"}
+    return json_answer({**published, **result.body}, status=201, headers=location)
 
 
 @router.get(
@@ -259,6 +261,6 @@ async def publish_version(
         if isinstance(manifest, Underway):
             return underway_answer({"dataset": dataset, **manifest.to_json()}, manifest.location(dataset))
         location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
-        return json_answer(manifest.to_json(), status=201, headers=location)
+        return json_answer(manifest_json(manifest, request), status=201, headers=location)
 
     return await services.exchanges.run(request, work)

@@ -9,14 +9,14 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ...codecs.records.batching import in_batches
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.records import encode_records
-from ..answers import arrow_format, json_answer, records_answer
-from ..applicability import refuse_inapplicable
-from ..dataset_parameters import RowsParameters
+from ..answers import arrow_format, json_answer, manifest_json, records_answer
+from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParameters
 from ..exchange import Answer
-from ..files import file_response
+from ..files import Download
 from ..negotiation import choose_output
 from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
 from ..parameters import NoParameters, refuse_repeated
@@ -57,10 +57,14 @@ async def list_versions(
 async def get_version(
     request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
 ) -> Response:
-    """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema."""
+    """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema.
+
+    `load` has lines that load it, ready to run: `download` (curl and tar), then `tf.data` or `tfds` on what
+    that made; `python` reads rows over HTTP with the standard library alone.
+    """
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer(services.datasets.manifest(dataset, version).to_json())
+        return json_answer(manifest_json(services.datasets.manifest(dataset, version), request))
 
     return await services.exchanges.run(request, work, short=True)
 
@@ -85,40 +89,86 @@ async def abort_version(
 @router.get(
     "/{version}/shards/{file}",
     operation_id="download_shard",
-    openapi_extra=octets_response((200, 206), "The TFRecord file, or the range of it that was asked for."),
+    openapi_extra=octets_response((200, 206), "The TFRecord file, or the ranges of it that were asked for."),
 )
 @router.head("/{version}/shards/{file}", include_in_schema=False)
 async def download_shard(
-    request: Request, dataset: str, version: str, file: str, services: ServicesDependency, _: NoParameters
+    request: Request,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadParameters,
+    services: ServicesDependency,
 ) -> Response:
-    """Download a shard. Understands `Range`, `If-Range` and `If-None-Match`; the ETag is its SHA-256."""
-    return await _download(request, services, dataset, version, file)
+    """Download a shard. Understands ranges and conditions (RFC 9110); the ETag is its SHA-256."""
+    return await _download(request, services, dataset, version, file, query)
 
 
 @router.get(
     "/{version}/files/{file}",
     operation_id="download_file",
-    openapi_extra=octets_response((200, 206), "The side file, or the range of it that was asked for."),
+    openapi_extra=octets_response((200, 206), "The side file, or the ranges of it that were asked for."),
 )
 @router.head("/{version}/files/{file}", include_in_schema=False)
 async def download_file(
-    request: Request, dataset: str, version: str, file: str, services: ServicesDependency, _: NoParameters
+    request: Request,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadParameters,
+    services: ServicesDependency,
 ) -> Response:
-    """Download a side file: dataset_info.json, features.json, schema.pbtxt."""
-    return await _download(request, services, dataset, version, file)
+    """Download a side file: dataset_info.json, features.json, schema.pbtxt, an index of records."""
+    return await _download(request, services, dataset, version, file, query)
 
 
-async def _download(request: Request, services: Services, dataset: str, version: str, file: str) -> Response:
+async def _download(
+    request: Request,
+    services: Services,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadQuery,
+) -> Response:
+    refuse_repeated(request)
     stored = await services.exchanges.call(partial(services.datasets.open_file, dataset, version, file))
-    return file_response(
-        request,
-        services.exchanges.call,
-        stored,
+    if query.redirect == "signed":
+        url = await services.exchanges.call(stored.sign)
+        return Response(None, 307, {"Location": url, "Cache-Control": "no-store"})
+    download = Download(
+        file=stored,
         name=file,
         media_type=stored.media_type,
+        tag=stored.sha256,
         sha256=stored.sha256,
         immutable=version != "latest",
     )
+    return await services.downloads.answer(request, download)
+
+
+@router.get(
+    "/{version}/tar",
+    operation_id="download_version",
+    openapi_extra=octets_response((200, 206), "The tar file, or the ranges of it that were asked for."),
+)
+@router.head("/{version}/tar", include_in_schema=False)
+async def download_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Download all files of a version as one tar, below the folder `{dataset}/{version}`.
+
+    The same bytes each time, so that `Range` and `If-Range` resume it.
+    """
+    tar = await services.exchanges.call(partial(services.datasets.open_tar, dataset, version))
+    download = Download(
+        file=tar,
+        name=f"{dataset}-{version}.tar",
+        media_type="application/x-tar",
+        tag=tar.tag,
+        sha256=None,
+        immutable=version != "latest",
+    )
+    return await services.downloads.answer(request, download)
 
 
 @router.get(
@@ -130,15 +180,27 @@ async def _download(request: Request, services: Services, dataset: str, version:
 async def read_records(
     request: Request, dataset: str, version: str, query: RowsParameters, services: ServicesDependency
 ) -> Response:
-    """Rows of a split, in order, in any records form."""
+    """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
+
+    `offset` and `length` count in the order of the version, before rows are shuffled or shared out.
+    """
     refuse_repeated(request)
     chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
-    refuse_inapplicable(query, written=chosen.form)
+    query.refuse_inapplicable(chosen.form)
+    order = query.row_order()
 
     def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
         rows = services.datasets.read_records(
-            dataset, version, query.split, offset=query.offset, length=query.length, budget=budget
+            dataset,
+            version,
+            query.split,
+            offset=query.offset,
+            length=query.length,
+            order=order,
+            budget=budget,
         )
+        if query.batch is not None:
+            rows = in_batches(rows, query.batch, budget, drop_remainder=query.drop_remainder)
         converted = encode_records(
             rows, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
         )

@@ -16,21 +16,19 @@ from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
 from ...errors import AmbiguousInput, UnprocessableInput
 from ..json_forms import IGNORED_MEMBERS, is_oip
-from ..json_out import gather, quote
+from ..json_out import gather
 from ..json_text import parse_json, read_json
-from ..json_texts import joined
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .body_schema import with_body_schema
-from .columns import Records, without_features
+from .columns import Records
 from .json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
-from .json_cells import cell_texts, row_texts, slices
+from .json_cells import row_texts, slices
+from .json_columns import RESERVED, columns_text
 from .json_oip import read_oip_columns
 from .ndjson import require_row
 
 __all__ = ["decode", "encode", "format_row", "parse_row"]
 
-#: What a bare object of columns cannot be named at the top, since the name says what the body is.
-_RESERVED: Final = frozenset({"instances", "inputs", "outputs", "columns", "schema", "b64"})
 _ABSENT: Final = object()
 
 
@@ -93,7 +91,7 @@ def _read_body(body: Any) -> _Body:
         return _Body("rows", body)
     if not isinstance(body, dict):
         raise _ambiguous("neither an array of objects nor an object")
-    if not _RESERVED & body.keys():
+    if not RESERVED & body.keys():
         return _Body("columns", body)
     members = body.keys() - {"schema"}
     schema = body.get("schema", _ABSENT)
@@ -170,26 +168,11 @@ def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str
 
 
 def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
-    batches: list[tuple[int, pa.RecordBatch]] = []
-    first_row = 0
+    batches: list[pa.RecordBatch] = []
     for batch in records.batches:
         budget.charge(batch.nbytes, "Rows gathered into columns")
-        batches.append((first_row, batch))
-        first_row += batch.num_rows
-    if first_row and not len(records.schema):
-        raise without_features("JSON columns")
-    enveloped = not _RESERVED.isdisjoint(records.schema.names)
-    yield '{"columns":{' if enveloped else "{"
-    for index, feature in enumerate(records.schema):
-        yield ("," if index else "") + quote(feature.name) + ":"
-        separator = "["
-        for row, batch in batches:
-            for start, piece in slices(batch.select([index])):
-                yield separator
-                yield joined(cell_texts(piece.column(0), feature, options, row + start))
-                separator = ","
-        yield "]" if first_row else "[]"
-    yield "}}" if enveloped else "}"
+        batches.append(batch)
+    yield from columns_text(records.schema, batches, options)
 
 
 def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:  # noqa: ARG001 (one signature for all)

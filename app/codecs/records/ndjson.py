@@ -24,6 +24,7 @@ from .columns import MAX_BATCH_ROWS, Records
 from .infer import HEAD_ROWS
 from .json_blocks import RowBlock, records_from_blocks
 from .json_cells import row_texts, slices
+from .json_columns import columns_text
 from .json_plain import plain_rows
 from .lease import Lease
 from .ndjson_lines import BLANK, LineReader, Lines
@@ -44,12 +45,22 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
-    """One line a row, written as the batches come.
+    """One line a row, written as the batches come; with `layout=columns` one line of columns a batch.
 
     Raises:
+        UnprocessableInput: rows without any feature as columns (`not_expressible`).
         InputError: a value that has no text under these options.
     """
-    return gather(_line_texts(records, options))
+    texts = _batch_texts if options.layout == "columns" else _line_texts
+    return gather(texts(records, options))
+
+
+def _batch_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
+    first_row = 0
+    for batch in records.batches:
+        yield from columns_text(records.schema, [batch], options, first_row)
+        yield "\n"
+        first_row += batch.num_rows
 
 
 def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:

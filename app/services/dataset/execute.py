@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
 
-from ...codecs.schemas.features_json import serialize_dataset_info, serialize_features
+from ...codecs.schemas.features_json import serialize_features
 from ...codecs.schemas.pbtxt import serialize_pbtxt
 from ...domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ...domain.shard_plan import ShardPlan
@@ -31,6 +31,7 @@ from ..shard_writer import (
     write_shard,
 )
 from .catalog import Incarnation, exists
+from .dataset_info import dataset_info
 from .inputs import Inputs, base_manifest, read_inputs
 from .layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from .log import Aborted, Plan, PublishLog, Work
@@ -41,7 +42,7 @@ from .shuffle import ShuffledShard, ShuffledSplit
 from .slot import parse_commits
 from .stored_json import dump_json
 
-__all__ = ["Executor", "dataset_info", "is_foreign"]
+__all__ = ["Executor", "is_foreign"]
 
 
 logger = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Executor:
         entry = manifest.by_file.get(DATASET_INFO)
         if entry is None:
             return
-        data = self._dataset_info(manifest)
+        data = dataset_info(manifest, self._description)
         if entry.sha256 == sha256(data).hexdigest():
             self._store.put(self._layout.file(n, DATASET_INFO), data)
 
@@ -247,20 +248,6 @@ class Executor:
             compression=work.compression,
         )
         if FEATURES in side_files and work.compression == "none":  # or TFDS would read it wrongly
-            side_files[DATASET_INFO] = self._dataset_info(manifest)
+            side_files[DATASET_INFO] = dataset_info(manifest, self._description)
         files = [FileEntry(name, len(data), sha256(data).hexdigest()) for name, data in side_files.items()]
         return self._log.settle(n, replace(manifest, files=tuple(files)).to_json())
-
-    def _dataset_info(self, manifest: Manifest) -> bytes:
-        return dataset_info(manifest, self._description)
-
-
-def dataset_info(manifest: Manifest, description: str) -> bytes:
-    """TFDS's dataset_info.json of a version."""
-    return serialize_dataset_info(
-        manifest.dataset,
-        manifest.version,
-        {name: [shard.num_records for shard in split.shards] for name, split in manifest.splits.items()},
-        {name: split.num_bytes for name, split in manifest.splits.items()},
-        description,
-    )

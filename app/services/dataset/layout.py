@@ -46,7 +46,7 @@ PBTXT: Final = "schema.pbtxt"
 INDEX: Final = "_index.json"
 #: Written after the manifest, so that TFDS sees published versions only.
 DATASET_INFO: Final = "dataset_info.json"
-
+#: The publication itself.
 MANIFEST: Final = "_manifest.json"
 DELETED: Final = "_deleted.json"
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from ...codecs.records.framing import OVERHEAD_BYTES, FrameBlock
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.shard_plan import covering, record_offsets
+from ...domain.streams import Buffer
 from ...errors import CorruptData, StorageUnavailable
 from ...storage.object_store import ObjectNotFound, ObjectStore
 
@@ -42,6 +43,7 @@ __all__ = [
     "StoredPiece",
     "TakenRows",
     "load_piece",
+    "load_run",
     "record_ends",
     "stored_in",
 ]
@@ -53,6 +55,8 @@ STORED_LIMITS: Final = Limits(max_record_bytes=2048 * MIB, max_decoded_bytes=819
 #: Pieces fetched ahead of the reader: many small ones hide the store's latency, few large ones fit.
 _AHEAD: Final = 16
 _AHEAD_BYTES: Final = 32 * MIB
+#: Of an object, what a small read needs is fetched in one request. A long one makes several at a time.
+_RUN_BYTES: Final = 8 * MIB
 #: Seconds before each read of a piece: one that does not match is repeated before the bytes at rest
 #: are blamed.
 _WAITS_S: Final = (0.0, 0.2)
@@ -272,7 +276,7 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
         for wait in _WAITS_S:
             time.sleep(wait)
             data = store.get_range(stored.key, stored.offset, piece.size)
-            if len(data) == piece.size and sha256(data).hexdigest() == piece.sha256:
+            if _is_intact(piece, data):
                 return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
         size = store.head(stored.key).size
     except ObjectNotFound as error:
@@ -282,7 +286,31 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
     raise LostData(f"{stored.key} at offset {stored.offset} does not have the SHA-256 on record.")
 
 
-def _inflated(stored: StoredPiece, data: bytes, raw_size: int) -> bytes:
+def load_run(store: ObjectStore, run: Sequence[StoredPiece]) -> list[Buffer]:
+    """As `load_piece`, for pieces that follow one another in one object: in one request."""
+    first, last = run[0], run[-1]
+    if first is last:
+        return [load_piece(store, first)]
+    try:
+        size = last.offset + last.piece.size - first.offset
+        data = memoryview(store.get_range(first.key, first.offset, size))
+    except ObjectNotFound as error:
+        raise LostData(f"{first.key} is missing.") from error
+    return [_of_run(store, stored, data[stored.offset - first.offset :]) for stored in run]
+
+
+def _of_run(store: ObjectStore, stored: StoredPiece, data: memoryview) -> Buffer:
+    piece, data = stored.piece, data[: stored.piece.size]
+    if not _is_intact(piece, data):
+        return load_piece(store, stored)
+    return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
+
+
+def _is_intact(piece: Piece, data: Buffer) -> bool:
+    return len(data) == piece.size and sha256(data).hexdigest() == piece.sha256
+
+
+def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
     """Exactly `raw_size` bytes; a byte more is as wrong as one less, and no second one is made."""
     inflater = zlib.decompressobj(_RAW_DEFLATE if stored.offset else _WITH_HEADER)
     try:
@@ -320,22 +348,49 @@ class PieceStream:
 
 def _loaded(
     store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None
-) -> Iterator[bytes]:
-    if pool is None or len(pieces) == 1:
-        yield from (load_piece(store, piece) for piece in pieces)
+) -> Iterator[Buffer]:
+    runs = list(_runs(pieces))
+    if pool is None or len(runs) == 1:
+        for run in runs:
+            yield from load_run(store, run)
         return
-    pending: deque[tuple[int, Future[bytes]]] = deque()
+    pending: deque[tuple[int, Future[list[Buffer]]]] = deque()
     held = 0
     try:
-        for piece in pieces:
-            while pending and (len(pending) >= _AHEAD or held + piece.piece.num_bytes > _AHEAD_BYTES):
-                size, future = pending.popleft()
-                held -= size
-                yield future.result()
-            pending.append((piece.piece.num_bytes, pool.submit(load_piece, store, piece)))
-            held += piece.piece.num_bytes
+        for run in runs:
+            size = _held_by(run)
+            while pending and (len(pending) >= _AHEAD or held + size > _AHEAD_BYTES):
+                taken, future = pending.popleft()
+                held -= taken
+                yield from future.result()
+            pending.append((size, pool.submit(load_run, store, run)))
+            held += size
         while pending:
-            yield pending.popleft()[1].result()
+            yield from pending.popleft()[1].result()
     finally:
         for _, future in pending:
             future.cancel()
+
+
+def _runs(pieces: Sequence[StoredPiece]) -> Iterator[list[StoredPiece]]:
+    """The pieces, those together that are to be fetched in one request."""
+    most = _AHEAD_BYTES if _held_by(pieces) <= _AHEAD_BYTES else _RUN_BYTES
+    run: list[StoredPiece] = []
+    held = 0
+    for stored in pieces:
+        if run and (held + _held_by([stored]) > most or not _follows(stored, run[-1])):
+            yield run
+            run, held = [], 0
+        run.append(stored)
+        held += _held_by([stored])
+    if run:
+        yield run
+
+
+def _follows(stored: StoredPiece, before: StoredPiece) -> bool:
+    return stored.key == before.key and stored.offset == before.offset + before.piece.size
+
+
+def _held_by(pieces: Sequence[StoredPiece]) -> int:
+    """What they take in memory, loaded."""
+    return sum(max(stored.piece.size, stored.piece.num_bytes) for stored in pieces)

@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from hashlib import sha256
 
-import pyarrow as pa
-
-from ...codecs.options import RecordsDecodeOptions
 from ...codecs.records.columns import Records
-from ...codecs.records.framing import iter_frames
-from ...codecs.records.messages import parse_messages
 from ...domain.limits import Budget
 from ...domain.manifest import Manifest
 from ...domain.names import check_file_name, check_split_name, parse_version
-from ...domain.schema import Schema
-from ...errors import Conflict, CorruptData, MalformedInput, NotFound, UnprocessableInput
+from ...domain.row_order import RowOrder
+from ...errors import Conflict, CorruptData, NotFound, UnprocessableInput
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .catalog import Incarnation, exists
-from .layout import DATASET_INFO, media_type
+from .dataset_info import dataset_info
+from .layout import DATASET_INFO, MANIFEST, media_type
 from .log import Decided, PublishLog
-from .pieces import STORED_LIMITS, PieceStream, SplitPieces, stored_in
+from .pieces import SplitPieces, stored_in
+from .row_plan import NO_ROWS, plan_rows
+from .rows import read_rows
+from .stored_file import StoredFile
+from .stored_json import dump_json, load_json
+from .tar import VersionTar, tar_members
 
-__all__ = ["Reader", "StoredFile"]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a published version: a `ByteFile` with its SHA-256 in hex."""
-
-    size: int
-    sha256: str
-    media_type: str
-    _store: ObjectStore
-    _key: str
-
-    def read_at(self, offset: int, n: int, /) -> bytes:
-        """Exactly `n` bytes from `offset`; fewer only where the file ends.
-
-        Raises:
-            CorruptData: the store has fewer bytes than the manifest says.
-        """
-        n = max(0, min(n, self.size - offset))
-        try:
-            data = self._store.get_range(self._key, offset, n)
-        except ObjectNotFound as error:
-            raise CorruptData(f"{self._key} is missing.") from error
-        if len(data) != n:
-            raise CorruptData(f"{self._key} is shorter than the {self.size} bytes on record.")
-        return data
+__all__ = ["Reader"]
 
 
 class Reader:
@@ -60,6 +34,8 @@ class Reader:
     ) -> None:
         self._store = store
         self._layout = incarnation.layout
+        self._description = incarnation.options.description
+        self._decided = decided
         self._log = PublishLog(store, incarnation.layout, decided)
         self._pool = pool
 
@@ -126,10 +102,34 @@ class Reader:
             raise CorruptData(f"{key} has {size} bytes instead of the {entry.num_bytes} on record.")
         return StoredFile(entry.num_bytes, entry.sha256, media_type(name), self._store, key)
 
+    def open_tar(self, version: str) -> VersionTar:
+        """All files of a version as one tar.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
+        n, manifest = self._find(version)
+        key = self._layout.manifest(n)
+        stored = load_json(self._store.get(key), key)
+        # Who published it is no part of the version: published again, it is the same tar.
+        known = {MANIFEST: dump_json({name: value for name, value in stored.items() if name != "nonce"})}
+        # Written last; its publisher may have died before.
+        info = dataset_info(manifest, self._description)
+        entry = manifest.by_file.get(DATASET_INFO)
+        if entry is not None and entry.sha256 == sha256(info).hexdigest():
+            known[DATASET_INFO] = info
+        return VersionTar(self._store, tar_members(manifest, known))
+
     def read_records(
-        self, version: str, split: str, offset: int, length: int | None, budget: Budget
+        self,
+        version: str,
+        split: str,
+        offset: int,
+        length: int | None,
+        order: RowOrder,
+        budget: Budget,
     ) -> Records:
-        """The rows `offset` to `offset + length` of a split, in order across its shards.
+        """The rows `offset` to `offset + length` of a split, across its shards, as `order` says.
 
         Raises:
             NotFound: no such version or split (`split_not_found`).
@@ -144,20 +144,22 @@ class Reader:
         if entry is None:
             raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
         stop = entry.num_records if length is None else min(entry.num_records, offset + length)
-        if offset >= stop:
-            return Records(manifest.schema, iter(()), 0)
+        plan = NO_ROWS
+        if offset < stop:
+            plan = plan_rows(self._pieces(n, manifest, split), offset, stop, order)
+        return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
+
+    def _pieces(self, n: int, manifest: Manifest, split: str) -> SplitPieces:
+        kept, name = self._decided.splits, (self._layout.manifest(n), split)
+        if (known := kept.get(name)) is not None:
+            return known
         index = self._log.index(n, manifest)
-        split_pieces = SplitPieces(
-            [
-                stored
-                for shard in entry.shards
-                for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
-            ]
-        )
-        pieces, skip = split_pieces.covering(offset, stop)
-        stream = PieceStream(self._store, pieces, self._pool)
-        take = stop - offset
-        return Records(manifest.schema, _rows(stream, manifest.schema, skip, take, budget), take)
+        pieces = [
+            stored
+            for shard in manifest.splits[split].shards
+            for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
+        ]
+        return kept.put(name, SplitPieces(pieces))
 
     def find(self, version: str) -> tuple[int, Manifest]:
         """The number and the manifest of `version`, which may be `latest`.
@@ -184,22 +186,3 @@ class Reader:
         if not isinstance(verdict, Manifest) or exists(self._store, self._layout.deleted(n)):
             return None
         return verdict
-
-
-def _rows(
-    stream: PieceStream, schema: Schema, skip: int, take: int, budget: Budget
-) -> Iterator[pa.RecordBatch]:
-    """`take` rows of `stream`, after the first `skip`."""
-    frames = iter_frames(stream, Budget(STORED_LIMITS), compression="none")
-    try:
-        for batch in parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches:
-            rows = batch.slice(skip, take)
-            skip = max(0, skip - batch.num_rows)
-            take -= rows.num_rows
-            if rows.num_rows:
-                yield rows
-            if not take:
-                return
-    except (MalformedInput, UnprocessableInput) as error:
-        raise CorruptData(f"The stored rows cannot be read: {error.detail}") from error
-    raise CorruptData(f"The stored shards hold {take} rows fewer than their manifest says.")

@@ -13,7 +13,7 @@ from ...errors import CorruptData
 from ...storage.object_store import ObjectStore
 from ..shard_writer import FINGERPRINT
 from .catalog import Incarnation
-from .execute import dataset_info
+from .dataset_info import dataset_info
 from .layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from .log import PublishLog
 from .pieces import Piece

@@ -86,7 +86,8 @@ def test_rows_are_stored_and_published(client: Client) -> None:
     assert stored.location == f"d/appends/{stored.body['append_id']}"
     published = append(client, publish=True)
     assert published.location == "d/versions/1.0.0"
-    assert published.body["splits"]["train"]["num_records"] == 2
+    assert published.manifest is not None
+    assert published.manifest.splits["train"].num_records == 2
     assert published.body["append"]["num_records"] == 1
 
 

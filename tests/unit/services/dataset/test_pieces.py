@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.limits import Budget
 from app.errors import StorageUnavailable
+from app.services.dataset import pieces as pieces_module
 from app.services.dataset.pieces import (
     LostData,
     Piece,
@@ -24,6 +25,7 @@ from app.services.dataset.pieces import (
     SplitPieces,
     StoredPiece,
     load_piece,
+    load_run,
     stored_in,
 )
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -143,11 +145,56 @@ def test_a_stream_gives_all_pieces_in_order(
         assert stream.read(1) == b""
 
 
-def test_a_stream_reads_ahead_but_not_everything(store: ObstoreStore, pieces: list[StoredPiece]) -> None:
+def test_a_stream_reads_ahead_but_not_everything(
+    store: ObstoreStore, pieces: list[StoredPiece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces_module, "_AHEAD_BYTES", 32)
+    monkeypatch.setattr(pieces_module, "_RUN_BYTES", 2)
     counting = FaultStore(store)
     with ThreadPoolExecutor(4) as pool:
         PieceStream(counting, pieces, pool).read(1)
     assert 1 < len(counting.requests) <= 17
+
+
+def test_what_lies_together_in_an_object_is_one_request(
+    store: ObstoreStore, pieces: list[StoredPiece]
+) -> None:
+    store.put("other", store.get("object"))
+    others = [replace(piece, key="other") for piece in pieces]
+    counting = FaultStore(store)
+    wanted = [*pieces[3:6], *others[:4], *pieces[7:9], pieces[2]]
+    assert b"".join(read_out(PieceStream(counting, wanted), 1000)) == b"".join(
+        bytes([stored.piece.size]) * stored.piece.size for stored in wanted
+    )
+    assert [key for _, key in counting.requests] == ["object", "other", "object", "object"]
+
+
+def test_a_long_read_is_several_requests(
+    store: ObstoreStore, pieces: list[StoredPiece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces_module, "_AHEAD_BYTES", 200)
+    monkeypatch.setattr(pieces_module, "_RUN_BYTES", 100)
+    counting = FaultStore(store)
+    assert b"".join(read_out(PieceStream(counting, pieces), 1000)) == store.get("object")[2:]
+    assert 13 <= len(counting.requests) <= 26
+
+
+def test_of_a_damaged_run_only_the_piece_at_fault_is_read_again(
+    store: ObstoreStore, pieces: list[StoredPiece]
+) -> None:
+    class Damaging(FaultStore):
+        def get_range(self, key: str, offset: int, length: int) -> bytes:
+            data = super().get_range(key, offset, length)
+            return data if len(self.requests) > 1 else data[:4] + b"?" + data[5:]
+
+    damaging = Damaging(store)
+    assert [bytes(data) for data in load_run(damaging, pieces[:5])] == [bytes([i]) * i for i in range(1, 6)]
+    assert len(damaging.requests) == 2
+
+
+def test_a_run_of_a_missing_object_is_lost(store: ObstoreStore, pieces: list[StoredPiece]) -> None:
+    with pytest.raises(LostData, match="missing"):
+        load_run(store, [replace(piece, key="none") for piece in pieces[:2]])
 
 
 @pytest.mark.parametrize("content", [b"", b"ab", b"abd"])

@@ -1,6 +1,7 @@
 """Reading: any range of rows, any range of bytes, and only what is published."""
 
 import json
+import random
 from hashlib import sha256
 
 import pytest
@@ -79,6 +80,39 @@ def test_a_few_rows_are_read_without_what_comes_before(monkeypatch: pytest.Monke
     ]
 
 
+def test_a_hundred_rows_of_a_million_are_one_request_for_each_shard_they_lie_in() -> None:
+    num_rows, num_shards = 1_000_000, 8
+    store = FaultStore(open_store("memory://"))
+    client = Client(store)
+    client.append(range(num_rows))
+    client.publish(PublishOptions(num_shards=num_shards))
+    client.read(length=1)
+    per_shard = num_rows // num_shards
+    for offset in [*random.Random(1).sample(range(num_rows - 100), 20), per_shard - 50, num_rows - 100]:
+        store.requests.clear()
+        assert client.read(offset=offset, length=100) == list(range(offset, offset + 100))
+        touched = (offset + 99) // per_shard - offset // per_shard + 1
+        read = [key for operation, key in store.requests if operation == "get_range"]
+        assert len(read) == len(set(read)) == touched
+        assert all(".tfrecord-" in key for key in read)
+        # What else there is asks which version is the latest.
+        assert len(store.requests) == touched + 3
+
+
+def test_a_range_over_many_pieces_and_shards_is_one_request_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 10_000)
+    store = FaultStore(open_store("memory://"))
+    client = Client(store)
+    client.append(range(3000), pad=100)
+    client.publish(PublishOptions(num_shards=3))
+    client.read(length=1)
+    store.requests.clear()
+    assert client.read(offset=500, length=2000) == list(range(500, 2500))
+    assert sorted(key for operation, key in store.requests if operation == "get_range") == [
+        f"d/1.0.0/d-train.tfrecord-0000{shard}-of-00003" for shard in range(3)
+    ]
+
+
 @pytest.mark.parametrize(
     ("offset", "length", "expected"), [(0, None, 12), (3, 4, 4), (11, 99, 1), (12, None, 0), (5, 0, 0)]
 )
@@ -146,8 +180,16 @@ def test_latest_is_the_last_published(client: Client) -> None:
 
 def test_a_deleted_version_is_not_found(client: Client, inner: ObstoreStore) -> None:
     inner.put(LAYOUT.deleted(1), b"{}")
-    with pytest.raises(NotFound):
-        client.datasets.manifest("d", "1.0.0")
+    shard = client.datasets.manifest("d", "1.1.0").splits["train"].shards[0].file
+    for ask in (
+        lambda: client.datasets.manifest("d", "1.0.0"),
+        lambda: client.datasets.open_file("d", "1.0.0", shard),
+        lambda: client.datasets.open_tar("d", "1.0.0"),
+        lambda: client.read("1.0.0"),
+    ):
+        with pytest.raises(NotFound) as caught:
+            ask()
+        assert caught.value.code == "version_not_found"
     assert list(client.datasets.versions("d")) == ["1.1.0"]
     assert client.read() == list(range(12))
 
@@ -211,6 +253,24 @@ def test_what_the_manifest_does_not_name_is_not_found(client: Client, inner: Obs
     with pytest.raises(NotFound) as caught:
         client.datasets.open_file("d", "1.0.0", name)
     assert caught.value.code == "file_not_found"
+
+
+class SigningStore(FaultStore):
+    """As a store in a cloud."""
+
+    def sign(self, key: str, expires_s: int) -> str | None:
+        return f"https://store/{key}?expires={expires_s}"
+
+
+def test_a_store_that_can_hands_out_a_signed_url(client: Client, inner: ObstoreStore) -> None:
+    file = Client(SigningStore(inner)).datasets.open_file("d", "1.0.0", "features.json")
+    assert file.sign() == "https://store/d/1.0.0/features.json?expires=3600"
+
+
+def test_a_store_that_cannot_sign_says_so(client: Client) -> None:
+    with pytest.raises(UnprocessableInput) as caught:
+        client.datasets.open_file("d", "1.0.0", "features.json").sign()
+    assert caught.value.code == "cannot_sign"
 
 
 @pytest.mark.parametrize("name", ["../1.1.0/features.json", "..", "a/b", ""])

@@ -1,0 +1,61 @@
+"""Rows in batches of one size, as training takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from ...domain.limits import Budget
+from .columns import Records
+from .example_decode import record_batch
+from .lease import Lease
+
+__all__ = ["in_batches"]
+
+
+def in_batches(records: Records, batch: int, budget: Budget, *, drop_remainder: bool = False) -> Records:
+    """The same rows, `batch` of them in each record batch; the last has what is left, or is left out.
+
+    Raises, as batches are drawn:
+        LimitExceeded: a batch that does not fit into the budget.
+    """
+    num_rows = records.num_rows
+    if num_rows is not None and drop_remainder:
+        num_rows -= num_rows % batch
+    batches = _rebatched(records.batches, batch, budget, drop_remainder=drop_remainder)
+    return replace(records, batches=batches, num_rows=num_rows)
+
+
+def _rebatched(
+    batches: Iterator[pa.RecordBatch], size: int, budget: Budget, *, drop_remainder: bool
+) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.RecordBatch] = []
+    missing = size
+    with Lease(budget) as lease:
+        for rows in batches:
+            first = 0
+            while rows.num_rows - first >= missing:
+                gathered.append(rows.slice(first, missing))
+                first += missing
+                yield _joined(gathered, lease)
+                lease.release()
+                gathered, missing = [], size
+            if first < rows.num_rows:
+                rest = rows.slice(first)
+                lease.charge(rest.nbytes, "A batch")
+                gathered.append(rest)
+                missing -= rest.num_rows
+        if gathered and not drop_remainder:
+            yield _joined(gathered, lease)
+
+
+def _joined(parts: list[pa.RecordBatch], lease: Lease) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts[0].num_columns:
+        return record_batch(parts[0].schema, [], sum(part.num_rows for part in parts))
+    lease.charge(sum(part.nbytes for part in parts), "A batch")
+    joined: pa.RecordBatch = pa.concat_batches(parts)  # type: ignore[attr-defined]  # the stubs lack it
+    return joined

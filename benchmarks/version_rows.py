@@ -1,0 +1,69 @@
+"""A published version on a disk in memory, for benchmarks that read one: 20 float32 and an int64 a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.codecs.options import RecordsEncodeOptions
+from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
+from app.domain.limits import Budget, Limits
+from app.domain.schema import Schema
+from app.services.datasets import Datasets, PublishOptions
+from app.storage.obstore_store import open_store
+from app.storage.spool import Spool
+from benchmarks.measure import memory_folder
+
+__all__ = ["WIDTH", "Version", "published"]
+
+WIDTH = 20
+NAME = "rows"
+_SCHEMA = Schema.from_json(
+    {"features": {"x": {"dtype": "float32", "shape": [WIDTH]}, "label": {"dtype": "int64"}}}
+)
+
+
+@dataclass(frozen=True)
+class Version:
+    """The version, and its shards in order."""
+
+    datasets: Datasets
+    files: list[str]
+
+    def rows(self, **parameters: Any) -> Records:
+        """As `Datasets.read_records`."""
+        return self.datasets.read_records(NAME, "latest", "train", budget=Budget(), **parameters)
+
+
+@contextmanager
+def published(num_rows: int, num_shards: int) -> Iterator[Version]:
+    """A version of so many rows."""
+    with memory_folder() as folder:
+        datasets = Datasets(open_store(f"file://{folder}"), limits=Limits(), spool=Spool(None, 1 << 30))
+        datasets.append(
+            NAME,
+            "train",
+            Records(_SCHEMA, _batches(num_rows)),
+            key=None,
+            digest=lambda: "",
+            options=RecordsEncodeOptions(),
+            budget=Budget(),
+        )
+        manifest = datasets.publish(NAME, PublishOptions(num_shards=num_shards))
+        shards = manifest.splits["train"].shards
+        yield Version(datasets, [str(Path(folder) / NAME / manifest.version / s.file) for s in shards])
+
+
+def _batches(num_rows: int) -> Iterator[pa.RecordBatch]:
+    values = np.random.default_rng(0).random(MAX_BATCH_ROWS * WIDTH, np.float32)
+    x = pa.FixedSizeListArray.from_arrays(pa.array(values), WIDTH)
+    for begin in range(0, num_rows, MAX_BATCH_ROWS):
+        count = min(MAX_BATCH_ROWS, num_rows - begin)
+        label = pa.array(np.arange(begin, begin + count))
+        yield pa.RecordBatch.from_arrays([x.slice(0, count), label], schema=arrow_schema(_SCHEMA))

@@ -1,0 +1,143 @@
+"""Training straight over HTTP: rows shuffled, batched and shared out."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.linear_model import SGDClassifier
+
+ROWS = 6000
+
+
+@pytest.fixture(scope="module")
+def url(client: httpx.Client) -> str:
+    """Points on two sides of a line, all of one side first, in four shards."""
+    name = f"d-{uuid.uuid4().hex[:8]}"
+    random = np.random.default_rng(1)
+    x = random.normal(size=(ROWS, 2)).astype(np.float32)
+    y = (x.sum(axis=1) > 0).astype(np.int64)
+    order = np.argsort(y, kind="stable")
+    x, y = x[order], y[order]
+    lines = (
+        json.dumps({"id": i, "x": x[i].tolist(), "y": int(y[i])}, separators=(",", ":")) for i in range(ROWS)
+    )
+    answer = client.post(
+        f"/v1/datasets/{name}/records",
+        headers={"Content-Type": "application/x-ndjson"},
+        content="\n".join(lines).encode(),
+    )
+    assert answer.status_code == 201, answer.text
+    assert client.post(f"/v1/datasets/{name}/versions", params={"num_shards": 4}).status_code == 201
+    return f"/v1/datasets/{name}/versions/1.0.0/records"
+
+
+def batches(client: httpx.Client, url: str, **parameters: Any) -> Iterator[pa.RecordBatch]:
+    """The record batches of an Arrow stream, as a training loop draws them."""
+    parameters = {"to": "arrow", **parameters}
+    with client.stream("GET", url, params=parameters) as answer:
+        assert answer.status_code == 200
+        yield from pa.ipc.open_stream(answer.read())
+
+
+def ids(client: httpx.Client, url: str, **parameters: Any) -> list[int]:
+    found: list[Any] = [
+        row for batch in batches(client, url, **parameters) for row in batch.column("id").to_pylist()
+    ]
+    return found
+
+
+def test_a_training_loop_learns_from_the_stream(client: httpx.Client, url: str) -> None:
+    model = SGDClassifier(random_state=0)
+    for epoch in range(3):
+        seen: list[Any] = []
+        for batch in batches(client, url, shuffle_buffer=3000, batch=64, seed=1, epoch=epoch):
+            x = np.array(batch.column("x").to_pylist())
+            y = batch.column("y").to_numpy()
+            model.partial_fit(x, y, classes=[0, 1])
+            seen += batch.column("id").to_pylist()
+        assert sorted(seen) == list(range(ROWS))
+    rows = pa.Table.from_batches(batches(client, url))
+    x = np.array(rows["x"].to_pylist())
+    assert model.score(x, rows["y"].to_numpy()) > 0.97
+
+
+def test_batches_have_one_size(client: httpx.Client, url: str) -> None:
+    sizes = [batch.num_rows for batch in batches(client, url, batch=256)]
+    assert sizes == [256] * 23 + [112]
+    kept = list(batches(client, url, batch=256, drop_remainder="true"))
+    assert [batch.num_rows for batch in kept] == [256] * 23
+
+
+def test_the_order_is_that_of_seed_and_epoch(client: httpx.Client, url: str) -> None:
+    one = ids(client, url, shuffle_buffer=500, seed=1)
+    assert one == ids(client, url, shuffle_buffer=500, seed=1, to="arrow")
+    assert one != ids(client, url, shuffle_buffer=500, seed=2)
+    assert one != ids(client, url, shuffle_buffer=500, seed=1, epoch=1)
+    assert ids(client, url) == list(range(ROWS)) == sorted(one)
+
+
+def test_workers_share_the_rows(client: httpx.Client, url: str) -> None:
+    shares = [
+        ids(client, url, shuffle_buffer=500, seed=1, worker=worker, num_workers=3) for worker in range(3)
+    ]
+    assert [len(share) for share in shares] == [ROWS // 3] * 3
+    assert sorted(row for share in shares for row in share) == list(range(ROWS))
+
+
+def test_a_part_of_the_rows_is_shuffled(client: httpx.Client, url: str) -> None:
+    found = ids(client, url, offset=1000, length=50, shuffle_buffer=500)
+    assert sorted(found) == list(range(1000, 1050))
+    assert found != sorted(found)
+
+
+def test_ndjson_has_a_line_of_columns_for_each_batch(client: httpx.Client, url: str) -> None:
+    parameters: dict[str, Any] = {"batch": 1000, "layout": "columns", "length": 2500}
+    answer = client.get(url, params=parameters)
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert [len(line["x"]) for line in lines] == [1000, 1000, 500]
+    assert [row for line in lines for row in line["id"]] == list(range(2500))
+
+
+def test_the_number_of_rows_is_known_beforehand(client: httpx.Client, url: str) -> None:
+    parameters: dict[str, Any] = {"batch": 64, "drop_remainder": "true", "layout": "columns", "length": 100}
+    answer = client.get(url, params={**parameters, "delivery": "checked"})
+    assert answer.headers["record-count"] == "64"
+
+
+def test_any_form_may_be_shuffled(client: httpx.Client, url: str) -> None:
+    rows = client.get(url, params={"shuffle_buffer": 100, "length": 300}).text.splitlines()
+    content = client.get(url, params={"shuffle_buffer": 100, "length": 300, "to": "tfrecord"}).content
+    schema = json.dumps(client.get(url.removesuffix("/records")).json()["schema"])
+    again = client.post("/v1/records/parse", params={"schema": schema}, content=content).text.splitlines()
+    assert list(map(json.loads, again)) == list(map(json.loads, rows))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code", "parameter"),
+    [
+        ({"seed": 1}, "inapplicable_parameter", "seed"),
+        ({"epoch": 1, "shuffle_buffer": 0}, "inapplicable_parameter", "epoch"),
+        ({"drop_remainder": "true"}, "inapplicable_parameter", "drop_remainder"),
+        ({"batch": 5}, "inapplicable_parameter", "batch"),
+        ({"batch": 5, "to": "json", "layout": "columns"}, "inapplicable_parameter", "batch"),
+        ({"batch": 5, "to": "tfrecord"}, "inapplicable_parameter", "batch"),
+        ({"layout": "columns"}, "inapplicable_parameter", "layout"),
+        ({"worker": 2, "num_workers": 2}, "invalid_parameter", "worker"),
+        ({"worker": 1}, "invalid_parameter", "worker"),
+        ({"num_workers": 0}, "invalid_parameter", "num_workers"),
+        ({"batch": 0, "to": "arrow"}, "invalid_parameter", "batch"),
+        ({"shuffle_buffer": -1}, "invalid_parameter", "shuffle_buffer"),
+        ({"seed": 2**63, "shuffle_buffer": 5}, "invalid_parameter", "seed"),
+    ],
+)
+def test_what_would_change_nothing_or_makes_no_sense_is_refused(
+    client: httpx.Client, url: str, parameters: dict[str, Any], code: str, parameter: str
+) -> None:
+    answer = client.get(url, params=parameters)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert answer.json()["parameter"] == parameter

@@ -1,0 +1,39 @@
+"""`?redirect=signed` on a store that has signed URLs."""
+
+import asyncio
+
+import httpx
+
+from app.main import create_app_with
+from app.settings import Settings
+from app.storage.obstore_store import open_store
+from tests.rows import Client
+from tests.stores import FaultStore
+
+
+class SigningStore(FaultStore):
+    """As a store in a cloud."""
+
+    def sign(self, key: str, expires_s: int) -> str | None:
+        return f"https://store/{key}?expires={expires_s}"
+
+
+def test_a_client_is_sent_to_the_store_and_no_cache_keeps_where() -> None:
+    store = SigningStore(open_store("memory://"))
+    client = Client(store)
+    client.append([1, 2, 3])
+    client.publish()
+    app = create_app_with(Settings(storage_url="memory://"), store=store)
+
+    async def ask(method: str, url: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as asking:
+            return await asking.request(method, url, params={"redirect": "signed"})
+
+    base = "/v1/datasets/d/versions/1.0.0"
+    for method in ("GET", "HEAD"):
+        answer = asyncio.run(ask(method, f"{base}/files/features.json"))
+        assert (answer.status_code, answer.content) == (307, b"")
+        assert answer.headers["location"] == "https://store/d/1.0.0/features.json?expires=3600"
+        assert answer.headers["cache-control"] == "no-store"
+    assert asyncio.run(ask("GET", f"{base}/files/none.json")).status_code == 404

@@ -20,8 +20,9 @@ from tests.servers.fake_s3 import FakeS3
 from tests.unit.storage.operations import OPERATIONS
 
 QUICK = Timeouts(connect_s=0.5, request_s=0.5, retry_s=1, max_retries=2, first_wait_s=0.01)
+IMPATIENT = Timeouts(connect_s=0.2, request_s=0.2, retry_s=0.2, max_retries=2, first_wait_s=0.01)
 #: An operation is one or two requests; the factor is for a machine with other things to do.
-ENDS_WITHIN_S = 10 * QUICK.total_s
+ENDS_WITHIN_S = 30 * IMPATIENT.total_s
 CANARY = "canary-Zx9"
 EXPIRED = f"<Error><Code>ExpiredToken</Code><Message>m</Message><Token-0>{CANARY}</Token-0></Error>".encode()
 PART_OF_AN_ANSWER = (
@@ -70,8 +71,8 @@ def use_s3(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
         "AWS_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(unfinished_uploads, "_CONNECT_S", QUICK.connect_s)
-    monkeypatch.setattr(unfinished_uploads, "_ANSWER_S", QUICK.request_s)
+    monkeypatch.setattr(unfinished_uploads, "_CONNECT_S", IMPATIENT.connect_s)
+    monkeypatch.setattr(unfinished_uploads, "_ANSWER_S", IMPATIENT.request_s)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def hanging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     server = Hanging(request.param)
     try:
         use_s3(monkeypatch, server.url)
-        yield open_store("s3://bucket", QUICK)
+        yield open_store("s3://bucket", IMPATIENT)
     finally:
         server.close()
 
@@ -111,16 +112,13 @@ def test_every_operation_on_a_store_that_hangs_ends(hanging: ObjectStore, operat
     assert time.monotonic() - started < ENDS_WITHIN_S
 
 
-@pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"put", "create", "put_stream", "delete"}))
+@pytest.mark.parametrize("operation", ["get", "get_range", "list", "list_children", "sweep"])
 def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
     server = Hanging(PART_OF_AN_ANSWER)
     try:
         use_s3(monkeypatch, server.url)
-        if operation == "head":  # which has no body to be cut
-            assert open_store("s3://bucket", QUICK).head("a").size == 1000
-            return
         with pytest.raises(StorageUnavailable):
-            OPERATIONS[operation](open_store("s3://bucket", QUICK))
+            OPERATIONS[operation](open_store("s3://bucket", IMPATIENT))
     finally:
         server.close()
 

@@ -26,7 +26,7 @@ from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.streams import Buffer, ByteStream, MemoryStream
 from ..errors import LimitExceeded, MalformedInput, Overloaded, ShardsmithError, UnknownForm
 from ..storage.spool import Spool
-from .small_bodies import read_small, replayed
+from .small_bodies import may_be_small, read_small, replayed
 from .streaming import OutputPipe, RequestBody, repr_digest
 
 __all__ = ["Answer", "Exchanges", "Work", "check_body_headers"]
@@ -122,7 +122,7 @@ class Exchanges:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
         receive = request.receive
-        if quick:
+        if quick and may_be_small(request.headers):
             check_body_headers(request.headers, self._limits)
             small, taken = await read_small(receive, self._body_timeout_s)
             if small is not None:

@@ -6,15 +6,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from ..domain.limits import KIB
 from ..errors import StreamInterrupted, StreamTimeout
 
-__all__ = ["SMALL_BODY", "read_small", "replayed"]
+__all__ = ["SMALL_BODY", "may_be_small", "read_small", "replayed"]
 
 #: What counts as small; so much has mostly arrived with the head of the request.
 SMALL_BODY: Final = 64 * KIB
+
+
+def may_be_small(headers: Headers) -> bool:
+    """Whether the headers do not say that the body is larger."""
+    length = headers.get("content-length", "0")
+    return length.isascii() and length.isdigit() and int(length[:20]) <= SMALL_BODY
 
 
 async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, Sequence[Message]]:

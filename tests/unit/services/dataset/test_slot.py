@@ -103,8 +103,15 @@ def test_the_inputs_of_a_plan_both_ways() -> None:
     assert parse_commits(data, "key") == commits
 
 
+@pytest.mark.parametrize("sequence", [-(2**63), 0, 2**63 - 1])
+def test_a_sequence_is_kept_in_the_slot_and_in_the_inputs(sequence: int) -> None:
+    commit = replace(COMMIT, sequence=sequence)
+    assert parse_slot(ID, commit.serialize(), "key") == commit
+    assert parse_commits(serialize_commits([commit]), "key") == [commit]
+
+
 def test_members_of_a_later_release_move_nothing() -> None:
-    header = (HEADER % b"true").replace(b'"time":17', b'"time":17,"sequence":5')
+    header = (HEADER % b"true").replace(b'"time":17', b'"time":17,"later":5')
     slot = parse_slot(ID, header + b"records", "key")
     assert slot == replace(COMMIT, inline_at=len(header))
     assert isinstance(slot, Commit)

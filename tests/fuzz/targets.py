@@ -289,7 +289,7 @@ def _salvaged(compression: Compression | None, body: bytes, turn: Turn) -> objec
         if not good.startswith(whole):
             raise AssertionError("a record before the first fault is lost") from None
     else:
-        if (good, lost) != (whole, []):
+        if good != whole or lost:
             raise AssertionError("something was lost of a body in which nothing is wrong")
     return good, lost
 

@@ -93,7 +93,7 @@ class ShardCheck:
             if lines is not None:
                 lines.end(checked=stream is not None and not self._is_damaged)
         finally:
-            for opened in (stream, lines and lines.stream):
+            for opened in (stream, None if lines is None else lines.stream):
                 if opened is not None:
                     opened.close()
 

@@ -348,7 +348,7 @@ def test_files_of_an_aborted_version_go_and_its_appends_stay(
 ) -> None:
     aborted(client, store, inner)
     report = collect(client)
-    assert report["deleted"]["aborted_version_files"]["objects"] == 4
+    assert report["deleted"]["aborted_version_files"]["objects"] == 5
     assert report["deleted"]["log_files"]["objects"] == 1
     assert keys(inner, "d/1.0.0/") == ["d/1.0.0/_manifest.json"]
     inner.put(LAYOUT.file(1, "d-train.tfrecord-00000-of-00001"), b"an executor that woke up")
@@ -412,7 +412,7 @@ def test_a_deleted_version_is_not_found_and_its_bytes_go_after_an_hour(
     assert collect(client)["deleted"] == {}
     inner.advance(HOUR)
     report = collect(client)
-    assert report["deleted"]["deleted_version_files"]["objects"] == 5
+    assert report["deleted"]["deleted_version_files"]["objects"] == 6
     assert report["deleted"]["log_files"]["objects"] == 1
     assert keys(inner, "d/1.0.0/") == ["d/1.0.0/_deleted.json", "d/1.0.0/_manifest.json"]
     assert client.read() == [1, 2]
@@ -435,7 +435,7 @@ def test_versions_beyond_the_newest_that_are_to_be_kept_are_retired(
     assert collect(client)["retired_versions"] == []
     assert client.datasets.versions("d") == ["1.2.0", "1.3.0"]
     inner.advance(HOUR)
-    assert collect(client)["deleted"]["deleted_version_files"]["objects"] == 10
+    assert collect(client)["deleted"]["deleted_version_files"]["objects"] == 12
     assert client.read() == [0, 1, 2, 3]
 
 
@@ -565,7 +565,7 @@ def test_a_request_that_fails_leaves_its_object_and_no_other(store: FaultStore, 
     report = collect(client)
     assert [failure["code"] for failure in report["failures"]] == ["storage_denied"]
     assert "parts" not in report["deleted"]
-    assert report["deleted"]["deleted_version_files"]["objects"] == 5
+    assert report["deleted"]["deleted_version_files"]["objects"] == 6
     store.fault = None
     assert collect(client)["deleted"]["parts"]["objects"] == 1
 

@@ -111,7 +111,7 @@ def test_a_shard_cut_at_a_record_looks_whole_but_is_not(client: Client, store: O
     size = size_of(store, FIRST) // 3
     change(store, FIRST, lambda data: data[: 2 * size])
     codes = [code for code, *_ in problems(client)]
-    assert codes == ["wrong_size", "wrong_checksum", "wrong_count", "wrong_index"]
+    assert codes == ["wrong_size", "wrong_checksum", "wrong_count", "wrong_index", "wrong_record_index"]
 
 
 def test_garbage_behind_a_shard(client: Client, store: ObstoreStore) -> None:
@@ -122,6 +122,17 @@ def test_garbage_behind_a_shard(client: Client, store: ObstoreStore) -> None:
         ("truncated", FIRST, 3, size),
         ("wrong_checksum", FIRST, None, None),
     ]
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zlib"])
+def test_a_compressed_version(store: ObstoreStore, compression: Compression) -> None:
+    client = Client(store)
+    client.append(range(6))
+    client.publish(PublishOptions(compression=compression))
+    (file,) = [shard.file for shard in client.datasets.manifest("d", "latest").splits["train"].shards]
+    assert problems(client) == []
+    change(store, file, flipped(size_of(store, file) - 1))
+    assert {code for code, *_ in problems(client)} == {"invalid_compression", "wrong_checksum"}
 
 
 def test_two_shards_that_changed_places(client: Client, store: ObstoreStore) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.compression import Compression
 from app.domain.limits import MIB, Budget, Limits
 from app.errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
 from app.services import shard_writer
@@ -111,6 +112,21 @@ def test_a_range_over_many_pieces_and_shards_is_one_request_for_each(monkeypatch
     assert sorted(key for operation, key in store.requests if operation == "get_range") == [
         f"d/1.0.0/d-train.tfrecord-0000{shard}-of-00003" for shard in range(3)
     ]
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zlib"])
+def test_rows_of_compressed_shards_are_found_as_well(
+    compression: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 10_000)
+    store = FaultStore(open_store("memory://"))
+    client = Client(store)
+    client.append(range(1000), pad=1000)
+    client.publish(PublishOptions(compression=compression))
+    client.read(length=1)
+    store.requests.clear()
+    assert client.read(offset=495, length=30) == list(range(495, 525))
+    assert sum(operation == "get_range" for operation, _ in store.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -240,9 +256,10 @@ def test_files_have_a_media_type(client: Client) -> None:
     shard = client.datasets.manifest("d", "1.0.0").splits["train"].shards[0].file
     types = [
         client.datasets.open_file("d", "1.0.0", name).media_type
-        for name in (shard, "features.json", "schema.pbtxt")
+        for name in (shard, "features.json", "schema.pbtxt", f"_{shard}.idx")
     ]
-    assert types == ["application/x-tfrecord", "application/json", "text/plain; charset=utf-8"]
+    text = "text/plain; charset=utf-8"
+    assert types == ["application/x-tfrecord", "application/json", text, text]
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class Reader:
         Raises:
             NotFound: no such version is published (`version_not_found`).
         """
-        n, manifest = self._find(version)
+        n, manifest = self.find(version)
         key = self._layout.manifest(n)
         stored = load_json(self._store.get(key), key)
         # Who published it is no part of the version: published again, it is the same tar.

@@ -320,8 +320,8 @@ def test_a_note_of_a_shard_that_is_not_there_is_not_believed() -> None:
     with pytest.raises(Killed):
         execute(killed, plan)
     [note, *_] = [info.key for info in inner.list("d/_g1/log/2.done")]
-    shard = note.rpartition("/")[2]
-    for damage in (lambda: inner.delete(f"d/1.1.0/{shard}"), lambda: inner.put(f"d/1.1.0/{shard}", b"short")):
+    shard = f"d/1.1.0/{note.rpartition('/')[2]}"
+    for damage in (partial(inner.delete, shard), partial(inner.put, shard, b"short")):
         damage()
         with pytest.raises(Killed):
             execute(FaultStore(inner, KillAt(3, "before")), plan)

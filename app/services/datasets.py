@@ -106,7 +106,7 @@ class Datasets:
         self._decided = Decided()
         self._appender = Appender(store, self._catalog, limits, self._pool)
         self._publications = Publications(publish_wait_s)
-        self._collector = Collector(store, self._catalog, self._decided, self._pool)
+        self._collector = Collector(store, self._catalog, self._decided, self._pool, spool)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.

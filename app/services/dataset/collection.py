@@ -18,6 +18,7 @@ from ...domain.names import check_dataset_name
 from ...errors import NotFound, ShardsmithError
 from ...storage.create_once import PROBE_PREFIX, store_time
 from ...storage.object_store import ObjectInfo, ObjectStore
+from ...storage.spool import Spool
 from .catalog import Catalog, Incarnation, exists
 from .execute import Executor
 from .layout import Layout
@@ -39,12 +40,13 @@ class Collector:
     """Collects the leftovers of datasets. Safe to use from several threads and replicas at a time."""
 
     def __init__(
-        self, store: ObjectStore, catalog: Catalog, decided: Decided, pool: ThreadPoolExecutor
+        self, store: ObjectStore, catalog: Catalog, decided: Decided, pool: ThreadPoolExecutor, spool: Spool
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._decided = decided
         self._pool = pool
+        self._spool = spool
 
     def names(self) -> list[str]:
         """The name of every dataset of which there may be something, also of those deleted."""
@@ -92,7 +94,8 @@ class Collector:
         """What the publisher of the last version may not have come to."""
         manifest = log.verdict(published)
         if isinstance(manifest, Manifest):
-            Executor(self._store, log, incarnation, self._pool).finish_if_needed(published, manifest)
+            executor = Executor(self._store, log, incarnation, self._pool, self._spool)
+            executor.finish_if_needed(published, manifest)
 
     def _sweep_slots(self, sweep: Sweep, layout: Layout, seen: Seen) -> None:
         numbers = sorted({fate.n for fate in seen.appends.values()})

@@ -208,7 +208,7 @@ class Ledger:
                 if shard.get("index") is not None:
                     self._named(folder, shard["index"])
                 if content is not None:
-                    found = rows_of(inflated(shard['file'], content))
+                    found = rows_of(inflated(shard["file"], content))
                     if len(found) != shard["num_records"]:
                         self.violate("torn", f"{folder}/{shard['file']} has {len(found)} records")
                     rows[split] += found

@@ -82,7 +82,7 @@ class Publishing(Client):
         answer = self.ask(lambda datasets: datasets.publish(dataset, options))
         return self.judge(call, answer)
 
-    def judge(self, call: PublishCall, answer: Answer[Manifest] | Answer[Published]) -> bool:
+    def judge(self, call: PublishCall, answer: Answer[Manifest]) -> bool:
         error = answer.error
         deleted = self.ledger.may_be_deleted(call.dataset, call.begun)
         if answer.value is not None:
@@ -158,7 +158,7 @@ class Appending(Publishing):
 
     def _send(
         self, datasets: Datasets, append: Append, publish: PublishOptions | None, interrupted: bool
-    ) -> tuple[AppendResult, Published | None]:
+    ) -> tuple[AppendResult, Manifest | None]:
         request = AppendRequest(
             append.dataset,
             append.split,
@@ -173,9 +173,8 @@ class Appending(Publishing):
             future = sending.grouped(b"")
             self.scheduler.await_(future)
             return future.result(), None
-        body = sending.alone(MemoryStream(b"")).body
-        result = AppendResult(**body.get("append", body))
-        return result, Published(body["version"]) if publish is not None else None
+        answer = sending.alone(MemoryStream(b""))
+        return AppendResult(**answer.body.get("append", answer.body)), answer.manifest
 
     def _acknowledge(
         self, append: Append, result: AppendResult, replica: Replica, before: Append | None
@@ -212,13 +211,6 @@ class Appending(Publishing):
         if error is not None:
             self.ledger.violate("answer", f"{append}: {error.code}: {error.detail}")
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What a publish is judged by."""
-
-    version: str
 
 
 class _Appending(appending._Appending):

@@ -90,11 +90,18 @@ class Datasets:
     """
 
     def __init__(
-        self, store: ObjectStore, *, limits: Limits, spool: Spool, publish_wait_s: float = _PUBLISH_WAIT_S
+        self,
+        store: ObjectStore,
+        *,
+        limits: Limits,
+        spool: Spool,
+        publish_wait_s: float = _PUBLISH_WAIT_S,
+        executor: ThreadPoolExecutor | None = None,
     ) -> None:
+        """`executor` runs the requests to the store that go side by side; without one, one is made."""
         self._store = store
         self._spool = spool
-        self._pool = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
+        self._pool = executor or ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
         self._appender = Appender(store, self._catalog, limits, self._pool)

@@ -34,7 +34,7 @@ def create_once(
     data: bytes,
     *,
     deadline_s: float = _DEADLINE_S,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], None] | None = None,
 ) -> bytes | None:
     """Create `key` with `data`, which contains a nonce; None if it is ours, else what is there.
 
@@ -71,7 +71,7 @@ def create_once(
                 "The store did not confirm the write in time; it may or may not have been stored. "
                 "Repeat the request with the same key."
             ) from cause
-        sleep(wait * random.uniform(0.5, 1))  # noqa: S311  # jitter, not a secret
+        (sleep or time.sleep)(wait * random.uniform(0.5, 1))  # noqa: S311  # jitter, not a secret
         wait = min(2 * wait, _LONGEST_WAIT_S)
 
 

@@ -79,13 +79,13 @@ class Appender:
         limits: Limits,
         pool: ThreadPoolExecutor,
         *,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._max_record_bytes = limits.max_record_bytes
         self._pool = pool
-        self._monotonic = monotonic
+        self._monotonic = monotonic or (lambda: time.monotonic())
         self._clock = _Clock()
         self._grouping = Grouping(pool, self._store_group)
         self._under_way: set[str] = set()

@@ -1,0 +1,171 @@
+"""What the simulation has to find: the code under test, broken in one place each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import Any, Final
+from unittest import mock
+
+from app.errors import StorageUnavailable
+from app.services.dataset import append, collection, execute, leftover_appends, publish
+from app.services.dataset.layout import Layout
+from app.services.dataset.log import Aborted, PublishLog, Verdict
+from app.services.dataset.publish import Publisher
+from app.services.dataset.read import Reader
+from app.services.dataset.seen import Seen
+from app.services.dataset.slot import Commit
+from app.storage.create_once import new_nonce
+from app.storage.object_store import AlreadyExists, ObjectInfo, ObjectNotFound, ObjectStore
+from tests.simulation.cluster import Cluster
+from tests.simulation.store import Connection
+
+__all__ = ["MUTATIONS", "Mutation", "intact"]
+
+#: Breaks the code, or the store of a run, for as long as it lasts.
+Mutation = Callable[[], AbstractContextManager[Callable[[Cluster], None] | None]]
+
+
+@contextmanager
+def intact() -> Iterator[None]:
+    """Nothing is broken."""
+    yield
+
+
+def _plain_puts(pattern: str) -> Mutation:
+    """Creates of some objects overwrite what is there."""
+
+    @contextmanager
+    def mutation() -> Iterator[Callable[[Cluster], None]]:
+        def prepare(cluster: Cluster) -> None:
+            cluster.ledger.objects.overwriting = re.compile(pattern)
+
+        yield prepare
+
+    return mutation
+
+
+def _patched(target: object, name: str, value: object) -> Mutation:
+    @contextmanager
+    def mutation() -> Iterator[None]:
+        with mock.patch.object(target, name, value):
+            yield
+
+    return mutation
+
+
+def _create_taking_errors_for_refusals(store: ObjectStore, key: str, data: bytes) -> bytes | None:
+    """An error says that nothing is stored, and so does an absence."""
+    try:
+        store.create(key, data)
+    except AlreadyExists:
+        stored = store.get(key)
+        return None if stored == data else stored
+    except StorageUnavailable:
+        try:
+            stored = store.get(key)
+        except ObjectNotFound:
+            raise StorageUnavailable("It is not there.") from None
+        return None if stored == data else stored
+    return None
+
+
+def _create_without_comparing(store: ObjectStore, key: str, data: bytes) -> bytes | None:
+    """What exists is taken for another's."""
+    try:
+        store.create(key, data)
+    except AlreadyExists:
+        return b'{"another":"was first"}'
+    return None
+
+
+def _nothing_seen(log: PublishLog, published: int) -> Seen:
+    return Seen({}, {})
+
+
+_verdict = PublishLog.verdict
+
+
+def _undecided_is_aborted(log: PublishLog, n: int) -> Verdict:
+    return _verdict(log, n) or Aborted("undecided")
+
+
+def _newest_plan(reader: Reader) -> int:
+    return reader._log.newest()
+
+
+_new_commits = Publisher._new_commits
+
+
+def _commits_of_first_listing(publisher: Any, *args: Any) -> list[Commit]:
+    if not hasattr(publisher, "listed"):
+        publisher.listed = _new_commits(publisher, *args)
+    found: list[Commit] = publisher.listed
+    return found
+
+
+_put_stream = Connection.put_stream
+
+
+def _put_stream_in_background(connection: Connection, key: str, chunks: Any) -> int:
+    """Returns while the last request is still under way."""
+    data = b"".join(map(bytes, chunks))
+    connection._request("begin", key)
+    upload = connection._objects.begin_upload(key, connection._scheduler.now)
+    connection._scheduler.fly(lambda: connection._objects.complete_upload(upload, data))
+    return len(data)
+
+
+def _close_without_fence(parts: Any, append_id: str) -> Any:
+    """No slot: the parts are taken for nobody's."""
+    of_append = list(parts._store.list(parts._layout.parts(append_id)))
+    if any(info.last_modified >= parts._old for info in of_append):
+        return "undecided"
+    return leftover_appends._Closed(new_nonce())
+
+
+def _old_parts_go(parts: Any, info: ObjectInfo) -> str | None:
+    return "parts" if info.last_modified < parts._old else None
+
+
+def _old_slots_go(sweep: Any, layout: Layout, *_: Any) -> None:
+    horizon = sweep.now - timedelta(days=7)
+    sweep.each(
+        sweep.store.list(layout.all_slots), lambda info: "slots" if info.last_modified < horizon else None
+    )
+
+
+@contextmanager
+def _manifest_before_shards() -> Iterator[None]:
+    with (
+        mock.patch.object(Connection, "put_stream", _put_stream_in_background),
+        mock.patch("app.services.shard_writer.is_stored", return_value=True),
+        mock.patch.object(execute, "is_stored", return_value=True),
+    ):
+        yield
+
+
+#: By name; what is found has to be of a kind that a client notices.
+MUTATIONS: Final[Mapping[str, Mutation]] = {
+    "every create is a plain put": _plain_puts(""),
+    "slots are plain puts": _plain_puts("/slots/"),
+    "plans are plain puts": _plain_puts("\\.plan$"),
+    "an error of a create is taken for a refusal": _patched(
+        append, "create_once", _create_taking_errors_for_refusals
+    ),
+    "what a create finds is not compared": _patched(publish, "create_once", _create_without_comparing),
+    "seen is ignored": _patched(PublishLog, "seen", _nothing_seen),
+    "an undecided plan is passed over": _patched(PublishLog, "verdict", _undecided_is_aborted),
+    "a lost race is run again with the same appends": _patched(
+        Publisher, "_new_commits", _commits_of_first_listing
+    ),
+    "readers believe a plan without a manifest": _patched(Reader, "latest", _newest_plan),
+    "collection deletes parts without winning the slot": _patched(
+        leftover_appends._Parts, "_close", _close_without_fence
+    ),
+    "collection deletes parts for their age": _patched(leftover_appends._Parts, "decide", _old_parts_go),
+    "collection deletes slots for their age": _patched(collection, "sweep_slots", _old_slots_go),
+    "the manifest does not wait for the shards": _manifest_before_shards,
+}

@@ -1,0 +1,239 @@
+"""Clients that append and publish, and what they may be told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records.columns import Records
+from app.domain.limits import Budget
+from app.domain.manifest import Manifest
+from app.domain.streams import ByteStream, MemoryStream
+from app.errors import (
+    Conflict,
+    CorruptData,
+    NotFound,
+    OutcomeUnknown,
+    ShardsmithError,
+    StorageError,
+    StreamInterrupted,
+    UnprocessableInput,
+)
+from app.services import appending
+from app.services.appending import AppendRequest
+from app.services.datasets import AppendResult, Datasets, Destination, PublishOptions
+from tests.rows import records
+from tests.simulation.cluster import SPOOL, Answer, Client, Replica
+from tests.simulation.ledger import Append, Version
+from tests.simulation.scheduler import HOUR
+
+__all__ = ["PATIENCE_S", "Appending", "Publishing"]
+
+#: A client gives up on an append after so long: its key is remembered for seven days.
+PATIENCE_S: Final = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCall:
+    """A publish, and what its client knows when it sends it."""
+
+    dataset: str
+    options: PublishOptions
+    known: tuple[Append, ...]
+    begun: float
+    repeated: bool
+
+
+class Publishing(Client):
+    """Publishes a dataset now and then."""
+
+    def run(self, dataset: str, times: int) -> None:
+        for turn in range(times):
+            self.pause(1.0, 10.0, 90.0, 4 * HOUR)
+            options = self._options(turn)
+            for attempt in range(3):
+                if self.publish(dataset, options, repeated=attempt > 0 and options.publish_key is not None):
+                    break
+                self.pause(5.0, 70.0, 200.0)
+
+    def _options(self, turn: int) -> PublishOptions:
+        rng = self.rng
+        return PublishOptions(
+            num_shards=rng.choice((None, 1, 2, 3)),
+            base="none" if rng.random() < 0.1 else "latest",
+            publish_key=f"publish-{id_of(rng)}-{turn}" if rng.random() < 0.4 else None,
+        )
+
+    def publish(self, dataset: str, options: PublishOptions, *, repeated: bool) -> bool:
+        """Whether there is no need to repeat it."""
+        begun = self.scheduler.now
+        known = tuple(
+            append
+            for append in self.ledger.appends
+            if append.dataset == dataset and append.acknowledged is not None
+        )
+        call = PublishCall(dataset, options, known, begun, repeated)
+        answer = self.ask(lambda datasets: datasets.publish(dataset, options))
+        return self.judge(call, answer)
+
+    def judge(self, call: PublishCall, answer: Answer[Manifest]) -> bool:
+        error = answer.error
+        deleted = self.ledger.may_be_deleted(call.dataset, call.begun)
+        if answer.value is not None:
+            version = self.ledger.version(call.dataset, answer.value.version)
+            if version is None and not deleted:
+                self.ledger.violate("answer", f"{answer.value.version} of {call.dataset} is not published")
+            if version is not None and not call.repeated:
+                self._require(call, version)
+            return True
+        if answer.lost:
+            return False
+        if isinstance(error, CorruptData) and not deleted:
+            self.ledger.violate("answer", f"publish: {error.code}: {error.detail}")
+        if isinstance(error, Conflict) and error.code == "nothing_to_publish":
+            version = self.ledger.latest(call.dataset)
+            self._require(call, version)
+            return True
+        return isinstance(error, NotFound)
+
+    def _require(self, call: PublishCall, version: Version | None) -> None:
+        """An append acknowledged before the publish began is in that version or an earlier one."""
+        total = {} if version is None else version.total
+        for append in call.known:
+            if append.rows[0] in total.get(append.split, ()):
+                continue
+            if not self.ledger.may_be_deleted(append.dataset, append.begun):
+                name = "no version" if version is None else version.name
+                self.ledger.violate("lost", f"{append} is not in {name}, published after it")
+
+
+def id_of(rng: random.Random) -> str:
+    return f"{rng.getrandbits(32):08x}"
+
+
+class Appending(Publishing):
+    """Appends rows, again under its key where that may be needed."""
+
+    def run_appends(self, appends: list[Append]) -> None:
+        replica = self.cluster.any() if self.rng.random() < 0.5 else None
+        for append in appends:
+            self.pause(0.1, 1.0, 30.0, 2 * HOUR)
+            append.begun = self.scheduler.now
+            for attempt in range(4):
+                chosen = replica.alive() if replica is not None and attempt == 0 else self.cluster.any()
+                if self.append(append, chosen, first=attempt == 0):
+                    break
+                if self.scheduler.now - append.begun > PATIENCE_S:
+                    break
+                self.pause(0.5, 5.0, 60.0, 2 * HOUR)
+
+    def append(self, append: Append, replica: Replica, *, first: bool) -> bool:
+        """One try; whether it was the last."""
+        before = replica.acknowledged.get((append.dataset, append.split))
+        publish = PublishOptions() if first and self.rng.random() < 0.1 else None
+        interrupted = not self.scheduler.calm and self.rng.random() < 0.05
+        begun = self.scheduler.now
+        answer = self.ask(lambda datasets: self._send(datasets, append, publish, interrupted), replica)
+        error = answer.error
+        if answer.value is not None:
+            result, manifest = answer.value
+            self._acknowledge(append, result, replica, before)
+            if manifest is not None:
+                call = PublishCall(append.dataset, PublishOptions(), (append,), begun, repeated=False)
+                self.judge(call, Answer(manifest))
+            return True
+        if error is not None and "append_id" in error.extra:  # stored, but not published
+            append.acknowledged = self.scheduler.now
+            return True
+        if answer.lost or isinstance(error, OutcomeUnknown):
+            append.unknown = True
+            return append.key is None
+        return self._refused(append, error)
+
+    def _send(
+        self, datasets: Datasets, append: Append, publish: PublishOptions | None, interrupted: bool
+    ) -> tuple[AppendResult, Manifest | None]:
+        request = AppendRequest(
+            append.dataset,
+            append.split,
+            "json",
+            append.key,
+            RecordsDecodeOptions(),
+            RecordsEncodeOptions(),
+            publish,
+        )
+        sending = _Appending(datasets, request, append, interrupted)
+        if request.may_be_grouped and len(append.rows) < 3 and not interrupted:
+            future = sending.grouped(b"")
+            self.scheduler.await_(future)
+            return future.result(), None
+        answer = sending.alone(MemoryStream(b""))
+        return AppendResult(**answer.body.get("append", answer.body)), answer.manifest
+
+    def _acknowledge(
+        self, append: Append, result: AppendResult, replica: Replica, before: Append | None
+    ) -> None:
+        if append.acknowledged is None:
+            append.acknowledged = self.scheduler.now
+        if result.num_records != len(append.rows) or result.split != append.split:
+            self.ledger.violate("answer", f"{append} was answered {result}")
+        if any(result.append_id != earlier.append_id for earlier in append.answers):
+            self.ledger.violate("answer", f"{append} was answered with another id")
+        if not result.replayed and not append.unknown:
+            append.sequel_of = before
+            replica.acknowledged[append.dataset, append.split] = append
+        append.answers.append(result)
+
+    def _refused(self, append: Append, error: ShardsmithError | None) -> bool:
+        if isinstance(error, Conflict) and error.code == "append_expired":
+            append.refused = append.refused or "too late" in error.detail
+            return append.refused
+        if isinstance(error, UnprocessableInput) and error.code == "idempotency_key_reused":
+            rivals = [other for other in self.ledger.appends if other.key == append.key]
+            if len(rivals) < 2:
+                self.ledger.violate("answer", f"{append} was told that its key was used")
+            append.refused = True
+            return True
+        if isinstance(error, (StorageError, StreamInterrupted)):
+            return False
+        if isinstance(error, Conflict) and error.code == "append_in_progress":
+            return False
+        if isinstance(error, Conflict) and error.code == "dataset_deleted":
+            if not self.ledger.may_be_deleted(append.dataset, append.begun):
+                self.ledger.violate("answer", f"{append} was told that its dataset is deleted")
+            return False
+        if error is not None:
+            self.ledger.violate("answer", f"{append}: {error.code}: {error.detail}")
+        return True
+
+
+class _Appending(appending._Appending):
+    """The service's own, but for the rows, which need no parsing."""
+
+    __slots__ = ("append", "interrupted")
+    append: Append
+    interrupted: bool
+
+    def __init__(self, datasets: Datasets, request: AppendRequest, append: Append, interrupted: bool) -> None:
+        budget, resources = Budget(), ExitStack()
+        super().__init__(datasets, request, lambda: f"{append.split}:{append.rows}", budget, SPOOL, resources)
+        object.__setattr__(self, "append", append)
+        object.__setattr__(self, "interrupted", interrupted)
+
+    def _records(self, source: ByteStream, destination: Destination) -> Records:
+        rows = records(self.append.rows)
+        return replace(rows, batches=_interrupted(rows.batches)) if self.interrupted else rows
+
+    def _again(self, body: bytes) -> AppendResult:
+        return self._store(MemoryStream(body), self.datasets.destination(self.request.dataset))
+
+
+def _interrupted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield next(batches)
+    raise StreamInterrupted("The client went away.")

@@ -18,7 +18,6 @@ from tests.e2e.service import ROOT, free_port
 __all__ = ["Fleet", "Replica"]
 
 _READY_WITHIN_S = 400
-_ENDS_WITHIN_S = 60
 _WATCH_S = 0.1
 
 
@@ -190,10 +189,12 @@ class Fleet:
     async def _roll(self) -> None:
         async with self._rolling:
             for replica in self.replicas:
+                await self._until_ready(replica, replica.starts)
                 starts = replica.starts
                 replica.is_ready = False  # a load balancer asks it for work no more
                 replica.signal(signal.SIGTERM)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_ENDS_WITHIN_S):
-                        while replica.starts == starts or not replica.is_ready:
-                            await asyncio.sleep(_WATCH_S)
+                await self._until_ready(replica, starts + 1)
+
+    async def _until_ready(self, replica: Replica, starts: int) -> None:
+        while replica.starts < starts or not replica.is_ready:
+            await asyncio.sleep(_WATCH_S)

@@ -15,6 +15,7 @@ import httpx
 
 from app.api.dataset_parameters import PublishQuery
 from tests.campaign.clients import Clients
+from tests.campaign.fault_rules import Rule
 from tests.campaign.faults_by_name import FAULTS
 from tests.campaign.fleet import Fleet, Replica
 from tests.campaign.journal import Journal
@@ -97,9 +98,12 @@ class Proxy:
         port, control = map(int, (await process.stdout.readline()).split())
         return cls(process, port, control)
 
+    async def set_rules(self, rules: Iterable[Rule], seed: object = 0) -> None:
+        value = {"seed": seed, "rules": [rule.to_json() for rule in rules]}
+        await self._control.put("/rules", json=value)
+
     async def set_faults(self, name: str, seed: object) -> None:
-        rules = [rule.to_json() for rule in FAULTS[name]]
-        await self._control.put("/rules", json={"seed": seed, "rules": rules})
+        await self.set_rules(FAULTS[name], seed)
 
     async def counters(self) -> dict[str, Any]:
         value: dict[str, Any] = (await self._control.get("/counters")).json()

@@ -78,8 +78,8 @@ class Clients:
             fate.attempts.pop()
             return False
         content = _content(answer)
-        append = content.get("append", content) if answer is not None and answer.is_success else content
-        if (answer is not None and answer.is_success) or "append_id" in content:
+        append = content.get("append", content)
+        if attempt.status == 201 or "append_id" in append:
             if append.get("num_records", spec.num_rows) != spec.num_rows:
                 self._journal.violation(f"append {spec.index} was acknowledged as {append}")
             fate.outcome, fate.append_id = "acknowledged", append["append_id"]

@@ -55,9 +55,7 @@ def widen(stored: Schema, offered: Schema) -> Schema:
             extra={"schema": stored.to_json()},
         )
     features = [_with(feature, offered.by_name.get(feature.name), stored) for feature in stored]
-    features += [
-        replace(feature, nullable=True) for feature in offered if feature.name not in stored.by_name
-    ]
+    features += [replace(feature, nullable=True) for feature in offered if feature.name not in stored.by_name]
     if tuple(features) == stored.features:
         return stored
     return _checked(Schema(tuple(features), stored.message), stored)
@@ -98,9 +96,7 @@ def _wider_shape(feature: Feature, offered: Feature, stored: Schema) -> FeatureS
         raise _conflict(feature, offered, stored, f"the shape of a {feature.kind} feature is fixed")
     if len(feature.shape) != len(offered.shape):
         raise _conflict(feature, offered, stored, "its number of dimensions is fixed")
-    return tuple(
-        old if old == new else None for old, new in zip(feature.shape, offered.shape, strict=True)
-    )
+    return tuple(old if old == new else None for old, new in zip(feature.shape, offered.shape, strict=True))
 
 
 def _checked(schema: Schema, stored: Schema) -> Schema:

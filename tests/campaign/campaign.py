@@ -34,6 +34,7 @@ from tests.campaign.script import (
     datasets_of,
     script,
 )
+from tests.campaign.tensorflow_reader import check_with_tensorflow
 from tests.campaign.workload import SCHEMA, AppendSpec, Dataset
 from tests.e2e.service import ROOT
 
@@ -225,8 +226,11 @@ async def run_campaign(
     journal = Journal(folder / "journal.jsonl")
     datasets = datasets_of(appends, frozenset(PublishQuery.model_fields))
     operations = list(script(seed, appends, replicas, datasets))
-    progress(f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations")
+    progress(
+        f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations"
+    )
     async with contextlib.AsyncExitStack() as resources:
+        resources.callback(journal.close)
         proxy = None if s3 is None else await Proxy.start(s3.endpoint)
         if proxy is not None:
             resources.push_async_callback(proxy.stop)
@@ -251,7 +255,7 @@ async def run_campaign(
         for complaint in fleet.complaints:
             journal.violation(complaint)
         progress("judging")
-        checked = await _judge(folder, store, journal, raw, datasets, appends, collector)
+        checked = await _judge(folder, store, journal, raw, datasets, appends, collector, tensorflow)
         counted = {
             "appends": dict(journal.answers),
             "kills": dict(fleet.kills()),
@@ -265,9 +269,7 @@ async def run_campaign(
     return Report(journal.violations, counted)
 
 
-def _store(
-    folder: Path, seed: int, s3: S3 | None, proxy: Proxy | None
-) -> tuple[RawStore, dict[str, str]]:
+def _store(folder: Path, seed: int, s3: S3 | None, proxy: Proxy | None) -> tuple[RawStore, dict[str, str]]:
     """The store, and how a service is told of it."""
     if s3 is None or proxy is None:
         root = folder / "store"
@@ -286,6 +288,7 @@ async def _judge(
     datasets: Mapping[str, Dataset],
     appends: int,
     collector: Collector,
+    tensorflow: bool,
 ) -> Counter[str]:
     """What a replica that knows of nothing finds; then what is left after collection."""
     judge = Replica(folder / "judge", store)
@@ -293,6 +296,9 @@ async def _judge(
     oracle = Oracle(judge.url, journal, raw)
     try:
         await asyncio.to_thread(oracle.judge, datasets, appends)
+        if tensorflow:
+            for violation in await asyncio.to_thread(check_with_tensorflow, oracle, raw):
+                journal.violation(violation)
         names = list(oracle.manifests)
         if all([await collector.collect(name) for name in names]):
             await asyncio.to_thread(oracle.check_collected, names)

@@ -24,6 +24,8 @@ _TIMEOUT_S = 100.0
 _PAUSE_S = (0.05, 0.5)
 #: Answers that leave no doubt that nothing was stored, beside all that blame the client.
 _NOTHING_STORED = {"storage_unavailable", "storage_full", "storage_error", "overloaded"}
+#: Why there may be no version to publish: other publishers, or nothing appended yet.
+_NO_VERSION = {"publish_in_progress", "nothing_to_publish", "dataset_not_found"}
 _CHUNK = 64 << 10
 
 
@@ -85,6 +87,8 @@ class Clients:
             fate.outcome, fate.append_id = "acknowledged", append["append_id"]
             self._see(content)
             return True
+        if attempt.code == "append_in_progress":
+            return False
         if attempt.code == "append_expired":
             fate.outcome = "refused"
             return True
@@ -144,7 +148,9 @@ class Clients:
         if answer is None or answer.status_code >= 500:
             return
         content = _content(answer)
-        if content.get("append", content).get("append_id") != fate.append_id:
+        if content.get("append", content).get("append_id") not in (fate.append_id, None) or (
+            answer.status_code != 201 and content.get("code") != "append_in_progress"
+        ):
             self._journal.violation(f"append {fate.spec.index}, repeated: {answer.status_code} {content}")
 
     async def _altered(self, fate: Fate) -> None:
@@ -153,8 +159,10 @@ class Clients:
         answer = await self._send(Fate(other), body_of(other))
         if answer is None or answer.status_code >= 500:
             return
-        if (answer.status_code, _content(answer).get("code")) != (422, "idempotency_key_reused"):
-            self._journal.violation(f"append {fate.spec.index} took other rows: {answer.status_code} {answer.text}")
+        if _content(answer).get("code") not in ("idempotency_key_reused", "append_in_progress"):
+            self._journal.violation(
+                f"append {fate.spec.index} took other rows: {answer.status_code} {answer.text}"
+            )
 
     async def publish(self, operation: Publish) -> None:
         """Ask for a version; with a key until there is an answer."""
@@ -184,7 +192,7 @@ class Clients:
                     self._journal.publications.append(PublishedAt(name, content["version"], before))
                 return
             if answer is not None and answer.status_code < 500 and answer.status_code not in (202, 429):
-                if answer.status_code not in (404, 409):
+                if content.get("code") not in _NO_VERSION:
                     self._journal.violation(f"publishing {name}: {answer.status_code} {content}")
                 return
             if content.get("code") == "internal_error":

@@ -264,7 +264,9 @@ async def _run(upstream: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--upstream", required=True, help="HOST:PORT of the store")
     asyncio.run(_run(parser.parse_args().upstream))
 

@@ -23,9 +23,7 @@ __all__ = ["Fault", "Kind", "Rule", "Rules", "When"]
 #: - flip: one bit of the answer's body is wrong
 #: - short: the answer's body lacks its last quarter, and says nothing of it
 #: - error_body: the answer is 200 with an error in its body
-Kind = Literal[
-    "error", "drop", "delay", "hang", "late", "again", "partial", "flip", "short", "error_body"
-]
+Kind = Literal["error", "drop", "delay", "hang", "late", "again", "partial", "flip", "short", "error_body"]
 #: Whether the store gets the request: `before` means that it never does.
 When = Literal["before", "after"]
 

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
 import httpx
@@ -19,6 +19,7 @@ __all__ = ["Fleet", "Replica"]
 
 _READY_WITHIN_S = 400
 _WATCH_S = 0.1
+_LOOK_S = 2.0
 
 
 class Replica:
@@ -31,7 +32,8 @@ class Replica:
         self.url = f"http://127.0.0.1:{self.port}"
         self.starts = 0
         self.is_ready = False
-        self._is_frozen = False
+        #: Whether it answered lately, as whatever spreads the load over replicas finds out.
+        self.is_responsive = True
         self._environment = {
             **os.environ,
             **environment,
@@ -49,7 +51,6 @@ class Replica:
     async def start(self) -> None:
         """Start it and wait until it is ready, or dead again."""
         self.starts += 1
-        self._is_frozen = False
         with (self._folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -82,8 +83,14 @@ class Replica:
     def signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
-        if number in (signal.SIGSTOP, signal.SIGCONT):
-            self._is_frozen = number is signal.SIGSTOP
+
+    async def look(self, client: httpx.AsyncClient) -> None:
+        """See whether it answers."""
+        try:
+            await client.get(f"{self.url}/livez")
+            self.is_responsive = True
+        except httpx.TransportError:
+            self.is_responsive = False
 
     async def wait(self) -> int:
         """Until the process has ended; its status."""
@@ -120,6 +127,7 @@ class Fleet:
         for replica in self.replicas:
             self._begin(self._keep_up(replica))
             self._begin(self._thaw_at_failpoints(replica))
+            self._begin(self._look_after(replica))
 
     async def stop(self) -> None:
         """End everything at once."""
@@ -132,7 +140,8 @@ class Fleet:
 
     def choose(self, dice: random.Random) -> Replica:
         """Some replica that takes requests, as far as we know."""
-        return dice.choice([replica for replica in self.replicas if replica.is_ready] or self.replicas)
+        able = [replica for replica in self.replicas if replica.is_ready and replica.is_responsive]
+        return dice.choice(able or self.replicas)
 
     def kill(self, replica: Replica) -> None:
         self.killed["SIGKILL at any moment"] += 1
@@ -157,8 +166,8 @@ class Fleet:
                 counted[f"{point.action} {point.moment} {point.step}"] += 1
         return counted
 
-    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = asyncio.ensure_future(work)
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -168,6 +177,12 @@ class Fleet:
             if status not in (0, -signal.SIGKILL):
                 self.complaints.append(f"a replica ended with status {status}: {replica.log()[-2000:]}")
             await replica.start()
+
+    async def _look_after(self, replica: Replica) -> None:
+        async with httpx.AsyncClient(timeout=_LOOK_S) as client:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                await replica.look(client)
 
     async def _thaw_at_failpoints(self, replica: Replica) -> None:
         known = 0

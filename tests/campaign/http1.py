@@ -93,7 +93,9 @@ async def _chunked(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield line + await reader.readexactly(size + 2)
 
 
-def respond(status: int, body: bytes = b"", *, media_type: str = "application/xml", head: bool = False) -> bytes:
+def respond(
+    status: int, body: bytes = b"", *, media_type: str = "application/xml", head: bool = False
+) -> bytes:
     """An answer; to a HEAD without its body."""
     lines = [
         f"HTTP/1.1 {status} Status",

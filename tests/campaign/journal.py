@@ -59,6 +59,9 @@ class Journal:
         #: Downloads whose bytes were not those that the answer's own digest stated.
         self.damaged_downloads = 0
 
+    def close(self) -> None:
+        self._file.close()
+
     def note(self, what: str, **members: Any) -> None:
         """A line of the log."""
         self._file.write(json.dumps({"at": round(time.monotonic(), 3), "what": what, **members}) + "\n")

@@ -29,10 +29,13 @@ Rows = dict[str, list[Row]]
 class Oracle:
     """Judges one campaign; everything found wrong goes into its journal."""
 
-    def __init__(self, url: str, journal: Journal, raw: RawStore) -> None:
+    def __init__(
+        self, url: str, journal: Journal, raw: RawStore, finish_within_s: float = _FINISH_WITHIN_S
+    ) -> None:
         self._http = httpx.Client(base_url=url, timeout=120)
         self._journal = journal
         self._raw = raw
+        self._finish_within_s = finish_within_s
         self._sizes: Mapping[str, int] = {}
         self.counted: Counter[str] = Counter()
         #: The manifests of the last version of each dataset, for readers of other kinds.
@@ -64,9 +67,18 @@ class Oracle:
         """A last row, published in the same call, which waits for no other publisher."""
         split = dataset.splits[0]
         spec = AppendSpec(
-            index, dataset.name, split, "ndjson", 1, 0, f"last-{index}", "whole", is_chunked=False, publish=True
+            index,
+            dataset.name,
+            split,
+            "ndjson",
+            1,
+            0,
+            f"last-{index}",
+            "whole",
+            is_chunked=False,
+            publish=True,
         )
-        give_up = time.monotonic() + _FINISH_WITHIN_S
+        give_up = time.monotonic() + self._finish_within_s
         while True:
             answer = self._http.post(
                 f"/v1/datasets/{dataset.name}/records",
@@ -77,7 +89,9 @@ class Oracle:
             if answer.status_code == 201:
                 break
             if time.monotonic() > give_up:
-                self._wrong(f"{dataset.name} cannot be published any more: {answer.status_code} {answer.text}")
+                self._wrong(
+                    f"{dataset.name} cannot be published any more: {answer.status_code} {answer.text}"
+                )
                 return
             time.sleep(1)
         self._journal.decide(
@@ -199,24 +213,20 @@ class Oracle:
             last_sent, last_index = 0.0, -1
             for _, sent, ended, index in sorted(taken):
                 if last_sent > ended:
-                    self._wrong(f"append {last_index} of {dataset.name} stands before {index}, which was first")
+                    self._wrong(
+                        f"append {last_index} of {dataset.name} stands before {index}, which was first"
+                    )
                 last_sent, last_index = max((last_sent, last_index), (sent, index))
 
     def _consumed(self, name: str) -> dict[str, int]:
         """The number of the plan that consumed each append, by the log itself."""
-        plans = [
-            key
-            for key in self._sizes
-            if key.startswith(f"{name}/_g1/log/") and key.endswith(".plan")
-        ]
+        plans = [key for key in self._sizes if key.startswith(f"{name}/_g1/log/") and key.endswith(".plan")]
         newest = max(plans, key=lambda key: int(key.rsplit("/", 1)[1].removesuffix(".plan")))
         seen = self._raw.get(json.loads(self._raw.get(newest))["seen"]["key"]).decode()
         words = [line.split(" ") for line in seen.splitlines()]
         return {line[0]: int(line[1]) for line in words if not line[0].startswith("=")}
 
-    def _check_reading(
-        self, dataset: Dataset, manifests: Sequence[dict[str, Any]], rows: Rows
-    ) -> None:
+    def _check_reading(self, dataset: Dataset, manifests: Sequence[dict[str, Any]], rows: Rows) -> None:
         """The service hands out the same rows in the same order."""
         for split, expected in rows.items():
             versions = manifests if dataset.base == "none" else manifests[-1:]
@@ -245,7 +255,9 @@ class Oracle:
             n = int(publication.version.split(".")[1]) + 1
             late = [append_id for append_id in publication.before if version_of.get(append_id, n + 1) > n]
             if late:
-                self._wrong(f"version {publication.version} of {dataset.name} lacks {late[:3]}, acknowledged before")
+                self._wrong(
+                    f"version {publication.version} of {dataset.name} lacks {late[:3]}, acknowledged before"
+                )
         known = sorted(self._journal.acknowledged(dataset.name))
         for append_id in known[:: max(1, len(known) // _SAMPLED_APPENDS)]:
             content = self._http.get(f"/v1/datasets/{dataset.name}/appends/{append_id}").json()
@@ -274,7 +286,11 @@ class Oracle:
             parts = [key for key in sizes if key.startswith(f"{name}/_g1/parts/")]
             if parts:
                 self._wrong(f"{len(parts)} parts of {name} are left after collection, such as {parts[0]}")
-            plans = [json.loads(self._raw.get(key)) for key in sizes if key.startswith(log) and key.endswith(".plan")]
+            plans = [
+                json.loads(self._raw.get(key))
+                for key in sizes
+                if key.startswith(log) and key.endswith(".plan")
+            ]
             named = {plan[file]["key"] for plan in plans for file in ("inputs", "seen")}
             stray = [
                 key
@@ -283,4 +299,3 @@ class Oracle:
             ]
             if stray:
                 self._wrong(f"{len(stray)} log files of {name} that no plan names are left: {stray[0]}")
-

@@ -38,14 +38,20 @@ def _print(report: Report, seconds: float) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--appends", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--local", action="store_true", help="a local folder instead of an S3 store")
     parser.add_argument("--endpoint", default=S3.endpoint, help="of the S3 store")
-    parser.add_argument("--folder", type=Path, help="for the journal and the logs; a temporary one by default")
-    parser.add_argument("--tensorflow", action="store_true", help="have TensorFlow read the last versions, too")
+    parser.add_argument(
+        "--folder", type=Path, help="for the journal and the logs; a temporary one by default"
+    )
+    parser.add_argument(
+        "--tensorflow", action="store_true", help="have TensorFlow read the last versions, too"
+    )
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     folder: Path = given.folder or Path(tempfile.mkdtemp(prefix="campaign-"))

@@ -113,7 +113,8 @@ def append_spec(seed: int, index: int, datasets: dict[str, Dataset], names: list
         form = "arrow"
     is_keyed = dice.random() < 0.6
     behaviour = dice.choices(
-        ("whole", "again", "altered", "cut", "cut_then_whole"), (80, 8, 4, 4, 4) if is_keyed else (95, 0, 0, 5, 0)
+        ("whole", "again", "altered", "cut", "cut_then_whole"),
+        (80, 8, 4, 4, 4) if is_keyed else (95, 0, 0, 5, 0),
     )[0]
     return AppendSpec(
         index=index,

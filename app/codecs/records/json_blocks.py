@@ -179,9 +179,7 @@ def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, b
         return list(chain.from_iterable(block.cells(name, 0, stop) for block, stop in parts))
 
     lists = _list_names(parts)
-    schema = infer_schema(
-        names, cells_of, reading, budget.limits, sequences=lists, known=options.known
-    )
+    schema = infer_schema(names, cells_of, reading, budget.limits, sequences=lists, known=options.known)
     return schema.with_message(options.message)
 
 

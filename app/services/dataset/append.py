@@ -36,7 +36,7 @@ from ...storage.object_store import ObjectNotFound, ObjectStore
 from ..deferred import completed, then
 from .attempt import Attempt
 from .catalog import Catalog, Destination, dataset_deleted, require_same_schema
-from .grouping import SMALL_BYTES, Grouping, Member
+from .grouping import Grouping, Member
 from .layout import Layout
 from .pieces import Piece
 from .slot import Commit, Slot, parse_slot, read_slot

@@ -121,9 +121,10 @@ class Fleet:
         self._rolling = asyncio.Lock()
 
     async def start(self) -> None:
-        # One at a time: the first compiles the kernels, should they not be.
-        for replica in self.replicas:
-            await replica.start()
+        # The first compiles the kernels, should they not be.
+        first, *others = self.replicas
+        await first.start()
+        await asyncio.gather(*(replica.start() for replica in others))
         for replica in self.replicas:
             self._begin(self._keep_up(replica))
             self._begin(self._thaw_at_failpoints(replica))

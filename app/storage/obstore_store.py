@@ -82,14 +82,14 @@ class ObstoreStore:
                 data = bytes(chunk)
                 if isinstance(self._backend, AzureStore):
                     digest.update(data)
-                with self._errors(key):
+                with self._upload_errors(key):
                     size += writer.write(data)
         except BaseException as error:
             with contextlib.suppress(BaseError, OSError):
                 writer.__exit__(type(error), error, error.__traceback__)
             raise
         try:
-            with self._errors(key):
+            with self._upload_errors(key):
                 writer.close()
         except StorageUnavailable:
             # On Azure whoever commits its blocks first discards those of others who write the same object,
@@ -188,6 +188,18 @@ class ObstoreStore:
             folder = "/".join(part for part in (self._backend.prefix, prefix) if part)
             return abort_uploads(self._backend.config["bucket"], f"{folder}/" if folder else "", before)
         return 0
+
+    @contextlib.contextmanager
+    def _upload_errors(self, key: str) -> Iterator[None]:
+        """Like `_errors`, for the requests of an upload; what they can miss is not an object, but the upload.
+
+        It is gone where it was completed by a request whose answer was lost, or swept as a leftover.
+        """
+        try:
+            with self._errors(key):
+                yield
+        except ObjectNotFound as error:
+            raise StorageUnavailable(f"The upload of {key} is gone.") from error
 
     @contextlib.contextmanager
     def _errors(self, key: str) -> Iterator[None]:

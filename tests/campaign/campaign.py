@@ -15,6 +15,7 @@ import httpx
 
 from app.api.dataset_parameters import PublishQuery
 from tests.campaign.clients import Clients
+from tests.campaign.fault_rules import Rule
 from tests.campaign.faults_by_name import FAULTS
 from tests.campaign.fleet import Fleet, Replica
 from tests.campaign.journal import Journal
@@ -33,6 +34,7 @@ from tests.campaign.script import (
     datasets_of,
     script,
 )
+from tests.campaign.tensorflow_reader import check_with_tensorflow
 from tests.campaign.workload import SCHEMA, AppendSpec, Dataset
 from tests.e2e.service import ROOT
 
@@ -45,6 +47,7 @@ _WEEK_S = 8 * 24 * 3600
 #: Wall clocks of the replicas, in seconds off the right time.
 _SKEWS_S = (0.0, 40.0, -3600.0)
 _PROGRESS_S = 5.0
+_COLLECT_TRIES = 10
 
 Progress = Callable[[str], None]
 
@@ -96,9 +99,12 @@ class Proxy:
         port, control = map(int, (await process.stdout.readline()).split())
         return cls(process, port, control)
 
+    async def set_rules(self, rules: Iterable[Rule], seed: object = 0) -> None:
+        value = {"seed": seed, "rules": [rule.to_json() for rule in rules]}
+        await self._control.put("/rules", json=value)
+
     async def set_faults(self, name: str, seed: object) -> None:
-        rules = [rule.to_json() for rule in FAULTS[name]]
-        await self._control.put("/rules", json={"seed": seed, "rules": rules})
+        await self.set_rules(FAULTS[name], seed)
 
     async def counters(self) -> dict[str, Any]:
         value: dict[str, Any] = (await self._control.get("/counters")).json()
@@ -131,6 +137,10 @@ class Collector:
                 await self._replica.start()
         async with httpx.AsyncClient(timeout=300) as client:
             answer = await client.post(f"{self._replica.url}/v1/datasets/{dataset}/collect")
+            for _ in range(_COLLECT_TRIES):
+                if answer.status_code < 500:
+                    break
+                answer = await client.post(f"{self._replica.url}/v1/datasets/{dataset}/collect")
         code = "" if answer.is_success else str(answer.json().get("code"))
         self.answers[f"{answer.status_code} {code}".strip()] += 1
         return answer.is_success
@@ -220,11 +230,12 @@ async def run_campaign(
         f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations"
     )
     async with contextlib.AsyncExitStack() as resources:
+        resources.callback(journal.close)
         proxy = None if s3 is None else await Proxy.start(s3.endpoint)
         if proxy is not None:
             resources.push_async_callback(proxy.stop)
-        raw, direct, faulty = _store(folder, seed, s3, proxy)
-        fleet = Fleet(folder, faulty, [_SKEWS_S[i % len(_SKEWS_S)] for i in range(replicas)])
+        raw, store = _store(folder, seed, s3, proxy)
+        fleet = Fleet(folder, store, [_SKEWS_S[i % len(_SKEWS_S)] for i in range(replicas)])
         resources.push_async_callback(fleet.stop)
         await fleet.start()
         clients = Clients(fleet, journal, datasets, seed)
@@ -232,7 +243,7 @@ async def run_campaign(
         for dataset in datasets.values():
             if dataset.is_declared:
                 await clients.create(dataset, SCHEMA)
-        collector = Collector(folder / "collector", direct, _DAY_S)
+        collector = Collector(folder / "collector", store, _DAY_S)
         resources.push_async_callback(collector.stop)
         campaign = _Campaign(seed, fleet, proxy, clients, collector)
         reporting = asyncio.create_task(_report(campaign, journal, fleet, len(operations), progress))
@@ -244,49 +255,50 @@ async def run_campaign(
         for complaint in fleet.complaints:
             journal.violation(complaint)
         progress("judging")
-        checked = await _judge(folder, direct, journal, raw, datasets, appends, collector)
+        checked = await _judge(folder, store, journal, raw, datasets, appends, collector, tensorflow)
         counted = {
             "appends": dict(journal.answers),
             "kills": dict(fleet.kills()),
             **({} if proxy is None else await proxy.counters()),
             "checked": dict(checked),
             "collections": dict(collector.answers),
+            "downloads that their digest belied": journal.damaged_downloads,
         }
-    if not journal.violations:
-        await asyncio.to_thread(raw.remove)
+        if not journal.violations:
+            await asyncio.to_thread(raw.remove)
     return Report(journal.violations, counted)
 
 
-def _store(
-    folder: Path, seed: int, s3: S3 | None, proxy: Proxy | None
-) -> tuple[RawStore, dict[str, str], dict[str, str]]:
-    """The store, and how a service is told of it: directly, and with faults."""
+def _store(folder: Path, seed: int, s3: S3 | None, proxy: Proxy | None) -> tuple[RawStore, dict[str, str]]:
+    """The store, and how a service is told of it."""
     if s3 is None or proxy is None:
         root = folder / "store"
         root.mkdir()
-        url = {"SHARDSMITH_STORAGE_URL": root.as_uri()}
-        return Folder(root), url, url
+        return Folder(root), {"SHARDSMITH_STORAGE_URL": root.as_uri()}
     name = f"campaign-{seed}-{int(time.time())}"
-    bucket = Bucket(s3.endpoint, s3.access_key, s3.secret_key, name)
-    url = {"SHARDSMITH_STORAGE_URL": f"s3://{name}"}
-    return bucket, {**url, **s3.environment(s3.endpoint)}, {**url, **s3.environment(proxy.url)}
+    bucket = Bucket(proxy.url, s3.access_key, s3.secret_key, name)
+    return bucket, {"SHARDSMITH_STORAGE_URL": f"s3://{name}", **s3.environment(proxy.url)}
 
 
 async def _judge(
     folder: Path,
-    direct: Mapping[str, str],
+    store: Mapping[str, str],
     journal: Journal,
     raw: RawStore,
     datasets: Mapping[str, Dataset],
     appends: int,
     collector: Collector,
+    tensorflow: bool,
 ) -> Counter[str]:
     """What a replica that knows of nothing finds; then what is left after collection."""
-    judge = Replica(folder / "judge", direct)
+    judge = Replica(folder / "judge", store)
     await judge.start()
     oracle = Oracle(judge.url, journal, raw)
     try:
         await asyncio.to_thread(oracle.judge, datasets, appends)
+        if tensorflow:
+            for violation in await asyncio.to_thread(check_with_tensorflow, oracle, raw):
+                journal.violation(violation)
         names = list(oracle.manifests)
         if all([await collector.collect(name) for name in names]):
             await asyncio.to_thread(oracle.check_collected, names)

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
 import httpx
@@ -18,8 +18,8 @@ from tests.e2e.service import ROOT, free_port
 __all__ = ["Fleet", "Replica"]
 
 _READY_WITHIN_S = 400
-_ENDS_WITHIN_S = 60
 _WATCH_S = 0.1
+_LOOK_S = 2.0
 
 
 class Replica:
@@ -32,7 +32,8 @@ class Replica:
         self.url = f"http://127.0.0.1:{self.port}"
         self.starts = 0
         self.is_ready = False
-        self._is_frozen = False
+        #: Whether it answered lately, as whatever spreads the load over replicas finds out.
+        self.is_responsive = True
         self._environment = {
             **os.environ,
             **environment,
@@ -50,7 +51,6 @@ class Replica:
     async def start(self) -> None:
         """Start it and wait until it is ready, or dead again."""
         self.starts += 1
-        self._is_frozen = False
         with (self._folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -83,8 +83,14 @@ class Replica:
     def signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
-        if number in (signal.SIGSTOP, signal.SIGCONT):
-            self._is_frozen = number is signal.SIGSTOP
+
+    async def look(self, client: httpx.AsyncClient) -> None:
+        """See whether it answers."""
+        try:
+            await client.get(f"{self.url}/livez")
+            self.is_responsive = True
+        except httpx.TransportError:
+            self.is_responsive = False
 
     async def wait(self) -> int:
         """Until the process has ended; its status."""
@@ -115,12 +121,14 @@ class Fleet:
         self._rolling = asyncio.Lock()
 
     async def start(self) -> None:
-        # One at a time: the first compiles the kernels, should they not be.
-        for replica in self.replicas:
-            await replica.start()
+        # The first compiles the kernels, should they not be.
+        first, *others = self.replicas
+        await first.start()
+        await asyncio.gather(*(replica.start() for replica in others))
         for replica in self.replicas:
             self._begin(self._keep_up(replica))
             self._begin(self._thaw_at_failpoints(replica))
+            self._begin(self._look_after(replica))
 
     async def stop(self) -> None:
         """End everything at once."""
@@ -133,7 +141,8 @@ class Fleet:
 
     def choose(self, dice: random.Random) -> Replica:
         """Some replica that takes requests, as far as we know."""
-        return dice.choice([replica for replica in self.replicas if replica.is_ready] or self.replicas)
+        able = [replica for replica in self.replicas if replica.is_ready and replica.is_responsive]
+        return dice.choice(able or self.replicas)
 
     def kill(self, replica: Replica) -> None:
         self.killed["SIGKILL at any moment"] += 1
@@ -158,8 +167,8 @@ class Fleet:
                 counted[f"{point.action} {point.moment} {point.step}"] += 1
         return counted
 
-    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = asyncio.ensure_future(work)
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -169,6 +178,12 @@ class Fleet:
             if status not in (0, -signal.SIGKILL):
                 self.complaints.append(f"a replica ended with status {status}: {replica.log()[-2000:]}")
             await replica.start()
+
+    async def _look_after(self, replica: Replica) -> None:
+        async with httpx.AsyncClient(timeout=_LOOK_S) as client:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                await replica.look(client)
 
     async def _thaw_at_failpoints(self, replica: Replica) -> None:
         known = 0
@@ -190,10 +205,12 @@ class Fleet:
     async def _roll(self) -> None:
         async with self._rolling:
             for replica in self.replicas:
+                await self._until_ready(replica, replica.starts)
                 starts = replica.starts
                 replica.is_ready = False  # a load balancer asks it for work no more
                 replica.signal(signal.SIGTERM)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_ENDS_WITHIN_S):
-                        while replica.starts == starts or not replica.is_ready:
-                            await asyncio.sleep(_WATCH_S)
+                await self._until_ready(replica, starts + 1)
+
+    async def _until_ready(self, replica: Replica, starts: int) -> None:
+        while replica.starts < starts or not replica.is_ready:
+            await asyncio.sleep(_WATCH_S)

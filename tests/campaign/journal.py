@@ -56,6 +56,11 @@ class Journal:
         self.publications: list[PublishedAt] = []
         self.violations: list[str] = []
         self.answers: Counter[str] = Counter()
+        #: Downloads whose bytes were not those that the answer's own digest stated.
+        self.damaged_downloads = 0
+
+    def close(self) -> None:
+        self._file.close()
 
     def note(self, what: str, **members: Any) -> None:
         """A line of the log."""

@@ -29,10 +29,14 @@ Rows = dict[str, list[Row]]
 class Oracle:
     """Judges one campaign; everything found wrong goes into its journal."""
 
-    def __init__(self, url: str, journal: Journal, raw: RawStore) -> None:
+    def __init__(
+        self, url: str, journal: Journal, raw: RawStore, finish_within_s: float = _FINISH_WITHIN_S
+    ) -> None:
         self._http = httpx.Client(base_url=url, timeout=120)
         self._journal = journal
         self._raw = raw
+        self._finish_within_s = finish_within_s
+        self._sizes: Mapping[str, int] = {}
         self.counted: Counter[str] = Counter()
         #: The manifests of the last version of each dataset, for readers of other kinds.
         self.manifests: dict[str, dict[str, Any]] = {}
@@ -53,6 +57,7 @@ class Oracle:
                     self._wrong(f"{dataset.name} took rows and is not there")
                 continue
             self._publish_rest(dataset, index)
+            self._sizes = self._raw.sizes()
             self._judge_dataset(dataset)
 
     def _wrong(self, text: str) -> None:
@@ -73,7 +78,7 @@ class Oracle:
             is_chunked=False,
             publish=True,
         )
-        give_up = time.monotonic() + _FINISH_WITHIN_S
+        give_up = time.monotonic() + self._finish_within_s
         while True:
             answer = self._http.post(
                 f"/v1/datasets/{dataset.name}/records",
@@ -127,7 +132,7 @@ class Oracle:
         """Each file that the manifest names is there, with its size and its SHA-256."""
         shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
         indexes = [shard["index"] for shard in shards if shard.get("index")]
-        sizes = self._raw.sizes()
+        sizes = self._sizes
         for entry in (*shards, *indexes, *manifest["files"]):
             key = f"{manifest['dataset']}/{manifest['version']}/{entry['file']}"
             if key not in sizes:
@@ -215,9 +220,7 @@ class Oracle:
 
     def _consumed(self, name: str) -> dict[str, int]:
         """The number of the plan that consumed each append, by the log itself."""
-        plans = [
-            key for key in self._raw.sizes() if key.startswith(f"{name}/_g1/log/") and key.endswith(".plan")
-        ]
+        plans = [key for key in self._sizes if key.startswith(f"{name}/_g1/log/") and key.endswith(".plan")]
         newest = max(plans, key=lambda key: int(key.rsplit("/", 1)[1].removesuffix(".plan")))
         seen = self._raw.get(json.loads(self._raw.get(newest))["seen"]["key"]).decode()
         words = [line.split(" ") for line in seen.splitlines()]
@@ -266,6 +269,7 @@ class Oracle:
 
     def check_unchanged(self, datasets: Mapping[str, Dataset]) -> None:
         """After a collection all versions are as they were."""
+        self._sizes = self._raw.sizes()
         for dataset in datasets.values():
             if dataset.name in self.manifests:
                 for manifest in self._manifests(dataset.name):

@@ -38,7 +38,7 @@ _FAULTS_EVERY = 60
 _COLLECT_EVERY = 1000
 _FRESH_EVERY = 40
 _FRESH_APPENDS = 8
-_LARGE_PUBLISH_EVERY = 800
+_LARGE_PUBLISH_EVERY = 500
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def datasets_of(appends: int, options: frozenset[str]) -> dict[str, Dataset]:
         Dataset("small-0"),
         Dataset("small-1", options=(("num_shards", "3"),)),
         Dataset("steps", base="none"),
-        Dataset("large", options=(("num_shards", "2"),), splits=("train",)),
+        Dataset("large", splits=("train",)),
         Dataset("zipped", options=(("compression", "gzip"), ("num_shards", "2"))),
         Dataset("shuffled", options=(("shuffle", "true"), ("seed", "5"), ("num_shards", "3"))),
         Dataset("divided", options=(("fractions", "train:0.8,eval:0.2"),), splits=("train",)),
@@ -124,7 +124,8 @@ def script(seed: int, appends: int, replicas: int, datasets: dict[str, Dataset])
         if index % _PUBLISH_EVERY == 5:
             key = f"publish-{seed}-{index}" if dice.random() < 0.7 else None
             yield Publish(dice.choice([*small, fresh]), key, dice.getrandbits(32))
-        if index % _LARGE_PUBLISH_EVERY == 250:
+        if index % _LARGE_PUBLISH_EVERY == 70:
+            yield SetFaults("uploads")
             yield Publish("large", f"publish-{seed}-{index}", dice.getrandbits(32))
         if index % _READ_EVERY == 3:
             yield Read(dice.choice([*steady, fresh]), dice.getrandbits(32))

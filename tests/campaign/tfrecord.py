@@ -34,7 +34,13 @@ def frame(payload: bytes) -> bytes:
 
 def inflate(data: bytes, compression: str) -> bytes:
     """The file without its compression: none, gzip, zlib."""
-    return {"none": bytes, "gzip": gzip.decompress, "zlib": zlib.decompress}[compression](data)
+    match compression:
+        case "gzip":
+            return gzip.decompress(data)
+        case "zlib":
+            return zlib.decompress(data)
+        case _:
+            return data
 
 
 def read_rows(data: bytes) -> Iterator[tuple[int, float, str]]:

@@ -99,7 +99,7 @@ def append_index(row_id: int) -> int:
 def append_spec(seed: int, index: int, datasets: dict[str, Dataset], names: list[str]) -> AppendSpec:
     """The append number `index` of a campaign; `names` are the datasets that small ones go to."""
     dice = random.Random(f"{seed}:append:{index}")
-    if index % _LARGE_EVERY == _LARGE_EVERY // 5:
+    if index % _LARGE_EVERY == 40:
         name, num_rows, padding = "large", 40, 450_000
     elif index % _MEDIUM_EVERY == 7:
         name, num_rows, padding = "large", 50, 8_000

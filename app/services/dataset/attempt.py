@@ -104,8 +104,10 @@ class Attempt:
         """Remove the parts as far as the store lets us; what stays is nobody's."""
         if self._under_way is not None:
             self._under_way.stored.exception()  # a put that lands later would stay
-        for key in self._begun:
-            with contextlib.suppress(StorageError):
+        # Not tried further once it fails: a store that hangs would take its time for each part, and the
+        # client waits.
+        with contextlib.suppress(StorageError):
+            for key in self._begun:
                 self._store.delete(key)
 
     @contextlib.contextmanager

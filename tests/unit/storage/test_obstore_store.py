@@ -128,6 +128,14 @@ def test_an_upload_of_which_a_part_fails_is_aborted(s3: FakeS3) -> None:
     assert "POST /bucket/a?uploadId" not in s3.methods()
 
 
+@pytest.mark.parametrize("request_of", ["POST /bucket/a?uploadId", "PUT /bucket/a?partNumber"])
+def test_an_upload_that_is_gone_is_no_missing_object(s3: FakeS3, request_of: str) -> None:
+    method, path = request_of.split(" ")
+    s3.answers = lambda of, at: 404 if of == method and at.startswith(path) else None
+    with pytest.raises(StorageUnavailable):
+        open_store("s3://bucket", QUICK).put_stream("a", [bytes(8 << 20)] * 5)
+
+
 def test_chunks_may_come_from_the_same_store(s3: FakeS3) -> None:
     store = open_store("s3://bucket", QUICK)
 

@@ -206,6 +206,17 @@ def test_no_rows_for_a_dataset_with_a_schema_are_fine(client: Client) -> None:
     assert client.append([]).num_records == 0
 
 
+def test_a_store_that_fails_is_not_asked_to_remove_each_part(client: Client, store: FaultStore) -> None:
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if when == "before" and (operation == "delete" or key.endswith("/2")):
+            raise StorageUnavailable("down")
+
+    store.fault = fault
+    with pytest.raises(StorageUnavailable):
+        client.append(range(400), pad=100_000)
+    assert [operation for operation, _ in store.requests].count("delete") == 1
+
+
 def test_rows_of_another_schema_are_refused_before_they_are_read(client: Client, inner: ObstoreStore) -> None:
     client.append([1])
     before = keys(inner)

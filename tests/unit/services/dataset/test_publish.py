@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from app.codecs.schemas.features_json import serialize_dataset_info
 from app.domain.limits import MIB, Limits
 from app.domain.manifest import Manifest
 from app.domain.shard_plan import MAX_SHARDS
@@ -22,6 +21,7 @@ from app.errors import (
 )
 from app.services.dataset import execute
 from app.services.dataset.catalog import DatasetOptions
+from app.services.dataset.dataset_info import dataset_info
 from app.services.dataset.layout import Layout
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -593,7 +593,7 @@ def test_a_release_that_would_write_another_dataset_info_leaves_it_out(
     with pytest.raises(Killed):
         client.publish()
     with monkeypatch.context() as later:
-        later.setattr(execute, "serialize_dataset_info", lambda *args: serialize_dataset_info(*args) + b"\n")
+        later.setattr(execute, "dataset_info", lambda *args: dataset_info(*args) + b"\n")
         with pytest.raises(Conflict, match="no rows"):
             Client(inner).publish()
     assert keys(inner, "dataset_info.json") == []

@@ -9,7 +9,7 @@ from tests.simulation.cluster import Client
 from tests.simulation.ledger import Deletion, Version
 from tests.simulation.scheduler import DAY, HOUR
 
-__all__ = ["Collecting", "Creating", "Deleting"]
+__all__ = ["Aborting", "Collecting", "Creating", "Deleting"]
 
 
 class Creating(Client):
@@ -51,6 +51,18 @@ class Deleting(Client):
         is_last = was_last and self.ledger.latest(version.dataset) is version
         if answer.is_done and is_last and not self.ledger.may_be_deleted(version.dataset, begun):
             self.ledger.violate("answer", f"{version.name}, the last of {version.dataset}, was deleted")
+
+
+class Aborting(Client):
+    """Gives up the version that is being published, if any."""
+
+    def run(self, dataset: str) -> None:
+        self.pause(100.0, 2 * HOUR)
+        latest = self.ledger.latest(dataset)
+        generation, n = (1, 1) if latest is None else (latest.generation, latest.n + 1)
+        version = f"{generation}.{n - 1}.0"
+        self.ledger.given_up.add(f"{dataset}/{version}/_manifest.json")
+        self.ask(lambda datasets: datasets.abort(dataset, version))
 
 
 class Collecting(Client):

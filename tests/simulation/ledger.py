@@ -56,6 +56,8 @@ class Append:
         refused: some try was told that these rows will never be stored.
         unknown: some try got no definite answer.
         sequel_of: the append that the same process had acknowledged before this one was sent.
+        padded: whether the rows have a second feature; None where the schema is not to be widened.
+        left_out: a publish was asked to consume it without its rows.
     """
 
     rows: tuple[int, ...]
@@ -68,6 +70,9 @@ class Append:
     unknown: bool = False
     refused: bool = False
     sequel_of: Append | None = None
+    sequence: int | None = None
+    padded: bool | None = None
+    left_out: bool = False
 
     def __str__(self) -> str:
         return f"append of {list(self.rows)} to {self.dataset}/{self.split} (key {self.key})"
@@ -113,6 +118,9 @@ class Ledger:
         self.deletions: list[Deletion] = []
         self.versions: dict[tuple[str, int], list[Version]] = {}
         self.objects = Objects(self._changed)
+        #: Rows that a shuffle or a division has touched, and manifests of versions that were given up.
+        self.moved: set[int] = set()
+        self.given_up: set[str] = set()
         self._immutable: dict[str, bytes] = {}
         self._next_row = 1
 
@@ -194,7 +202,7 @@ class Ledger:
         dataset, generation, n = match[1], int(match[2]), int(match[3]) + 1
         manifest = json.loads(data)
         if "aborted" in manifest:
-            if f"{dataset}/_gen/{generation}.end" not in self.objects:
+            if f"{dataset}/_gen/{generation}.end" not in self.objects and key not in self.given_up:
                 self.violate("aborted", f"{key}: {manifest['aborted']}")
             return
         folder = key.rsplit("/", 1)[0]
@@ -224,14 +232,23 @@ class Ledger:
         self, dataset: str, generation: int, n: int, rows: Mapping[str, Sequence[int]], before: list[Version]
     ) -> Mapping[str, Sequence[int]]:
         """What was published before, and the rows that this version adds to its base."""
-        number = json.loads(self.objects.get(f"{dataset}/_g{generation}/log/{n}.plan").data)["base"]
-        base = next((version.rows for version in before if version.n == number), {})
+        plan = json.loads(self.objects.get(f"{dataset}/_g{generation}/log/{n}.plan").data)
+        base = next((version.rows for version in before if version.n == plan["base"]), {})
         total = {split: list(kept) for split, kept in before[-1].total.items()} if before else {}
+        shuffled = plan["shuffle_seed"] is not None
         for split in {**base, **rows}:
             carried, now = base.get(split, ()), rows.get(split, ())
-            if tuple(now[: len(carried)]) != tuple(carried):
-                self.violate("changed", f"{dataset} {generation}.{n - 1}.0 does not begin with its base")
-            total.setdefault(split, []).extend(now[len(carried) :])
+            added = now[len(carried) :]
+            if shuffled:
+                self.moved.update(now)
+                added = [row for row in now if row not in set(carried)]
+            if tuple(now[: len(carried)]) != tuple(carried) and not (
+                shuffled and len(added) + len(carried) == len(now)
+            ):
+                self.violate("changed", f"{dataset} {generation}.{n - 1}.0 does not hold its base")
+            if plan["division"] is not None:
+                self.moved.update(added)
+            total.setdefault(split, []).extend(added)
         return total
 
     def _named(self, folder: str, entry: Mapping[str, Any]) -> bytes | None:
@@ -267,7 +284,7 @@ class Ledger:
                 kept.add(f"{version.dataset}/{version.name}/dataset_info.json")
                 if self.is_retired(version):
                     kept -= {key for key in kept if key.startswith(f"{version.dataset}/{version.name}/")}
-        for key in list(self.objects):
+        for key in self.objects:
             if key not in kept and not self._stays(key):
                 self.violate("leak", key)
 
@@ -306,11 +323,17 @@ class Ledger:
             self.violate("torn", f"{append} is there in part: {found}")
             return
         if not found[0]:
-            if append.acknowledged is not None and not self.may_be_deleted(append.dataset, append.begun):
+            if (
+                append.acknowledged is not None
+                and not append.left_out
+                and not self.may_be_deleted(append.dataset, append.begun)
+            ):
                 self.violate("lost", f"{append} was acknowledged")
             return
         if append.acknowledged is None and (append.refused or not append.unknown):
             self.violate("unexpected", f"{append} was refused")
+        if not self.moved.isdisjoint(append.rows):
+            return
         placed = rows.get(append.split, ())
         if append.rows[0] not in placed:
             self.violate("unexpected", f"{append} is in another split")
@@ -319,7 +342,9 @@ class Ledger:
         if tuple(placed[begin : begin + len(append.rows)]) != append.rows:
             self.violate("order", f"{append} is torn apart")
         before = append.sequel_of
-        if before is not None and before.rows[0] in placed and placed.index(before.rows[0]) > begin:
+        if before is None or append.sequence is not None or before.sequence is not None:
+            return
+        if before.rows[0] in placed and placed.index(before.rows[0]) > begin:
             self.violate("order", f"{append} comes before the {before}, which was acknowledged first")
 
 

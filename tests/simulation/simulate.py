@@ -14,8 +14,9 @@ from unittest import mock
 from app.errors import Conflict, NotFound
 from app.services import shard_writer
 from app.services.dataset import attempt as attempt_module
+from app.services.dataset import shuffle
 from app.services.datasets import PublishOptions
-from tests.simulation.care import Collecting, Creating, Deleting
+from tests.simulation.care import Aborting, Collecting, Creating, Deleting
 from tests.simulation.cluster import Cluster
 from tests.simulation.ledger import Append, Ledger, Violation
 from tests.simulation.reading import Reading
@@ -77,6 +78,10 @@ def small_sizes() -> Iterator[None]:
             (attempt_module, "INLINE_BYTES"),
             (attempt_module, "SMALL_BYTES"),
             (shard_writer, "_PIECE_BYTES"),
+            (shuffle, "_BATCH_BYTES"),
+            (shuffle, "_BUCKET_BYTES"),
+            (shuffle, "_MIN_BUCKET_BYTES"),
+            (shuffle, "_RUN_BYTES"),
         ):
             stack.enter_context(mock.patch.object(module, name, _PART_BYTES))
         yield
@@ -134,6 +139,7 @@ class _Run:
     def play(self) -> None:
         """Everybody does what they came for, while the store and the replicas fail."""
         rng, cluster, spawn = self.rng, self.cluster, self.scheduler.spawn
+        self.evolving = rng.random() < 0.2
         datasets = ["d"] if rng.random() < 0.8 else ["d", "e"]
         for number in range(rng.choice((2, 3, 4))):
             appends = [self._append(rng.choice(datasets)) for _ in range(rng.choice((1, 2, 3)))]
@@ -149,6 +155,8 @@ class _Run:
             spawn("retire", lambda: Deleting(cluster).run_version(rng.choice(datasets)))
         if rng.random() < 0.2:
             spawn("create", lambda: Creating(cluster).run(rng.choice(datasets)))
+        if rng.random() < 0.1:
+            spawn("abort", lambda: Aborting(cluster).run(rng.choice(datasets)))
         if rng.random() < 0.08:
             spawn("delete", lambda: Deleting(cluster).run(rng.choice(datasets)))
         self.scheduler.run()
@@ -156,8 +164,11 @@ class _Run:
     def _append(self, dataset: str) -> Append:
         rng = self.rng
         rows = self.ledger.new_rows(rng.choice((1, 2, 3, 5, 5)))
-        key = f"key-{rows[0]}" if rng.random() < 0.7 else None
-        return Append(rows, dataset, rng.choice(("train", "train", "test")), key)
+        append = Append(rows, dataset, rng.choice(("train", "train", "test")), None)
+        append.key = f"key-{rows[0]}" if rng.random() < 0.7 else None
+        append.sequence = rng.choice((-1, 0, 1)) if rng.random() < 0.1 else None
+        append.padded = rng.random() < 0.3 if self.evolving else None
+        return append
 
     def _rival(self) -> None:
         """Somebody who uses another's key for other rows."""
@@ -167,6 +178,7 @@ class _Run:
         if keyed:
             taken = self.rng.choice(keyed)
             rival = Append(self.ledger.new_rows(2), taken.dataset, taken.split, taken.key)
+            rival.padded = taken.padded
             self.ledger.appends.append(rival)
             self.scheduler.spawn("rival", lambda: Appending(self.cluster).run_appends([rival]))
 
@@ -194,7 +206,7 @@ class _Run:
     def _collect_rest(self) -> None:
         """Once all is old, nothing is left that nobody needs, and nothing is gone that somebody does."""
         datasets = sorted({append.dataset for append in self.ledger.appends})
-        for wait in (26 * HOUR, 8 * DAY, 26 * HOUR, 26 * HOUR):
+        for wait in (26 * HOUR, 8 * DAY, 26 * HOUR, 8 * DAY, 26 * HOUR):
             self.scheduler.sleep(wait)
             for dataset in datasets:
                 Collecting(self.cluster).collect(dataset)
@@ -212,7 +224,7 @@ class _Run:
             return
         rows = self.ledger.new_rows(self.rng.choice((1, 5)))
         append = Append(rows, dataset, "train", self.rng.choice(known).key)
-        append.begun = self.scheduler.now
+        append.begun, append.padded = self.scheduler.now, False if self.evolving else None
         self.ledger.appends.append(append)
         Appending(self.cluster).append(append, self.cluster.any(), first=False)
         if append.acknowledged is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -56,19 +55,35 @@ class Publishing(Client):
     def run(self, dataset: str, times: int) -> None:
         for turn in range(times):
             self.pause(1.0, 10.0, 90.0, 4 * HOUR)
-            options = self._options(turn)
+            options = self._options(dataset, turn)
             for attempt in range(3):
                 if self.publish(dataset, options, repeated=attempt > 0 and options.publish_key is not None):
                     break
                 self.pause(5.0, 70.0, 200.0)
 
-    def _options(self, turn: int) -> PublishOptions:
+    def _options(self, dataset: str, turn: int) -> PublishOptions:
         rng = self.rng
+        shuffle, divide = rng.random() < 0.1, rng.random() < 0.1
         return PublishOptions(
-            num_shards=rng.choice((None, 1, 2, 3)),
+            num_shards=(num_shards := rng.choice((None, None, 1, 2, 3))),
+            shard_bytes=rng.choice((None, 64, 200)) if num_shards is None else None,
+            compression=rng.choice(("none", "none", "none", "gzip", "zlib")),
+            shuffle=shuffle,
+            seed=turn if shuffle or divide else None,
+            fractions={"train": "0.6", "test": "0.4"} if divide else None,
+            by="x" if divide and rng.random() < 0.5 else None,
             base="none" if rng.random() < 0.1 else "latest",
-            publish_key=f"publish-{id_of(rng)}-{turn}" if rng.random() < 0.4 else None,
+            exclude=self._left_out(dataset) if rng.random() < 0.1 else (),
+            publish_key=f"publish-{rng.getrandbits(32):08x}" if rng.random() < 0.4 else None,
         )
+
+    def _left_out(self, dataset: str) -> tuple[str, ...]:
+        known = [append for append in self.ledger.appends if append.dataset == dataset and append.answers]
+        if not known:
+            return ()
+        append = self.rng.choice(known)
+        append.left_out = True
+        return (append.answers[0].append_id,)
 
     def publish(self, dataset: str, options: PublishOptions, *, repeated: bool) -> bool:
         """Whether there is no need to repeat it."""
@@ -100,21 +115,19 @@ class Publishing(Client):
             version = self.ledger.latest(call.dataset)
             self._require(call, version)
             return True
-        return isinstance(error, NotFound)
+        if isinstance(error, UnprocessableInput) and error.code == "idempotency_key_reused":
+            self.ledger.violate("answer", f"publish: {error.detail}")
+        return isinstance(error, (NotFound, UnprocessableInput))
 
     def _require(self, call: PublishCall, version: Version | None) -> None:
         """An append acknowledged before the publish began is in that version or an earlier one."""
         total = {} if version is None else version.total
         for append in call.known:
-            if append.rows[0] in total.get(append.split, ()):
+            if append.left_out or any(append.rows[0] in rows for rows in total.values()):
                 continue
             if not self.ledger.may_be_deleted(append.dataset, append.begun):
                 name = "no version" if version is None else version.name
                 self.ledger.violate("lost", f"{append} is not in {name}, published after it")
-
-
-def id_of(rng: random.Random) -> str:
-    return f"{rng.getrandbits(32):08x}"
 
 
 class Appending(Publishing):
@@ -167,6 +180,8 @@ class Appending(Publishing):
             RecordsDecodeOptions(),
             RecordsEncodeOptions(),
             publish,
+            append.sequence,
+            append.padded is not None,
         )
         sending = _Appending(datasets, request, append, interrupted)
         if request.may_be_grouped and len(append.rows) < 3 and not interrupted:
@@ -227,11 +242,11 @@ class _Appending(appending._Appending):
         object.__setattr__(self, "interrupted", interrupted)
 
     def _records(self, source: ByteStream, destination: Destination) -> Records:
-        rows = records(self.append.rows)
+        rows = records(self.append.rows, pad=3 if self.append.padded else None)
         return replace(rows, batches=_interrupted(rows.batches)) if self.interrupted else rows
 
     def _again(self, body: bytes) -> AppendResult:
-        return self._store(MemoryStream(body), self.datasets.destination(self.request.dataset))
+        return self.store(MemoryStream(body), self.datasets.destination(self.request.dataset))
 
 
 def _interrupted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

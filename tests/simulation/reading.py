@@ -57,6 +57,8 @@ class Reading(Client):
             return
         version = self.ledger.version(dataset, answer.value.version)
         if version is None:
+            if deleted:
+                return
             self.ledger.violate("torn", f"{answer.value.version} of {dataset} was read unpublished")
             return
         is_older = expected is not None and (version.generation, version.n) < (

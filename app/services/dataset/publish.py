@@ -19,6 +19,7 @@ from .draft import Drafter
 from .execute import Executor, is_foreign
 from .layout import Layout
 from .log import Decided, PublishLog
+from .pieces import LostData
 from .publish_options import PublishOptions
 from .seen import Consumed, Seen
 from .slot import Commit, Slot, read_slot
@@ -224,7 +225,12 @@ class Publisher:
             CorruptData: an acknowledged append cannot be read; the version is aborted.
             Conflict: somebody has given the version up (`publish_aborted`).
         """
-        plan = self._drafter.draft(n, base, seen, commits, options)
+        try:
+            plan = self._drafter.draft(n, base, seen, commits, options)
+        except LostData:
+            if self._log.newest() < n:
+                raise
+            return None  # whoever came first has published these appends, and tidied up
         if create_once(self._store, self._layout.plan(n), plan.serialize()) is not None:
             self._drafter.discard(plan)
             return None

@@ -15,7 +15,7 @@ from app.codecs.records.columns import Records, arrow_schema
 from app.domain.division import Division
 from app.domain.limits import MIB, Budget
 from app.domain.schema import Schema
-from app.errors import CorruptData, UnprocessableInput
+from app.errors import Conflict, CorruptData, UnprocessableInput
 from app.services.dataset.dealing import Dealer, parse_dealt, serialize_dealt, taken_pieces
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Decided, Plan, PublishLog
@@ -363,3 +363,23 @@ def test_the_plan_says_how_rows_are_dealt(client: Client, inner: ObstoreStore) -
     plan = json.loads(inner.get(LAYOUT.plan(1)))
     assert plan["division"] == {"source": "train", "fractions": FRACTIONS, "by": None, "seed": 4}
     assert plan["dealt"]["key"].endswith(".dealt")
+
+
+def test_rows_that_another_publisher_took_while_they_were_dealt_out_are_no_corrupt_data(
+    inner: ObstoreStore,
+) -> None:
+    store = FaultStore(inner)
+    client = Client(store)
+    client.append(range(3), pad=200_000)
+    raced: list[str] = []
+
+    def publish_first(when: When, operation: Operation, key: str) -> None:
+        if when == "before" and "/parts/" in key and not raced:
+            raced.append(key)
+            Client(inner).publish()
+
+    store.fault = publish_first
+    with pytest.raises(Conflict) as caught:
+        client.publish(PublishOptions(fractions={"train": "0.5", "test": "0.5"}, by="x"))
+    assert raced
+    assert caught.value.code == "nothing_to_publish"

@@ -67,8 +67,8 @@ def lay_down(
     log, layout = publishing._log, publishing._layout
     n = log.newest() + 1
     published = log.newest_published(n - 1)
-    seen, listed = log.seen(published), publishing._listed()
-    commits = publishing._new_commits(seen, listed)
+    seen = log.seen(published)
+    listed, commits = publishing._new_commits(seen)
     after = publishing._after(n, seen, listed, commits, [], None)
     plan = publishing._drafter.draft(n, published or None, after, commits, options or PublishOptions())
     assert plan.work is not None

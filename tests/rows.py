@@ -1,6 +1,7 @@
 """Rows for tests of datasets: one int64 feature `x`, and a client that counts on it."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -37,9 +38,13 @@ def _batches(values: list[int], pad: int | None) -> Iterator[pa.RecordBatch]:
 class Client:
     """One replica of the service and somebody who uses it: dataset `d`, split `train` unless said."""
 
-    def __init__(self, store: ObjectStore, limits: Limits | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, limits: Limits | None = None, executor: ThreadPoolExecutor | None = None
+    ) -> None:
         self.store = store
-        self.datasets = Datasets(store, limits=limits or Limits(), spool=Spool(None, 1 << 30))
+        self.datasets = Datasets(
+            store, limits=limits or Limits(), spool=Spool(None, 1 << 30), executor=executor
+        )
 
     def append(
         self,

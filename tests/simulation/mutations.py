@@ -99,10 +99,10 @@ def _newest_plan(reader: Reader) -> int:
 _new_commits = Publisher._new_commits
 
 
-def _commits_of_first_listing(publisher: Any, *args: Any) -> list[Commit]:
+def _commits_of_first_listing(publisher: Any, *args: Any) -> tuple[Mapping[str, int], list[Commit]]:
     if not hasattr(publisher, "listed"):
         publisher.listed = _new_commits(publisher, *args)
-    found: list[Commit] = publisher.listed
+    found: tuple[Mapping[str, int], list[Commit]] = publisher.listed
     return found
 
 

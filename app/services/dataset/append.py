@@ -87,6 +87,7 @@ class Appender:
         self._pool = pool
         self._monotonic = monotonic or (lambda: time.monotonic())
         self._clock = _Clock()
+        self._writer = new_nonce()
         self._grouping = Grouping(pool, self._store_group)
         self._under_way: set[str] = set()
         self._lock = threading.Lock()
@@ -232,7 +233,7 @@ class Appender:
 
     def _commit(self, attempt: Attempt, arrival: _Arrival) -> AppendResult:
         """Create the slot: the acknowledgement, unless someone else had the key."""
-        slot = attempt.slot(arrival.split, arrival.digest, self._clock.now(), arrival.sequence)
+        slot = attempt.slot(arrival.split, arrival.digest, arrival.sequence, self._clock.now(), self._writer)
         try:
             winner = self._create(attempt.layout, slot, attempt.inline)
         except OutcomeUnknown:
@@ -265,6 +266,7 @@ class Appender:
             num_bytes=len(inline),
             time=self._clock.now(),
             pieces=(Piece.of(inline, num_records),) if inline else (),
+            writer=self._writer,
         )
         try:
             winner = self._create(destination.layout, slot, inline)

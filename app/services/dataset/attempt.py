@@ -85,7 +85,7 @@ class Attempt:
                 self._pieces.append(piece)
         self._await_part()
 
-    def slot(self, split: str, digest: str, now: int, sequence: int | None) -> Commit:
+    def slot(self, split: str, digest: str, sequence: int | None, now: int, writer: str) -> Commit:
         """The slot that acknowledges it."""
         return Commit(
             append_id=self.append_id,
@@ -98,6 +98,7 @@ class Attempt:
             time=now,
             pieces=tuple(self._pieces),
             sequence=sequence,
+            writer=writer,
         )
 
     def discard(self) -> None:

@@ -69,8 +69,7 @@ class Publisher:
             answer = self._answer(published, seen, options, wants)
             if answer is not None:
                 return answer
-            listed = self._listed()
-            commits = self._new_commits(seen, listed)
+            listed, commits = self._new_commits(seen)
             left_out = self._left_out(seen, commits, options, wants)
             commits = [commit for commit in commits if commit.append_id not in options.exclude]
             self._require_new([*commits, *left_out], wants)
@@ -250,14 +249,32 @@ class Publisher:
             extra={"version": version},
         )
 
-    def _new_commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
-        """Every acknowledged append that no published plan has consumed, in order."""
+    def _new_commits(self, seen: Seen) -> tuple[Mapping[str, int], list[Commit]]:
+        """All slots listed, and every acknowledged append that no published plan has consumed, in order.
+
+        A listing takes its time: it can find an append and miss one that the same writer had
+        acknowledged before, where it had been already. That one was there when the first listing ended,
+        so a second listing finds it; and nothing else is taken from the second, which has gaps of its own.
+        """
+        listed = self._listed()
+        commits = self._commits(seen, listed)
+        if commits:
+            latest: dict[str, int] = {}
+            for commit in commits:
+                latest[commit.writer] = max(commit.time, latest.get(commit.writer, 0))
+            missed = {name: at for name, at in self._listed().items() if name not in listed}
+            commits += [
+                commit for commit in self._commits(seen, missed) if commit.time < latest.get(commit.writer, 0)
+            ]
+            listed |= missed
+        return listed, sorted(commits, key=lambda commit: commit.rank)
+
+    def _commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
         fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
         slots: list[Slot] = list(
             self._pool.map(lambda append_id: read_slot(self._store, self._layout, append_id), fresh)
         )
-        commits = [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
-        return sorted(commits, key=lambda commit: commit.rank)
+        return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
 
     def _listed(self) -> dict[str, int]:
         """All slots, and when they were written, by the store's clock in seconds."""

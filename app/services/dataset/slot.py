@@ -45,8 +45,9 @@ class Commit:
         nonce: tells the writer of this slot from others.
         attempt: whose parts these are.
         digest: SHA-256 of what the client sent; a repetition has the same.
-        time: nanoseconds by the writer's clock; orders appends, decides nothing.
+        time: nanoseconds by the writer's clock, which never stands still; orders appends, decides nothing.
         sequence: what the client numbered the append with; comes before time.
+        writer: names the process that wrote this slot, as long as it lives.
         pieces: of the records, in order: the parts, or one piece in the slot itself.
         inline_at: offset of the records in the slot, where they are in it.
     """
@@ -62,6 +63,7 @@ class Commit:
     pieces: tuple[Piece, ...]
     inline_at: int | None = None
     sequence: int | None = None
+    writer: str = ""
 
     @property
     def rank(self) -> tuple[int, int, str]:
@@ -83,6 +85,7 @@ class Commit:
             "num_bytes": self.num_bytes,
             "time": self.time,
             **({} if self.sequence is None else {"sequence": self.sequence}),
+            "writer": self.writer,
             "inline": inline,
             "pieces": [piece.to_json() for piece in self.pieces],
         }
@@ -102,6 +105,7 @@ class Commit:
             pieces=tuple(Piece.from_json(item) for item in header["pieces"]),
             inline_at=inline_at,
             sequence=header.get("sequence"),
+            writer=header.get("writer", ""),
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:

@@ -1,7 +1,10 @@
 """Publishing: a plan belongs to one publisher, a version is whole or invisible, nothing comes twice."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from hashlib import sha256
+from itertools import count
 
 import pytest
 
@@ -72,6 +75,29 @@ def test_versions_are_cumulative(client: Client) -> None:
     assert client.read("1.0.0") == [1, 2]
     assert client.read("1.1.0") == [1, 2, 3]
     assert client.read("1.1.0", "test") == [9]
+
+
+@pytest.mark.parametrize("through_another", [False, True])
+def test_an_append_made_while_slots_are_listed_comes_with_what_followed_it(
+    store: FaultStore, through_another: bool
+) -> None:
+    with ThreadPoolExecutor(1) as one_at_a_time:
+        client = Client(store, executor=one_at_a_time)
+        other = Client(store)
+        client.append([1])
+        names = (f"key{i}" for i in count())
+        first = next(name for name in names if sha256(name.encode()).hexdigest()[0] == "0")
+        second = next(name for name in names if sha256(name.encode()).hexdigest()[0] == "f")
+
+        def fault(when: When, operation: Operation, key: str) -> None:
+            if (when, operation, key) == ("before", "list", LAYOUT.slots("f")):
+                store.fault = None
+                (other if through_another else client).append([2], key=first)
+                client.append([3], key=second)
+
+        store.fault = fault
+        client.publish()
+        assert client.read() == ([1, 3] if through_another else [1, 2, 3])
 
 
 def test_a_version_without_a_base_holds_new_rows_alone(client: Client) -> None:

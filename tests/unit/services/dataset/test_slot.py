@@ -32,10 +32,11 @@ COMMIT = Commit(
     num_bytes=5,
     time=17,
     pieces=(Piece(3, "s1", 1), Piece(2, "s2", 1)),
+    writer="w",
 )
 HEADER = (
     b'{"fate":"commit","nonce":"n","attempt":"a","split":"train","digest":"dd","num_records":2,'
-    b'"num_bytes":5,"time":17,"inline":%s,"pieces":[[3,"s1",1],[2,"s2",1]]}\n'
+    b'"num_bytes":5,"time":17,"writer":"w","inline":%s,"pieces":[[3,"s1",1],[2,"s2",1]]}\n'
 )
 
 

@@ -81,7 +81,7 @@ class Work:
         index: whether each shard gets its index of record offsets.
         shuffle_seed: of the permutation of each split's records; None keeps them in order.
         division: how appended rows are dealt out to splits, where they are.
-        dealt: how many of them each split takes of each piece, as `dataset.dealing.parse_dealt` reads it.
+        dealt: how many of them each split takes of each piece, as `publish.dealing.parse_dealt` reads it.
     """
 
     base: int | None

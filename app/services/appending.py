@@ -16,7 +16,8 @@ from ..domain.manifest import Manifest
 from ..domain.streams import ByteStream, MemoryStream, PrefixedStream
 from ..errors import InputError, SchemaConflict, ShardsmithError
 from ..storage.spool import Spool
-from .dataset.catalog import Outdated, require_same_message, require_same_schema
+from .dataset.catalog import Outdated
+from .dataset.same_schema import require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions, Underway
 from .deferred import completed, settle, then
 from .evolving import open_widening

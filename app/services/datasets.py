@@ -26,9 +26,10 @@ from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append.appender import Appender, AppendResult
-from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
+from .dataset.catalog import Catalog
 from .dataset.collect.collector import Collector, SweepReport
 from .dataset.collect.leftover_versions import delete_version
+from .dataset.incarnation import DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided, PublishLog
 from .dataset.publish.options import PublishOptions
 from .dataset.publish.publisher import Publisher, abort_version

@@ -28,9 +28,11 @@ from ....errors import Conflict, InProgress, OutcomeUnknown, ShardsmithError, Un
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ...deferred import completed, then
-from ..catalog import Catalog, Destination, dataset_deleted, require_same_schema
+from ..catalog import Catalog, dataset_deleted
+from ..incarnation import Destination
 from ..layout import Layout
 from ..pieces import Piece
+from ..same_schema import require_same_schema
 from ..slot import Commit, Slot, parse_slot, read_slot
 from .attempt import Attempt
 from .grouping import Grouping, Member

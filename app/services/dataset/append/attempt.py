@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from ....codecs.records.frames import find_frames
 from ....codecs.records.framing import OVERHEAD_BYTES
 from ....codecs.records.messages import RecordBlock
 from ....domain.limits import MIB, Budget
@@ -21,7 +22,8 @@ from ....errors import LimitExceeded, StorageError
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
 from ..layout import Layout
-from ..pieces import Piece, PieceCutter, record_ends
+from ..pieces import Piece
+from ..record_cutter import RecordCutter
 from ..slot import INLINE_BYTES, Commit
 from .grouping import SMALL_BYTES
 
@@ -71,18 +73,18 @@ class Attempt:
             LimitExceeded: a record is larger than allowed (`record_too_large`).
             StorageError: a part could not be stored.
         """
-        cutter = PieceCutter(_PART_BYTES, budget)
+        cutter = RecordCutter(_PART_BYTES, budget)
         for block in blocks:
             self._check_sizes(block)
             self.num_records += block.num_records
-            for data, piece in cutter.add_run(block.data, block.num_records):
-                self._upload(data, piece, budget)
-        for data, piece in cutter.flush():
+            for data, num_records in cutter.add_run(block.data, block.num_records):
+                self._upload(data, num_records, budget)
+        for data, num_records in cutter.flush():
             if self._begun or len(data) > INLINE_BYTES:
-                self._upload(data, piece, budget)
+                self._upload(data, num_records, budget)
             else:
                 self.inline = data
-                self._pieces.append(piece)
+                self._pieces.append(Piece.of(data, num_records))
         self._await_part()
 
     def slot(self, split: str, digest: str, now: int, sequence: int | None) -> Commit:
@@ -122,7 +124,8 @@ class Attempt:
     def _check_sizes(self, block: RecordBlock) -> None:
         if len(block.data) <= self._max_record_bytes:
             return
-        sizes = np.diff(record_ends(block.data), prepend=0) - OVERHEAD_BYTES
+        data = np.frombuffer(block.data, np.uint8)
+        sizes = np.diff(find_frames(data, block.num_records), prepend=0) - OVERHEAD_BYTES
         large = np.flatnonzero(sizes > self._max_record_bytes)
         if large.size:
             row = self.num_records + int(large[0])
@@ -133,12 +136,12 @@ class Attempt:
                 row=row,
             )
 
-    def _upload(self, data: bytes, piece: Piece, budget: Budget) -> None:
+    def _upload(self, data: bytes, num_records: int, budget: Budget) -> None:
         """Begin to store a part, once the one before it is stored."""
         self._await_part()
         key = self.layout.part(self.append_id, self._name, len(self._begun))
         self._begun.append(key)
-        self._pieces.append(piece)
+        self._pieces.append(Piece.of(data, num_records))
         budget.charge(len(data), "A part of the records")
         self._under_way = _UnderWay(self._pool.submit(self._store.put, key, data), budget, len(data))
 

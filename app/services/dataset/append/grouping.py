@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ....domain.limits import KIB, MIB
-from ..catalog import Destination
+from ..incarnation import Destination
 from ..layout import Layout
 
 __all__ = ["SMALL_BYTES", "Grouping", "Member"]

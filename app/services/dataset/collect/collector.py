@@ -17,9 +17,10 @@ from ....domain.manifest import Manifest
 from ....domain.names import check_dataset_name
 from ....errors import NotFound, ShardsmithError
 from ....storage.create_once import PROBE_PREFIX, store_time
-from ....storage.object_store import ObjectInfo, ObjectStore
+from ....storage.object_store import ObjectInfo, ObjectStore, exists
 from ....storage.spool import Spool
-from ..catalog import Catalog, Incarnation, exists
+from ..catalog import Catalog
+from ..incarnation import Incarnation
 from ..layout import Layout
 from ..log import Decided, PublishLog
 from ..publish.executor import Executor

@@ -18,8 +18,7 @@ from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectInfo, ObjectNotFound
 from ..kept import Kept
 from ..layout import Layout
-from ..publish.publisher import KEEP_SEEN
-from ..seen import Seen
+from ..seen import KEEP_SEEN, Seen
 from ..slot import DEAD_BYTES, Commit, Dead, Slot, parse_slot, read_slot
 from .sweep import Kind, Sweep
 

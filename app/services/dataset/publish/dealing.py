@@ -25,7 +25,8 @@ from ....domain.schema import Feature, Schema
 from ....errors import CorruptData, InputError, UnprocessableInput
 from ....storage.object_store import ObjectStore
 from ..layout import Layout
-from ..pieces import STORED_LIMITS, StoredPiece
+from ..piece_stream import STORED_LIMITS
+from ..pieces import StoredPiece
 from ..slot import Commit
 from ..stored_json import dump_json, load_json
 from .shard_source import iter_piece_blocks

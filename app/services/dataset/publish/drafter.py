@@ -13,8 +13,10 @@ from ....domain.shard_plan import BaseShard, ShardPlan
 from ....errors import CorruptData, StorageError, UnprocessableInput
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
-from ..catalog import Catalog, Incarnation
-from ..log import NamedFile, Plan, PublishLog, Work
+from ..catalog import Catalog
+from ..incarnation import Incarnation
+from ..log import PublishLog
+from ..plan import NamedFile, Plan, Work
 from ..seen import Seen
 from ..slot import Commit, serialize_commits
 from .dealing import Dealer, Dealt, count_dealt, serialize_dealt

@@ -19,13 +19,14 @@ from ....codecs.schemas.pbtxt import serialize_pbtxt
 from ....domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ....domain.shard_plan import ShardPlan
 from ....errors import Conflict, CorruptData, ShardsmithError
-from ....storage.object_store import ObjectStore
+from ....storage.object_store import ObjectStore, exists
 from ....storage.spool import Spool
-from ..catalog import Incarnation, exists
 from ..dataset_info import dataset_info
+from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
-from ..log import Aborted, Plan, PublishLog, Work
-from ..pieces import LostData
+from ..log import Aborted, PublishLog
+from ..piece_stream import LostData
+from ..plan import Plan, Work
 from ..slot import parse_commits
 from ..stored_json import dump_json
 from .inputs import Inputs, base_manifest, read_inputs

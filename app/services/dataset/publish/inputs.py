@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from ....domain.manifest import Manifest
 from ....errors import CorruptData
 from ..layout import Layout
-from ..log import PublishLog, Work
+from ..log import PublishLog
 from ..pieces import SplitPieces, StoredPiece, stored_in
+from ..plan import Work
 from ..slot import Commit, parse_commits
 from .dealing import Dealer, Dealt, parse_dealt, taken_pieces
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 from ....domain.compression import Compression
 from ....domain.division import Division
 from ....domain.names import check_append_id, check_split_name
 from ....domain.shard_plan import MAX_SHARDS
 from ....errors import MalformedInput, UnprocessableInput
-from ..log import Base
 
 __all__ = ["DIVIDED_SPLIT", "PublishOptions"]
+
+Base = Literal["latest", "none"]
 
 #: The split whose rows are dealt out unless another is named.
 DIVIDED_SPLIT: Final = "train"

@@ -14,22 +14,21 @@ from ....errors import Conflict, CorruptData, NotFound, ShardsmithError, Unproce
 from ....storage.create_once import create_once, store_time
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ....storage.spool import Spool
-from ..catalog import Catalog, Incarnation
+from ..catalog import Catalog
+from ..incarnation import Incarnation
 from ..layout import Layout
 from ..log import Decided, PublishLog
-from ..pieces import LostData
-from ..seen import Consumed, Seen
+from ..piece_stream import LostData
+from ..seen import KEEP_SEEN, Consumed, Seen
 from ..slot import Commit, Slot, read_slot
 from .drafter import Drafter
 from .executor import Executor, is_foreign
 from .options import PublishOptions
 
-__all__ = ["KEEP_SEEN", "Publisher", "abort_version"]
+__all__ = ["Publisher", "abort_version"]
 
 #: An executor that has written nothing for so long, by the store's clock, is taken for dead.
 _STALLED: Final = timedelta(seconds=60)
-#: How long what a published version consumed is remembered at least: the life of an idempotency key.
-KEEP_SEEN: Final = timedelta(days=7)
 #: Plans that may get in the way of one publish before it gives up.
 _ROUNDS: Final = 20
 _DIGITS: Final = "0123456789abcdef"

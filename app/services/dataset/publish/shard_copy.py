@@ -18,7 +18,8 @@ from ....domain.streams import Buffer
 from ....errors import StorageError, StorageFull, StorageUnavailable
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..layout import record_index
-from ..pieces import LostData, PieceStream, stored_in
+from ..piece_stream import LostData, PieceStream
+from ..pieces import stored_in
 from .shard_writer import WrittenShard, beside, is_stored
 
 __all__ = ["copy_shard"]

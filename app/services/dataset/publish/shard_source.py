@@ -15,7 +15,8 @@ from ....domain.limits import Budget
 from ....domain.shard_plan import ShardPlan, record_offsets
 from ....errors import CorruptData, MalformedInput
 from ....storage.object_store import ObjectStore
-from ..pieces import PieceStream, SplitPieces, StoredPiece
+from ..piece_stream import PieceStream
+from ..pieces import SplitPieces, StoredPiece
 
 __all__ = ["PieceBlock", "RecordRun", "ShardSource", "iter_piece_blocks"]
 

@@ -23,7 +23,9 @@ from ....errors import CorruptData, StorageUnavailable
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ....storage.spool import Spool, SpoolFile
 from ..layout import record_index
-from ..pieces import STORED_LIMITS, Piece, RecordCutter
+from ..piece_stream import STORED_LIMITS
+from ..pieces import Piece
+from ..record_cutter import RecordCutter
 from ..stored_json import dump_json, load_json
 from .seal import seal
 from .shard_source import RecordRun

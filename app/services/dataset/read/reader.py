@@ -11,9 +11,9 @@ from ....domain.manifest import Manifest
 from ....domain.names import check_file_name, check_split_name, parse_version
 from ....domain.row_order import RowOrder
 from ....errors import Conflict, CorruptData, NotFound, UnprocessableInput
-from ....storage.object_store import ObjectNotFound, ObjectStore
-from ..catalog import Incarnation, exists
+from ....storage.object_store import ObjectNotFound, ObjectStore, exists
 from ..dataset_info import dataset_info
+from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, MANIFEST, media_type
 from ..log import Decided, PublishLog
 from ..pieces import SplitPieces, stored_in

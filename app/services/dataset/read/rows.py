@@ -17,7 +17,7 @@ from ....domain.row_order import RowOrder
 from ....domain.schema import Schema
 from ....errors import CorruptData, MalformedInput, UnprocessableInput
 from ....storage.object_store import ObjectStore
-from ..pieces import STORED_LIMITS, PieceStream
+from ..piece_stream import STORED_LIMITS, PieceStream
 from .row_plan import RowPlan
 
 __all__ = ["read_rows"]

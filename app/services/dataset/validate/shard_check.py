@@ -27,7 +27,8 @@ from ....domain.streams import ByteStream
 from ....errors import InputError, UnprocessableInput
 from ....storage.object_store import ObjectStore
 from ..layout import INDEX
-from ..pieces import STORED_LIMITS, Piece
+from ..piece_stream import STORED_LIMITS
+from ..pieces import Piece
 from .problems import MAX_PROBLEMS, Problems
 from .range_stream import RangeStream, open_checked, require_checksum
 

@@ -11,8 +11,8 @@ from ....codecs.schemas.pbtxt import serialize_pbtxt
 from ....domain.manifest import Manifest
 from ....errors import CorruptData
 from ....storage.object_store import ObjectStore
-from ..catalog import Incarnation
 from ..dataset_info import dataset_info
+from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import PublishLog
 from ..pieces import Piece

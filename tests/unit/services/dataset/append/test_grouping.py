@@ -13,7 +13,8 @@ from app.errors import Conflict, OutcomeUnknown, StorageFull, StorageUnavailable
 from app.services.dataset.append import appender as append_module
 from app.services.dataset.append import grouping as grouping_module
 from app.services.dataset.append.grouping import Grouping, Member
-from app.services.dataset.catalog import DatasetOptions, Destination, Outdated
+from app.services.dataset.catalog import Outdated
+from app.services.dataset.incarnation import DatasetOptions, Destination
 from app.services.dataset.layout import Layout
 from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import AppendResult

@@ -10,8 +10,8 @@ import pytest
 
 from app.domain.streams import Buffer
 from app.errors import Conflict, NotFound, StorageError, StorageUnavailable
-from app.services.dataset.catalog import DatasetOptions
 from app.services.dataset.collect import leftover_appends
+from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
 from app.services.dataset.slot import Dead, read_slot
 from app.services.datasets import PublishOptions

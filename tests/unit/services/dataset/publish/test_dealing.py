@@ -17,7 +17,8 @@ from app.domain.limits import MIB, Budget
 from app.domain.schema import Schema
 from app.errors import Conflict, CorruptData, UnprocessableInput
 from app.services.dataset.layout import Layout
-from app.services.dataset.log import Decided, Plan, PublishLog
+from app.services.dataset.log import Decided, PublishLog
+from app.services.dataset.plan import Plan
 from app.services.dataset.publish.dealing import Dealer, parse_dealt, serialize_dealt, taken_pieces
 from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import PublishOptions

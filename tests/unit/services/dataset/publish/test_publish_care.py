@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.limits import MIB
 from app.errors import Conflict, CorruptData, MalformedInput, NotFound, UnprocessableInput
-from app.services.dataset.catalog import DatasetOptions
+from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted, Decided, PublishLog
 from app.services.dataset.seen import Seen

@@ -19,8 +19,8 @@ from app.errors import (
     StorageUnavailable,
     UnprocessableInput,
 )
-from app.services.dataset.catalog import DatasetOptions
 from app.services.dataset.dataset_info import dataset_info
+from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
 from app.services.dataset.publish import executor
 from app.services.datasets import PublishOptions

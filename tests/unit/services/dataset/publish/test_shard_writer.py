@@ -12,7 +12,7 @@ from app.domain.limits import Budget
 from app.domain.shard_plan import ShardPlan
 from app.domain.streams import Buffer
 from app.errors import CorruptData, StorageUnavailable
-from app.services.dataset.pieces import Piece, PieceCutter, SplitPieces, StoredPiece
+from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shard_writer
 from app.services.dataset.publish.shard_source import ShardSource
 from app.services.dataset.publish.shard_writer import (
@@ -22,6 +22,7 @@ from app.services.dataset.publish.shard_writer import (
     write_done,
     write_shard,
 )
+from app.services.dataset.record_cutter import RecordCutter
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore
 
@@ -32,12 +33,12 @@ def frame(payload: bytes) -> bytes:
 
 def stored(store: ObstoreStore, payloads: Sequence[bytes], piece_bytes: int) -> SplitPieces:
     """The payloads as an append would have left them, each piece an object of its own."""
-    cutter = PieceCutter(piece_bytes, Budget())
+    cutter = RecordCutter(piece_bytes, Budget())
     cut = [item for data in payloads for item in cutter.add_run(memoryview(frame(data)), 1)]
     pieces = []
-    for index, (data, piece) in enumerate([*cut, *cutter.flush()]):
+    for index, (data, num_records) in enumerate([*cut, *cutter.flush()]):
         store.put(f"part/{index}", data)
-        pieces.append(StoredPiece(f"part/{index}", 0, piece))
+        pieces.append(StoredPiece(f"part/{index}", 0, Piece.of(data, num_records)))
     return SplitPieces(pieces)
 
 

@@ -11,10 +11,11 @@ from app.domain.limits import MIB, Budget
 from app.domain.permutation import Permutation
 from app.domain.shard_plan import ShardPlan
 from app.errors import StorageFull, StorageUnavailable
-from app.services.dataset.pieces import Piece, PieceCutter, SplitPieces, StoredPiece
+from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shuffle
 from app.services.dataset.publish.shard_source import ShardSource
 from app.services.dataset.publish.shuffle import ShuffledShard, ShuffledSplit
+from app.services.dataset.record_cutter import RecordCutter
 from app.services.datasets import PublishOptions
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -31,14 +32,14 @@ def frame(payload: bytes) -> bytes:
 
 
 def stored(store: ObstoreStore, frames: Sequence[bytes]) -> SplitPieces:
-    cutter = PieceCutter(64 * 1024, Budget())
-    cut: list[tuple[bytes, Piece]] = []
+    cutter = RecordCutter(64 * 1024, Budget())
+    cut: list[tuple[bytes, int]] = []
     for data in frames:
         cut += cutter.add_run(memoryview(data), 1)
     pieces = []
-    for index, (data, piece) in enumerate([*cut, *cutter.flush()]):
+    for index, (data, num_records) in enumerate([*cut, *cutter.flush()]):
         store.put(f"part/{index}", data)
-        pieces.append(StoredPiece(f"part/{index}", 0, piece))
+        pieces.append(StoredPiece(f"part/{index}", 0, Piece.of(data, num_records)))
     return SplitPieces(pieces)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +18,6 @@ from ..piece_stream import PieceStream
 from ..pieces import SplitPieces, StoredPiece
 
 __all__ = ["PieceBlock", "RecordRun", "ShardSource", "iter_piece_blocks"]
-
-#: A frame's last checksum.
-_FOOTER_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,7 @@ def iter_piece_blocks(
             if index == len(pieces):
                 raise CorruptData("The inputs of a shard hold more records than were counted.")
             stop = min(block.num_records, int(offsets[index + 1]) - block.first_record)
-            yield PieceBlock(index, record - int(offsets[index]), _part_of_block(block, done, stop))
+            yield PieceBlock(index, record - int(offsets[index]), block.part(done, stop))
             done = stop
 
 
@@ -144,7 +140,7 @@ def _require_counted(missing: int) -> None:
 
 
 def _run(block: FrameBlock) -> RecordRun:
-    return RecordRun(block.data, block.starts + block.sizes + _FOOTER_BYTES)
+    return RecordRun(block.data, block.ends)
 
 
 def _part(run: RecordRun, first: int, stop: int) -> RecordRun:
@@ -153,24 +149,9 @@ def _part(run: RecordRun, first: int, stop: int) -> RecordRun:
     return RecordRun(run.data[begin : int(run.ends[stop - 1])], run.ends[first:stop] - begin)
 
 
-def _part_of_block(block: FrameBlock, first: int, stop: int) -> FrameBlock:
-    """The records `first` to `stop` of a block."""
-    if stop - first == block.num_records:
-        return block
-    run = _part(_run(block), first, stop)
-    begin = int(block.starts[first - 1] + block.sizes[first - 1]) + _FOOTER_BYTES if first else 0
-    return FrameBlock(
-        run.data,
-        block.starts[first:stop] - begin,
-        block.sizes[first:stop],
-        block.first_record + first,
-        block.offset + begin,
-    )
-
-
 def _gathered(block: FrameBlock, mask: NDArray[np.bool_]) -> RecordRun:
     """The records of a block that `mask` marks, moved together."""
-    ends = block.starts + block.sizes + _FOOTER_BYTES
+    ends = block.ends
     lengths = np.diff(ends, prepend=0)
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
     bounds = np.concatenate([[0], ends])[edges].tolist()

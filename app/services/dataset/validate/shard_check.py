@@ -23,7 +23,7 @@ from ....domain.losses import LostRange
 from ....domain.manifest import ShardEntry
 from ....domain.schema import Schema
 from ....domain.shard_plan import record_offsets
-from ....domain.streams import ByteStream
+from ....domain.streams import ByteStream, read_up_to
 from ....errors import InputError, UnprocessableInput
 from ....storage.object_store import ObjectStore
 from ..layout import INDEX
@@ -253,7 +253,7 @@ class _IndexLines:
             return
         lines = [b"%d %d\n" % pair for pair in zip(begins.tolist(), sizes.tolist(), strict=True)]
         expected = b"".join(lines)
-        found = self._read(len(expected))
+        found = read_up_to(self.stream, len(expected))
         if found == expected:
             self._line += len(lines)
             self._offset += len(expected)
@@ -281,9 +281,3 @@ class _IndexLines:
         self._problems.add(
             "wrong_record_index", self._entry.file, detail, record=self._line, offset=self._offset
         )
-
-    def _read(self, n: int) -> bytes:
-        found = bytearray()
-        while len(found) < n and (piece := self.stream.read(n - len(found))):
-            found += piece
-        return bytes(found)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from app.domain.compression import SUFFIXES
 from app.domain.manifest import Manifest
 from app.domain.shard_plan import ShardPlan
-from app.services.dataset.execute import Executor
-from app.services.dataset.log import Aborted, Plan, Work
-from app.services.dataset.publish import Publisher
+from app.services.dataset.log import Aborted
+from app.services.dataset.plan import Plan, Work
+from app.services.dataset.publish.executor import Executor
+from app.services.dataset.publish.publisher import Publisher
 from app.services.datasets import Datasets, PublishOptions
 
 #: Makes of a plan's work the work that a test wants.

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import MalformedInput, UnprocessableInput
 from .names import check_split_name
+from .splitmix64 import STEP, mix
 
 __all__ = ["Division", "parse_fractions"]
 
@@ -30,11 +31,6 @@ __all__ = ["Division", "parse_fractions"]
 _MAX_SPLITS: Final = 100
 #: Nine digits, so that a threshold below 1 lies below 2**64, too.
 _FRACTION: Final = re.compile(r"0?\.[0-9]{1,9}|1(\.0{1,9})?", re.ASCII)
-
-#: Constants of splitmix64 (S. Vigna, https://prng.di.unimi.it/splitmix64.c).
-_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2: Final = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +87,8 @@ class Division:
     def _numbers(self, name: str, indices: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Those numbers of splitmix64, begun with what the seed and `name` give."""
         digest = sha256(f"{self.seed} {name}".encode()).digest()
-        state = np.frombuffer(digest, "<u8", 1).astype(np.uint64) + (indices + np.uint64(1)) * _STEP
-        state ^= state >> np.uint64(30)
-        state *= _MIX_1
-        state ^= state >> np.uint64(27)
-        state *= _MIX_2
+        state = np.frombuffer(digest, "<u8", 1).astype(np.uint64) + (indices + np.uint64(1)) * STEP
+        mix(state)
         state ^= state >> np.uint64(31)
         return state
 

@@ -15,16 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .splitmix64 import mix
+
 __all__ = ["Permutation"]
 
 #: A round does little to a small range: with 8, some orders of five numbers came twice as often as others.
 _ROUNDS: Final = 8
 _ROUNDS_OF_SMALL: Final = 24
 _SMALL_BITS: Final = 12
-
-#: Constants of splitmix64 (S. Vigna, https://prng.di.unimi.it/splitmix64.c).
-_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2: Final = np.uint64(0x94D049BB133111EB)
 
 #: Arrays of 64 KiB stay in the processor's cache, and their memory in the process.
 _CHUNK: Final = 8192
@@ -99,10 +97,7 @@ class Permutation:
     def _mix(self, half: _Words, number: int, bits: int) -> _Words:
         """`bits` bits that depend on all of `half` and on the key of the round `number`."""
         mixed: _Words = half + self._keys[number]
-        mixed ^= mixed >> np.uint64(30)
-        mixed *= _MIX_1
-        mixed ^= mixed >> np.uint64(27)
-        mixed *= _MIX_2
+        mix(mixed)
         mixed >>= np.uint64(64 - bits)
         return mixed
 

@@ -16,6 +16,7 @@ __all__ = [
     "PrefixedStream",
     "read_all",
     "read_exactly",
+    "read_up_to",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -112,6 +113,14 @@ def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> b
                 code="truncated",
                 offset=offset + len(gathered),
             )
+        gathered += piece
+    return bytes(gathered)
+
+
+def read_up_to(stream: ByteStream, n: int) -> bytes:
+    """`n` bytes of `stream`, gathered as they come, or all where it has fewer."""
+    gathered = bytearray()
+    while len(gathered) < n and (piece := stream.read(n - len(gathered))):
         gathered += piece
     return bytes(gathered)
 

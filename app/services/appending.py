@@ -13,10 +13,11 @@ from ..codecs.records.columns import Records
 from ..codecs.registry import FormName
 from ..domain.limits import KIB, Budget
 from ..domain.manifest import Manifest
-from ..domain.streams import ByteStream, MemoryStream, PrefixedStream
+from ..domain.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
 from ..errors import InputError, SchemaConflict, ShardsmithError
 from ..storage.spool import Spool
-from .dataset.catalog import Outdated, require_same_message, require_same_schema
+from .dataset.catalog import Outdated
+from .dataset.same_schema import require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions, Underway
 from .deferred import completed, settle, then
 from .evolving import open_widening
@@ -101,7 +102,7 @@ def append_rows(
     appending = _Appending(datasets, request, digest, budget, spool, resources)
     if not request.may_be_grouped:
         return completed(appending.alone(source))
-    head = _read_head(source)
+    head = read_up_to(source, _SMALL_BODY + 1)
     if len(head) > _SMALL_BODY:
         return completed(appending.alone(PrefixedStream(head, source)))
     return then(appending.grouped(head), _stored)
@@ -211,14 +212,6 @@ class _Appending:
             require_same_schema(options.schema, stored)
         options = replace(options, schema=stored, schema_of_dataset=True)
         return open_records(source, form, options, self.budget, self.spool, self.resources)
-
-
-def _read_head(source: ByteStream) -> bytes:
-    """All of a small body; else more of it than a small one has."""
-    head = bytearray()
-    while len(head) <= _SMALL_BODY and (piece := source.read(_SMALL_BODY + 1 - len(head))):
-        head += piece
-    return bytes(head)
 
 
 def _stored(appended: AppendResult) -> Appended:

@@ -4,7 +4,7 @@ All state is on the object store, so that any number of replicas may serve it, a
 die at any step. Three objects decide everything, each created at most once: the slot acknowledges
 an append, the plan fixes what a version will hold, the manifest publishes it. So each acknowledged
 append is in exactly one step from one version to the next, and a version is whole or invisible.
-Writing is in `dataset.append`, `dataset.publish` and `dataset.execute`, reading in `dataset.read`,
+Writing is in `dataset.append` and `dataset.publish`, reading in `dataset.read`,
 the names of all objects in `dataset.layout`.
 """
 
@@ -25,20 +25,21 @@ from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
-from .dataset.append import Appender, AppendResult
-from .dataset.catalog import Catalog, DatasetOptions, Destination, Incarnation
-from .dataset.collection import Collector, SweepReport
-from .dataset.leftover_versions import delete_version
+from .dataset.append.appender import Appender, AppendResult
+from .dataset.catalog import Catalog
+from .dataset.collect.collector import Collector, SweepReport
+from .dataset.collect.leftover_versions import delete_version
+from .dataset.incarnation import DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided, PublishLog
-from .dataset.problems import ValidationReport
-from .dataset.publish import Publisher, abort_version
-from .dataset.publish_options import PublishOptions
-from .dataset.read import Reader
+from .dataset.publish.options import PublishOptions
+from .dataset.publish.publisher import Publisher, abort_version
+from .dataset.read.reader import Reader
+from .dataset.read.stored_file import StoredFile
+from .dataset.read.tar import VersionTar
 from .dataset.slot import Commit, read_slot
-from .dataset.stored_file import StoredFile
 from .dataset.stored_json import dump_json
-from .dataset.tar import VersionTar
-from .dataset.validation import Validator
+from .dataset.validate.problems import ValidationReport
+from .dataset.validate.validator import Validator
 from .publications import Publications, Underway
 
 __all__ = [

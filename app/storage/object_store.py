@@ -14,7 +14,7 @@ from typing import Protocol
 from ..domain.streams import Buffer
 from ..errors import NotFound, StorageError
 
-__all__ = ["AlreadyExists", "ObjectInfo", "ObjectNotFound", "ObjectStore"]
+__all__ = ["AlreadyExists", "ObjectInfo", "ObjectNotFound", "ObjectStore", "exists"]
 
 
 class AlreadyExists(StorageError):
@@ -128,3 +128,12 @@ class ObjectStore(Protocol):
         were never committed go after a week by themselves (Azure).
         """
         ...
+
+
+def exists(store: ObjectStore, key: str) -> bool:
+    """Whether there is an object."""
+    try:
+        store.head(key)
+    except ObjectNotFound:
+        return False
+    return True

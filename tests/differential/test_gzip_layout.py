@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.compression import Compression
-from app.services.dataset.seal import seal
+from app.services.dataset.publish.seal import seal
 from tests.readers import inflate
 
 #: TensorFlow's buffer: `input_buffer_size` in tsl/lib/io/zlib_compression_options.h.

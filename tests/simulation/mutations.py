@@ -10,11 +10,13 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import StorageUnavailable
-from app.services.dataset import append, collection, execute, leftover_appends, publish
+from app.services.dataset.append import appender
+from app.services.dataset.collect import collector, leftover_appends
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted, PublishLog, Verdict
-from app.services.dataset.publish import Publisher
-from app.services.dataset.read import Reader
+from app.services.dataset.publish import executor, publisher
+from app.services.dataset.publish.publisher import Publisher
+from app.services.dataset.read.reader import Reader
 from app.services.dataset.seen import Seen
 from app.services.dataset.slot import Commit
 from app.storage.create_once import new_nonce
@@ -141,8 +143,8 @@ def _old_slots_go(sweep: Any, layout: Layout, *_: Any) -> None:
 def _manifest_before_shards() -> Iterator[None]:
     with (
         mock.patch.object(Connection, "put_stream", _put_stream_in_background),
-        mock.patch("app.services.shard_writer.is_stored", return_value=True),
-        mock.patch.object(execute, "is_stored", return_value=True),
+        mock.patch("app.services.dataset.publish.shard_writer.is_stored", return_value=True),
+        mock.patch.object(executor, "is_stored", return_value=True),
     ):
         yield
 
@@ -153,9 +155,9 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "slots are plain puts": _plain_puts("/slots/"),
     "plans are plain puts": _plain_puts("\\.plan$"),
     "an error of a create is taken for a refusal": _patched(
-        append, "create_once", _create_taking_errors_for_refusals
+        appender, "create_once", _create_taking_errors_for_refusals
     ),
-    "what a create finds is not compared": _patched(publish, "create_once", _create_without_comparing),
+    "what a create finds is not compared": _patched(publisher, "create_once", _create_without_comparing),
     "seen is ignored": _patched(PublishLog, "seen", _nothing_seen),
     "an undecided plan is passed over": _patched(PublishLog, "verdict", _undecided_is_aborted),
     "a lost race is run again with the same appends": _patched(
@@ -166,6 +168,6 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
         leftover_appends._Parts, "_close", _close_without_fence
     ),
     "collection deletes parts for their age": _patched(leftover_appends._Parts, "decide", _old_parts_go),
-    "collection deletes slots for their age": _patched(collection, "sweep_slots", _old_slots_go),
+    "collection deletes slots for their age": _patched(collector, "sweep_slots", _old_slots_go),
     "the manifest does not wait for the shards": _manifest_before_shards,
 }

@@ -12,9 +12,8 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import Conflict, NotFound
-from app.services import shard_writer
-from app.services.dataset import attempt as attempt_module
-from app.services.dataset import shuffle
+from app.services.dataset.append import attempt as attempt_module
+from app.services.dataset.publish import shard_writer, shuffle
 from app.services.datasets import PublishOptions
 from tests.simulation.care import Aborting, Collecting, Creating, Deleting
 from tests.simulation.cluster import Cluster

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...domain.limits import MIB, Budget
-from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_exactly
+from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_exactly, read_up_to
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import read_content
 from .arrow_schema import check_schema_table, measure_key_values, unsupported
@@ -257,9 +257,7 @@ class MessageFile:
         self._held += num_bytes
 
     def _up_to(self, n: int) -> bytes:
-        gathered = b""
-        while len(gathered) < n and (piece := self._source.read(n - len(gathered))):
-            gathered += piece
+        gathered = read_up_to(self._source, n)
         self._offset += len(gathered)
         return gathered
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
@@ -13,6 +12,7 @@ from ..b64_messages import message_texts, read_messages
 from ..json_convert import decode_b64
 from ..json_out import gather
 from ..json_text import read_json
+from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from . import tfrecord
 from .columns import Records
@@ -20,9 +20,6 @@ from .framing import frame_footer, frame_header
 from .messages import encode_messages
 
 __all__ = ["decode", "encode"]
-
-_HEADER_BYTES: Final = 12
-_FOOTER_BYTES: Final = 4
 
 
 def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -78,6 +75,6 @@ def _messages(
         position = 0
         while position < len(block.data):
             length = int.from_bytes(block.data[position : position + 8], "little")
-            start = position + _HEADER_BYTES
+            start = position + HEADER_BYTES
             yield (bytes(block.data[start : start + length]),)
-            position = start + length + _FOOTER_BYTES
+            position = start + length + FOOTER_BYTES

@@ -10,7 +10,7 @@ are done together. The records are moved as bytes, before they are decoded: one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +32,9 @@ _BLOCK_BYTES: Final = 1 * MIB
 _LEAST_ROWS: Final = 1024
 #: For each record, while it is found out which leave: some eight arrays of int64.
 _NUMBERS_BYTES: Final = 64
-_FOOTER_BYTES: Final = OVERHEAD_BYTES - HEADER_BYTES
+
+#: The numbers of the records that leave, in order, and of those that stay, by place.
+_Chosen = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def shuffle_frames(
@@ -69,7 +71,7 @@ class _Buffer:
         self._num_waiting = 0
 
     def add(self, block: FrameBlock) -> None:
-        bounds = np.append(block.starts[:1] - HEADER_BYTES, block.starts + block.sizes + _FOOTER_BYTES)
+        bounds = np.append(block.starts[:1] - HEADER_BYTES, block.ends)
         self._lease.charge(len(block.data) + bounds.nbytes, "The shuffle buffer")
         self._waiting.append(_frames_array(block.data, bounds))
         self._num_waiting += block.num_records
@@ -91,7 +93,7 @@ class _Buffer:
         if self._num_waiting or len(self._held):
             yield from self._leaving(self._all)
 
-    def _leaving(self, choose: Any) -> Iterator[FrameBlock]:
+    def _leaving(self, choose: Callable[[int], _Chosen]) -> Iterator[FrameBlock]:
         parts = [self._held, *self._waiting]
         size = sum(part.nbytes for part in parts)
         # Besides these: all of them together; in whose place come those that leave and those that stay.
@@ -108,7 +110,7 @@ class _Buffer:
         self._lease.release()
         self._lease.charge(self._held.nbytes, "The shuffle buffer")
 
-    def _displaced(self, total: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _displaced(self, total: int) -> _Chosen:
         """Of the records held and waiting, counted through: which leave in which order, which stay where."""
         size, held = self._num_rows, np.arange(self._num_rows)
         came = np.arange(size, total)
@@ -122,7 +124,7 @@ class _Buffer:
         held[of_slot[last]] = came[by_slot[last]]
         return leave, held
 
-    def _all(self, total: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _all(self, total: int) -> _Chosen:
         return self._slots.permutation(total), np.empty(0, np.int64)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from .. import kernels
-from ..kernels.framing import HEADER_BYTES, INCOMPLETE, OVERHEAD_BYTES
+from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES, INCOMPLETE
 from .columns import MAX_BATCH_ROWS
 
 __all__ = ["FrameBlock", "FrameWindow", "Stop"]
@@ -38,12 +38,17 @@ class FrameBlock:
     def num_records(self) -> int:
         return len(self.starts)
 
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Where each frame ends in `data`, and the next one begins."""
+        return self.starts + self.sizes + FOOTER_BYTES
+
     def part(self, first: int, last: int) -> FrameBlock:
         """The records `first` up to `last` of this block, of which there is one at least."""
         if last - first == self.num_records:
             return self
         begin = int(self.starts[first]) - HEADER_BYTES
-        end = int(self.starts[last - 1] + self.sizes[last - 1]) + OVERHEAD_BYTES - HEADER_BYTES
+        end = int(self.starts[last - 1] + self.sizes[last - 1]) + FOOTER_BYTES
         return FrameBlock(
             self.data[begin:end],
             self.starts[first:last] - begin,

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ...errors import MalformedInput
 from .. import kernels
+from ..kernels.framing import FOOTER_BYTES
 
 __all__ = ["find_frames", "gather_frames"]
 
@@ -22,7 +23,7 @@ def find_frames(data: NDArray[np.uint8], num_records: int) -> NDArray[np.int64]:
     starts, sizes = np.empty(num_records, np.int64), np.empty(num_records, np.int64)
     stop = np.zeros(3, np.int64)
     count = kernels.load().scan_frames(data, 0, len(data), _UNLIMITED, starts, sizes, stop)
-    ends = starts + sizes + 4
+    ends = starts + sizes + FOOTER_BYTES
     if count != num_records or (ends[-1] if count else 0) != len(data):
         raise MalformedInput(
             f"Of {num_records} records, record {count} cannot be read.", code="corrupt_record", row=count

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...domain.compression import Compression
 from ...domain.limits import KIB, Budget
-from ...domain.streams import Buffer, ByteStream, PrefixedStream
+from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from ...errors import InputError, LimitExceeded, MalformedInput
 from .. import kernels
 from ..kernels.framing import BAD_DATA, HEADER_BYTES, INCOMPLETE, OVERHEAD_BYTES, TOO_LARGE
@@ -88,7 +88,7 @@ def _uncompressed(source: ByteStream, compression: Compression | None, budget: B
         return source
     if compression is not None:
         return _inflated_unless_empty(source, compression, budget)
-    head = _read_head(source)
+    head = read_up_to(source, HEADER_BYTES)
     rest = PrefixedStream(head, source)
     if len(head) == HEADER_BYTES and head == frame_header(int.from_bytes(head[:8], "little")):
         return rest
@@ -101,13 +101,6 @@ def _inflated_unless_empty(source: ByteStream, compression: Compression, budget:
     if not head:
         return source  # TensorFlow, too, reads an empty file as no records, whatever the compression.
     return InflatedStream(PrefixedStream(head, source), compression, budget.limits)
-
-
-def _read_head(source: ByteStream) -> bytes:
-    head = b""
-    while len(head) < HEADER_BYTES and (piece := source.read(HEADER_BYTES - len(head))):
-        head += piece
-    return head
 
 
 class _FrameReader:

@@ -14,7 +14,7 @@ from typing import Final
 from ...domain.compression import Compression
 from ...domain.limits import KIB, MIB, Budget
 from ...domain.losses import Losses, LostRange
-from ...domain.streams import ByteStream, PrefixedStream
+from ...domain.streams import ByteStream, PrefixedStream, read_up_to
 from ...errors import UnprocessableInput
 from .. import kernels
 from ..kernels.framing import BAD_DATA, BAD_LENGTH, HEADER_BYTES, INCOMPLETE, TOO_LARGE
@@ -72,7 +72,7 @@ def salvage_frames(
         LimitExceeded: the budget, the compression ratio.
     """
     if compression is None:
-        head = _read_head(source)
+        head = read_up_to(source, _HEAD_BYTES)
         source = PrefixedStream(head, source)
         compression = _detected(head)
     if compression == "none":
@@ -96,13 +96,6 @@ def _detected(head: bytes) -> Compression:
     except zlib.error:
         return "none"
     return detected
-
-
-def _read_head(source: ByteStream) -> bytes:
-    head = bytearray()
-    while len(head) < _HEAD_BYTES and (piece := source.read(_HEAD_BYTES - len(head))):
-        head += piece
-    return bytes(head)
 
 
 class _Salvage:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, ByteStream, read_up_to
 from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
 from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, in_low_bits
@@ -262,9 +262,7 @@ def _bad_string_list(count: int, offset: int) -> UnprocessableInput:
 
 def _read_aligned(source: ByteStream, budget: Budget) -> memoryview:
     """All of the body, placed in memory so that the elements need not be copied to be aligned."""
-    first = b""
-    while len(first) < _MAX_HEADER_BYTES and (piece := source.read(_MAX_HEADER_BYTES - len(first))):
-        first += piece
+    first = read_up_to(source, _MAX_HEADER_BYTES)
     padding = _padding_before(first)
     gathered = bytearray(padding) + first
     budget.charge(len(gathered), "The body")

@@ -8,78 +8,28 @@ widens, in steps that are numbered without gaps: the newest is found from any th
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from ...domain.evolution import widen
 from ...domain.names import check_dataset_name
-from ...domain.schema import Feature, Message, Schema
-from ...errors import Conflict, CorruptData, InputError, MalformedInput, NotFound, SchemaConflict
+from ...domain.schema import Schema
+from ...errors import Conflict, CorruptData, MalformedInput, NotFound
 from ...storage.create_once import create_once, new_nonce
-from ...storage.object_store import ObjectNotFound, ObjectStore
+from ...storage.object_store import ObjectNotFound, ObjectStore, exists
+from .incarnation import DatasetOptions, Destination, Incarnation, parse_schema
 from .kept import Kept
 from .layout import Layout
+from .same_schema import require_same_schema
 from .stored_json import dump_json, load_json
 
 __all__ = [
     "Catalog",
-    "DatasetOptions",
-    "Destination",
-    "Incarnation",
     "Outdated",
     "dataset_deleted",
-    "exists",
-    "require_same_message",
-    "require_same_schema",
 ]
 
 #: Datasets of which the newest incarnation is kept in memory.
 _KEPT: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetOptions:
-    """What a dataset is created with.
-
-    Attributes:
-        description: free text; TFDS shows it.
-        keep_versions: how many of the newest versions collection leaves; None keeps all.
-    """
-
-    description: str = ""
-    keep_versions: int | None = None
-
-    def __post_init__(self) -> None:
-        keep = self.keep_versions
-        if keep is not None and (type(keep) is not int or keep < 1):
-            raise MalformedInput('"keep_versions" must be an integer from 1.', code="invalid_dataset")
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Incarnation:
-    """One life of a dataset. `declared` is the schema it began with, if any."""
-
-    layout: Layout
-    declared: Schema | None
-    options: DatasetOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where the rows of a request go, found once: what becomes of the name meanwhile changes nothing.
-
-    Attributes:
-        layout: of the dataset as it lives, or of the next one of that name.
-        schema: what the rows have to be; None while there is no dataset, or it has none.
-        step: how often the schema was settled or widened until then.
-    """
-
-    layout: Layout
-    schema: Schema | None
-    step: int = 0
 
 
 class Outdated(Conflict):
@@ -257,7 +207,7 @@ class Catalog:
                 data = self._store.get(key)
             except ObjectNotFound:
                 break
-            step, schema = step + 1, _stored_schema(load_json(data, key), key)
+            step, schema = step + 1, parse_schema(load_json(data, key), key)
         if schema is not None:
             self._schemas.put(layout, (step, schema))
         return step, schema
@@ -279,22 +229,15 @@ class Catalog:
                 data = self._store.get(layout.incarnation)
             except ObjectNotFound:
                 return None
-            found = self._incarnations.put(layout, _parse_incarnation(layout, data))
+            found = self._incarnations.put(layout, Incarnation.parse(layout, data))
         return found
 
     def _create(
         self, layout: Layout, schema: Schema | None, options: DatasetOptions
     ) -> tuple[Incarnation, bool]:
-        content = {
-            "nonce": new_nonce(),
-            "dataset": layout.dataset,
-            "generation": layout.generation,
-            "schema": None if schema is None else schema.to_json(),
-            "options": options.to_json(),
-        }
-        data = dump_json(content)
-        winner = create_once(self._store, layout.incarnation, data)
-        return _parse_incarnation(layout, data if winner is None else winner), winner is None
+        ours = Incarnation(layout, schema, options)
+        winner = create_once(self._store, layout.incarnation, ours.serialize(new_nonce()))
+        return (ours, True) if winner is None else (Incarnation.parse(layout, winner), False)
 
     def _lives(self, name: str) -> bool:
         try:
@@ -311,83 +254,6 @@ def dataset_deleted(name: str) -> Conflict:
         f"Dataset {name!r} was deleted meanwhile, and these rows are in no other one. Send them again.",
         code="dataset_deleted",
     )
-
-
-def exists(store: ObjectStore, key: str) -> bool:
-    """Whether there is an object."""
-    try:
-        store.head(key)
-    except ObjectNotFound:
-        return False
-    return True
-
-
-def require_same_schema(schema: Schema, stored: Schema) -> None:
-    """Refuse rows of another schema; the order of features does not matter, an Example has none.
-
-    Raises:
-        SchemaConflict: they differ, in their message or in a feature; the first that does is named.
-    """
-    if schema.same_features(stored):
-        return
-    require_same_message(schema.message, stored)
-    name = next(
-        name
-        for name in (*schema.names, *stored.names)
-        if schema.by_name.get(name) != stored.by_name.get(name)
-    )
-    ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
-    raise SchemaConflict(
-        f"Feature {name!r} is {_described(ours)} in these rows and {_described(theirs)} in the "
-        f"dataset. Send rows that fit it. {_evolution(schema, stored)}",
-        feature=name,
-        extra={"schema": stored.to_json()},
-    )
-
-
-def _evolution(schema: Schema, stored: Schema) -> str:
-    """What `evolve=widen` would do."""
-    try:
-        widen(stored, schema)
-    except SchemaConflict as error:
-        return f"Not even ?evolve=widen would take them: {error.detail}"
-    return "With ?evolve=widen the schema of the dataset is widened to take them."
-
-
-def require_same_message(message: Message | None, stored: Schema) -> None:
-    """Refuse rows of another message; None is that of the dataset.
-
-    Raises:
-        SchemaConflict: the messages differ.
-    """
-    if message not in (None, stored.message):
-        raise SchemaConflict(
-            f"These rows are {message}s, but those of the dataset are {stored.message}s, which is fixed.",
-            extra={"schema": stored.to_json()},
-        )
-
-
-def _described(feature: Feature | None) -> str:
-    return "absent" if feature is None else dump_json(feature.to_json()).decode()
-
-
-def _parse_incarnation(layout: Layout, data: bytes) -> Incarnation:
-    value = load_json(data, layout.incarnation)
-    schema = None if value.get("schema") is None else _stored_schema(value, layout.incarnation)
-    try:
-        options = value["options"]
-        return Incarnation(
-            layout, schema, DatasetOptions(str(options["description"]), options.get("keep_versions"))
-        )
-    except (AttributeError, InputError, KeyError, TypeError) as error:
-        raise CorruptData(f"{layout.incarnation} is not of the known form.") from error
-
-
-def _stored_schema(value: dict[str, Any], key: str) -> Schema:
-    try:
-        return Schema.from_json(value.get("schema"))
-    except InputError as error:
-        raise CorruptData(f"{key} holds no valid schema.") from error
 
 
 def _are_same(one: Schema | None, other: Schema | None) -> bool:

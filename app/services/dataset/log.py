@@ -8,49 +8,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal
 
-from ...domain.compression import Compression
-from ...domain.division import Division
 from ...domain.manifest import Manifest
-from ...domain.schema import Schema
-from ...domain.shard_plan import ShardPlan
-from ...errors import CorruptData, InputError, StorageError
+from ...errors import CorruptData, StorageError
 from ...storage.create_once import create_once, new_nonce
-from ...storage.object_store import ObjectNotFound, ObjectStore
-from .catalog import exists
+from ...storage.object_store import ObjectNotFound, ObjectStore, exists
 from .kept import Kept
 from .layout import INDEX, Layout
-from .pieces import LostData, Piece, SplitPieces
+from .piece_stream import LostData
+from .pieces import Piece, SplitPieces
+from .plan import NamedFile, Plan
 from .seen import Seen
 from .stored_json import dump_json, load_json
 
 __all__ = [
     "Aborted",
-    "Base",
     "Decided",
-    "NamedFile",
-    "Plan",
     "PublishLog",
     "Verdict",
-    "Work",
 ]
-
-Base = Literal["latest", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class NamedFile:
-    """An object that a plan names, and the SHA-256 that it must have."""
-
-    key: str
-    sha256: str
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> NamedFile:
-        return cls(value["key"], value["sha256"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,124 +45,6 @@ class Aborted:
 
 #: None: not decided yet.
 Verdict = Manifest | Aborted | None
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the executors of a plan do, to the byte.
-
-    Attributes:
-        base: number of the version whose records come first.
-        inputs: the appends that follow, as `dataset.slot.parse_commits` reads them.
-        schema: of every record.
-        compression: of every shard.
-        index: whether each shard gets its index of record offsets.
-        shuffle_seed: of the permutation of each split's records; None keeps them in order.
-        division: how appended rows are dealt out to splits, where they are.
-        dealt: how many of them each split takes of each piece, as `dataset.dealing.parse_dealt` reads it.
-    """
-
-    base: int | None
-    inputs: NamedFile
-    schema: Schema
-    shards: tuple[ShardPlan, ...]
-    compression: Compression = "none"
-    index: bool = False
-    shuffle_seed: int | None = None
-    division: Division | None = None
-    dealt: NamedFile | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "base": self.base,
-            "inputs": asdict(self.inputs),
-            "schema": self.schema.to_json(),
-            "shards": [asdict(shard) for shard in self.shards],
-            "compression": self.compression,
-            "index": self.index,
-            "shuffle_seed": self.shuffle_seed,
-            "division": None if self.division is None else self.division.to_json(),
-            "dealt": None if self.dealt is None else asdict(self.dealt),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Work:
-        return cls(
-            base=value["base"],
-            inputs=NamedFile.from_json(value["inputs"]),
-            schema=Schema.from_json(value["schema"]),
-            shards=tuple(
-                ShardPlan(shard["split"], shard["file"], shard["start"], shard["stop"], shard.get("copy_of"))
-                for shard in value["shards"]
-            ),
-            compression=value.get("compression", "none"),
-            index=value.get("index", False),
-            shuffle_seed=value.get("shuffle_seed"),
-            division=None if value.get("division") is None else Division.from_json(value["division"]),
-            dealt=None if value.get("dealt") is None else NamedFile.from_json(value["dealt"]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a version will hold. Every release can read every plan, but for its work.
-
-    Attributes:
-        n: the plan's number.
-        nonce: of the publisher.
-        publish_key: the client's key of the request that made it.
-        options: what that request asked for, in JSON.
-        seen: all that is published once this plan is, as `Seen` reads it.
-        fingerprint: of the executor; see `shard_writer.FINGERPRINT`.
-        work: None where it is in a form that another release gave it.
-    """
-
-    n: int
-    nonce: str
-    publish_key: str | None
-    options: Mapping[str, Any]
-    seen: NamedFile
-    fingerprint: str
-    work: Work | None
-
-    def serialize(self) -> bytes:
-        value = {
-            "nonce": self.nonce,
-            "n": self.n,
-            "publish_key": self.publish_key,
-            "options": dict(self.options),
-            "seen": asdict(self.seen),
-            "fingerprint": self.fingerprint,
-        }
-        return dump_json(value if self.work is None else {**value, **self.work.to_json()})
-
-    @classmethod
-    def parse(cls, data: bytes, key: str) -> Plan:
-        """The plan that `serialize` wrote.
-
-        Raises:
-            CorruptData: not of that form.
-        """
-        value = load_json(data, key)
-        try:
-            return cls(
-                n=value["n"],
-                nonce=value["nonce"],
-                publish_key=value["publish_key"],
-                options=dict(value["options"]),
-                seen=NamedFile.from_json(value["seen"]),
-                fingerprint=value["fingerprint"],
-                work=_work(value),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptData(f"{key} is not of the known form.") from error
-
-
-def _work(value: Mapping[str, Any]) -> Work | None:
-    try:
-        return Work.from_json(value)
-    except (KeyError, TypeError, InputError):
-        return None
 
 
 class Decided:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from ...errors import CorruptData
 from .slot import Commit
 
-__all__ = ["Consumed", "Seen"]
+__all__ = ["KEEP_SEEN", "Consumed", "Seen"]
 
+#: How long what a published version consumed is remembered at least: the life of an idempotency key.
+KEEP_SEEN: Final = timedelta(days=7)
 #: Enough to tell two slots of one id apart; a list has a line for each append of a week.
 _NONCE_DIGITS: Final = 8
 

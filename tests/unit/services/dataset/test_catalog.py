@@ -6,14 +6,10 @@ import pytest
 
 from app.domain.schema import Schema
 from app.errors import Conflict, CorruptData, NotFound, SchemaConflict, StorageUnavailable
-from app.services.dataset.catalog import (
-    Catalog,
-    DatasetOptions,
-    Destination,
-    require_same_message,
-    require_same_schema,
-)
+from app.services.dataset.catalog import Catalog
+from app.services.dataset.incarnation import DatasetOptions, Destination
 from app.services.dataset.layout import Layout
+from app.services.dataset.same_schema import require_same_message, require_same_schema
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore, Operation, When
 

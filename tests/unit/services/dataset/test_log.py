@@ -13,7 +13,8 @@ from app.domain.schema import Schema
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
 from app.services.dataset.layout import Layout
-from app.services.dataset.log import Aborted, Decided, NamedFile, Plan, PublishLog, Work
+from app.services.dataset.log import Aborted, Decided, PublishLog
+from app.services.dataset.plan import NamedFile, Plan, Work
 from app.services.dataset.stored_json import dump_json
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.stores import FaultStore

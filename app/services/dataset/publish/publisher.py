@@ -1,0 +1,336 @@
+"""Publishing: freeze what was appended in a plan that only one publisher can create, then execute it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Final
+
+from ....domain.manifest import Manifest
+from ....domain.names import is_append_id, parse_version
+from ....errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
+from ....storage.create_once import create_once, store_time
+from ....storage.object_store import ObjectNotFound, ObjectStore
+from ....storage.spool import Spool
+from ..catalog import Catalog
+from ..incarnation import Incarnation
+from ..layout import Layout
+from ..log import Decided, PublishLog
+from ..piece_stream import LostData
+from ..seen import KEEP_SEEN, Consumed, Seen
+from ..slot import Commit, Slot, read_slot
+from .drafter import Drafter
+from .executor import Executor, is_foreign
+from .options import PublishOptions
+
+__all__ = ["Publisher", "abort_version"]
+
+#: An executor that has written nothing for so long, by the store's clock, is taken for dead.
+_STALLED: Final = timedelta(seconds=60)
+#: Plans that may get in the way of one publish before it gives up.
+_ROUNDS: Final = 20
+_DIGITS: Final = "0123456789abcdef"
+
+
+class Publisher:
+    """Publishes one incarnation of a dataset. Lives for one request."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        catalog: Catalog,
+        incarnation: Incarnation,
+        decided: Decided,
+        pool: ThreadPoolExecutor,
+        spool: Spool,
+    ) -> None:
+        self._store = store
+        self._layout = incarnation.layout
+        self._log = PublishLog(store, incarnation.layout, decided)
+        self._drafter = Drafter(store, catalog, incarnation, self._log, pool)
+        self._executor = Executor(store, self._log, incarnation, pool, spool)
+        self._pool = pool
+
+    def publish(
+        self, options: PublishOptions, wants: str | None, on_plan: Callable[[str], None] | None = None
+    ) -> Manifest:
+        """See `Datasets.publish`."""
+        announce = on_plan or (lambda _: None)
+        for _ in range(_ROUNDS):
+            newest = self._log.newest()
+            if newest and self._log.verdict(newest) is None:
+                self._help(newest, options, wants, announce)
+                continue
+            published = self._log.newest_published(newest)
+            seen = self._log.seen(published)
+            answer = self._answer(published, seen, options, wants)
+            if answer is not None:
+                return answer
+            listed, commits = self._new_commits(seen)
+            left_out = self._left_out(seen, commits, options, wants)
+            commits = [commit for commit in commits if commit.append_id not in options.exclude]
+            self._require_new([*commits, *left_out], wants)
+            after = self._after(newest + 1, seen, listed, commits, left_out, options.publish_key)
+            base = published if published and options.base == "latest" else None
+            verdict = self._begin(newest + 1, base, after, commits, options, announce)
+            if isinstance(verdict, Manifest):
+                return verdict
+        raise Conflict(
+            f"Other publications of dataset {self._layout.dataset!r} keep coming first. Try again.",
+            code="publish_in_progress",
+        )
+
+    def _help(
+        self, n: int, options: PublishOptions, wants: str | None, announce: Callable[[str], None]
+    ) -> None:
+        """Bring the undecided plan `n` to its end, if that is ours to do.
+
+        A plan that nobody executes any more, and that only another release could, is given up.
+
+        Raises:
+            Conflict: somebody else is at it (`publish_in_progress`, `encoder_mismatch`).
+        """
+        plan = self._log.plan(n)
+        version = str(self._layout.version(n))
+        same_key = options.publish_key is not None and options.publish_key == plan.publish_key
+        foreign = is_foreign(plan)
+        ours = wants is not None or same_key
+        stalled = (foreign or not ours) and self._is_stalled(n)
+        if not ours and not stalled:
+            raise Conflict(
+                f"Version {version} is being published. Wait for it, then publish again.",
+                code="publish_in_progress",
+                extra={"version": version},
+            )
+        if stalled and foreign:
+            self._log.give_up(n, "No service of the release that began it came to finish it.")
+            return
+        announce(version)
+        self._executor.execute(plan)
+
+    def _is_stalled(self, n: int) -> bool:
+        moments = [self._store.head(self._layout.plan(n)).last_modified]
+        moments += [info.last_modified for info in self._store.list(self._layout.all_done(n))]
+        return store_time(self._store) - max(moments) >= _STALLED
+
+    def _answer(
+        self, published: int, seen: Seen, options: PublishOptions, wants: str | None
+    ) -> Manifest | None:
+        """The version that already holds what was asked for, by publish key or by append.
+
+        Raises:
+            UnprocessableInput: the publish key was used for another request.
+        """
+        if published:
+            last = self._log.verdict(published)
+            if isinstance(last, Manifest):
+                self._executor.finish_if_needed(published, last)
+        key = options.publish_key
+        n = seen.publish_keys.get(key) if key is not None else None
+        if n is not None and not options.repeats(self._log.plan(n).options):
+            raise UnprocessableInput(
+                "This Idempotency-Key was used to publish with other parameters. Use a new key.",
+                code="idempotency_key_reused",
+            )
+        if n is None and wants is not None:
+            n = self._consumed(seen, wants)
+        if n is None:
+            return None
+        verdict = self._log.verdict(n)
+        if not isinstance(verdict, Manifest):
+            raise CorruptData(f"Version {self._layout.version(n)} is on record as published, but is not.")
+        return verdict
+
+    def _consumed(self, seen: Seen, append_id: str) -> int | None:
+        """The plan that consumed an append; None where the id stands for another append since."""
+        fate = seen.appends.get(append_id)
+        if fate is None:
+            return None
+        try:
+            slot = read_slot(self._store, self._layout, append_id)
+        except ObjectNotFound:
+            return fate.n
+        return None if isinstance(slot, Commit) and not fate.is_of(slot.nonce) else fate.n
+
+    def _left_out(
+        self, seen: Seen, commits: Sequence[Commit], options: PublishOptions, wants: str | None
+    ) -> list[Commit]:
+        """The appends that are to be consumed without their rows.
+
+        Raises:
+            UnprocessableInput: the wanted append is one of them (`contradictory_options`).
+            NotFound: there is no such append (`append_not_found`).
+            Conflict: a version has consumed it (`append_published`).
+        """
+        if wants in options.exclude:
+            raise UnprocessableInput(
+                f"Append {wants} is both to be published and to be left out.", code="contradictory_options"
+            )
+        new = {commit.append_id: commit for commit in commits}
+        for append_id in options.exclude:
+            if append_id not in new:
+                raise self._no_such_append(append_id, seen.appends.get(append_id))
+        return [new[append_id] for append_id in options.exclude]
+
+    def _no_such_append(self, append_id: str, fate: Consumed | None) -> ShardsmithError:
+        if fate is None:
+            return NotFound(
+                f"Dataset {self._layout.dataset!r} has no append {append_id} to leave out.",
+                code="append_not_found",
+            )
+        version = str(self._layout.version(fate.n))
+        done = "left it out" if fate.excluded else "holds its rows"
+        return Conflict(
+            f"Append {append_id} cannot be left out any more: version {version} {done}.",
+            code="append_published",
+            extra={"version": version},
+        )
+
+    def _require_new(self, commits: Sequence[Commit], wants: str | None) -> None:
+        """Refuse to publish what is not there.
+
+        Raises:
+            Conflict: the wanted append is neither published nor new (`dataset_deleted`), or nothing
+                is (`nothing_to_publish`).
+        """
+        name = self._layout.dataset
+        if wants is not None and all(commit.append_id != wants for commit in commits):
+            raise Conflict(
+                f"Dataset {name!r} has no append {wants}: it was deleted since, or created anew. Send the "
+                f"rows again.",
+                code="dataset_deleted",
+            )
+        if not commits:
+            raise Conflict(
+                f"Dataset {name!r} has no rows that are not published. Append some first.",
+                code="nothing_to_publish",
+            )
+
+    def _begin(
+        self,
+        n: int,
+        base: int | None,
+        seen: Seen,
+        commits: Sequence[Commit],
+        options: PublishOptions,
+        announce: Callable[[str], None],
+    ) -> Manifest | None:
+        """Plan version `n` and execute it; None where another publisher's plan came first.
+
+        Raises:
+            CorruptData: an acknowledged append cannot be read; the version is aborted.
+            Conflict: somebody has given the version up (`publish_aborted`).
+        """
+        try:
+            plan = self._drafter.draft(n, base, seen, commits, options)
+        except LostData:
+            if self._log.newest() < n:
+                raise
+            return None  # whoever came first has published these appends, and tidied up
+        if create_once(self._store, self._layout.plan(n), plan.serialize()) is not None:
+            self._drafter.discard(plan)
+            return None
+        version = str(self._layout.version(n))
+        announce(version)
+        verdict = self._executor.execute(plan)
+        if isinstance(verdict, Manifest):
+            return verdict
+        if verdict.lost_data:
+            raise CorruptData(
+                f"Version {version} was aborted: {verdict.reason} If an append is lost for good, publish "
+                f"without it: exclude= its append_id."
+            )
+        raise Conflict(
+            f"Version {version} was aborted: {verdict.reason} Its rows are free again; publish once more.",
+            code="publish_aborted",
+            extra={"version": version},
+        )
+
+    def _new_commits(self, seen: Seen) -> tuple[Mapping[str, int], list[Commit]]:
+        """All slots listed, and every acknowledged append that no published plan has consumed, in order.
+
+        A listing takes its time: it can find an append and miss one that the same writer had
+        acknowledged before, where it had been already. That one was there when the first listing ended,
+        so a second listing finds it; and nothing else is taken from the second, which has gaps of its own.
+        """
+        listed = self._listed()
+        commits = self._commits(seen, listed)
+        if commits:
+            latest: dict[str, int] = {}
+            for commit in commits:
+                latest[commit.writer] = max(commit.time, latest.get(commit.writer, 0))
+            missed = {name: at for name, at in self._listed().items() if name not in listed}
+            commits += [
+                commit for commit in self._commits(seen, missed) if commit.time < latest.get(commit.writer, 0)
+            ]
+            listed |= missed
+        return listed, sorted(commits, key=lambda commit: commit.rank)
+
+    def _commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
+        fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
+        slots: list[Slot] = list(
+            self._pool.map(lambda append_id: read_slot(self._store, self._layout, append_id), fresh)
+        )
+        return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
+
+    def _listed(self) -> dict[str, int]:
+        """All slots, and when they were written, by the store's clock in seconds."""
+        return {name: at for slots in self._pool.map(self._listed_under, _DIGITS) for name, at in slots}
+
+    def _listed_under(self, digit: str) -> list[tuple[str, int]]:
+        folder = self._layout.slots(digit)
+        slots = [
+            (info.key.removeprefix(f"{folder}/"), int(info.last_modified.timestamp()))
+            for info in self._store.list(folder)
+        ]
+        return [slot for slot in slots if is_append_id(slot[0]) and slot[0].startswith(digit)]
+
+    def _after(
+        self,
+        n: int,
+        seen: Seen,
+        listed: Mapping[str, int],
+        commits: Sequence[Commit],
+        left_out: Sequence[Commit],
+        publish_key: str | None,
+    ) -> Seen:
+        """What will have been consumed once plan `n` is published."""
+        gone = [append_id for append_id in seen.appends if append_id not in listed]
+        kept = seen.without(gone, self._last_old({seen.appends[append_id].n for append_id in gone}))
+        fates = {
+            commit.append_id: Consumed.of(n, commit, listed[commit.append_id], excluded=excluded)
+            for of_fate, excluded in ((commits, False), (left_out, True))
+            for commit in of_fate
+        }
+        keys = {} if publish_key is None else {publish_key: n}
+        return Seen({**kept.appends, **fates}, {**kept.publish_keys, **keys})
+
+    def _last_old(self, numbers: set[int]) -> int:
+        """The last of these published versions that is older than `KEEP_SEEN`, 0 where none is."""
+        if not numbers:
+            return 0
+        before = store_time(self._store) - KEEP_SEEN
+        ordered = sorted(numbers)
+        count = bisect_left(  # versions are published in the order of their numbers
+            ordered, before, key=lambda n: self._store.head(self._layout.manifest(n)).last_modified
+        )
+        return ordered[count - 1] if count else 0
+
+
+def abort_version(store: ObjectStore, layout: Layout, decided: Decided, version: str) -> str:
+    """See `Datasets.abort`."""
+    log = PublishLog(store, layout, decided)
+    parsed = parse_version(version)
+    n = parsed.minor + 1
+    if layout.version(n) != parsed or n > log.newest():
+        raise NotFound(
+            f"Dataset {layout.dataset!r} has no version {version!r} that was begun.", code="version_not_found"
+        )
+    verdict = log.give_up(n, "An operator gave it up.")
+    if isinstance(verdict, Manifest):
+        raise Conflict(
+            f"Version {version} is published, and cannot be aborted any more.", code="version_published"
+        )
+    return verdict.reason

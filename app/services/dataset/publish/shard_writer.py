@@ -1,0 +1,209 @@
+"""Writing one shard: execute its plan, byte for byte the same whoever does it and however often.
+
+The records were encoded when they were appended; here they are only verified, cut, copied, and
+compressed where that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from ....codecs.records.deflated_pieces import deflater_name
+from ....codecs.records.record_index import index_lines
+from ....domain.compression import Compression
+from ....domain.limits import MIB, Budget
+from ....domain.manifest import FileEntry, ShardEntry
+from ....domain.shard_plan import ShardPlan
+from ....domain.streams import Buffer
+from ....errors import CorruptData, StorageUnavailable
+from ....storage.object_store import ObjectNotFound, ObjectStore
+from ....storage.spool import Spool, SpoolFile
+from ..layout import record_index
+from ..piece_stream import STORED_LIMITS
+from ..pieces import Piece
+from ..record_cutter import RecordCutter
+from ..stored_json import dump_json, load_json
+from .seal import seal
+from .shard_source import RecordRun
+
+__all__ = [
+    "FINGERPRINT",
+    "RecordSource",
+    "WrittenShard",
+    "beside",
+    "fingerprint",
+    "is_stored",
+    "read_done",
+    "write_done",
+    "write_shard",
+]
+
+#: How much a read of a few records has to fetch at most, and how fine a shard's checksums are.
+_PIECE_BYTES: Final = 4 * MIB
+#: Names everything that decides the bytes of a shard and of the files beside it. An executor with
+#: another one leaves a plan alone: two that disagree would overwrite each other's shards.
+FINGERPRINT: Final = f"copy-2 pieces-{_PIECE_BYTES} schemas-2 shuffle-1"
+
+#: What is uploaded of an index at a time.
+_INDEX_CHUNK: Final = 1 * MIB
+
+
+def fingerprint(compression: Compression) -> str:
+    """`FINGERPRINT`, with what decides how shards are compressed where they are."""
+    return FINGERPRINT if compression == "none" else f"{FINGERPRINT} {deflater_name()}"
+
+
+class RecordSource(Protocol):
+    """The records of one shard."""
+
+    def runs(
+        self, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None = None
+    ) -> Iterator[RecordRun]:
+        """All of them, in order.
+
+        Raises:
+            LostData: an input is missing or does not match its checksum.
+            CorruptData: an input holds other records than were counted, or none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """A shard that lies in its place, and the pieces by which it can be read."""
+
+    entry: ShardEntry
+    pieces: tuple[Piece, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        value = {
+            "num_records": self.entry.num_records,
+            "num_bytes": self.entry.num_bytes,
+            "sha256": self.entry.sha256,
+            "pieces": [piece.to_json() for piece in self.pieces],
+        }
+        return value if self.entry.index is None else {**value, "index": asdict(self.entry.index)}
+
+
+def write_shard(
+    plan: ShardPlan,
+    source: RecordSource,
+    store: ObjectStore,
+    key: str,
+    *,
+    compression: Compression = "none",
+    index_in: Spool | None = None,
+    pool: ThreadPoolExecutor | None = None,
+) -> WrittenShard:
+    """Write the shard `key`, its index beside it where one is asked for, and see that they are there.
+
+    Args:
+        index_in: where the index of record offsets is gathered; None writes no index.
+
+    Raises:
+        LostData: an input is missing or does not match its checksum.
+        CorruptData: an input holds other records than were counted, or none.
+        StorageFull: no room, in the store or for the index in the spool.
+        StorageUnavailable: the store failed; writing the shard again is safe.
+    """
+    if index_in is None:
+        entry, pieces = _write_records(plan, source, store, key, compression, None, pool)
+        written = WrittenShard(entry, pieces)
+    else:
+        with index_in.open() as lines:
+            entry, pieces = _write_records(plan, source, store, key, compression, lines, pool)
+            index = _write_index(store, key, record_index(plan.file), lines)
+        written = WrittenShard(
+            ShardEntry(entry.file, entry.num_records, entry.num_bytes, entry.sha256, index), pieces
+        )
+    if not is_stored(store, key, written):
+        raise StorageUnavailable(f"{key} is not as long as it was written.")
+    return written
+
+
+def _write_records(
+    plan: ShardPlan,
+    source: RecordSource,
+    store: ObjectStore,
+    key: str,
+    compression: Compression,
+    lines: SpoolFile | None,
+    pool: ThreadPoolExecutor | None,
+) -> tuple[ShardEntry, tuple[Piece, ...]]:
+    whole = sha256()
+    pieces: list[Piece] = []
+
+    def chunks() -> Iterator[Buffer]:
+        for data, piece in seal(_cut(source, store, lines, pool), compression, pool):
+            whole.update(data)
+            pieces.append(piece)
+            yield data
+
+    size = store.put_stream(key, chunks())
+    return ShardEntry(plan.file, plan.num_records, size, whole.hexdigest()), tuple(pieces)
+
+
+def _cut(
+    source: RecordSource, store: ObjectStore, lines: SpoolFile | None, pool: ThreadPoolExecutor | None
+) -> Iterator[tuple[bytes, int]]:
+    """The source's records in runs of a piece each; their index lines go to `lines`."""
+    budget = Budget(STORED_LIMITS)
+    cutter = RecordCutter(_PIECE_BYTES, budget)
+    offset = 0
+    for run in source.runs(store, budget, pool):
+        if lines is not None:
+            lines.append(index_lines(offset, run.ends))
+        offset += len(run.data)
+        yield from cutter.add(run.data, run.ends)
+    yield from cutter.flush()
+
+
+def _write_index(store: ObjectStore, key: str, file: str, lines: SpoolFile) -> FileEntry:
+    whole = sha256()
+
+    def chunks() -> Iterator[Buffer]:
+        for offset in range(0, lines.size, _INDEX_CHUNK):
+            data = lines.read_at(offset, _INDEX_CHUNK)
+            whole.update(data)
+            yield data
+
+    size = store.put_stream(beside(key, file), chunks())
+    return FileEntry(file, size, whole.hexdigest())
+
+
+def beside(key: str, file: str) -> str:
+    """The key of `file` in the folder of `key`."""
+    return key[: key.rfind("/") + 1] + file
+
+
+def read_done(store: ObjectStore, key: str, file: str) -> WrittenShard | None:
+    """What an executor noted of the shard `file` once it had written it; None without a legible note."""
+    try:
+        value = load_json(store.get(key), key)
+        entry = ShardEntry.from_json({**value, "file": file})
+        return WrittenShard(entry, tuple(Piece.from_json(item) for item in value["pieces"]))
+    except (ObjectNotFound, CorruptData, KeyError, TypeError, ValueError):
+        return None
+
+
+def write_done(store: ObjectStore, key: str, shard: WrittenShard) -> None:
+    """Note that a shard is written."""
+    store.put(key, dump_json(shard.to_json()))
+
+
+def is_stored(store: ObjectStore, key: str, shard: WrittenShard) -> bool:
+    """Whether a shard lies there with its index, as long as they were written.
+
+    Their bytes are verified by who reads them.
+    """
+    sizes = {key: shard.entry.num_bytes}
+    if shard.entry.index is not None:
+        sizes[beside(key, shard.entry.index.file)] = shard.entry.index.num_bytes
+    try:
+        return all(store.head(file).size == size for file, size in sizes.items())
+    except ObjectNotFound:
+        return False

@@ -78,6 +78,7 @@ class Appender:
         catalog: Catalog,
         limits: Limits,
         pool: ThreadPoolExecutor,
+        groups: ThreadPoolExecutor,
         *,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
@@ -87,7 +88,7 @@ class Appender:
         self._pool = pool
         self._monotonic = monotonic or (lambda: time.monotonic())
         self._clock = _Clock()
-        self._grouping = Grouping(pool, self._store_group)
+        self._grouping = Grouping(groups, self._store_group)
         self._under_way: set[str] = set()
         self._lock = threading.Lock()
 

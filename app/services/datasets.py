@@ -58,6 +58,9 @@ __all__ = [
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
 _STORE_THREADS: Final = 16
+#: Groups of small appends that are stored at a time. These threads wait for the others, never the reverse:
+#: what runs in the store's threads waits for nothing but the store, so that they always come free.
+_GROUP_THREADS: Final = 16
 #: After so long a client hears that its publication goes on: many give up on a request after 60 s.
 _PUBLISH_WAIT_S: Final = 30.0
 
@@ -98,14 +101,18 @@ class Datasets:
         spool: Spool,
         publish_wait_s: float = _PUBLISH_WAIT_S,
         executor: ThreadPoolExecutor | None = None,
+        group_executor: ThreadPoolExecutor | None = None,
     ) -> None:
-        """`executor` runs the requests to the store that go side by side; without one, one is made."""
+        """`executor` runs the requests to the store that go side by side, `group_executor` stores groups of
+        small appends; where one is not given, it is made.
+        """
         self._store = store
         self._spool = spool
         self._pool = executor or ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
+        groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
-        self._appender = Appender(store, self._catalog, limits, self._pool)
+        self._appender = Appender(store, self._catalog, limits, self._pool, groups)
         self._publications = Publications(publish_wait_s)
         self._collector = Collector(store, self._catalog, self._decided, self._pool, spool)
 

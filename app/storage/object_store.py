@@ -56,9 +56,12 @@ class ObjectStore(Protocol):
     def create(self, key: str, data: Buffer) -> None:
         """Store `data` in one request unless the key is taken; at most one creator succeeds.
 
+        The request is sent once: what it raises is about that, and no earlier try.
+
         Raises:
             AlreadyExists: the key is taken, or seems to be: see `create_once`.
             StorageUnavailable: it may or may not have been stored.
+            StorageError: refused for good; it is not stored.
         """
         ...
 

@@ -5,8 +5,9 @@ What is relied on was checked with obstore 0.12.1:
   costs nothing for what is already immutable.
 - `put` of an iterator drives it inside obstore's runtime, where another obstore call panics; a
   writer calls back nothing. Leaving a writer by an exception aborts the upload; so does a part that fails.
-- Requests are repeated after a 5xx or a failure to connect; but for a create-only put or a deletion, after
-  a timeout or a broken connection as well. So a create may find what its own first try stored.
+- Requests are repeated after a 5xx or a failure to connect; but for a deletion, after a timeout or a broken
+  connection as well. Create-only puts are not: an error after the last try would hide that an earlier one,
+  answered with an error too, was applied. `create_once` repeats them, and knows what is in doubt.
 - Ceph answers a completed multipart upload without an ETag; nothing here needs one.
 - Azure hands out whatever list it has from an offset, so none is asked for.
 - LocalStore writes to `name#1` and renames; a failed write removes that file, and list hides one
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -56,10 +58,12 @@ class ObstoreStore:
     Args:
         backend: the store, its prefix included.
         root: the folder of a local store, whose symbolic links must not lead out.
+        once: the same store by a client that repeats no request, for those where that matters.
     """
 
-    def __init__(self, backend: Backend, root: LocalRoot | None = None) -> None:
+    def __init__(self, backend: Backend, root: LocalRoot | None = None, once: Backend | None = None) -> None:
         self._backend = backend
+        self._once = once or backend
         self._root = root
         self._hints = next((hints for kind, hints in HINTS.items() if isinstance(backend, kind)), None)
 
@@ -69,7 +73,7 @@ class ObstoreStore:
 
     def create(self, key: str, data: Buffer) -> None:
         with self._errors(key):
-            obstore.put(self._backend, key, bytes(data), mode="create", use_multipart=False)
+            obstore.put(self._once, key, bytes(data), mode="create", use_multipart=False)
 
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
         with self._errors(key):
@@ -236,7 +240,8 @@ def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
         root = LocalRoot(_local_path(url, rest))
         return ObstoreStore(LocalStore(root.path), root)
     if separator and scheme in ("s3", "gs", "az"):
-        return ObstoreStore(open_remote(url, timeouts))
+        once = open_remote(url, replace(timeouts, max_retries=0))
+        return ObstoreStore(open_remote(url, timeouts), once=once)
     raise StorageError(
         f"{url.partition('?')[0][:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
         code="invalid_storage_url",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from ..errors import StorageError
+from ..errors import StorageError, StorageUnavailable
 from .create_once import PROBE_PREFIX, new_nonce
 from .object_store import AlreadyExists, ObjectStore
 
@@ -15,6 +16,9 @@ __all__ = ["probe_store"]
 
 #: Creators that race for one key; a store that checks and then writes lets several of them win.
 _RACERS: Final = 16
+#: How often a create is tried where the store is busy: a create itself repeats nothing.
+_TRIES: Final = 5
+_WAIT_S: Final = 0.2
 
 
 def probe_store(store: ObjectStore) -> None:
@@ -46,6 +50,14 @@ def _check(store: ObjectStore, key: str, bodies: Sequence[bytes]) -> None:
 
 
 def _creates(store: ObjectStore, key: str, body: bytes) -> bool:
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(StorageUnavailable):
+            return _creates_at_once(store, key, body)
+        time.sleep(_WAIT_S)
+    return _creates_at_once(store, key, body)
+
+
+def _creates_at_once(store: ObjectStore, key: str, body: bytes) -> bool:
     try:
         store.create(key, body)
     except AlreadyExists:

@@ -55,10 +55,18 @@ class Replica:
         self.lives += 1
         self.process = Process(f"{self.name}{self.lives}", self.skew)
         connection = Connection(cluster.ledger.objects, cluster.scheduler, self.process, cluster.faults)
-        executor = GreenletExecutor(cluster.scheduler, self.process, cluster.num_threads)
-        self.datasets = _Datasets(connection, limits=Limits(), spool=SPOOL, executor=executor)
+        self.datasets = _Datasets(
+            connection,
+            limits=Limits(),
+            spool=SPOOL,
+            executor=self._threads(),
+            group_executor=self._threads(),
+        )
         #: The append that was acknowledged last, by dataset and split.
         self.acknowledged: dict[tuple[str, str], Append] = {}
+
+    def _threads(self) -> GreenletExecutor:
+        return GreenletExecutor(self.cluster.scheduler, self.process, self.cluster.num_threads)
 
     def alive(self) -> Replica:
         if self.process.dead:

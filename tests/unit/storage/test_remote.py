@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.errors import StorageError, StorageUnavailable
+from app.errors import OutcomeUnknown, StorageError, StorageUnavailable
 from app.storage import unfinished_uploads
 from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists, ObjectStore
@@ -136,8 +136,30 @@ def test_a_store_that_asks_to_slow_down_is_asked_a_few_times_only(
 def test_a_storm_that_passes_is_waited_out(s3: FakeS3, store: ObjectStore) -> None:
     answers = iter([503, 503])
     s3.answers = lambda method, path: next(answers, None)
-    store.create("a", b"x")
+    store.put("a", b"x")
     assert len(s3.requests) == 3
+
+
+def test_a_create_is_sent_once(s3: FakeS3, store: ObjectStore) -> None:
+    s3.answers = lambda method, path: 503
+    with pytest.raises(StorageUnavailable):
+        store.create("a", b"x")
+    assert len(s3.requests) == 1
+    answers = iter([503, 503])
+    s3.answers = lambda method, path: next(answers, None)
+    assert create_once(store, "a", b"x") is None
+    assert len(s3.requests) == 4
+
+
+@pytest.mark.parametrize("status", [403, 404, 507])
+def test_a_refusal_takes_back_nothing_that_an_error_before_may_have_stored(
+    s3: FakeS3, store: ObjectStore, status: int
+) -> None:
+    answers = iter([500])  # applied, for all that anybody knows
+    s3.answers = lambda method, path: next(answers, status)
+    with pytest.raises(OutcomeUnknown):
+        create_once(store, "slot", b"nonce", deadline_s=0.1)
+    assert len(s3.requests) > 1
 
 
 @pytest.mark.parametrize("status", [400, 403])

@@ -74,6 +74,7 @@ class Appender:
         catalog: Catalog,
         limits: Limits,
         pool: ThreadPoolExecutor,
+        groups: ThreadPoolExecutor,
         *,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
@@ -84,7 +85,7 @@ class Appender:
         self._monotonic = monotonic or (lambda: time.monotonic())
         self._clock = _Clock()
         self._writer = new_nonce()
-        self._grouping = Grouping(pool, self._store_group)
+        self._grouping = Grouping(groups, self._store_group)
         self._under_way: set[str] = set()
         self._lock = threading.Lock()
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ....domain.limits import KIB, MIB
+from ....errors import Overloaded
 from ..incarnation import Destination
 from ..layout import Layout
 
@@ -27,6 +28,9 @@ _PAUSE_S: Final = 0.02
 _GROUP_BYTES: Final = 4 * MIB
 #: Where a store hangs, so much waits for it in memory; further appends are stored one by one.
 _WAITING_BYTES: Final = 64 * MIB
+#: Where it hangs, a group that no thread has taken up after so many seconds is refused: many clients give up
+#: after 60 s, and storing it may take half of them.
+_LONGEST_WAIT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class _Group:
     split: str
     members: list[Member] = field(default_factory=list)
     num_bytes: int = 0
+    begun: float = field(default_factory=lambda: time.monotonic())
 
 
 #: Stores the members of a group, and gives the id of their slot.
@@ -60,7 +65,8 @@ class Grouping:
     """Gathers appends by dataset, schema and split. Safe to use from several threads.
 
     Args:
-        pool: where groups wait and are stored.
+        pool: where groups wait and are stored, and where what follows is done for each member. Storing
+            may wait for other pools, so no other work may wait for this one.
         commit: stores a group; what it raises is raised for every member.
     """
 
@@ -107,13 +113,32 @@ class Grouping:
 
     def _store(self, group: _Group) -> None:
         try:
+            _require_in_time(group)
             append_id = self._commit(group.destination, group.split, group.members)
-        except BaseException as error:  # carried to those who wait, to each an error of its own
+        except BaseException as error:  # carried to those who wait
             for member in group.members:
-                member.outcome.set_exception(copy.copy(error))
+                member.outcome.set_exception(_own(error))
         else:
             for member in group.members:
                 member.outcome.set_result(append_id)
         finally:
             with self._lock:
                 self._waiting -= group.num_bytes
+
+
+def _require_in_time(group: _Group) -> None:
+    """Refuse a group that has waited for a thread for too long.
+
+    Raises:
+        Overloaded: it has; nothing is stored.
+    """
+    if time.monotonic() - group.begun > _LONGEST_WAIT_S:
+        raise Overloaded("The store is too slow; this append is not stored. Try again.")
+
+
+def _own(error: BaseException) -> BaseException:
+    """An error for one member alone, who may add to it; the same where it cannot be copied."""
+    try:
+        return copy.copy(error)
+    except Exception:
+        return error

@@ -472,7 +472,12 @@ def test_a_dead_slot_refuses_its_append(client: Client, inner: ObstoreStore) -> 
 def test_an_attempt_of_more_than_an_hour_gives_up(client: Client, inner: ObstoreStore) -> None:
     times = iter([0.0, 3601.0])
     appender = Appender(
-        inner, client.datasets._catalog, Limits(), client.datasets._pool, monotonic=lambda: next(times)
+        inner,
+        client.datasets._catalog,
+        Limits(),
+        client.datasets._pool,
+        client.datasets._pool,
+        monotonic=lambda: next(times),
     )
     with pytest.raises(Conflict) as caught:
         appender.append(

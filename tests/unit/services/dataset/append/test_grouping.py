@@ -9,7 +9,7 @@ import pytest
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.evolution import widen
 from app.domain.limits import KIB, MIB, Budget
-from app.errors import Conflict, OutcomeUnknown, StorageFull, StorageUnavailable
+from app.errors import Conflict, OutcomeUnknown, Overloaded, StorageFull, StorageUnavailable
 from app.services.dataset.append import appender as append_module
 from app.services.dataset.append import grouping as grouping_module
 from app.services.dataset.append.grouping import Grouping, Member
@@ -291,3 +291,35 @@ def test_members_that_nobody_can_store_hear_of_it() -> None:
     pool.run()
     assert isinstance(member.outcome.exception(), ValueError)
     assert grouping._waiting == 0
+
+
+def test_a_group_that_no_thread_took_up_in_time_is_refused(
+    client: Client, store: FaultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [submit(client, [i]) for i in range(3)]
+    monkeypatch.setattr(grouping_module, "_LONGEST_WAIT_S", -1.0)
+    run(client)
+    for answer in answers:
+        with pytest.raises(Overloaded):
+            answer.result()
+    assert slots(store) == []
+    monkeypatch.undo()
+    again = submit(client, [3])
+    run(client)
+    assert again.result().num_records == 1
+
+
+def test_an_error_that_cannot_be_copied_reaches_every_member() -> None:
+    class Awkward(Exception):
+        def __init__(self, first: str, second: str) -> None:
+            super().__init__(first + second)
+
+    def fails(*_: object) -> str:
+        raise Awkward("a", "bug")
+
+    pool = Held()
+    grouping = Grouping(pool, fails)
+    members = [Member(b"x", 1, "") for _ in range(2)]
+    assert all(grouping.add(HERE, "train", member) for member in members)
+    pool.run()
+    assert [type(member.outcome.exception(timeout=0)) for member in members] == [Awkward, Awkward]

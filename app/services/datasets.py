@@ -103,8 +103,11 @@ class Datasets:
         executor: ThreadPoolExecutor | None = None,
         group_executor: ThreadPoolExecutor | None = None,
     ) -> None:
-        """`executor` runs the requests to the store that go side by side, `group_executor` stores groups of
-        small appends; where one is not given, it is made.
+        """Wire the parts.
+
+        Args:
+            executor: runs the requests to the store that go side by side; made where it is not given.
+            group_executor: stores groups of small appends; likewise.
         """
         self._store = store
         self._spool = spool

@@ -46,6 +46,10 @@ IdempotencyKey = Annotated[
     str | None,
     Header(description="1-128 of A-Z a-z 0-9 . _ -; the same key with the same body is stored once."),
 ]
+PublishKey = Annotated[
+    str | None,
+    Header(description="1-128 of A-Z a-z 0-9 . _ -; the same key and parameters give the same version."),
+]
 
 
 @router.get(
@@ -246,7 +250,7 @@ async def publish_version(
     dataset: str,
     query: PublishParameters,
     services: ServicesDependency,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: PublishKey = None,
 ) -> Response:
     """Publish every acknowledged append as an immutable version.
 

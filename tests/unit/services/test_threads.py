@@ -14,7 +14,7 @@ from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
 from app.services.appending import Appended, AppendRequest, append_rows
-from app.services.dataset.catalog import DatasetOptions
+from app.services.dataset.incarnation import DatasetOptions
 from app.services.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
 from app.storage.spool import Spool

@@ -1,0 +1,85 @@
+"""The documents name what is there: files, links, parameters, codes of errors."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import BaseModel
+
+from app.api.dataset_parameters import AppendQuery, DownloadQuery, PublishVersionQuery, RowsQuery
+from app.api.parameters import RepairQuery
+from app.api.routers.care import CollectQuery
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+HTTP: Final = (ROOT / "docs" / "http.md").read_text("utf-8")
+FOLDERS: Final = ("app", "tests", "docs", "bin", "benchmarks", "openapi", "examples", "docker", ".ci")
+
+#: A caller's, not ours.
+FOREIGN: Final = {"app.py"}
+#: What no client of a dataset is told: caught within, or found as `invalid_parameter` before.
+INTERNAL: Final = {"dataset_changed", "invalid_compression", "invalid_range"}
+
+
+def names() -> list[str]:
+    """Every file, as a path from the root."""
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    return [f"/{path.relative_to(ROOT).as_posix()}" for path in [*found, *ROOT.glob("*")]]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_source_file_that_is_named_exists(document: Path) -> None:
+    known = names()
+    for name in re.findall(r"`([\w./-]+\.(?:py|sh|yaml))`", document.read_text("utf-8")):
+        assert name in FOREIGN or any(path.endswith(f"/{name}") for path in known), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", document.read_text("utf-8")):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "query", [AppendQuery, PublishVersionQuery, RowsQuery, DownloadQuery, CollectQuery, RepairQuery]
+)
+def test_every_parameter_of_datasets_is_described(query: type[BaseModel]) -> None:
+    for name, field in query.model_fields.items():
+        assert re.search(rf"[`?&]{field.alias or name}\b", HTTP), name
+
+
+def test_every_code_of_datasets_is_listed() -> None:
+    listed = set(re.findall(r"`([a-z_]+)`", HTTP[HTTP.index("The codes of datasets:") :]))
+    assert set(codes_of_datasets()) - INTERNAL <= listed
+    assert listed - set(codes()) <= {"precondition_failed", "range_not_satisfiable", "divide"}
+
+
+def codes_of_datasets() -> Iterator[str]:
+    """Those raised where datasets are, or by the names, divisions and publications of them."""
+    for path in (ROOT / "app" / "services").rglob("*.py"):
+        if path.parent.name != "services" or path.name in ("appending.py", "datasets.py", "publications.py"):
+            yield from codes_in(path)
+    for name in ("names.py", "division.py"):
+        yield from codes_in(ROOT / "app" / "domain" / name)
+
+
+def codes() -> Iterator[str]:
+    for path in (ROOT / "app").rglob("*.py"):
+        yield from codes_in(path)
+
+
+def codes_in(path: Path) -> list[str]:
+    source = path.read_text("utf-8")
+    return re.findall(r'\bcode ?= ?"([a-z_]+)"', source) + re.findall(r'"(invalid_[a-z_]+)"', source)

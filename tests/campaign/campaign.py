@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from app.api.dataset_parameters import PublishQuery
+from app.api.dataset_parameters import PublishVersionQuery
 from tests.campaign.clients import Clients
 from tests.campaign.fault_rules import Rule
 from tests.campaign.faults_by_name import FAULTS
@@ -35,7 +35,7 @@ from tests.campaign.script import (
     script,
 )
 from tests.campaign.tensorflow_reader import check_with_tensorflow
-from tests.campaign.workload import SCHEMA, AppendSpec, Dataset
+from tests.campaign.workload import AppendSpec, Dataset
 from tests.e2e.service import ROOT
 
 __all__ = ["S3", "Proxy", "Report", "run_campaign"]
@@ -224,7 +224,7 @@ async def run_campaign(
         folder: gets the journal, the logs of all processes, and the local store where `s3` is None.
     """
     journal = Journal(folder / "journal.jsonl")
-    datasets = datasets_of(appends, frozenset(PublishQuery.model_fields))
+    datasets = datasets_of(appends, frozenset(PublishVersionQuery.model_fields))
     operations = list(script(seed, appends, replicas, datasets))
     progress(
         f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations"
@@ -242,7 +242,7 @@ async def run_campaign(
         resources.push_async_callback(clients.close)
         for dataset in datasets.values():
             if dataset.is_declared:
-                await clients.create(dataset, SCHEMA)
+                await clients.create(dataset)
         collector = Collector(folder / "collector", store, _DAY_S)
         resources.push_async_callback(collector.stop)
         campaign = _Campaign(seed, fleet, proxy, clients, collector)
@@ -299,14 +299,36 @@ async def _judge(
         if tensorflow:
             for violation in await asyncio.to_thread(check_with_tensorflow, oracle, raw):
                 journal.violation(violation)
-        names = list(oracle.manifests)
-        if all([await collector.collect(name) for name in names]):
-            await asyncio.to_thread(oracle.check_collected, names)
-            await asyncio.to_thread(oracle.check_unchanged, datasets)
+        await _collect(folder, store, journal, oracle, datasets, appends + len(datasets), collector)
     finally:
         oracle.close()
         await judge.stop()
     return oracle.counted
+
+
+async def _collect(
+    folder: Path,
+    store: Mapping[str, str],
+    journal: Journal,
+    oracle: Oracle,
+    datasets: Mapping[str, Dataset],
+    first_index: int,
+    collector: Collector,
+) -> None:
+    """What is left once everything is a day old, and then a week; versions stay as they are."""
+    names = list(oracle.manifests)
+    weekly = Collector(folder / "weekly", store, _WEEK_S)
+    try:
+        for each in (collector, weekly):
+            for name in names:
+                if not await each.collect(name):
+                    journal.violation(f"{name} could not be collected")
+            await asyncio.to_thread(oracle.check_collected, names, slots=each is collector)
+            await asyncio.to_thread(oracle.check_unchanged, datasets)
+        # What versions consumed is forgotten by now; none of it may come again.
+        await asyncio.to_thread(oracle.judge, datasets, first_index, is_forgotten=True)
+    finally:
+        await weekly.stop()
 
 
 async def _report(

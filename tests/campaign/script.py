@@ -102,6 +102,7 @@ def datasets_of(appends: int, options: frozenset[str]) -> dict[str, Dataset]:
         Dataset("small-0"),
         Dataset("small-1", options=(("num_shards", "3"),)),
         Dataset("steps", base="none"),
+        Dataset("kept", keep_versions=2),
         Dataset("large", splits=("train",)),
         Dataset("zipped", options=(("compression", "gzip"), ("num_shards", "2"))),
         Dataset("shuffled", options=(("shuffle", "true"), ("seed", "5"), ("num_shards", "3"))),

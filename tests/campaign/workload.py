@@ -54,6 +54,7 @@ class Dataset:
         base: of its publications.
         options: further parameters of its publications.
         splits: that rows are appended to.
+        keep_versions: how many collection leaves; None: all.
     """
 
     name: str
@@ -61,14 +62,24 @@ class Dataset:
     base: Literal["latest", "none"] = "latest"
     options: tuple[tuple[str, str], ...] = ()
     splits: tuple[str, ...] = ("train", "test")
+    keep_versions: int | None = None
 
     @property
     def is_ordered(self) -> bool:
         """Whether rows stay where they were put."""
         return not {"shuffle", "fractions"} & dict(self.options).keys()
 
-    def parameters(self) -> dict[str, str]:
-        return {"base": self.base, **dict(self.options)}
+    def parameters(self, *, of_append: bool = False) -> dict[str, str]:
+        """Of a publication; `of_append`: by an append, where `compression` is that of the body."""
+        parameters = {"base": self.base, **dict(self.options)}
+        if of_append and "compression" in parameters:
+            parameters["shard_compression"] = parameters.pop("compression")
+        return parameters
+
+    def creation(self) -> dict[str, object]:
+        """The body of the request that creates it."""
+        kept = {} if self.keep_versions is None else {"keep_versions": self.keep_versions}
+        return {"schema": SCHEMA, **kept}
 
 
 @dataclass(frozen=True)

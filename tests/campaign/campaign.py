@@ -56,7 +56,7 @@ Progress = Callable[[str], None]
 class S3:
     """An S3 store on which a bucket can be made."""
 
-    endpoint: str = "http://127.0.0.1:9400"
+    endpoint: str
     access_key: str = "testkey"
     secret_key: str = "testsecret"  # noqa: S105 (of a store on loopback)
 

@@ -45,9 +45,7 @@ class Oracle:
     def close(self) -> None:
         self._http.close()
 
-    def judge(
-        self, datasets: Mapping[str, Dataset], first_index: int, *, is_forgotten: bool = False
-    ) -> None:
+    def judge(self, datasets: Mapping[str, Dataset], first_index: int, *, is_forgotten: bool = False) -> None:
         """Publish what is left, then look at everything.
 
         Args:
@@ -276,9 +274,7 @@ class Oracle:
         self._sizes = self._raw.sizes()
         for dataset in datasets.values():
             if dataset.name in self.manifests:
-                for manifest in self._manifests(
-                    dataset.name, keeps_few=dataset.keep_versions is not None
-                ):
+                for manifest in self._manifests(dataset.name, keeps_few=dataset.keep_versions is not None):
                     self._check_files(manifest)
 
     def check_collected(self, names: Sequence[str], *, slots: bool = True) -> None:

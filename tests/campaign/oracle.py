@@ -6,8 +6,9 @@ All faults are over by now, and a replica that took no part in the campaign answ
 import hashlib
 import json
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ __all__ = ["Oracle"]
 
 _FINISH_WITHIN_S = 180
 _SAMPLED_APPENDS = 100
+_AT_ONCE = 8
 
 #: split -> rows, in order
 Rows = dict[str, list[Row]]
@@ -37,6 +39,8 @@ class Oracle:
         self._raw = raw
         self._finish_within_s = finish_within_s
         self._sizes: Mapping[str, int] = {}
+        self._is_checked = False
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
         self.counted: Counter[str] = Counter()
         #: The manifests of the last version of each dataset, for readers of other kinds.
         self.manifests: dict[str, dict[str, Any]] = {}
@@ -44,6 +48,7 @@ class Oracle:
 
     def close(self) -> None:
         self._http.close()
+        self._pool.shutdown()
 
     def judge(self, datasets: Mapping[str, Dataset], first_index: int, *, is_forgotten: bool = False) -> None:
         """Publish what is left, then look at everything.
@@ -59,6 +64,7 @@ class Oracle:
                 continue
             self._publish_rest(dataset, index)
             self._sizes = self._raw.sizes()
+            self._is_checked = is_forgotten
             self._judge_dataset(dataset)
             if not is_forgotten:
                 self._check_appends(dataset)
@@ -109,8 +115,9 @@ class Oracle:
             return
         self.manifests[name] = manifests[-1]
         rows: Rows = defaultdict(list)
-        for manifest in manifests:
+        for manifest in manifests[-1:] if self._is_checked else manifests:
             self._check_files(manifest)
+        for manifest in manifests:
             if dataset.base == "none" or manifest is manifests[-1]:
                 for split, found in self._stored_rows(manifest).items():
                     rows[split] += found
@@ -134,18 +141,25 @@ class Oracle:
         """Each file that the manifest names is there, with its size and its SHA-256."""
         shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
         indexes = [shard["index"] for shard in shards if shard.get("index")]
-        sizes = self._sizes
-        for entry in (*shards, *indexes, *manifest["files"]):
-            key = f"{manifest['dataset']}/{manifest['version']}/{entry['file']}"
-            if key not in sizes:
-                # dataset_info.json comes after the manifest; only the last version's is made up for.
-                if entry["file"] != "dataset_info.json":
-                    self._wrong(f"{key} is missing")
-                continue
-            data = self._raw.get(key)
-            if len(data) != entry["num_bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-                self._wrong(f"{key} has {len(data)} bytes that are not those of its manifest")
-            self.counted["files"] += 1
+        folder = f"{manifest['dataset']}/{manifest['version']}"
+        deque(
+            self._pool.map(
+                lambda entry: self._check_file(f"{folder}/{entry['file']}", entry),
+                (*shards, *indexes, *manifest["files"]),
+            ),
+            maxlen=0,
+        )
+
+    def _check_file(self, key: str, entry: Mapping[str, Any]) -> None:
+        if key not in self._sizes:
+            # dataset_info.json comes after the manifest; only the last version's is made up for.
+            if entry["file"] != "dataset_info.json":
+                self._wrong(f"{key} is missing")
+            return
+        data = self._raw.get(key)
+        if len(data) != entry["num_bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            self._wrong(f"{key} has {len(data)} bytes that are not those of its manifest")
+        self.counted["files"] += 1
 
     def _stored_rows(self, manifest: dict[str, Any]) -> Rows:
         """The rows of the shards, by a reader that is not the service's."""

@@ -3,9 +3,9 @@
     python -m tests.campaign.run --appends 10000 --replicas 3 --seed 7
 
 starts a real S3 store (Ceph's; `--endpoint` names another) and puts a proxy before it that makes requests
-fail; `--local` keeps everything in a local folder instead, with kills alone. Which appends, kills and faults there are, and in
-which order, follows from the seed; when they meet does not, since these are real processes. It ends with
-1 where anything is wrong, and keeps its folder then.
+fail; `--local` keeps everything in a local folder instead, with kills alone. Which appends, kills and
+faults there are, and in which order, follows from the seed; when they meet does not, since these are real
+processes. It ends with 1 where anything is wrong, and keeps its folder then.
 """
 
 import argparse

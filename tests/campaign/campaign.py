@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import signal
 import sys
 import time
 from collections import Counter
@@ -13,8 +14,9 @@ from typing import Any
 
 import httpx
 
-from app.api.dataset_parameters import PublishQuery
+from app.api.dataset_parameters import PublishVersionQuery
 from tests.campaign.clients import Clients
+from tests.campaign.failpoints import Failpoint
 from tests.campaign.fault_rules import Rule
 from tests.campaign.faults_by_name import FAULTS
 from tests.campaign.fleet import Fleet, Replica
@@ -35,7 +37,7 @@ from tests.campaign.script import (
     script,
 )
 from tests.campaign.tensorflow_reader import check_with_tensorflow
-from tests.campaign.workload import SCHEMA, AppendSpec, Dataset
+from tests.campaign.workload import AppendSpec, Dataset
 from tests.e2e.service import ROOT
 
 __all__ = ["S3", "Proxy", "Report", "run_campaign"]
@@ -48,6 +50,7 @@ _WEEK_S = 8 * 24 * 3600
 _SKEWS_S = (0.0, 40.0, -3600.0)
 _PROGRESS_S = 5.0
 _COLLECT_TRIES = 10
+_FROZEN_S = 5.0
 
 Progress = Callable[[str], None]
 
@@ -56,7 +59,7 @@ Progress = Callable[[str], None]
 class S3:
     """An S3 store on which a bucket can be made."""
 
-    endpoint: str = "http://127.0.0.1:9400"
+    endpoint: str
     access_key: str = "testkey"
     secret_key: str = "testsecret"  # noqa: S105 (of a store on loopback)
 
@@ -128,22 +131,47 @@ class Collector:
     def __init__(self, folder: Path, environment: Mapping[str, str], age_s: float) -> None:
         self._replica = Replica(folder, {**environment, "CAMPAIGN_STORE_CLOCK_S": str(age_s)})
         self._lock = asyncio.Lock()
-        self.answers: Counter[str] = Counter()
+        self.answers: Counter[int] = Counter()
 
-    async def collect(self, dataset: str) -> bool:
-        """Whether it was done; not every release can."""
-        async with self._lock:
-            if not self._replica.starts:
-                await self._replica.start()
-        async with httpx.AsyncClient(timeout=300) as client:
-            answer = await client.post(f"{self._replica.url}/v1/datasets/{dataset}/collect")
+    async def collect(self, dataset: str, failpoint: Failpoint | None = None) -> bool:
+        """Whether it was done in the end; it dies at the failpoint, should it come by."""
+        async with self._lock, httpx.AsyncClient(timeout=300) as client:
             for _ in range(_COLLECT_TRIES):
-                if answer.status_code < 500:
-                    break
-                answer = await client.post(f"{self._replica.url}/v1/datasets/{dataset}/collect")
-        code = "" if answer.is_success else str(answer.json().get("code"))
-        self.answers[f"{answer.status_code} {code}".strip()] += 1
-        return answer.is_success
+                if not self._replica.is_ready:
+                    await self._replica.start()
+                if failpoint is not None:
+                    self._replica.arm(failpoint)
+                    failpoint = None
+                status = await self._post(client, dataset)
+                self.answers[status] += 1
+                self._replica.disarm()
+                if 200 <= status < 500:
+                    return status == 200
+        return False
+
+    async def _post(self, client: httpx.AsyncClient, dataset: str) -> int:
+        thawing = asyncio.create_task(self._thaw())
+        try:
+            answer = await client.post(f"{self._replica.url}/v1/datasets/{dataset}/collect")
+        except httpx.TransportError:
+            await self._replica.wait()
+            return 0
+        finally:
+            thawing.cancel()
+        return answer.status_code
+
+    async def _thaw(self) -> None:
+        """Let it run on a while after a failpoint froze it."""
+        before = len(self._replica.struck())
+        while len(self._replica.struck()) == before:
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(_FROZEN_S)
+        self._replica.signal(signal.SIGCONT)
+
+    def struck(self) -> Counter[str]:
+        """How often which step killed or froze it."""
+        struck = self._replica.struck()
+        return Counter(f"collector: {point.action} {point.moment} {point.step}" for point in struck)
 
     async def stop(self) -> None:
         if self._replica.starts:
@@ -200,8 +228,8 @@ class _Campaign:
                 self._fleet.freeze(replicas[replica], seconds)
             case Roll():
                 self._fleet.roll()
-            case Collect(dataset):
-                await self._collector.collect(dataset)
+            case Collect(dataset, failpoint):
+                await self._collector.collect(dataset, failpoint)
             case SetFaults(name):
                 self._epoch += 1
                 if self._proxy is not None:
@@ -224,7 +252,7 @@ async def run_campaign(
         folder: gets the journal, the logs of all processes, and the local store where `s3` is None.
     """
     journal = Journal(folder / "journal.jsonl")
-    datasets = datasets_of(appends, frozenset(PublishQuery.model_fields))
+    datasets = datasets_of(appends, frozenset(PublishVersionQuery.model_fields))
     operations = list(script(seed, appends, replicas, datasets))
     progress(
         f"script {hashlib.sha256(repr(operations).encode()).hexdigest()[:16]}: {len(operations)} operations"
@@ -242,7 +270,7 @@ async def run_campaign(
         resources.push_async_callback(clients.close)
         for dataset in datasets.values():
             if dataset.is_declared:
-                await clients.create(dataset, SCHEMA)
+                await clients.create(dataset)
         collector = Collector(folder / "collector", store, _DAY_S)
         resources.push_async_callback(collector.stop)
         campaign = _Campaign(seed, fleet, proxy, clients, collector)
@@ -258,7 +286,7 @@ async def run_campaign(
         checked = await _judge(folder, store, journal, raw, datasets, appends, collector, tensorflow)
         counted = {
             "appends": dict(journal.answers),
-            "kills": dict(fleet.kills()),
+            "kills": dict(fleet.kills() + collector.struck()),
             **({} if proxy is None else await proxy.counters()),
             "checked": dict(checked),
             "collections": dict(collector.answers),
@@ -299,14 +327,36 @@ async def _judge(
         if tensorflow:
             for violation in await asyncio.to_thread(check_with_tensorflow, oracle, raw):
                 journal.violation(violation)
-        names = list(oracle.manifests)
-        if all([await collector.collect(name) for name in names]):
-            await asyncio.to_thread(oracle.check_collected, names)
-            await asyncio.to_thread(oracle.check_unchanged, datasets)
+        await _collect(folder, store, journal, oracle, datasets, appends + len(datasets), collector)
     finally:
         oracle.close()
         await judge.stop()
     return oracle.counted
+
+
+async def _collect(
+    folder: Path,
+    store: Mapping[str, str],
+    journal: Journal,
+    oracle: Oracle,
+    datasets: Mapping[str, Dataset],
+    first_index: int,
+    collector: Collector,
+) -> None:
+    """What is left once everything is a day old, and then a week; versions stay as they are."""
+    names = list(oracle.manifests)
+    weekly = Collector(folder / "weekly", store, _WEEK_S)
+    try:
+        for each in (collector, weekly):
+            for name in names:
+                if not await each.collect(name):
+                    journal.violation(f"{name} could not be collected")
+            await asyncio.to_thread(oracle.check_collected, names, slots=each is collector)
+        await asyncio.to_thread(oracle.check_unchanged, datasets)
+        # What versions consumed is forgotten by now; none of it may come again.
+        await asyncio.to_thread(oracle.judge, datasets, first_index, is_forgotten=True)
+    finally:
+        await weekly.stop()
 
 
 async def _report(

@@ -46,10 +46,10 @@ class Clients:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def create(self, dataset: Dataset, schema: dict[str, Any]) -> None:
+    async def create(self, dataset: Dataset) -> None:
         """Create a dataset; whoever asks again finds it."""
         while True:
-            answer = await self._request("PUT", f"/v1/datasets/{dataset.name}", json={"schema": schema})
+            answer = await self._request("PUT", f"/v1/datasets/{dataset.name}", json=dataset.creation())
             if answer is not None and answer.status_code in (200, 201):
                 return
             await self._pause()
@@ -129,7 +129,7 @@ class Clients:
     def _parameters(self, spec: AppendSpec) -> dict[str, str]:
         parameters = {"split": spec.split}
         if spec.publish:
-            parameters |= {"publish": "true", **self._datasets[spec.dataset].parameters()}
+            parameters |= {"publish": "true", **self._datasets[spec.dataset].parameters(of_append=True)}
         return parameters
 
     async def _cut(self, fate: Fate, body: bytes) -> None:

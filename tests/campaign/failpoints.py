@@ -1,11 +1,12 @@
 """A store that ends its own process at a named step, or freezes it there.
 
-The supervisor arms one failpoint at a time by a file; production code knows nothing of it.
+The supervisor arms failpoints by files; production code knows nothing of them.
 """
 
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -44,43 +45,37 @@ class Failpoint:
 
 
 class Failpoints:
-    """What is armed in `armed`, and a line in `fired` for each failpoint that struck."""
+    """Those of one process.
+
+    Args:
+        armed: a folder with a file for each failpoint that has not struck yet.
+        fired: a file with a line for each that has.
+    """
 
     def __init__(self, armed: Path, fired: Path) -> None:
         self._armed = armed
         self._fired = fired
         self._lock = threading.Lock()
-        self._seen = ""
-        self._left = 0
+        self._passed: Counter[str] = Counter()
 
     def pass_by(self, step: str | None, moment: Moment) -> None:
         """The process comes by `step`; it may go no further."""
         if step is None:
             return
         with self._lock:
-            failpoint = self._due(step, moment)
-            if failpoint is None:
-                return
-            with self._fired.open("a", encoding="ascii") as log:
-                log.write(failpoint.serialize() + "\n")
-            self._armed.unlink(missing_ok=True)
-            os.kill(os.getpid(), signal.SIGKILL if failpoint.action == "kill" else signal.SIGSTOP)
+            for file in self._armed.glob("*"):
+                failpoint = Failpoint.parse(file.read_text(encoding="ascii"))
+                if (failpoint.step, failpoint.moment) == (step, moment):
+                    self._passed[file.name] += 1
+                    if self._passed[file.name] == failpoint.count:
+                        self._strike(file, failpoint)
+                        return
 
-    def _due(self, step: str, moment: Moment) -> Failpoint | None:
-        try:
-            text = self._armed.read_text(encoding="ascii")
-        except FileNotFoundError:
-            return None
-        failpoint = Failpoint.parse(text)
-        if text != self._seen:
-            self._seen, self._left = text, failpoint.count
-        if (failpoint.step, failpoint.moment) != (step, moment):
-            return None
-        self._left -= 1
-        if self._left:
-            return None
-        self._seen = ""
-        return failpoint
+    def _strike(self, file: Path, failpoint: Failpoint) -> None:
+        with self._fired.open("a", encoding="ascii") as log:
+            log.write(failpoint.serialize() + "\n")
+        file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL if failpoint.action == "kill" else signal.SIGSTOP)
 
 
 class FailpointStore(FaultStore):

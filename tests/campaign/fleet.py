@@ -27,7 +27,8 @@ class Replica:
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
-        self._folder.mkdir(parents=True)
+        (self._folder / "armed").mkdir(parents=True)
+        self._armed = 0
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.starts = 0
@@ -67,13 +68,16 @@ class Replica:
                 await asyncio.sleep(0 if self.is_ready else _WATCH_S)
 
     def arm(self, failpoint: Failpoint) -> None:
-        """Set the failpoint, instead of one that has not struck yet."""
-        staged = self._folder / "armed.new"
+        """Set a failpoint; it strikes once."""
+        self._armed += 1
+        staged = self._folder / "staged"
         staged.write_text(failpoint.serialize(), encoding="ascii")
-        staged.replace(self._folder / "armed")
+        staged.replace(self._folder / "armed" / str(self._armed))
 
     def disarm(self) -> None:
-        (self._folder / "armed").unlink(missing_ok=True)
+        """Take back all that have not struck."""
+        for file in (self._folder / "armed").iterdir():
+            file.unlink(missing_ok=True)
 
     def struck(self) -> list[Failpoint]:
         """The failpoints that struck, in order."""

@@ -6,8 +6,9 @@ All faults are over by now, and a replica that took no part in the campaign answ
 import hashlib
 import json
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ __all__ = ["Oracle"]
 
 _FINISH_WITHIN_S = 180
 _SAMPLED_APPENDS = 100
+_AT_ONCE = 8
 
 #: split -> rows, in order
 Rows = dict[str, list[Row]]
@@ -37,6 +39,8 @@ class Oracle:
         self._raw = raw
         self._finish_within_s = finish_within_s
         self._sizes: Mapping[str, int] = {}
+        self._is_checked = False
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
         self.counted: Counter[str] = Counter()
         #: The manifests of the last version of each dataset, for readers of other kinds.
         self.manifests: dict[str, dict[str, Any]] = {}
@@ -44,12 +48,14 @@ class Oracle:
 
     def close(self) -> None:
         self._http.close()
+        self._pool.shutdown()
 
-    def judge(self, datasets: Mapping[str, Dataset], first_index: int) -> None:
+    def judge(self, datasets: Mapping[str, Dataset], first_index: int, *, is_forgotten: bool = False) -> None:
         """Publish what is left, then look at everything.
 
         Args:
             first_index: of appends that nobody has made yet.
+            is_forgotten: the log no longer knows which version consumed an append.
         """
         for index, dataset in enumerate(datasets.values(), first_index):
             if self._http.get(f"/v1/datasets/{dataset.name}").status_code == 404:
@@ -58,7 +64,10 @@ class Oracle:
                 continue
             self._publish_rest(dataset, index)
             self._sizes = self._raw.sizes()
+            self._is_checked = is_forgotten
             self._judge_dataset(dataset)
+            if not is_forgotten:
+                self._check_appends(dataset)
 
     def _wrong(self, text: str) -> None:
         self._journal.violation(text)
@@ -82,7 +91,7 @@ class Oracle:
         while True:
             answer = self._http.post(
                 f"/v1/datasets/{dataset.name}/records",
-                params={"split": split, "publish": "true", **dataset.parameters()},
+                params={"split": split, "publish": "true", **dataset.parameters(of_append=True)},
                 content=body_of(spec),
                 headers={"Content-Type": FORMS["ndjson"], "Idempotency-Key": f"last-{index}"},
             )
@@ -100,30 +109,30 @@ class Oracle:
 
     def _judge_dataset(self, dataset: Dataset) -> None:
         name = dataset.name
-        manifests = self._manifests(name)
+        manifests = self._manifests(name, keeps_few=dataset.keep_versions is not None)
         if not manifests:
             self._wrong(f"{name} has no version")
             return
         self.manifests[name] = manifests[-1]
         rows: Rows = defaultdict(list)
-        for manifest in manifests:
+        for manifest in manifests[-1:] if self._is_checked else manifests:
             self._check_files(manifest)
+        for manifest in manifests:
             if dataset.base == "none" or manifest is manifests[-1]:
                 for split, found in self._stored_rows(manifest).items():
                     rows[split] += found
         self.rows[name] = rows
         self._check_rows(dataset, rows)
         self._check_reading(dataset, manifests, rows)
-        self._check_appends(dataset)
 
-    def _manifests(self, name: str) -> list[dict[str, Any]]:
+    def _manifests(self, name: str, *, keeps_few: bool = False) -> list[dict[str, Any]]:
         """Of every version, oldest first; none is other than when it was first served."""
         versions = self._http.get(f"/v1/datasets/{name}/versions").json()["versions"]
         manifests = [self._http.get(f"/v1/datasets/{name}/versions/{version}").json() for version in versions]
         for manifest in manifests:
             self._journal.see_manifest(manifest)
         for of, version in self._journal.manifests:
-            if of == name and version not in versions:
+            if of == name and version not in versions and not keeps_few:
                 self._wrong(f"version {version} of {name} was served, and is gone")
         self.counted["versions"] += len(versions)
         return manifests
@@ -132,18 +141,25 @@ class Oracle:
         """Each file that the manifest names is there, with its size and its SHA-256."""
         shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
         indexes = [shard["index"] for shard in shards if shard.get("index")]
-        sizes = self._sizes
-        for entry in (*shards, *indexes, *manifest["files"]):
-            key = f"{manifest['dataset']}/{manifest['version']}/{entry['file']}"
-            if key not in sizes:
-                # dataset_info.json comes after the manifest; only the last version's is made up for.
-                if entry["file"] != "dataset_info.json":
-                    self._wrong(f"{key} is missing")
-                continue
-            data = self._raw.get(key)
-            if len(data) != entry["num_bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-                self._wrong(f"{key} has {len(data)} bytes that are not those of its manifest")
-            self.counted["files"] += 1
+        folder = f"{manifest['dataset']}/{manifest['version']}"
+        deque(
+            self._pool.map(
+                lambda entry: self._check_file(f"{folder}/{entry['file']}", entry),
+                (*shards, *indexes, *manifest["files"]),
+            ),
+            maxlen=0,
+        )
+
+    def _check_file(self, key: str, entry: Mapping[str, Any]) -> None:
+        if key not in self._sizes:
+            # dataset_info.json comes after the manifest; only the last version's is made up for.
+            if entry["file"] != "dataset_info.json":
+                self._wrong(f"{key} is missing")
+            return
+        data = self._raw.get(key)
+        if len(data) != entry["num_bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            self._wrong(f"{key} has {len(data)} bytes that are not those of its manifest")
+        self.counted["files"] += 1
 
     def _stored_rows(self, manifest: dict[str, Any]) -> Rows:
         """The rows of the shards, by a reader that is not the service's."""
@@ -272,17 +288,19 @@ class Oracle:
         self._sizes = self._raw.sizes()
         for dataset in datasets.values():
             if dataset.name in self.manifests:
-                for manifest in self._manifests(dataset.name):
+                for manifest in self._manifests(dataset.name, keeps_few=dataset.keep_versions is not None):
                     self._check_files(manifest)
 
-    def check_collected(self, names: Sequence[str]) -> None:
-        """No parts, no uploads, no log files that no plan names."""
+    def check_collected(self, names: Sequence[str], *, slots: bool = True) -> None:
+        """No parts, no uploads, no log files that no plan names; and no slots, where they had their time."""
         leaked = self._raw.uploads()
         if leaked:
             self._wrong(f"{len(leaked)} uploads are left after collection, such as {leaked[:3]}")
         sizes = self._raw.sizes()
         for name in names:
             log = f"{name}/_g1/log/"
+            if not slots and any(key.startswith(f"{name}/_g1/slots/") for key in sizes):
+                self._wrong(f"{name} has slots that are over a week old")
             parts = [key for key in sizes if key.startswith(f"{name}/_g1/parts/")]
             if parts:
                 self._wrong(f"{len(parts)} parts of {name} are left after collection, such as {parts[0]}")

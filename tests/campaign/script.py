@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.campaign.failpoints import Failpoint
 from tests.campaign.faults_by_name import FAULTS
-from tests.campaign.steps import STEPS, Moment
+from tests.campaign.steps import COLLECTOR_STEPS, STEPS, Moment
 from tests.campaign.workload import AppendSpec, Dataset, append_spec
 
 __all__ = [
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 #: Appends between two of each. Datasets that the first append creates live for a few appends.
-_PUBLISH_EVERY = 12
+_PUBLISH_EVERY = 20
 _READ_EVERY = 6
-_ARM_EVERY = 20
+_ARM_EVERY = 25
 _KILL_EVERY = 150
 _FREEZE_EVERY = 250
 _ROLL_EVERY = 1500
 _FAULTS_EVERY = 60
-_COLLECT_EVERY = 1000
+_COLLECT_EVERY = 200
 _FRESH_EVERY = 40
 _FRESH_APPENDS = 8
 _LARGE_PUBLISH_EVERY = 500
@@ -78,9 +78,10 @@ class Roll:
 
 @dataclass(frozen=True)
 class Collect:
-    """A collection of leftovers by a process to which everything is a day old."""
+    """A collection of leftovers by a process to which everything is a day old; it may die of it."""
 
     dataset: str
+    failpoint: Failpoint | None
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def datasets_of(appends: int, options: frozenset[str]) -> dict[str, Dataset]:
         Dataset("small-0"),
         Dataset("small-1", options=(("num_shards", "3"),)),
         Dataset("steps", base="none"),
-        Dataset("large", splits=("train",)),
+        Dataset("kept", keep_versions=2),
+        Dataset("large", splits=("train",), keep_versions=4),
         Dataset("zipped", options=(("compression", "gzip"), ("num_shards", "2"))),
         Dataset("shuffled", options=(("shuffle", "true"), ("seed", "5"), ("num_shards", "3"))),
         Dataset("divided", options=(("fractions", "train:0.8,eval:0.2"),), splits=("train",)),
@@ -116,7 +118,8 @@ def script(seed: int, appends: int, replicas: int, datasets: dict[str, Dataset])
     steady = [name for name, dataset in datasets.items() if dataset.is_declared]
     small = [name for name in steady if name != "large"]
     dice = random.Random(f"{seed}:script")
-    failpoints = _failpoints(random.Random(f"{seed}:failpoints"))
+    failpoints = _failpoints(random.Random(f"{seed}:failpoints"), STEPS - COLLECTOR_STEPS)
+    deaths = _failpoints(random.Random(f"{seed}:deaths"), COLLECTOR_STEPS)
     for index in range(appends):
         fresh = f"fresh-{index // _FRESH_EVERY}"
         names = [fresh] if index % _FRESH_EVERY < _FRESH_APPENDS else small
@@ -137,19 +140,19 @@ def script(seed: int, appends: int, replicas: int, datasets: dict[str, Dataset])
             yield Freeze(dice.randrange(replicas), 70 if dice.random() < 0.1 else dice.uniform(1, 10))
         if index % _ROLL_EVERY == 180:
             yield Roll()
-        if index % _COLLECT_EVERY == 220:
-            yield Collect(dice.choice(steady))
+        if index % _COLLECT_EVERY == 150:
+            yield Collect(dice.choice([*steady, "large"]), next(deaths) if dice.random() < 0.7 else None)
         if index % _FAULTS_EVERY == 10:
             yield SetFaults(dice.choice(list(FAULTS)))
 
 
-def _failpoints(dice: random.Random) -> Iterator[Failpoint]:
-    """Every step at every moment, in another order each time round."""
+def _failpoints(dice: random.Random, steps: frozenset[str]) -> Iterator[Failpoint]:
+    """Each of the steps at every moment, in another order each time round."""
     moments: tuple[Moment, ...] = ("before", "during", "after")
     while True:
         every = [
             (step, moment)
-            for step in STEPS
+            for step in sorted(steps)
             for moment in moments
             if moment != "during" or step.endswith("written")
         ]

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from tests.stores import Operation
 
-__all__ = ["STEPS", "Moment", "step_of"]
+__all__ = ["COLLECTOR_STEPS", "STEPS", "Moment", "step_of"]
 
 #: `during` is after the first chunk of a streamed object.
 Moment = Literal["before", "during", "after"]
@@ -41,7 +41,11 @@ _PATTERNS: Final[tuple[tuple[str, Operation, str], ...]] = (
 _DEAD_SLOT: Final = "dead slot created"
 
 #: Every step there is a name for.
-STEPS: Final = (*(name for name, _, _ in _PATTERNS), _DEAD_SLOT)
+STEPS: Final = frozenset((*(name for name, _, _ in _PATTERNS), _DEAD_SLOT))
+#: Those of a collection alone.
+COLLECTOR_STEPS: Final = frozenset(
+    (_DEAD_SLOT, "slot deleted", "version deleted", "version file deleted", "uploads swept")
+)
 
 _BY_OPERATION: Final = {
     operation: [(name, re.compile(pattern)) for name, of, pattern in _PATTERNS if of == operation]

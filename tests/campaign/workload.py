@@ -41,8 +41,8 @@ FORMS: dict[Form, str] = {
 #: A row's id is the number of its append times this, plus its place in it.
 _PLACES = 1 << 20
 #: Every so-many-th append is of some 400 KB, which makes a part, or of 18 MB, which makes two.
-_MEDIUM_EVERY = 60
-_LARGE_EVERY = 1000
+_MEDIUM_EVERY = 100
+_LARGE_EVERY = 2000
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Dataset:
         base: of its publications.
         options: further parameters of its publications.
         splits: that rows are appended to.
+        keep_versions: how many collection leaves; None: all.
     """
 
     name: str
@@ -61,14 +62,24 @@ class Dataset:
     base: Literal["latest", "none"] = "latest"
     options: tuple[tuple[str, str], ...] = ()
     splits: tuple[str, ...] = ("train", "test")
+    keep_versions: int | None = None
 
     @property
     def is_ordered(self) -> bool:
         """Whether rows stay where they were put."""
         return not {"shuffle", "fractions"} & dict(self.options).keys()
 
-    def parameters(self) -> dict[str, str]:
-        return {"base": self.base, **dict(self.options)}
+    def parameters(self, *, of_append: bool = False) -> dict[str, str]:
+        """Of a publication; `of_append`: by an append, where `compression` is that of the body."""
+        parameters = {"base": self.base, **dict(self.options)}
+        if of_append and "compression" in parameters:
+            parameters["shard_compression"] = parameters.pop("compression")
+        return parameters
+
+    def creation(self) -> dict[str, object]:
+        """The body of the request that creates it."""
+        kept = {} if self.keep_versions is None else {"keep_versions": self.keep_versions}
+        return {"schema": SCHEMA, **kept}
 
 
 @dataclass(frozen=True)
@@ -105,17 +116,20 @@ def append_spec(seed: int, index: int, datasets: dict[str, Dataset], names: list
         name, num_rows, padding = "large", 50, 8_000
     else:
         name = dice.choice(names)
-        num_rows = 1 if dice.random() < 0.5 else dice.randint(1, 200)
-        padding = dice.choice((0, 0, 10, 200))
+        num_rows = 1 if dice.random() < 0.6 else dice.randint(1, 60)
+        padding = dice.choice((0, 0, 10, 100))
     dataset = datasets[name]
     form: Form = dice.choice(tuple(FORMS)) if dataset.is_declared else "ndjson"
     if padding > 1000 and form == "tfrecord":  # framed in plain Python here
         form = "arrow"
-    is_keyed = dice.random() < 0.6
+    is_large = padding > 100_000
+    is_keyed = is_large or dice.random() < 0.6
     behaviour = dice.choices(
         ("whole", "again", "altered", "cut", "cut_then_whole"),
         (80, 8, 4, 4, 4) if is_keyed else (95, 0, 0, 5, 0),
     )[0]
+    if is_large:
+        behaviour = "again"  # there are few of them
     return AppendSpec(
         index=index,
         dataset=name,

@@ -62,6 +62,10 @@ log file = $dir/log/\$name.log
 # Without nodelay each GET takes 40 ms: it waits for an acknowledgement.
 rgw frontends = beast endpoint=127.0.0.1:$port tcp_nodelay=1
 rgw enable apis = s3
+# What is deleted makes room at once; by default it lies there for two hours more, and 4 GiB are soon full.
+rgw gc obj min wait = 1
+rgw gc processor period = 5
+rgw gc processor max time = 5
 END
 
 ceph-authtool "$keyring" --create-keyring --gen-key -n mon. --cap mon 'allow *'

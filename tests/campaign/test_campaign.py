@@ -18,11 +18,11 @@ def campaign(folder: Path, seed: int, appends: int, s3: S3 | None) -> None:
 
 
 def test_kills_lose_and_repeat_nothing_on_a_local_store(tmp_path: Path) -> None:
-    campaign(tmp_path, 1, 60, None)
+    campaign(tmp_path, 1, 50, None)
 
 
 def test_kills_and_faults_lose_and_repeat_nothing_on_s3(tmp_path: Path, ceph_rgw: RunningStore) -> None:
-    campaign(tmp_path, 6, 250, S3(ceph_rgw.endpoint))
+    campaign(tmp_path, 6, 160, S3(ceph_rgw.endpoint))
 
 
 def test_a_seed_replays_its_script() -> None:

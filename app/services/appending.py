@@ -122,10 +122,25 @@ class _Appending:
     def alone(self, source: ByteStream) -> Appended:
         """Store the rows by a slot of their own, and publish them if that was asked for."""
         destination = self.datasets.destination(self.request.dataset)
-        appended = self.store(source, destination)
+        appended = self._stored_or_earlier(source, destination)
         if self.request.publish is None:
             return _stored(appended)
         return _publish(self.datasets, destination, appended, self.request.publish)
+
+    def _stored_or_earlier(self, source: ByteStream, destination: Destination) -> AppendResult:
+        """Store the rows; where they are refused, but were stored under this key before, that is the answer.
+
+        So it is where others have widened the schema since, and the one declared with the rows is no longer
+        the same.
+        """
+        try:
+            return self.store(source, destination)
+        except InputError:
+            key = self.request.key
+            earlier = None if key is None else self.datasets.replay(destination, key, self.digest)
+            if earlier is None:
+                raise
+            return earlier
 
     def grouped(self, body: bytes) -> Future[AppendResult]:
         """Store the rows of a small body with those of others, by what this replica remembers of the dataset.

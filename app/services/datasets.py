@@ -227,6 +227,14 @@ class Datasets:
             destination, split, records, digest=digest, options=options, budget=budget, evolve=evolve
         )
 
+    def replay(self, destination: Destination, key: str, digest: Callable[[], str]) -> AppendResult | None:
+        """What the same request got that had this idempotency key before; None where there was none.
+
+        Args:
+            digest: as for `append`; called only where the key was used.
+        """
+        return self._appender.replay(destination, key, digest)
+
     def get_append(self, name: str, append_id: str) -> dict[str, Any]:
         """What became of an append: `state` is acknowledged, dead, or, with `version`, published or excluded.
 

@@ -19,6 +19,7 @@ from app.errors import (
     CorruptData,
     NotFound,
     OutcomeUnknown,
+    Overloaded,
     ShardsmithError,
     StorageError,
     StreamInterrupted,
@@ -215,7 +216,7 @@ class Appending(Publishing):
                 self.ledger.violate("answer", f"{append} was told that its key was used")
             append.refused = True
             return True
-        if isinstance(error, (StorageError, StreamInterrupted)):
+        if isinstance(error, (Overloaded, StorageError, StreamInterrupted)):
             return False
         if isinstance(error, Conflict) and error.code == "append_in_progress":
             return False

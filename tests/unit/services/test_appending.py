@@ -11,7 +11,7 @@ from app.codecs.registry import FormName
 from app.domain.limits import MIB, Budget
 from app.domain.schema import Message, Schema
 from app.domain.streams import MemoryStream
-from app.errors import Conflict, SchemaConflict, ShardsmithError
+from app.errors import Conflict, LossyConversion, SchemaConflict, ShardsmithError
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -48,6 +48,7 @@ def append(
     form: FormName = "json",
     undeclared: Literal["error", "drop"] = "error",
     event: Callable[[], None] = lambda: None,
+    digest: str = "digest",
 ) -> Appended:
     request = AppendRequest(
         dataset="d",
@@ -64,7 +65,7 @@ def append(
             client.datasets,
             request,
             Deleting(body, event),
-            lambda: "digest",
+            lambda: digest,
             Budget(),
             Spool(None, MIB),
             resources,
@@ -233,3 +234,21 @@ def test_a_body_that_is_not_small_goes_alone(client: Client, size: int) -> None:
     row = b'{"x": 1}'
     body = b"[" + b" " * size + row + b"]"
     assert append(client, body).body["num_records"] == 1
+
+
+def test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_since(client: Client) -> None:
+    declared = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
+    stored = append(client, schema=declared, key="k")
+    append(client, b'[{"x": 1, "y": 2}]', key="wide", evolve=True)
+    with pytest.raises(SchemaConflict):
+        append(client, schema=declared, key="another")
+    assert append(client, schema=declared, key="k").body == stored.body
+    published = append(client, schema=declared, key="k", publish=True)
+    assert published.body["append"] == stored.body
+    assert sorted(client.read()) == [1, 1]
+
+
+def test_a_key_that_was_used_for_something_else_does_not_hide_what_is_wrong(client: Client) -> None:
+    append(client, key="k")
+    with pytest.raises(LossyConversion):
+        append(client, b'[{"x": "text"}]', key="k", digest="another")

@@ -164,6 +164,14 @@ class Appender:
                 self._catalog.require_current(destination)
         return completed(self._finish(arrival))
 
+    def replay(self, destination: Destination, key: str, digest: Digest) -> AppendResult | None:
+        """See `Datasets.replay`."""
+        layout = destination.layout
+        slot = self._earlier(layout, _id_of(check_idempotency_key(key)))
+        if not isinstance(slot, Commit) or slot.digest != digest():
+            return None
+        return _result(layout.dataset, slot, replayed=True)
+
     def _arrival(
         self,
         destination: Destination,
@@ -194,7 +202,7 @@ class Appender:
     ) -> AppendResult | None:
         """Take in all rows; the answer, where the key has had one before."""
         attempt, records = arrival.attempt, arrival.records
-        if arrival.has_key and (earlier := self._earlier(attempt)) is not None:
+        if arrival.has_key and (earlier := self._earlier(attempt.layout, attempt.append_id)):
             deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
             return _replay(attempt.layout.dataset, earlier, digest())
         with attempt.discarded_on_error():
@@ -202,9 +210,9 @@ class Appender:
             arrival.digest = digest()
         return None
 
-    def _earlier(self, attempt: Attempt) -> Slot | None:
+    def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
         try:
-            return read_slot(self._store, attempt.layout, attempt.append_id)
+            return read_slot(self._store, layout, append_id)
         except ObjectNotFound:
             return None
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Final
 
 from ...domain.manifest import Manifest
 from ...errors import CorruptData, StorageError
@@ -29,6 +30,9 @@ __all__ = [
     "PublishLog",
     "Verdict",
 ]
+
+#: More plans than there can ever be.
+_NO_NUMBER: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,8 @@ class PublishLog:
     def newest(self) -> int:
         """The number of the newest plan, 0 where there is none.
 
-        Usually two requests: the hint, and that there is no plan behind it. From an old hint it
-        gallops, then bisects, since the numbers are dense.
+        Usually two requests, once the manifest is kept: the hint, and that there is no plan behind it. From
+        an old hint it gallops, then bisects, since the numbers are dense.
         """
         low, step = self._hint(), 1
         while exists(self._store, self._layout.plan(low + step)):
@@ -166,8 +170,10 @@ class PublishLog:
             self._store.put(self._layout.hint, dump_json({"n": n}))
 
     def _hint(self) -> int:
+        """A number that is published, 0 where none is known: nobody vouches for what the hint says."""
         try:
             n = load_json(self._store.get(self._layout.hint), self._layout.hint).get("n")
+            known = type(n) is int and 0 < n < _NO_NUMBER and isinstance(self.verdict(n), Manifest)
         except (ObjectNotFound, CorruptData):
             return 0
-        return n if type(n) is int and n > 0 else 0
+        return n if known else 0

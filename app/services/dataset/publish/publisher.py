@@ -270,10 +270,16 @@ class Publisher:
 
     def _commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
         fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
-        slots: list[Slot] = list(
-            self._pool.map(lambda append_id: read_slot(self._store, self._layout, append_id), fresh)
-        )
+        slots = self._pool.map(self._slot, fresh)
         return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
+
+
+    def _slot(self, append_id: str) -> Slot | None:
+        """A slot that was listed; None where it was collected since, so it was dead, or consumed."""
+        try:
+            return read_slot(self._store, self._layout, append_id)
+        except ObjectNotFound:
+            return None
 
     def _listed(self) -> dict[str, int]:
         """All slots, and when they were written, by the store's clock in seconds."""

@@ -45,7 +45,7 @@ def put_plans(store: FaultStore | ObstoreStore, count: int, *, aborted: Collecti
 def test_the_newest_plan_is_found_from_any_hint(count: int, data: st.DataObject) -> None:
     store = open_store("memory://")
     put_plans(store, count)
-    hint = data.draw(st.integers(0, count))
+    hint = data.draw(st.integers(0, count + 20))  # behind, or a lie
     if hint:
         log(store).put_hint(hint)
     assert log(store).newest() == count
@@ -54,16 +54,30 @@ def test_the_newest_plan_is_found_from_any_hint(count: int, data: st.DataObject)
 def test_a_fresh_hint_takes_two_requests(store: FaultStore) -> None:
     put_plans(store, 50)
     log(store).put_hint(50)
+    reader = log(store)
+    reader.verdict(50)
     store.requests.clear()
-    assert log(store).newest() == 50
+    assert reader.newest() == 50
     assert store.requests == [("get", "d/_g1/log/hint"), ("head", "d/_g1/log/51.plan")]
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"{}", b'{"n":-1}', b'{"n":"3"}', b'{"n":true}'])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", b"{}", b'{"n":-1}', b'{"n":"3"}', b'{"n":true}', b'{"n":6}', b'{"n":1%s}' % (b"0" * 3000)],
+)
 def test_a_damaged_hint_is_no_hint(store: FaultStore, data: bytes) -> None:
     put_plans(store, 5)
     store.put(LAYOUT.hint, data)
     assert log(store).newest() == 5
+
+
+def test_a_hint_at_a_plan_that_is_not_published_is_no_hint(store: FaultStore) -> None:
+    put_plans(store, 5, aborted={4})
+    store.put(LAYOUT.plan(6), b"")
+    for n in (4, 6):
+        store.put(LAYOUT.hint, dump_json({"n": n}))
+        assert log(store).newest() == 6
+        assert log(store).newest_published(6) == 5
 
 
 def test_the_last_published_version_skips_what_is_aborted_or_open(store: FaultStore) -> None:

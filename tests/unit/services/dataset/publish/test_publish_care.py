@@ -335,3 +335,35 @@ def test_the_version_is_announced_before_it_is_written(client: Client, inner: Ob
     die_publishing(inner, PublishOptions(publish_key="k"))
     client.datasets.publish("d", PublishOptions(publish_key="k"), on_plan=check)
     assert announced == ["1.0.0", "1.1.0"]
+
+
+def test_a_slot_that_is_collected_between_its_listing_and_its_reading_is_no_append(
+    inner: ObstoreStore,
+) -> None:
+    store = FaultStore(inner)
+    client = Client(store)
+    client.append([1])
+    dead = LAYOUT.slot("f" * 32)
+    inner.create(dead, b'{"fate":"dead","nonce":"x"}\n')
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "get_range" and key == dead:
+            inner.delete(dead)
+
+    store.fault = fault
+    client.publish()
+    assert client.read() == [1]
+
+
+@pytest.mark.parametrize("hint", [2, 7, 10**9])
+def test_a_hint_that_lies_misleads_neither_readers_nor_publishers(
+    client: Client, inner: ObstoreStore, hint: int
+) -> None:
+    client.append([1])
+    client.publish()
+    inner.put(LAYOUT.hint, b'{"n":%d}' % hint)
+    assert Client(inner).datasets.manifest("d", "latest").version == "1.0.0"
+    client.append([2])
+    inner.put(LAYOUT.hint, b'{"n":%d}' % hint)
+    assert Client(inner).publish().version == "1.1.0"
+    assert Client(inner).read() == [1, 2]

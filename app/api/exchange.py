@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -62,6 +63,8 @@ _CALL_THREADS: Final = 16
 #: Work that does not wait only hands the interpreter's lock around: more threads for it make it slower.
 _SMALL_THREADS: Final = 2
 _SMALL_QUEUE: Final = 256
+#: Where the store hangs, that queue does too: what has waited longer is refused, before its client gives up.
+_LONGEST_IN_QUEUE_S: Final = 10.0
 _PLAIN_ENCODINGS: Final = {
     "content-encoding": ("", "identity"),
     "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
@@ -170,13 +173,18 @@ class Exchanges:
         complete: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         promise = _Promise(complete)
         try:
-            await self._submit(self._small, promise, lambda: self._convert_small(work, body, promise))
+            give_up = time.monotonic() + _LONGEST_IN_QUEUE_S
+            await self._submit(
+                self._small, promise, lambda: self._convert_small(work, body, promise, give_up)
+            )
             return await complete
         except asyncio.CancelledError:
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
 
-    def _convert_small(self, work: Work, body: bytes, promise: _Promise[Response]) -> None:
+    def _convert_small(self, work: Work, body: bytes, promise: _Promise[Response], give_up: float) -> None:
         def convert() -> None:
+            if time.monotonic() > give_up:
+                raise Overloaded("The service is too busy; nothing was done. Try again.")
             with ExitStack() as resources:
                 answer = work(MemoryStream(body), Budget(self._limits), resources)
                 if isinstance(answer, Future):

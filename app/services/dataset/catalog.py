@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ...domain.evolution import widen
+from ...domain.limits import MIB
 from ...domain.names import check_dataset_name
 from ...domain.schema import Schema
 from ...errors import Conflict, CorruptData, MalformedInput, NotFound
@@ -28,8 +29,11 @@ __all__ = [
     "dataset_deleted",
 ]
 
-#: Datasets of which the newest incarnation is kept in memory.
+#: Datasets of which the newest incarnation is kept in memory, as long as they are small.
 _KEPT: Final = 10_000
+_KEPT_BYTES: Final = 64 * MIB
+#: What a dataset takes beside its description and its schema.
+_ENTRY_BYTES: Final = _KEPT_BYTES // _KEPT
 
 
 class Outdated(Conflict):
@@ -44,8 +48,8 @@ class Catalog:
     def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor) -> None:
         self._store = store
         self._pool = pool
-        self._incarnations: Kept[Layout, Incarnation] = Kept(_KEPT)
-        self._schemas: Kept[Layout, tuple[int, Schema]] = Kept(_KEPT)
+        self._incarnations: Kept[Layout, Incarnation] = Kept(_KEPT_BYTES)
+        self._schemas: Kept[Layout, tuple[int, Schema]] = Kept(_KEPT_BYTES)
         self._newest: Kept[str, int] = Kept(_KEPT)
         self._ended: Kept[Layout, bool] = Kept(_KEPT)
 
@@ -191,7 +195,7 @@ class Catalog:
                 return
             data = dump_json({"nonce": new_nonce(), "schema": target.to_json()})
             if create_once(self._store, layout.schema(step + 1), data) is None:
-                self._schemas.put(layout, (step + 1, target))
+                self._schemas.put(layout, (step + 1, target), _ENTRY_BYTES + len(data))
                 return
 
     def schema(self, incarnation: Incarnation) -> Schema | None:
@@ -200,7 +204,9 @@ class Catalog:
 
     def _newest_schema(self, incarnation: Incarnation) -> tuple[int, Schema | None]:
         layout = incarnation.layout
-        step, schema = self._schemas.get(layout) or (0, incarnation.declared)
+        known = self._schemas.get(layout)
+        size = _ENTRY_BYTES
+        step, schema = known or (0, incarnation.declared)
         while True:
             key = layout.schema(step + 1)
             try:
@@ -208,8 +214,9 @@ class Catalog:
             except ObjectNotFound:
                 break
             step, schema = step + 1, parse_schema(load_json(data, key), key)
-        if schema is not None:
-            self._schemas.put(layout, (step, schema))
+            size = _ENTRY_BYTES + len(data)
+        if schema is not None and (known is None or known[0] != step):
+            self._schemas.put(layout, (step, schema), size)
         return step, schema
 
     def end(self, name: str) -> None:
@@ -229,7 +236,8 @@ class Catalog:
                 data = self._store.get(layout.incarnation)
             except ObjectNotFound:
                 return None
-            found = self._incarnations.put(layout, Incarnation.parse(layout, data))
+            parsed = Incarnation.parse(layout, data)
+            found = self._incarnations.put(layout, parsed, _ENTRY_BYTES + len(data))
         return found
 
     def _create(

@@ -273,7 +273,6 @@ class Publisher:
         slots = self._pool.map(self._slot, fresh)
         return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
 
-
     def _slot(self, append_id: str) -> Slot | None:
         """A slot that was listed; None where it was collected since, so it was dead, or consumed."""
         try:

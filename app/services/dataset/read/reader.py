@@ -159,7 +159,7 @@ class Reader:
             for shard in manifest.splits[split].shards
             for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
         ]
-        return kept.put(name, SplitPieces(pieces))
+        return kept.put(name, SplitPieces(pieces), len(pieces))
 
     def find(self, version: str) -> tuple[int, Manifest]:
         """The number and the manifest of `version`, which may be `latest`.

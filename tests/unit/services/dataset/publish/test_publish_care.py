@@ -367,3 +367,20 @@ def test_a_hint_that_lies_misleads_neither_readers_nor_publishers(
     inner.put(LAYOUT.hint, b'{"n":%d}' % hint)
     assert Client(inner).publish().version == "1.1.0"
     assert Client(inner).read() == [1, 2]
+
+
+def test_a_publication_whose_dataset_is_deleted_and_removed_meanwhile_says_so(inner: ObstoreStore) -> None:
+    store = FaultStore(inner)
+    client, other = Client(store), Client(inner)
+    client.append(range(20), pad=MIB)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "put_stream":
+            store.fault = None
+            other.datasets.delete("d")
+            other.datasets.collect("d")
+
+    store.fault = fault
+    with pytest.raises(Conflict) as caught:
+        client.publish()
+    assert caught.value.code == "dataset_deleted"

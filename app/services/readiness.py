@@ -26,10 +26,11 @@ _STOPS_WITHIN_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition of readiness; `detail` says what is missing."""
+    """One condition of readiness; `detail` says what is missing, `code` names it where it has one."""
 
     ok: bool
     detail: str
+    code: str | None = None
 
 
 class Readiness:
@@ -87,9 +88,9 @@ class Readiness:
                 self._storage = Check(True, "reachable")
                 look, self._trusted = self._reach, True
             except ShardsmithError as error:
-                if self._storage.detail != error.detail:
-                    logger.error("storage is not ready: %s", error.detail)
-                self._storage = Check(False, error.detail)
+                if self._storage.code != error.code:  # the detail names another object each time
+                    logger.error("storage is not ready: %s: %s", error.code, error.detail)
+                self._storage = Check(False, error.detail, error.code)
             except Exception:
                 logger.exception("the object store could not be probed")
                 self._storage = Check(False, "the probe failed unexpectedly; see the log")

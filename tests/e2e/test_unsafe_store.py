@@ -22,6 +22,9 @@ def test_a_service_over_an_unsafe_store_is_never_ready(rclone_s3: RunningStore, 
         for _ in range(25):
             assert "create-only" in storage_check(service.url)
             time.sleep(0.1)
+        problem = httpx.get(f"{service.url}/readyz").json()
+        assert (problem["code"], problem["checks"]["storage"]["code"]) == ("not_ready", "unsafe_store")
+        assert not problem["detail"].endswith("..")
         assert httpx.get(f"{service.url}/startupz").status_code == 503
         assert httpx.get(f"{service.url}/livez").status_code == 200
         assert rclone_s3.environment["AWS_SECRET_ACCESS_KEY"] not in service.log()

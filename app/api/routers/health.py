@@ -33,10 +33,15 @@ async def live(_: NoParameters) -> dict[str, Any]:
 async def ready(services: ServicesDependency, _: NoParameters) -> Response:
     """Whether kernels are warm and the object store was reachable when last seen."""
     checks = services.readiness.checks()
-    report = {name: {"ok": check.ok, "detail": check.detail} for name, check in checks.items()}
+    report = {
+        name: {"ok": check.ok, "detail": check.detail, **({} if check.code is None else {"code": check.code})}
+        for name, check in checks.items()
+    }
     if all(check.ok for check in checks.values()):
         return JSONResponse({"ready": True, "checks": report})
-    missing = "; ".join(f"{name}: {check.detail}" for name, check in checks.items() if not check.ok)
+    missing = "; ".join(
+        f"{name}: {check.detail.removesuffix('.')}" for name, check in checks.items() if not check.ok
+    )
     return problem_response(
         503, "not_ready", f"Not ready: {missing}.", headers={"Retry-After": "1"}, members={"checks": report}
     )

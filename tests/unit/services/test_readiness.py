@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.domain.streams import Buffer
-from app.errors import StorageUnavailable
+from app.errors import StorageError, StorageUnavailable
 from app.services import readiness as module
 from app.services.readiness import Readiness
 from app.storage.object_store import ObjectStore
@@ -75,6 +75,29 @@ def test_a_store_that_ignores_conditions_is_refused_by_name() -> None:
         wait_for(lambda: "create-only" in readiness.checks()["storage"].detail)
         assert not readiness.checks()["storage"].ok
         assert not readiness.started
+
+
+class Failing(Overwriting):
+    """A store that fails in other words each time."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.tries = 0
+
+    def create(self, key: str, data: Buffer) -> None:
+        self.tries += 1
+        raise StorageError(f"There is no bucket for {key}.", code="bucket_not_found")
+
+
+def test_a_store_that_goes_on_failing_is_named_by_code_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_AFTER_S", 0.01)
+    store = Failing(open_store("memory://"))
+    with running(store) as readiness:  # type: ignore[arg-type]  # the rest of the store is the inner one's
+        wait_for(lambda: store.tries > 100)
+        assert readiness.checks()["storage"].code == "bucket_not_found"
+    assert caplog.text.count("storage is not ready") == 1
 
 
 def test_a_store_that_comes_back_makes_the_service_ready() -> None:

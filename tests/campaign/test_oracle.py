@@ -109,7 +109,7 @@ def test_what_is_not_as_recorded_is_found(scene: Scene) -> None:
 
 def test_damage_in_the_store_is_found(scene: Scene) -> None:
     scene.publish()
-    shard = next((scene.folder / "1.0.0").glob("*-train*"))
+    shard = next((scene.folder / "1.0.0").glob("d*-train*"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     found = scene.violations()
     assert f"{shard.name} has" in found

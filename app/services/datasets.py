@@ -415,7 +415,7 @@ class Datasets:
 
     def collectable(self) -> Sequence[str]:
         """The names of all datasets of which there may be something to collect, also of those deleted."""
-        return self._collector.names()
+        return self._catalog.candidates()
 
     def list(self) -> Sequence[str]:
         """The names of all datasets, sorted."""

@@ -25,7 +25,8 @@ from ..domain.schema import Schema
 from ..errors import NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
-from .dataset.append.appender import Appender, AppendResult
+from .dataset.append.appender import Appender
+from .dataset.append.result import AppendResult
 from .dataset.catalog import Catalog
 from .dataset.collect.collector import Collector, SweepReport
 from .dataset.collect.leftover_versions import delete_version

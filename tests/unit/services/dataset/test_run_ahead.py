@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,7 @@ def calls(made: list[int], sizes: list[int], drawn: list[int]) -> Iterator[tuple
 
     for number, size in enumerate(sizes):
         drawn.append(number)
-        yield size, lambda number=number: call(number)
+        yield size, partial(call, number)
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

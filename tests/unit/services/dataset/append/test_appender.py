@@ -33,28 +33,9 @@ from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import PADDED, SCHEMA, Client, records
-from tests.stores import WRITES, FaultStore, Operation, When
+from tests.stores import WRITES, FaultStore, Operation, When, keys
 
 LAYOUT = Layout("d", 1)
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def store(inner: ObstoreStore) -> FaultStore:
-    return FaultStore(inner)
-
-
-@pytest.fixture
-def client(store: FaultStore) -> Client:
-    return Client(store)
-
-
-def keys(store: ObstoreStore, part: str = "") -> list[str]:
-    return sorted(info.key for info in store.list("") if part in info.key)
 
 
 def append_records(

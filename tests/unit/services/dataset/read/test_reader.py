@@ -22,11 +22,6 @@ LAYOUT = Layout("d", 1)
 
 
 @pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
 def client(inner: ObstoreStore) -> Client:
     """Version 1.0.0 holds 0..9 in three shards, 1.1.0 has 10..11 as well."""
     client = Client(inner)

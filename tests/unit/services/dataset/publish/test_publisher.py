@@ -10,7 +10,6 @@ import pytest
 
 from app.domain.limits import MIB, Limits
 from app.domain.manifest import Manifest
-from app.domain.shard_plan import MAX_SHARDS
 from app.errors import (
     Conflict,
     CorruptData,
@@ -160,7 +159,7 @@ def test_a_split_without_rows_has_no_shards(client: Client) -> None:
 def test_a_split_without_rows_stays_until_it_gets_some(client: Client) -> None:
     client.append([1])
     client.append([], split="val")
-    client.publish(PublishOptions(num_shards=MAX_SHARDS))
+    client.publish(PublishOptions(num_shards=3))
     client.append([2])
     second = client.publish()
     assert list(second.splits) == ["train", "val"]

@@ -142,6 +142,23 @@ class TimedStore:
         return self._inner.sweep(prefix, before)
 
 
+def keys(store: ObjectStore, part: str = "") -> list[str]:
+    """The keys of all objects, or of those whose keys have that part."""
+    return sorted(info.key for info in store.list("") if part in info.key)
+
+
+def kill_at(store: FaultStore, operation: Operation, part: str, when: When = "before") -> None:
+    """The process dies at that request to an object whose key has that part, and does nothing any more."""
+    dead: list[bool] = []
+
+    def fault(moment: When, requested: Operation, key: str) -> None:
+        if dead or (moment == when and requested == operation and part in key):
+            dead.append(True)
+            raise Killed
+
+    store.fault = fault
+
+
 class KillAt:
     """Kills the process around its `index`-th write, and keeps it dead."""
 

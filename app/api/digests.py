@@ -1,7 +1,8 @@
-"""What makes two requests the same."""
+"""Digests: what makes two requests the same, and what an answer says of its bytes."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 
@@ -10,9 +11,14 @@ from starlette.datastructures import QueryParams
 from ..domain.schema import Schema
 from ..domain.streams import ByteStream
 
-__all__ = ["HashingStream", "request_digest"]
+__all__ = ["HashingStream", "digest_field", "request_digest"]
 
 _CHUNK = 1024 * 1024
+
+
+def digest_field(sha256: bytes) -> str:
+    """The value of `Repr-Digest` or `Content-Digest` (RFC 9530)."""
+    return f"sha-256=:{base64.b64encode(sha256).decode()}:"
 
 
 class HashingStream:

@@ -12,25 +12,32 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import Request
-from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.streams import Buffer, ByteStream, MemoryStream
-from ..errors import LimitExceeded, MalformedInput, Overloaded, ShardsmithError, UnknownForm
+from ..errors import LimitExceeded, Overloaded, ShardsmithError
 from ..storage.spool import Spool
+from .bare_response import BareResponse
+from .body_headers import check_body_headers
+from .digests import digest_field
+from .lanes import Lane, Promise
 from .small_bodies import may_be_small, read_small, replayed
-from .streaming import OutputPipe, RequestBody, repr_digest
+from .streaming import OutputPipe, RequestBody
 
-__all__ = ["Answer", "Exchanges", "Work", "check_body_headers"]
+__all__ = [
+    "Answer",
+    "Exchanges",
+    "Work",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +62,6 @@ class Answer:
 
 #: A worker is taken once so much of a body has arrived, or all of it.
 _HEAD_BYTES: Final = 256 * KIB
-#: How long a request waits for a worker before it is told to come again.
-_ADMISSION_WAIT_S: Final = 10.0
 #: How long the rest of a refused body is let in and dropped; nginx's lingering_timeout is 5 s.
 _LINGER_S: Final = 5.0
 _CALL_THREADS: Final = 16
@@ -65,10 +70,6 @@ _SMALL_THREADS: Final = 2
 _SMALL_QUEUE: Final = 256
 #: Where the store hangs, that queue does too: what has waited longer is refused, before its client gives up.
 _LONGEST_IN_QUEUE_S: Final = 10.0
-_PLAIN_ENCODINGS: Final = {
-    "content-encoding": ("", "identity"),
-    "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
-}
 
 T = TypeVar("T")
 
@@ -89,9 +90,9 @@ class Exchanges:
         self._limits = limits
         self._spool = spool
         self._body_timeout_s = body_timeout_s
-        self._streams = _Lane(streams, "stream")
-        self._calls = _Lane(_CALL_THREADS, "call")
-        self._small = _Lane(_SMALL_THREADS, "small", queued=_SMALL_QUEUE)
+        self._streams = Lane(streams, "stream")
+        self._calls = Lane(_CALL_THREADS, "call")
+        self._small = Lane(_SMALL_THREADS, "small", queued=_SMALL_QUEUE)
 
     def close(self) -> None:
         """Let running conversions end, take no new ones."""
@@ -131,8 +132,15 @@ class Exchanges:
             if small is not None:
                 return await self._run_small(work, small)
             receive = replayed(taken, receive)
-        body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
         complete = checked or request.scope.get("http_version") == "1.0"
+        lane = self._calls if short else self._streams
+        return await self._run_streamed(request, receive, work, lane, complete=complete)
+
+    async def _run_streamed(
+        self, request: Request, receive: Receive, work: Work, lane: Lane, *, complete: bool
+    ) -> Response:
+        """Convert a body while it arrives, to an answer that may begin before it ends."""
+        body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
         limit = None if complete else COMPLETE_UP_TO
         pipe = OutputPipe(
             self._spool,
@@ -144,7 +152,7 @@ class Exchanges:
         try:
             check_body_headers(request.headers, self._limits)
             await body.wait_for_head(_HEAD_BYTES)
-            head = await self._start(self._calls if short else self._streams, work, body, pipe)
+            head = await self._start(lane, work, body, pipe)
             done = await pipe.settle(limit)
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
@@ -171,7 +179,7 @@ class Exchanges:
     async def _run_small(self, work: Work, body: bytes) -> Response:
         """Convert a body that is there, to an answer that is complete before it starts."""
         complete: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        promise = _Promise(complete)
+        promise = Promise(complete)
         try:
             give_up = time.monotonic() + _LONGEST_IN_QUEUE_S
             await self._submit(
@@ -181,7 +189,7 @@ class Exchanges:
         except asyncio.CancelledError:
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
 
-    def _convert_small(self, work: Work, body: bytes, promise: _Promise[Response], give_up: float) -> None:
+    def _convert_small(self, work: Work, body: bytes, promise: Promise[Response], give_up: float) -> None:
         def convert() -> None:
             if time.monotonic() > give_up:
                 raise Overloaded("The service is too busy; nothing was done. Try again.")
@@ -196,14 +204,14 @@ class Exchanges:
 
         promise.kept_by(convert)
 
-    async def _start(self, lane: _Lane, work: Work, body: RequestBody, pipe: OutputPipe) -> Answer:
+    async def _start(self, lane: Lane, work: Work, body: RequestBody, pipe: OutputPipe) -> Answer:
         """Run `work` in the first thread that comes free, and wait for the head of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        promise = _Promise(answer)
+        promise = Promise(answer)
         await self._submit(lane, promise, lambda: self._convert(work, body, pipe, promise))
         return await answer
 
-    async def _submit(self, lane: _Lane, promise: _Promise[Any], convert: Callable[[], None]) -> None:
+    async def _submit(self, lane: Lane, promise: Promise[Any], convert: Callable[[], None]) -> None:
         await lane.enter()
         try:
             running = lane.pool.submit(convert)
@@ -212,7 +220,7 @@ class Exchanges:
             raise
         running.add_done_callback(lambda done: lane.leave(promise if done.cancelled() else None))
 
-    def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: _Promise[Answer]) -> None:
+    def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: Promise[Answer]) -> None:
         """In the worker thread: decode, encode and push, until done or given up."""
         later: Future[Answer] | None = None
 
@@ -235,66 +243,6 @@ class Exchanges:
             )
 
 
-class _Lane:
-    """Threads, and a queue in front of them in which nobody waits for long."""
-
-    def __init__(self, num_threads: int, name: str, *, queued: int = 0) -> None:
-        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
-        self._free = asyncio.Semaphore(num_threads + queued)
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def enter(self) -> None:
-        """Wait for a thread.
-
-        Raises:
-            Overloaded: none came free in time.
-        """
-        self._loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(_ADMISSION_WAIT_S):
-                await self._free.acquire()
-        except TimeoutError:
-            raise Overloaded(
-                f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again."
-            ) from None
-
-    def leave(self, broken: _Promise[Any] | None = None) -> None:
-        """A thread has come free; `broken` is what it was to keep, where it never began."""
-        if broken is not None:
-            broken.fail(Overloaded("The service is shutting down. Try again.", code="shutting_down"))
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._free.release)
-
-    def close(self) -> None:
-        """Wait for what runs; start nothing that waits."""
-        self.pool.shutdown(wait=True, cancel_futures=True)
-
-
-def check_body_headers(headers: Headers, limits: Limits) -> None:
-    """Refuse what the headers of a body already say cannot be read.
-
-    Raises:
-        UnknownForm: a Content-Encoding or Content-Transfer-Encoding, which is never undone here.
-        MalformedInput: a Content-Length that is no number.
-        LimitExceeded: a Content-Length beyond what is accepted.
-    """
-    for name, plain in _PLAIN_ENCODINGS.items():
-        encoding = headers.get(name, "").strip().lower()
-        if encoding not in plain:
-            raise UnknownForm(
-                f"{name.title()} {encoding[:40]!r} is not supported; send the body as it is.",
-                code="unsupported_content_encoding",
-            )
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise MalformedInput("Content-Length is not a number.", code="invalid_content_length")
-    if int(length.lstrip("0")[:20] or "0") > limits.max_body_bytes:
-        raise LimitExceeded(
-            f"The body has {length[:20]} bytes; at most {limits.max_body_bytes} are accepted.",
-            code="payload_too_large",
-        )
-
-
 def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None]) -> None:
     """Let go of everything that a worker may wait for; harmless where it has ended."""
     pipe.abandon()
@@ -302,7 +250,7 @@ def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None]) -> N
     pump.cancel()
 
 
-def _deliver(answer: Answer, promise: _Promise[Answer], pipe: OutputPipe) -> None:
+def _deliver(answer: Answer, promise: Promise[Answer], pipe: OutputPipe) -> None:
     """Give the head of the answer to who waits for it, then its bytes to the pipe."""
     promise.keep(answer)
     for chunk in answer.chunks:
@@ -311,47 +259,15 @@ def _deliver(answer: Answer, promise: _Promise[Answer], pipe: OutputPipe) -> Non
 
 def _complete(answer: Answer) -> Response:
     content = b"".join(answer.chunks)
-    headers = {**answer.headers, **answer.late_headers(), "Repr-Digest": repr_digest(sha256(content))}
+    headers = {
+        **answer.headers,
+        **answer.late_headers(),
+        "Repr-Digest": digest_field(sha256(content).digest()),
+    }
     return Response(content, answer.status, headers, answer.media_type)
 
 
-class _Promise(Generic[T]):
-    """Sets an asyncio future from another thread, once, and never after its loop is gone."""
-
-    def __init__(self, future: asyncio.Future[T]) -> None:
-        self._future = future
-        self._loop = future.get_loop()
-
-    def keep(self, value: T) -> None:
-        self._call(lambda: self._future.set_result(value))
-
-    def kept_by(self, function: Callable[[], None]) -> BaseException | None:
-        """Run what is to deliver the answer; what it raises is the answer, unless that has begun."""
-        try:
-            function()
-        except StopIteration as caught:  # which no future takes
-            error = RuntimeError("an iterator ended where none should")
-            error.__cause__ = caught
-            self.fail(error)
-            return error
-        except BaseException as caught:  # carried to the event loop, which raises it there
-            self.fail(caught)
-            return caught
-        return None
-
-    def fail(self, error: BaseException) -> None:
-        self._call(lambda: self._future.set_exception(error))
-
-    def _call(self, settle: Callable[[], None]) -> None:
-        def once() -> None:
-            if not self._future.done():
-                settle()
-
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(once)
-
-
-class _PipeResponse(Response):
+class _PipeResponse(BareResponse):
     """Sends what comes out of a pipe; ends without the last chunk where the conversion failed."""
 
     def __init__(
@@ -362,16 +278,9 @@ class _PipeResponse(Response):
         headers: Mapping[str, str],
         media_type: str,
     ) -> None:
+        super().__init__(status, {"Content-Type": media_type, **headers})
         self._pipe = pipe
         self._on_end = on_end
-        self.status_code = status
-        self.media_type = media_type
-        self.background = None
-        self.body = b""
-        self.raw_headers = [
-            (name.lower().encode("latin-1"), value.encode("latin-1"))
-            for name, value in {"Content-Type": media_type, **headers}.items()
-        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive  # the pump has the receiving end

@@ -19,7 +19,6 @@ answer the end of a segment that does not match is held back, and the connection
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import re
 import secrets
@@ -37,7 +36,9 @@ from starlette.types import Receive, Scope, Send
 from ..domain.limits import MIB
 from ..domain.segments import SegmentedFile
 from ..errors import ShardsmithError
+from .bare_response import BareResponse
 from .conditions import failed_condition, ranges_apply
+from .digests import digest_field
 from .file_pieces import Content, content_pieces, content_size
 from .problems import problem_response
 from .ranges import ByteRange, RangeUnsatisfiable, parse_ranges
@@ -115,7 +116,7 @@ class Downloads:
         content = _content(ranges, download, headers)
         headers["Content-Length"] = str(content_size(content))
         if request.method == "HEAD":
-            return _BodilessResponse(200, headers)
+            return BareResponse(200, headers)
         if ranges is None and download.sha256 is not None:
             headers["Content-Digest"] = headers["Repr-Digest"]
         status = 200 if ranges is None else 206
@@ -132,7 +133,7 @@ class Downloads:
         try:
             async with aclosing(content_pieces(self._call, file, content)) as pieces:
                 data = b"".join([piece async for piece in pieces])
-            headers["Content-Digest"] = _digest(sha256(data).digest())
+            headers["Content-Digest"] = digest_field(sha256(data).digest())
         except BaseException:
             self._release(size)
             raise
@@ -155,7 +156,7 @@ def _headers(download: Download, etag: str) -> dict[str, str]:
         ),
     }
     if download.sha256 is not None:
-        headers["Repr-Digest"] = _digest(bytes.fromhex(download.sha256))
+        headers["Repr-Digest"] = digest_field(bytes.fromhex(download.sha256))
     return headers
 
 
@@ -181,23 +182,7 @@ def _content_range(part: ByteRange, size: int) -> str:
     return f"bytes {part.offset}-{part.end - 1}/{size}"
 
 
-def _digest(digest: bytes) -> str:
-    return f"sha-256=:{base64.b64encode(digest).decode()}:"
-
-
-class _BodilessResponse(Response):
-    """The headers of an answer whose content is left out, Content-Length among them."""
-
-    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status_code = status
-        self.background = None
-        self.body = b""
-        self.raw_headers = [
-            (key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()
-        ]
-
-
-class _FileResponse(_BodilessResponse):
+class _FileResponse(BareResponse):
     """Sends parts of a file as they are read."""
 
     def __init__(

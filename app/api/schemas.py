@@ -9,7 +9,7 @@ from ..domain.limits import KIB, Limits
 from ..domain.schema import Schema
 from ..domain.streams import ByteStream
 from ..errors import MalformedInput, NotFound
-from .exchange import check_body_headers
+from .body_headers import check_body_headers
 from .multipart import MULTIPART, open_multipart
 from .state import Services
 

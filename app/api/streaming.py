@@ -9,7 +9,6 @@ output that nobody takes goes to the spool, never into a wait.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import threading
@@ -23,18 +22,14 @@ from ..domain.limits import MIB
 from ..domain.streams import Buffer
 from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
 from ..storage.spool import Spool, SpoolFile
+from .digests import digest_field
 
-__all__ = ["OutputPipe", "RequestBody", "repr_digest"]
+__all__ = ["OutputPipe", "RequestBody"]
 
 #: Body bytes held in memory before the socket is no longer read.
 BODY_WINDOW: Final = 2 * MIB
 #: Output bytes held in memory before they go to the spool or the worker waits.
 OUTPUT_WINDOW: Final = 4 * MIB
-
-
-def repr_digest(digest: hashlib._Hash) -> str:
-    """`Repr-Digest` (RFC 9530) of what went into a SHA-256."""
-    return f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
 
 
 class RequestBody:
@@ -321,7 +316,7 @@ class OutputPipe:
 
     def repr_digest(self) -> str:
         """`Repr-Digest` (RFC 9530) of all that was written; only within the digest's limit."""
-        return repr_digest(self._digest)
+        return digest_field(self._digest.digest())
 
     def abandon(self) -> None:
         """Nobody reads any more: the worker's next write raises, and the room is freed."""

@@ -25,7 +25,8 @@ from ..domain.schema import Schema
 from ..errors import CorruptData, NotFound
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
-from .dataset.append.appender import Appender, AppendResult
+from .dataset.append.appender import Appender
+from .dataset.append.result import AppendResult
 from .dataset.catalog import Catalog
 from .dataset.collect.collector import Collector, SweepReport
 from .dataset.collect.leftover_versions import delete_version
@@ -427,7 +428,7 @@ class Datasets:
 
     def collectable(self) -> Sequence[str]:
         """The names of all datasets of which there may be something to collect, also of those deleted."""
-        return self._collector.names()
+        return self._catalog.candidates()
 
     def list(self) -> Sequence[str]:
         """The names of all datasets, sorted."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ..domain.manifest import Manifest
 from ..errors import Overloaded
+from .deferred import settle
 
 __all__ = ["Publications", "Publish", "Underway"]
 
@@ -51,12 +52,8 @@ class _Run:
         self.version = version
 
     def work(self, publish: Publish) -> None:
-        try:
-            self.outcome.set_result(publish(self.announce))
-        except BaseException as error:  # carried to whoever waits, who raises it
-            self.outcome.set_exception(error)
-        finally:
-            self.ended = time.monotonic()
+        settle(self.outcome, lambda: publish(self.announce))
+        self.ended = time.monotonic()
 
 
 class Publications:

@@ -69,7 +69,7 @@ def test_all_readers_agree(
     shuffle: bool,
     copies: bool,
 ) -> None:
-    monkeypatch.setattr("app.services.dataset.publish.shard_writer._PIECE_BYTES", 1024)
+    monkeypatch.setattr("app.services.dataset.publish.shard_writer.PIECE_BYTES", 1024)
     client = Client(open_store(f"file://{tmp_path}"))
     manifest = publish(client, compression, shuffle=shuffle, copies=copies)
     folder = tmp_path / "d" / manifest.version

@@ -76,7 +76,7 @@ def small_sizes() -> Iterator[None]:
             (attempt_module, "_PART_BYTES"),
             (attempt_module, "INLINE_BYTES"),
             (attempt_module, "SMALL_BYTES"),
-            (shard_writer, "_PIECE_BYTES"),
+            (shard_writer, "PIECE_BYTES"),
             (shuffle, "_BATCH_BYTES"),
             (shuffle, "_BUCKET_BYTES"),
             (shuffle, "_MIN_BUCKET_BYTES"),

@@ -38,12 +38,7 @@ async def list_versions(
     """The published versions of a dataset."""
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer(
-            {
-                "dataset": dataset,
-                "versions": [str(version) for version in services.datasets.versions(dataset)],
-            }
-        )
+        return json_answer({"dataset": dataset, "versions": list(services.datasets.versions(dataset))})
 
     return await services.exchanges.run(request, work, short=True)
 

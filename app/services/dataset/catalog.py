@@ -144,9 +144,13 @@ class Catalog:
             self._ended.put(layout, True)
         return self.has_ended_here(layout)
 
+    def candidates(self) -> list[str]:
+        """The names of all datasets that live, and of the others of which something is left."""
+        return [name for name in self._store.list_children("") if not name.startswith("_")]
+
     def names(self) -> list[str]:
         """All datasets that live, sorted; one that cannot be read is there all the same."""
-        candidates = [name for name in self._store.list_children("") if not name.startswith("_")]
+        candidates = self.candidates()
         alive = self._pool.map(self._lives, candidates)
         return [name for name, lives in zip(candidates, alive, strict=True) if lives]
 

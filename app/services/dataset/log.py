@@ -20,7 +20,7 @@ from ...storage.object_store import ObjectNotFound, ObjectStore, exists
 from .kept import Kept
 from .layout import INDEX, Layout
 from .piece_stream import LostData
-from .pieces import Piece, SplitPieces
+from .pieces import Piece, SplitPieces, StoredPiece, stored_in
 from .plan import NamedFile, Plan
 from .seen import Seen
 from .stored_json import dump_json, load_json
@@ -171,6 +171,15 @@ class PublishLog:
         shards = load_json(data, key)["shards"]
         index = {file: tuple(map(Piece.from_json, pieces)) for file, pieces in shards.items()}
         return self._decided.indexes.put(key, index, len(data))
+
+    def pieces(self, n: int, manifest: Manifest, split: str) -> list[StoredPiece]:
+        """The pieces of a split of a published version, shard after shard."""
+        index = self.index(n, manifest)
+        return [
+            stored
+            for shard in manifest.splits[split].shards
+            for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
+        ]
 
     def put_hint(self, n: int) -> None:
         """Note that `n` is published; only ever a saving, so a failure does not matter."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
+from ...codecs.records.deflated_pieces import inflate_piece
 from ...domain.limits import MIB, Limits
 from ...domain.streams import Buffer
-from ...errors import CorruptData, StorageUnavailable
+from ...errors import CorruptData, MalformedInput, StorageUnavailable
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
+from .run_ahead import run_ahead
 
 __all__ = [
     "STORED_LIMITS",
@@ -43,17 +44,6 @@ _RUN_BYTES: Final = 8 * MIB
 #: Seconds before each read of a piece: one that does not match is repeated before the bytes at rest
 #: are blamed.
 _WAITS_S: Final = (0.0, 0.2)
-
-
-#: zlib's `windowBits`: that of a stream with a header, gzip's or zlib's, and of raw deflate.
-_WITH_HEADER: Final = 32 + zlib.MAX_WBITS
-
-
-_RAW_DEFLATE: Final = -zlib.MAX_WBITS
-
-
-#: What may follow the deflated bytes of the last piece: zlib's trailer (RFC 1950) or gzip's (RFC 1952).
-_TRAILERS: Final = (4, 8)
 
 
 class LostData(CorruptData):
@@ -107,20 +97,11 @@ def _is_intact(piece: Piece, data: Buffer) -> bool:
 
 
 def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
-    """Exactly `raw_size` bytes; a byte more is as wrong as one less, and no second one is made."""
-    inflater = zlib.decompressobj(_RAW_DEFLATE if stored.offset else _WITH_HEADER)
     try:
-        # To zlib a limit of 0 is none.
-        raw = inflater.decompress(data, max(1, raw_size))
-        raw += inflater.decompress(inflater.unconsumed_tail, 1)
-    except zlib.error as error:
-        raise LostData(f"{stored.key} at offset {stored.offset} does not inflate: {error}.") from error
-    rest = len(inflater.unused_data)
-    if len(raw) != raw_size or inflater.unconsumed_tail or (rest and rest not in _TRAILERS):
-        raise LostData(
-            f"{stored.key} at offset {stored.offset} does not inflate to the {raw_size} bytes on record."
-        )
-    return raw
+        return inflate_piece(data, raw_size, is_first=stored.offset == 0)
+    except MalformedInput as error:
+        where = f"{stored.key} at offset {stored.offset}"
+        raise LostData(f"{where} does not inflate as recorded: {error.detail}") from error
 
 
 class PieceStream:
@@ -146,26 +127,9 @@ def _loaded(
     store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None
 ) -> Iterator[Buffer]:
     runs = list(_runs(pieces))
-    if pool is None or len(runs) == 1:
-        for run in runs:
-            yield from load_run(store, run)
-        return
-    pending: deque[tuple[int, Future[list[Buffer]]]] = deque()
-    held = 0
-    try:
-        for run in runs:
-            size = _held_by(run)
-            while pending and (len(pending) >= _AHEAD or held + size > _AHEAD_BYTES):
-                taken, future = pending.popleft()
-                held -= taken
-                yield from future.result()
-            pending.append((size, pool.submit(load_run, store, run)))
-            held += size
-        while pending:
-            yield from pending.popleft()[1].result()
-    finally:
-        for _, future in pending:
-            future.cancel()
+    calls = ((_held_by(run), partial(load_run, store, run)) for run in runs)
+    for loaded in run_ahead(calls, pool if len(runs) > 1 else None, most=_AHEAD, most_bytes=_AHEAD_BYTES):
+        yield from loaded
 
 
 def _runs(pieces: Sequence[StoredPiece]) -> Iterator[list[StoredPiece]]:

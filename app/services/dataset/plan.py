@@ -98,7 +98,7 @@ class Plan:
         publish_key: the client's key of the request that made it.
         options: what that request asked for, in JSON.
         seen: all that is published once this plan is, as `Seen` reads it.
-        fingerprint: of the executor; see `shard_writer.FINGERPRINT`.
+        fingerprint: of the executor; see `dataset.fingerprint`.
         work: None where it is in a form that another release gave it.
     """
 

@@ -1,13 +1,14 @@
-"""Rows of another schema than that of their dataset are refused, and what could be done is said."""
+"""Which rows a dataset takes, by its schema and theirs; others are refused, and what helps is said."""
 
 from __future__ import annotations
 
 from ...domain.evolution import widen
 from ...domain.schema import Feature, Message, Schema
-from ...errors import SchemaConflict
+from ...errors import SchemaConflict, UnprocessableInput
 from .stored_json import dump_json
 
 __all__ = [
+    "require_features",
     "require_same_message",
     "require_same_schema",
 ]
@@ -60,3 +61,24 @@ def require_same_message(message: Message | None, stored: Schema) -> None:
 
 def _described(feature: Feature | None) -> str:
     return "absent" if feature is None else dump_json(feature.to_json()).decode()
+
+
+def require_features(name: str, schema: Schema, num_records: int) -> None:
+    """Refuse rows that give a dataset without a schema none either.
+
+    Raises:
+        UnprocessableInput: no rows, or none with a feature (`no_records`, `no_features`).
+    """
+    if schema.features:
+        return  # declared, where there are no rows
+    if num_records == 0:
+        raise UnprocessableInput(
+            f"Dataset {name!r} has no schema yet, and no records were sent to infer one from. Send at "
+            f"least one, or declare a schema, with the rows or when creating the dataset.",
+            code="no_records",
+        )
+    raise UnprocessableInput(
+        f"Dataset {name!r} has no schema yet, and the rows sent have no feature with a value to infer one "
+        f"from. Declare a schema, with the rows or when creating the dataset.",
+        code="no_features",
+    )

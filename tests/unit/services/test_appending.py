@@ -14,7 +14,7 @@ from app.domain.streams import MemoryStream
 from app.errors import Conflict, LossyConversion, SchemaConflict, ShardsmithError
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import DatasetOptions, PublishOptions
-from app.storage.obstore_store import ObstoreStore, open_store
+from app.storage.obstore_store import ObstoreStore
 from app.storage.spool import Spool
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When
@@ -70,16 +70,6 @@ def append(
             Spool(None, MIB),
             resources,
         ).result()
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def client(inner: ObstoreStore) -> Client:
-    return Client(inner)
 
 
 def test_rows_are_stored_and_published(client: Client) -> None:

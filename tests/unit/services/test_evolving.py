@@ -30,11 +30,6 @@ def nullable(dtype: str, shape: list[int | None] | None = None) -> dict[str, Any
 
 
 @pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
 def client(inner: ObstoreStore) -> Client:
     client = Client(inner)
     client.datasets.create("d", schema(x="float32"), DatasetOptions())

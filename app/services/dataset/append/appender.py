@@ -10,21 +10,19 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from ....codecs.options import RecordsEncodeOptions
 from ....codecs.records.columns import Records
 from ....codecs.records.messages import encode_messages
 from ....domain.limits import Budget, Limits
 from ....domain.names import check_idempotency_key, check_split_name
-from ....domain.schema import Schema
-from ....errors import Conflict, InProgress, OutcomeUnknown, ShardsmithError, UnprocessableInput
+from ....errors import Conflict, OutcomeUnknown, ShardsmithError
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ...deferred import completed, then
@@ -32,37 +30,19 @@ from ..catalog import Catalog, dataset_deleted
 from ..incarnation import Destination
 from ..layout import Layout
 from ..pieces import Piece
-from ..same_schema import require_same_schema
+from ..same_schema import require_features, require_same_schema
 from ..slot import Commit, Slot, parse_slot, read_slot
 from .attempt import Attempt
 from .grouping import Grouping, Member
+from .keys_in_use import KeysInUse
+from .result import AppendResult, group_result, replayed_result, result_of
 
-__all__ = ["AppendResult", "Appender"]
+__all__ = ["Appender"]
 
 #: An attempt that took longer gives up: by then its parts may be taken for leftovers.
 _LONGEST_ATTEMPT_S: Final = 3600.0
-#: How long an append waits for another one with its key, which is about to end where its client has gone.
-_PATIENCE_S: Final = 5.0
-_LOOK_AGAIN_S: Final = 0.02
 
 Digest = Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """An acknowledged append. `replayed`: an earlier request with the same key had stored it."""
-
-    dataset: str
-    split: str
-    append_id: str
-    num_records: int
-    num_bytes: int
-    replayed: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        value = asdict(self)
-        del value["replayed"]
-        return value
 
 
 class Appender:
@@ -75,19 +55,15 @@ class Appender:
         limits: Limits,
         pool: ThreadPoolExecutor,
         groups: ThreadPoolExecutor,
-        *,
-        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._max_record_bytes = limits.max_record_bytes
         self._pool = pool
-        self._monotonic = monotonic or (lambda: time.monotonic())
         self._clock = _Clock()
         self._writer = new_nonce()
         self._grouping = Grouping(groups, self._store_group)
-        self._under_way: set[str] = set()
-        self._lock = threading.Lock()
+        self._keys = KeysInUse()
 
     def append(
         self,
@@ -104,41 +80,10 @@ class Appender:
     ) -> AppendResult:
         """See `Datasets.append`."""
         arrival = self._arrival(destination, split, records, key, sequence, evolve=evolve)
-        with self._in_progress(arrival.attempt):
+        attempt = arrival.attempt
+        with self._keys.held(attempt.layout.slot(attempt.append_id)):
             replayed = self._receive(arrival, digest, options, budget)
             return self._finish(arrival) if replayed is None else replayed
-
-    @contextmanager
-    def _in_progress(self, attempt: Attempt) -> Iterator[None]:
-        """Refuse a second attempt at one append while this replica is at the first.
-
-        After waiting a little for that to end: where a connection broke, the client is often back before
-        the service has noticed.
-
-        Raises:
-            InProgress: it does not end (`append_in_progress`).
-        """
-        name = attempt.layout.slot(attempt.append_id)
-        give_up = time.monotonic() + _PATIENCE_S
-        while not self._claim(name):
-            if time.monotonic() >= give_up:
-                raise InProgress(
-                    "Another request with this Idempotency-Key is under way. Send it again once that has "
-                    "ended; it then gets the same answer.",
-                    code="append_in_progress",
-                )
-            time.sleep(_LOOK_AGAIN_S)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._under_way.discard(name)
-
-    def _claim(self, name: str) -> bool:
-        with self._lock:
-            is_free = name not in self._under_way
-            self._under_way.add(name)
-        return is_free
 
     def submit(
         self,
@@ -158,7 +103,7 @@ class Appender:
         if destination.schema is not None and records.schema.same_features(destination.schema):
             member = Member(attempt.inline, attempt.num_records, arrival.digest)
             if attempt.is_small and self._grouping.add(destination, split, member):
-                return then(member.outcome, partial(_member_result, destination, split, member))
+                return then(member.outcome, partial(group_result, destination, split, member))
         if destination.schema is not None:
             with attempt.discarded_on_error():
                 self._catalog.require_current(destination)
@@ -193,7 +138,7 @@ class Appender:
             sequence=sequence,
             evolve=evolve,
             has_key=key is not None,
-            started=self._monotonic(),
+            started=time.monotonic(),
             attempt=Attempt(self._store, destination.layout, append_id, self._max_record_bytes, self._pool),
         )
 
@@ -204,7 +149,7 @@ class Appender:
         attempt, records = arrival.attempt, arrival.records
         if arrival.has_key and (earlier := self._earlier(attempt.layout, attempt.append_id)):
             deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
-            return _replay(attempt.layout.dataset, earlier, digest())
+            return replayed_result(attempt.layout.dataset, earlier, digest())
         with attempt.discarded_on_error():
             attempt.write(encode_messages(records, replace(options, compression="none"), budget), budget)
             arrival.digest = digest()
@@ -220,7 +165,7 @@ class Appender:
         """Create the slot of an append that is stored but for that."""
         attempt = arrival.attempt
         with attempt.discarded_on_error():
-            if self._monotonic() - arrival.started > _LONGEST_ATTEMPT_S:
+            if time.monotonic() - arrival.started > _LONGEST_ATTEMPT_S:
                 raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")
             self._settle(arrival)
             self._catalog.reopen(attempt.layout)
@@ -233,7 +178,7 @@ class Appender:
         if known is not None and (not arrival.evolve or schema.same_features(known)):
             return
         if known is None:
-            _require_schema(attempt.layout.dataset, schema, attempt.num_records)
+            require_features(attempt.layout.dataset, schema, attempt.num_records)
         self._catalog.settle(attempt.layout, schema, evolve=arrival.evolve)
 
     def _commit(self, attempt: Attempt, arrival: _Arrival) -> AppendResult:
@@ -247,9 +192,9 @@ class Appender:
             attempt.discard()
             raise
         if winner is None:
-            return _result(attempt.layout.dataset, slot, replayed=False)
+            return result_of(attempt.layout.dataset, slot, replayed=False)
         attempt.discard()
-        return _replay(attempt.layout.dataset, winner, arrival.digest)
+        return replayed_result(attempt.layout.dataset, winner, arrival.digest)
 
     def _store_group(self, destination: Destination, split: str, members: Sequence[Member]) -> str:
         """Store small appends in one slot, and say which.
@@ -327,52 +272,3 @@ class _Clock:
 
 def _id_of(key: str) -> str:
     return sha256(key.encode()).hexdigest()[:32]
-
-
-def _require_schema(name: str, schema: Schema, num_records: int) -> None:
-    """Refuse rows that give a dataset without a schema none either.
-
-    Raises:
-        UnprocessableInput: no rows, or none with a feature (`no_records`, `no_features`).
-    """
-    if schema.features:
-        return  # declared, where there are no rows
-    if num_records == 0:
-        raise UnprocessableInput(
-            f"Dataset {name!r} has no schema yet, and no records were sent to infer one from. Send at "
-            f"least one, or declare a schema, with the rows or when creating the dataset.",
-            code="no_records",
-        )
-    raise UnprocessableInput(
-        f"Dataset {name!r} has no schema yet, and the rows sent have no feature with a value to infer one "
-        f"from. Declare a schema, with the rows or when creating the dataset.",
-        code="no_features",
-    )
-
-
-def _member_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:
-    return AppendResult(destination.layout.dataset, split, append_id, member.num_records, len(member.data))
-
-
-def _result(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
-    return AppendResult(name, slot.split, slot.append_id, slot.num_records, slot.num_bytes, replayed)
-
-
-def _replay(name: str, slot: Slot, digest: str) -> AppendResult:
-    """The answer that the winner of the slot got.
-
-    Raises:
-        UnprocessableInput: it had sent something else.
-        Conflict: the slot was closed.
-    """
-    if not isinstance(slot, Commit):
-        raise Conflict(
-            "This append came too late and is not stored. Send it again with another key.",
-            code="append_expired",
-        )
-    if slot.digest != digest:
-        raise UnprocessableInput(
-            "This Idempotency-Key was used for another body or other parameters. Use a new key.",
-            code="idempotency_key_reused",
-        )
-    return _result(name, slot, replayed=True)

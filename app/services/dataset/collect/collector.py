@@ -54,10 +54,6 @@ class Collector:
         self._pool = pool
         self._spool = spool
 
-    def names(self) -> list[str]:
-        """The name of every dataset of which there may be something, also of those deleted."""
-        return [name for name in self._store.list_children("") if not name.startswith("_")]
-
     def collect(self, name: str, *, dry_run: bool, stopped: Callable[[], bool]) -> SweepReport:
         """See `Datasets.collect`."""
         check_dataset_name(name)

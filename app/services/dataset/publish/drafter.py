@@ -14,6 +14,7 @@ from ....errors import CorruptData, StorageError, UnprocessableInput
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
 from ..catalog import Catalog
+from ..fingerprint import fingerprint
 from ..incarnation import Incarnation
 from ..log import PublishLog
 from ..plan import NamedFile, Plan, Work
@@ -23,7 +24,6 @@ from .dealing import Dealer, Dealt, count_dealt, serialize_dealt
 from .inputs import Inputs, base_pieces, gather_inputs
 from .options import PublishOptions
 from .planning import SplitContent, base_shards, can_keep_shards, plan_shards
-from .shard_writer import fingerprint
 
 __all__ = ["Drafter"]
 

@@ -22,6 +22,7 @@ from ....errors import Conflict, CorruptData, ShardsmithError
 from ....storage.object_store import ObjectStore, exists
 from ....storage.spool import Spool
 from ..dataset_info import dataset_info
+from ..fingerprint import fingerprint
 from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import Aborted, PublishLog
@@ -32,15 +33,7 @@ from ..stored_json import dump_json
 from .inputs import Inputs, base_manifest, read_inputs
 from .shard_copy import copy_shard
 from .shard_source import ShardSource
-from .shard_writer import (
-    RecordSource,
-    WrittenShard,
-    fingerprint,
-    is_stored,
-    read_done,
-    write_done,
-    write_shard,
-)
+from .shard_writer import RecordSource, WrittenShard, is_stored, read_done, write_done, write_shard
 from .shuffle import ShuffledShard, ShuffledSplit
 
 __all__ = ["Executor", "is_foreign"]

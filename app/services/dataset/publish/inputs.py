@@ -8,7 +8,7 @@ from ....domain.manifest import Manifest
 from ....errors import CorruptData
 from ..layout import Layout
 from ..log import PublishLog
-from ..pieces import SplitPieces, StoredPiece, stored_in
+from ..pieces import SplitPieces, StoredPiece
 from ..plan import Work
 from ..slot import Commit, parse_commits
 from .dealing import Dealer, Dealt, parse_dealt, taken_pieces
@@ -51,15 +51,7 @@ def base_pieces(log: PublishLog, layout: Layout, base: int | None) -> dict[str, 
     if base is None:
         return {}
     manifest = base_manifest(log, layout, base)
-    index = log.index(base, manifest)
-    return {
-        split: [
-            stored
-            for shard in entry.shards
-            for stored in stored_in(layout.file(base, shard.file), index[shard.file])
-        ]
-        for split, entry in manifest.splits.items()
-    }
+    return {split: log.pieces(base, manifest, split) for split in manifest.splits}
 
 
 def gather_inputs(

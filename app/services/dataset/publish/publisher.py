@@ -327,9 +327,8 @@ class Publisher:
 def abort_version(store: ObjectStore, layout: Layout, decided: Decided, version: str) -> str:
     """See `Datasets.abort`."""
     log = PublishLog(store, layout, decided)
-    parsed = parse_version(version)
-    n = parsed.minor + 1
-    if layout.version(n) != parsed or n > log.newest():
+    n = layout.number(parse_version(version))
+    if n == 0 or n > log.newest():
         raise NotFound(
             f"Dataset {layout.dataset!r} has no version {version!r} that was begun.", code="version_not_found"
         )

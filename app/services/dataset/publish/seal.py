@@ -5,9 +5,8 @@ Pieces do not depend on one another, so this runs in threads, a few pieces ahead
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -15,14 +14,18 @@ from typing import Final
 from ....codecs.records.deflated_pieces import StreamFrame, deflate_piece
 from ....domain.compression import Compression
 from ..pieces import Piece
+from ..run_ahead import run_ahead
 
 __all__ = ["Sealed", "seal"]
 
 #: The bytes of a piece as they are stored, and what the index says of them.
 Sealed = tuple[bytes, Piece]
 
-#: Pieces in work behind the one that is handed out: enough to keep two cores busy.
-_AHEAD: Final = 2
+#: The bytes of a piece, and what makes it ready.
+_Task = tuple[int, Callable[[], Sealed]]
+
+#: Pieces in work, the one that is waited for among them: enough to keep two cores busy.
+_AHEAD: Final = 3
 
 
 def seal(
@@ -34,17 +37,15 @@ def seal(
         runs: as a `RecordCutter` hands them out.
     """
     tasks = _plain(runs) if compression == "none" else _deflating(runs, compression)
-    if pool is None:
-        return (task() for task in tasks)
-    return _ahead(tasks, pool)
+    return run_ahead(tasks, pool, most=_AHEAD)
 
 
-def _plain(runs: Iterator[tuple[bytes, int]]) -> Iterator[Callable[[], Sealed]]:
+def _plain(runs: Iterator[tuple[bytes, int]]) -> Iterator[_Task]:
     for data, num_records in runs:
-        yield partial(_hash, data, num_records)
+        yield len(data), partial(_hash, data, num_records)
 
 
-def _deflating(runs: Iterator[tuple[bytes, int]], compression: Compression) -> Iterator[Callable[[], Sealed]]:
+def _deflating(runs: Iterator[tuple[bytes, int]], compression: Compression) -> Iterator[_Task]:
     """The first piece begins with the container's header, the last ends with its trailer.
 
     A file without records is one piece of just these two, which begins no record.
@@ -54,11 +55,12 @@ def _deflating(runs: Iterator[tuple[bytes, int]], compression: Compression) -> I
     held: tuple[bytes, int] | None = None
     for data, num_records in runs:
         if held is not None:
-            yield partial(_deflate, *held, header, b"")
+            yield len(held[0]), partial(_deflate, *held, header, b"")
             header = b""
         frame.add(data)
         held = data, num_records
-    yield partial(_deflate, *(held or (b"", 0)), header, frame.trailer)
+    last = held or (b"", 0)
+    yield len(last[0]), partial(_deflate, *last, header, frame.trailer)
 
 
 def _hash(data: bytes, num_records: int) -> Sealed:
@@ -68,17 +70,3 @@ def _hash(data: bytes, num_records: int) -> Sealed:
 def _deflate(data: bytes, num_records: int, header: bytes, trailer: bytes) -> Sealed:
     stored = b"".join((header, deflate_piece(data) if data else b"", trailer))
     return stored, Piece(len(stored), sha256(stored).hexdigest(), num_records, len(data))
-
-
-def _ahead(tasks: Iterator[Callable[[], Sealed]], pool: ThreadPoolExecutor) -> Iterator[Sealed]:
-    pending: deque[Future[Sealed]] = deque()
-    try:
-        for task in tasks:
-            pending.append(pool.submit(task))
-            if len(pending) > _AHEAD:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()

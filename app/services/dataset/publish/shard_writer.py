@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from ....codecs.records.deflated_pieces import deflater_name
 from ....codecs.records.record_index import index_lines
 from ....domain.compression import Compression
 from ....domain.limits import MIB, Budget
@@ -22,6 +21,7 @@ from ....domain.streams import Buffer
 from ....errors import CorruptData, StorageUnavailable
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ....storage.spool import Spool, SpoolFile
+from ..fingerprint import PIECE_BYTES
 from ..layout import record_index
 from ..piece_stream import STORED_LIMITS
 from ..pieces import Piece
@@ -31,30 +31,17 @@ from .seal import seal
 from .shard_source import RecordRun
 
 __all__ = [
-    "FINGERPRINT",
     "RecordSource",
     "WrittenShard",
     "beside",
-    "fingerprint",
     "is_stored",
     "read_done",
     "write_done",
     "write_shard",
 ]
 
-#: How much a read of a few records has to fetch at most, and how fine a shard's checksums are.
-_PIECE_BYTES: Final = 4 * MIB
-#: Names everything that decides the bytes of a shard and of the files beside it. An executor with
-#: another one leaves a plan alone: two that disagree would overwrite each other's shards.
-FINGERPRINT: Final = f"copy-2 pieces-{_PIECE_BYTES} schemas-2 shuffle-1"
-
 #: What is uploaded of an index at a time.
 _INDEX_CHUNK: Final = 1 * MIB
-
-
-def fingerprint(compression: Compression) -> str:
-    """`FINGERPRINT`, with what decides how shards are compressed where they are."""
-    return FINGERPRINT if compression == "none" else f"{FINGERPRINT} {deflater_name()}"
 
 
 class RecordSource(Protocol):
@@ -152,7 +139,7 @@ def _cut(
 ) -> Iterator[tuple[bytes, int]]:
     """The source's records in runs of a piece each; their index lines go to `lines`."""
     budget = Budget(STORED_LIMITS)
-    cutter = RecordCutter(_PIECE_BYTES, budget)
+    cutter = RecordCutter(PIECE_BYTES, budget)
     offset = 0
     for run in source.runs(store, budget, pool):
         if lines is not None:

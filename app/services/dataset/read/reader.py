@@ -16,7 +16,7 @@ from ..dataset_info import dataset_info
 from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, MANIFEST, media_type
 from ..log import Decided, PublishLog
-from ..pieces import SplitPieces, stored_in
+from ..pieces import SplitPieces
 from ..stored_json import dump_json, load_json
 from .row_plan import NO_ROWS, plan_rows
 from .rows import read_rows
@@ -153,12 +153,7 @@ class Reader:
         kept, name = self._decided.splits, (self._layout.manifest(n), split)
         if (known := kept.get(name)) is not None:
             return known
-        index = self._log.index(n, manifest)
-        pieces = [
-            stored
-            for shard in manifest.splits[split].shards
-            for stored in stored_in(self._layout.file(n, shard.file), index[shard.file])
-        ]
+        pieces = self._log.pieces(n, manifest, split)
         return kept.put(name, SplitPieces(pieces), len(pieces))
 
     def find(self, version: str) -> tuple[int, Manifest]:

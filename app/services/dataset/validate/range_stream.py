@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -13,6 +13,7 @@ from ....domain.manifest import FileEntry, ShardEntry
 from ....errors import StorageUnavailable
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..pieces import Piece
+from ..run_ahead import run_ahead
 from .problems import Problems
 
 __all__ = ["RangeStream", "open_checked", "require_checksum"]
@@ -35,9 +36,9 @@ class RangeStream:
         self.size = size
         self._store = store
         self._key = key
-        self._pool = pool
-        self._requested = 0
-        self._pending: deque[Future[bytes]] = deque()
+        ranges = ((begin, min(_RANGE_BYTES, size - begin)) for begin in range(0, size, _RANGE_BYTES))
+        calls = ((length, partial(self._fetch, begin, length)) for begin, length in ranges)
+        self._fetched = run_ahead(calls, pool, most=_AHEAD)
         self._rest = memoryview(b"")
         self._whole = sha256()
         self._meter = _PieceMeter(pieces)
@@ -61,8 +62,7 @@ class RangeStream:
 
     def close(self) -> None:
         """Ask for nothing more."""
-        for future in self._pending:
-            future.cancel()
+        self._fetched.close()
 
     @property
     def sha256(self) -> str:
@@ -75,13 +75,7 @@ class RangeStream:
         return self._meter.wrong
 
     def _next(self) -> bytes:
-        while self._requested < self.size and len(self._pending) < _AHEAD:
-            length = min(_RANGE_BYTES, self.size - self._requested)
-            self._pending.append(self._pool.submit(self._fetch, self._requested, length))
-            self._requested += length
-        if not self._pending:
-            return b""
-        data = self._pending.popleft().result()
+        data = next(self._fetched, b"")
         self._whole.update(data)
         self._meter.update(data)
         return data

@@ -12,11 +12,11 @@ from ....domain.manifest import Manifest
 from ....errors import CorruptData
 from ....storage.object_store import ObjectStore
 from ..dataset_info import dataset_info
+from ..fingerprint import FINGERPRINT
 from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import PublishLog
 from ..pieces import Piece
-from ..publish.shard_writer import FINGERPRINT
 from .problems import Problems, ValidationReport
 from .range_stream import open_checked, require_checksum
 from .shard_check import ShardCheck

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.records import deflated_pieces
-from app.codecs.records.deflated_pieces import StreamFrame, deflate_piece, deflater_name
+from app.codecs.records.deflated_pieces import StreamFrame, deflate_piece, deflater_name, inflate_piece
 from app.domain.compression import Compression
-from tests.readers import inflate_piece
+from tests.readers import inflate_piece as inflated_apart
 
 COMPRESSIONS: list[Compression] = ["gzip", "zlib"]
 
@@ -43,7 +43,8 @@ def test_together_they_are_one_stream_and_apart_each_inflates(
     assert inflater.eof
     assert inflater.unused_data == b""
     for number, (piece, data) in enumerate(zip(pieces or [b""], deflated, strict=True)):
-        assert inflate_piece(data, compression, first=number == 0) == piece
+        assert inflated_apart(data, compression, first=number == 0) == piece
+        assert inflate_piece(data, len(piece), is_first=number == 0) == piece
 
 
 def test_no_time_and_no_system_stands_in_the_header() -> None:

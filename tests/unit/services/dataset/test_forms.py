@@ -28,7 +28,7 @@ def folder(root: Path, manifest: Manifest) -> Path:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.services.dataset.publish.shard_writer._PIECE_BYTES", 4000)
+    monkeypatch.setattr("app.services.dataset.publish.shard_writer.PIECE_BYTES", 4000)
 
 
 @pytest.mark.usefixtures("small_pieces")

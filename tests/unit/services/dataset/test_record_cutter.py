@@ -54,7 +54,7 @@ def test_an_exact_run_of_records_takes_as_many_records_as_fit() -> None:
     assert shape(cut(RecordCutter(100, Budget()), (34,), (14, 14), exact=True)) == [(80, 2), (30, 1)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 120), min_size=1, max_size=20), st.data())
 def test_exact_runs_do_not_depend_on_how_the_records_arrive(sizes: list[int], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sizes)), max_size=4)) | {len(sizes)})
@@ -68,7 +68,7 @@ def test_exact_runs_do_not_depend_on_how_the_records_arrive(sizes: list[int], da
     assert budget.remaining == budget.limits.max_decoded_bytes
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 120), min_size=1, max_size=6), max_size=6))
 def test_what_is_cut_hold_every_record_once(runs: list[list[int]]) -> None:
     found = cut(RecordCutter(100, Budget()), *map(tuple, runs), exact=False)

@@ -15,7 +15,7 @@ from app.domain.schema import Schema
 from app.errors import NotFound
 from app.services.dataset.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets import PublishOptions
-from app.storage.obstore_store import ObstoreStore, open_store
+from app.storage.obstore_store import ObstoreStore
 from tests.rows import Client
 from tests.stores import FaultStore
 
@@ -33,11 +33,6 @@ ROWS: list[dict[str, Any]] = [
     {"id": 1, "words": None, "frame": []},
     {"id": 2, "words": [], "frame": None},
 ]
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
 
 
 def append(client: Client, rows: list[dict[str, Any]]) -> None:

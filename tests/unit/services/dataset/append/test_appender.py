@@ -25,7 +25,7 @@ from app.errors import (
     UnprocessableInput,
 )
 from app.services.dataset.append import appender as append_module
-from app.services.dataset.append.appender import Appender
+from app.services.dataset.append import keys_in_use
 from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
 from app.services.datasets import AppendResult, PublishOptions
@@ -33,28 +33,9 @@ from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import PADDED, SCHEMA, Client, records
-from tests.stores import WRITES, FaultStore, Operation, When
+from tests.stores import WRITES, FaultStore, Operation, When, keys
 
 LAYOUT = Layout("d", 1)
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def store(inner: ObstoreStore) -> FaultStore:
-    return FaultStore(inner)
-
-
-@pytest.fixture
-def client(store: FaultStore) -> Client:
-    return Client(store)
-
-
-def keys(store: ObstoreStore, part: str = "") -> list[str]:
-    return sorted(info.key for info in store.list("") if part in info.key)
 
 
 def append_records(
@@ -469,23 +450,24 @@ def test_a_dead_slot_refuses_its_append(client: Client, inner: ObstoreStore) -> 
     assert client.read() == [1]
 
 
-def test_an_attempt_of_more_than_an_hour_gives_up(client: Client, inner: ObstoreStore) -> None:
-    times = iter([0.0, 3601.0])
-    appender = Appender(
-        inner,
-        client.datasets._catalog,
-        Limits(),
-        client.datasets._pool,
-        client.datasets._pool,
-        monotonic=lambda: next(times),
-    )
+def test_an_attempt_of_more_than_an_hour_gives_up(
+    client: Client, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, late = time.monotonic, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + late)
+
+    def digest() -> str:
+        nonlocal late
+        late = 3601.0
+        return ""
+
     with pytest.raises(Conflict) as caught:
-        appender.append(
-            client.datasets.destination("d"),
+        client.datasets.append(
+            "d",
             "train",
             records(range(400), pad=1000),
             key="k",
-            digest=lambda: "",
+            digest=digest,
             options=RecordsEncodeOptions(),
             budget=Budget(),
         )
@@ -612,7 +594,7 @@ def test_names_are_checked_before_anything_is_asked_of_the_store(
 def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append_module, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(keys_in_use, "_PATIENCE_S", 0.0)
     rows = records([1])
 
     def asking_again() -> Iterator[pa.RecordBatch]:
@@ -630,7 +612,7 @@ def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(
 def test_a_key_whose_first_attempt_is_about_to_end_is_waited_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append_module, "_PATIENCE_S", 1e9)
+    monkeypatch.setattr(keys_in_use, "_PATIENCE_S", 1e9)
     rows = records([1])
     waiting: list[Future[AppendResult]] = []
 

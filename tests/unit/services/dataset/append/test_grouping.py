@@ -19,7 +19,7 @@ from app.services.dataset.layout import Layout
 from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import AppendResult
 from app.storage import create_once as create_once_module
-from app.storage.obstore_store import ObstoreStore, open_store
+from app.storage.obstore_store import ObstoreStore
 from tests.rows import PADDED, SCHEMA, Client, records
 from tests.stores import FaultStore, Operation, When
 
@@ -46,16 +46,6 @@ class Held(ThreadPoolExecutor):
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping_module, "_PAUSE_S", 0.0)
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def store(inner: ObstoreStore) -> FaultStore:
-    return FaultStore(inner)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists
 from app.storage.obstore_store import open_store
 from tests.rows import SCHEMA, Client
-from tests.stores import FaultStore, KillAt, Killed, Operation, TimedStore, When
+from tests.stores import FaultStore, KillAt, Killed, Operation, TimedStore, When, keys, kill_at
 
 LAYOUT = Layout("d", 1)
 DAY = timedelta(days=1)
@@ -32,35 +32,9 @@ def inner() -> TimedStore:
     return TimedStore(open_store("memory://"))
 
 
-@pytest.fixture
-def store(inner: TimedStore) -> FaultStore:
-    return FaultStore(inner)
-
-
-@pytest.fixture
-def client(store: FaultStore) -> Client:
-    return Client(store)
-
-
-def keys(store: TimedStore, part: str = "") -> list[str]:
-    return sorted(info.key for info in store.list("") if part in info.key)
-
-
-def die(store: FaultStore, operation: Operation, part: str, when: When = "before") -> None:
-    """The process dies at that request, and does nothing any more."""
-    dead: list[bool] = []
-
-    def fault(at: When, requested: Operation, key: str) -> None:
-        if dead or (at == when and requested == operation and part in key):
-            dead.append(True)
-            raise Killed
-
-    store.fault = fault
-
-
 def append_that_dies(client: Client, store: FaultStore, *, key: str | None = None) -> None:
     """Leaves parts, but no slot."""
-    die(store, "create", "/slots/")
+    kill_at(store, "create", "/slots/")
     with pytest.raises(Killed):
         client.append([1, 2], pad=LARGE, key=key)
     store.fault = None
@@ -210,7 +184,7 @@ def test_consumed_parts_that_their_publisher_left_go_at_once(
     client: Client, store: FaultStore, inner: TimedStore
 ) -> None:
     client.append([1, 2], pad=LARGE)
-    die(store, "delete", "/parts/")
+    kill_at(store, "delete", "/parts/")
     with pytest.raises(Killed):
         client.publish()
     store.fault = None
@@ -304,7 +278,7 @@ def test_files_of_a_publisher_that_lost_the_race_go_once_the_plan_exists(
     client: Client, store: FaultStore, inner: TimedStore
 ) -> None:
     client.append([1])
-    die(store, "create", ".plan")
+    kill_at(store, "create", ".plan")
     with pytest.raises(Killed):
         client.publish()
     store.fault = None
@@ -320,7 +294,7 @@ def test_files_of_a_publisher_that_lost_the_race_go_once_the_plan_exists(
 
 def test_an_undecided_plan_keeps_everything(client: Client, store: FaultStore, inner: TimedStore) -> None:
     client.append([1, 2], pad=LARGE)
-    die(store, "create", "_manifest.json")
+    kill_at(store, "create", "_manifest.json")
     with pytest.raises(Killed):
         client.publish()
     store.fault = None
@@ -336,7 +310,7 @@ def aborted(client: Client, store: FaultStore, inner: TimedStore) -> None:
     """Version 1.0.0 is aborted, and left its shard."""
     client.append([1, 2], pad=LARGE)
     client.append([3], pad=1)
-    die(store, "create", "_manifest.json")
+    kill_at(store, "create", "_manifest.json")
     with pytest.raises(Killed):
         client.publish()
     store.fault = None
@@ -379,7 +353,7 @@ def test_a_version_that_an_undecided_plan_builds_on_cannot_be_deleted(
 ) -> None:
     two_versions(client)
     client.append([3])
-    die(store, "create", "_manifest.json")
+    kill_at(store, "create", "_manifest.json")
     with pytest.raises(Killed):
         client.publish()
     store.fault = None
@@ -457,7 +431,7 @@ def test_a_deleted_dataset_is_removed_with_what_comes_late(client: Client, inner
 def test_an_append_that_failed_to_begin_a_dataset_leaves_nothing(
     client: Client, store: FaultStore, inner: TimedStore
 ) -> None:
-    die(store, "create", "/_gen/")
+    kill_at(store, "create", "/_gen/")
     with pytest.raises(Killed):
         client.append([1], pad=LARGE)
     store.fault = None
@@ -475,7 +449,7 @@ def test_what_the_last_publisher_could_not_finish_is_finished(
     client: Client, store: FaultStore, inner: TimedStore
 ) -> None:
     client.append([1])
-    die(store, "put", "dataset_info.json")
+    kill_at(store, "put", "dataset_info.json")
     with pytest.raises(Killed):
         client.publish()
     store.fault = None

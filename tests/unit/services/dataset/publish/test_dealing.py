@@ -24,21 +24,11 @@ from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
-from tests.stores import FaultStore, Killed, Operation, When
+from tests.stores import FaultStore, Killed, Operation, When, kill_at
 
 LAYOUT = Layout("d", 1)
 FRACTIONS = {"train": "0.7", "test": "0.2", "val": "0.1"}
 DIVIDED = PublishOptions(fractions=FRACTIONS)
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def client(inner: ObstoreStore) -> Client:
-    return Client(inner)
 
 
 def plan_of(store: ObstoreStore, n: int) -> Plan:
@@ -107,12 +97,7 @@ def test_rows_go_where_they_went_after_an_abort_and_in_another_company(
 ) -> None:
     client.append(range(300), key="a")
     store = FaultStore(inner)
-
-    def fault(when: When, operation: Operation, key: str) -> None:
-        if operation == "put_stream":
-            raise Killed
-
-    store.fault = fault
+    kill_at(store, "put_stream", "")
     with pytest.raises(Killed):
         Client(store).publish(DIVIDED)
     client.datasets.abort("d", "1.0.0")

@@ -12,11 +12,11 @@ import pytest
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.errors import ShardsmithError
+from app.services.dataset.fingerprint import FINGERPRINT
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted
 from app.services.dataset.pieces import Piece
 from app.services.dataset.plan import Plan
-from app.services.dataset.publish.shard_writer import FINGERPRINT
 from app.services.dataset.slot import Commit
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.object_store import ObjectStore

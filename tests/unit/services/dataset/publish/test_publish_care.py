@@ -14,21 +14,11 @@ from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted, Decided, PublishLog
 from app.services.dataset.seen import Seen
 from app.services.datasets import PublishOptions
-from app.storage.obstore_store import ObstoreStore, open_store
+from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client
-from tests.stores import FaultStore, Killed, Operation, When
+from tests.stores import FaultStore, Killed, Operation, When, kill_at
 
 LAYOUT = Layout("d", 1)
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def client(inner: ObstoreStore) -> Client:
-    return Client(inner)
 
 
 def log(store: ObstoreStore) -> PublishLog:
@@ -43,12 +33,7 @@ def seen(store: ObstoreStore) -> Seen:
 def die_publishing(inner: ObstoreStore, options: PublishOptions | None = None) -> None:
     """A replica plans, and dies before it writes the first shard."""
     store = FaultStore(inner)
-
-    def fault(when: When, operation: Operation, key: str) -> None:
-        if operation == "put_stream":
-            raise Killed
-
-    store.fault = fault
+    kill_at(store, "put_stream", "")
     with pytest.raises(Killed):
         Client(store).publish(options)
 

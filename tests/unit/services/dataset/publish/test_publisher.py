@@ -10,7 +10,6 @@ import pytest
 
 from app.domain.limits import MIB, Limits
 from app.domain.manifest import Manifest
-from app.domain.shard_plan import MAX_SHARDS
 from app.errors import (
     Conflict,
     CorruptData,
@@ -27,42 +26,11 @@ from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
 from app.services.dataset.publish import executor
 from app.services.datasets import PublishOptions
-from app.storage.obstore_store import ObstoreStore, open_store
+from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client
-from tests.stores import FaultStore, Killed, Operation, When
+from tests.stores import FaultStore, Killed, Operation, When, keys, kill_at
 
 LAYOUT = Layout("d", 1)
-
-
-@pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
-def store(inner: ObstoreStore) -> FaultStore:
-    return FaultStore(inner)
-
-
-@pytest.fixture
-def client(store: FaultStore) -> Client:
-    return Client(store)
-
-
-def keys(store: ObstoreStore, part: str) -> list[str]:
-    return sorted(info.key for info in store.list("") if part in info.key)
-
-
-def kill_before(store: FaultStore, operation: Operation, part: str) -> None:
-    """The process dies at that request, and does nothing any more."""
-    dead: list[bool] = []
-
-    def fault(when: When, requested: Operation, key: str) -> None:
-        if dead or (requested == operation and part in key):
-            dead.append(True)
-            raise Killed
-
-    store.fault = fault
 
 
 def test_versions_are_cumulative(client: Client) -> None:
@@ -191,7 +159,7 @@ def test_a_split_without_rows_has_no_shards(client: Client) -> None:
 def test_a_split_without_rows_stays_until_it_gets_some(client: Client) -> None:
     client.append([1])
     client.append([], split="val")
-    client.publish(PublishOptions(num_shards=MAX_SHARDS))
+    client.publish(PublishOptions(num_shards=3))
     client.append([2])
     second = client.publish()
     assert list(second.splits) == ["train", "val"]
@@ -305,7 +273,7 @@ def test_a_plan_in_progress_refuses_others_and_names_its_version(
     client: Client, store: FaultStore, inner: ObstoreStore
 ) -> None:
     client.append([1])
-    kill_before(store, "create", "_manifest")
+    kill_at(store, "create", "_manifest")
     with pytest.raises(Killed):
         client.publish()
     other = Client(inner)
@@ -320,7 +288,7 @@ def test_the_same_publish_key_takes_a_plan_over(
     client: Client, store: FaultStore, inner: ObstoreStore
 ) -> None:
     client.append([1])
-    kill_before(store, "put_stream", "tfrecord")
+    kill_at(store, "put_stream", "tfrecord")
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     other = Client(inner)
@@ -333,7 +301,7 @@ def test_a_plan_that_stood_still_for_a_minute_is_taken_over(
     client: Client, store: FaultStore, inner: ObstoreStore
 ) -> None:
     client.append([1])
-    kill_before(store, "put", "features.json")
+    kill_at(store, "put", "features.json")
     with pytest.raises(Killed):
         client.publish()
     later = FaultStore(inner)
@@ -397,7 +365,7 @@ def test_bytes_do_not_depend_on_who_writes_them(
 ) -> None:
     for begin in range(0, 3000, 300):
         client.append(range(begin, begin + 300), pad=5000)
-    kill_before(store, "create", "_manifest")
+    kill_at(store, "create", "_manifest")
     with pytest.raises(Killed):
         client.publish(PublishOptions(num_shards=3, publish_key="k"))
     files = {info.key: inner.get(info.key) for info in inner.list("d/1.0.0")}
@@ -412,7 +380,7 @@ def test_an_executor_of_another_release_leaves_the_plan_alone(
     client: Client, store: FaultStore, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.append([1])
-    kill_before(store, "put_stream", "tfrecord")
+    kill_at(store, "put_stream", "tfrecord")
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     before = {info.key: info.etag for info in inner.list("")}
@@ -427,7 +395,7 @@ def test_a_plan_whose_form_only_another_release_knows_is_left_to_it(
     client: Client, store: FaultStore, inner: ObstoreStore
 ) -> None:
     client.append([1])
-    kill_before(store, "put_stream", "tfrecord")
+    kill_at(store, "put_stream", "tfrecord")
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     plan = json.loads(inner.get(LAYOUT.plan(1)))
@@ -441,7 +409,7 @@ def test_a_plan_of_our_own_that_is_illegible_is_corrupt_but_not_aborted(
     client: Client, store: FaultStore, inner: ObstoreStore
 ) -> None:
     client.append([1])
-    kill_before(store, "put_stream", "tfrecord")
+    kill_at(store, "put_stream", "tfrecord")
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     whole = inner.get(LAYOUT.plan(1))
@@ -468,7 +436,7 @@ def test_only_lost_bytes_abort(client: Client, store: FaultStore, inner: Obstore
 
 def test_a_resume_reads_no_shard_that_is_done(client: Client, store: FaultStore, inner: ObstoreStore) -> None:
     client.append(range(400), pad=1000)
-    kill_before(store, "create", "_manifest")
+    kill_at(store, "create", "_manifest")
     with pytest.raises(Killed):
         client.publish(PublishOptions(num_shards=3, publish_key="k"))
     counting = FaultStore(inner)
@@ -549,7 +517,7 @@ def test_a_shard_that_is_not_as_noted_is_written_again(
     client: Client, store: FaultStore, inner: ObstoreStore, damage: str
 ) -> None:
     client.append(range(100))
-    kill_before(store, "create", "_manifest")
+    kill_at(store, "create", "_manifest")
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     shard = LAYOUT.file(1, "d-train.tfrecord-00000-of-00001")
@@ -563,7 +531,7 @@ def test_a_shard_that_is_not_as_noted_is_written_again(
 
 def test_executors_that_disagree_abort(client: Client, store: FaultStore, inner: ObstoreStore) -> None:
     client.append(range(100))
-    kill_before(store, "create", "_manifest")
+    kill_at(store, "create", "_manifest")
     with pytest.raises(Killed):
         client.publish()
     done = keys(inner, ".done/")[0]
@@ -579,7 +547,7 @@ def test_a_publication_that_was_cut_short_is_finished_by_the_next_publish(
     client: Client, store: FaultStore, inner: ObstoreStore
 ) -> None:
     client.append(range(400), pad=1000)
-    kill_before(store, "put", "dataset_info.json")
+    kill_at(store, "put", "dataset_info.json")
     with pytest.raises(Killed):
         client.publish()
     other = Client(inner)
@@ -615,7 +583,7 @@ def test_a_release_that_would_write_another_dataset_info_leaves_it_out(
     client: Client, store: FaultStore, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.append(range(400), pad=1000)
-    kill_before(store, "put", "dataset_info.json")
+    kill_at(store, "put", "dataset_info.json")
     with pytest.raises(Killed):
         client.publish()
     with monkeypatch.context() as later:

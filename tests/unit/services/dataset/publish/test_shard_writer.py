@@ -62,7 +62,7 @@ def test_a_shard_holds_exactly_its_records(payloads: list[bytes], data: st.DataO
 
 
 def test_its_pieces_do_not_depend_on_those_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(shard_writer, "PIECE_BYTES", 100)
     payloads = [bytes(size) for size in (10, 300, 20, 30, 84, 85, 0)]
     written = []
     for piece_bytes in (30, 64, 10_000):

@@ -22,11 +22,6 @@ LAYOUT = Layout("d", 1)
 
 
 @pytest.fixture
-def inner() -> ObstoreStore:
-    return open_store("memory://")
-
-
-@pytest.fixture
 def client(inner: ObstoreStore) -> Client:
     """Version 1.0.0 holds 0..9 in three shards, 1.1.0 has 10..11 as well."""
     client = Client(inner)
@@ -59,7 +54,7 @@ def test_a_range_of_rows(client: Client, offset: int, length: int | None, expect
 @given(st.data())
 def test_any_range_across_pieces_and_shards(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_writer, "_PIECE_BYTES", data.draw(st.integers(30, 300)))
+        patch.setattr(shard_writer, "PIECE_BYTES", data.draw(st.integers(30, 300)))
         client = Client(open_store("memory://"))
         client.append(range(40), pad=data.draw(st.integers(0, 60)))
         client.publish(PublishOptions(num_shards=data.draw(st.integers(1, 5))))
@@ -68,7 +63,7 @@ def test_any_range_across_pieces_and_shards(data: st.DataObject) -> None:
 
 
 def test_a_few_rows_are_read_without_what_comes_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 10_000)
+    monkeypatch.setattr(shard_writer, "PIECE_BYTES", 10_000)
     store = FaultStore(open_store("memory://"))
     client = Client(store)
     client.append(range(1000), pad=1000)
@@ -101,7 +96,7 @@ def test_a_hundred_rows_of_a_million_are_one_request_for_each_shard_they_lie_in(
 
 
 def test_a_range_over_many_pieces_and_shards_is_one_request_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 10_000)
+    monkeypatch.setattr(shard_writer, "PIECE_BYTES", 10_000)
     store = FaultStore(open_store("memory://"))
     client = Client(store)
     client.append(range(3000), pad=100)
@@ -118,7 +113,7 @@ def test_a_range_over_many_pieces_and_shards_is_one_request_for_each(monkeypatch
 def test_rows_of_compressed_shards_are_found_as_well(
     compression: Compression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 10_000)
+    monkeypatch.setattr(shard_writer, "PIECE_BYTES", 10_000)
     store = FaultStore(open_store("memory://"))
     client = Client(store)
     client.append(range(1000), pad=1000)

@@ -75,7 +75,7 @@ def read(client: Client, offset: int = 0, length: int | None = None, **order: in
 @given(st.data())
 def test_the_rows_of_a_version_come_once_in_any_order(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_writer, "_PIECE_BYTES", data.draw(st.integers(30, 300)))
+        patch.setattr(shard_writer, "PIECE_BYTES", data.draw(st.integers(30, 300)))
         client = Client(open_store("memory://"))
         client.append(range(60), pad=data.draw(st.integers(0, 60)))
         client.publish(PublishOptions(num_shards=data.draw(st.integers(1, 5))))
@@ -105,7 +105,7 @@ def test_seed_and_epoch_determine_the_order() -> None:
 
 
 def test_a_worker_reads_its_own_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_writer, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(shard_writer, "PIECE_BYTES", 1000)
     store = FaultStore(open_store("memory://"))
     client = Client(store)
     client.append(range(1000), pad=100)

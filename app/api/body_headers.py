@@ -1,0 +1,44 @@
+"""What the headers of a body say before any of it is read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.datastructures import Headers
+
+from ..domain.limits import Limits
+from ..errors import LimitExceeded, MalformedInput, UnknownForm
+
+__all__ = [
+    "check_body_headers",
+]
+
+_PLAIN_ENCODINGS: Final = {
+    "content-encoding": ("", "identity"),
+    "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
+}
+
+
+def check_body_headers(headers: Headers, limits: Limits) -> None:
+    """Refuse what the headers of a body already say cannot be read.
+
+    Raises:
+        UnknownForm: a Content-Encoding or Content-Transfer-Encoding, which is never undone here.
+        MalformedInput: a Content-Length that is no number.
+        LimitExceeded: a Content-Length beyond what is accepted.
+    """
+    for name, plain in _PLAIN_ENCODINGS.items():
+        encoding = headers.get(name, "").strip().lower()
+        if encoding not in plain:
+            raise UnknownForm(
+                f"{name.title()} {encoding[:40]!r} is not supported; send the body as it is.",
+                code="unsupported_content_encoding",
+            )
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise MalformedInput("Content-Length is not a number.", code="invalid_content_length")
+    if int(length.lstrip("0")[:20] or "0") > limits.max_body_bytes:
+        raise LimitExceeded(
+            f"The body has {length[:20]} bytes; at most {limits.max_body_bytes} are accepted.",
+            code="payload_too_large",
+        )

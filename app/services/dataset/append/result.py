@@ -1,0 +1,60 @@
+"""What became of an append."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ....errors import Conflict, UnprocessableInput
+from ..incarnation import Destination
+from ..slot import Commit, Slot
+from .grouping import Member
+
+__all__ = ["AppendResult", "group_result", "replayed_result", "result_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """An acknowledged append. `replayed`: an earlier request with the same key had stored it."""
+
+    dataset: str
+    split: str
+    append_id: str
+    num_records: int
+    num_bytes: int
+    replayed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        value = asdict(self)
+        del value["replayed"]
+        return value
+
+
+def group_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:
+    """That of one append of the group that the slot `append_id` holds."""
+    return AppendResult(destination.layout.dataset, split, append_id, member.num_records, len(member.data))
+
+
+def result_of(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
+    """That of an append to the dataset `name` with a slot of its own."""
+    return AppendResult(name, slot.split, slot.append_id, slot.num_records, slot.num_bytes, replayed)
+
+
+def replayed_result(name: str, slot: Slot, digest: str) -> AppendResult:
+    """The answer that the winner of the slot got.
+
+    Raises:
+        UnprocessableInput: it had sent something else.
+        Conflict: the slot was closed.
+    """
+    if not isinstance(slot, Commit):
+        raise Conflict(
+            "This append came too late and is not stored. Send it again with another key.",
+            code="append_expired",
+        )
+    if slot.digest != digest:
+        raise UnprocessableInput(
+            "This Idempotency-Key was used for another body or other parameters. Use a new key.",
+            code="idempotency_key_reused",
+        )
+    return result_of(name, slot, replayed=True)

@@ -1,0 +1,50 @@
+"""Calls made in threads, some ahead of who takes their results."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["run_ahead"]
+
+T = TypeVar("T")
+
+
+def run_ahead(
+    calls: Iterable[tuple[int, Callable[[], T]]],
+    pool: ThreadPoolExecutor | None,
+    *,
+    most: int,
+    most_bytes: int | None = None,
+) -> Generator[T, None, None]:
+    """The results of all calls, in order. Closed early, it makes none that has not begun.
+
+    Args:
+        calls: each with the bytes that its result holds.
+        pool: where they run; None makes each as its result is asked for.
+        most: how many are under way or wait to be taken.
+        most_bytes: of these together; one alone may have more.
+    """
+    if pool is None:
+        for _, call in calls:
+            yield call()
+        return
+    pending: deque[tuple[int, Future[T]]] = deque()
+    held = 0
+    try:
+        for num_bytes, call in calls:
+            while pending and (
+                len(pending) >= most or (most_bytes is not None and held + num_bytes > most_bytes)
+            ):
+                taken, future = pending.popleft()
+                held -= taken
+                yield future.result()
+            pending.append((num_bytes, pool.submit(call)))
+            held += num_bytes
+        while pending:
+            yield pending.popleft()[1].result()
+    finally:
+        for _, future in pending:
+            future.cancel()

@@ -22,7 +22,7 @@ from ..domain.manifest import Manifest
 from ..domain.names import check_append_id
 from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema
-from ..errors import NotFound
+from ..errors import CorruptData, NotFound, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append.appender import Appender, AppendResult
@@ -287,7 +287,12 @@ class Datasets:
         else:
             incarnation = self._catalog.reopen(destination.layout)
         publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool, self._spool)
-        return publisher.publish(options, wants, on_plan)
+        try:
+            return publisher.publish(options, wants, on_plan)
+        except (CorruptData, ObjectNotFound, StorageUnavailable):
+            # Collection takes the files of a deleted dataset from under a publication.
+            self._catalog.reopen(incarnation.layout)
+            raise
 
     def publish_within(
         self,

@@ -335,3 +335,21 @@ def test_the_version_is_announced_before_it_is_written(client: Client, inner: Ob
     die_publishing(inner, PublishOptions(publish_key="k"))
     client.datasets.publish("d", PublishOptions(publish_key="k"), on_plan=check)
     assert announced == ["1.0.0", "1.1.0"]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_publication_of_what_is_deleted_and_collected_meanwhile_says_so(
+    inner: ObstoreStore, client: Client, wanted: bool
+) -> None:
+    appended = client.append([1, 2])
+    store = FaultStore(inner)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if (when, operation) == ("after", "put_stream") and key.endswith("-of-00001"):
+            client.datasets.delete("d")
+            client.datasets.collect("d")
+
+    store.fault = fault
+    with pytest.raises(Conflict) as caught:
+        Client(store).publish(wants=appended.append_id if wanted else None)
+    assert caught.value.code == "dataset_deleted"

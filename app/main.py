@@ -33,6 +33,10 @@ from .storage.spool import Spool
 __all__ = ["create_app", "create_app_with", "run"]
 
 _SWITCH_INTERVAL_S: Final = 0.0005
+#: Idle connections stay longer than the minute that clients and load balancers keep theirs: who sends just
+#: as the server closes gets no answer, and cannot tell whether the request was carried out. uvicorn's 5 s
+#: made that a matter of seconds under load.
+_KEEP_ALIVE_S: Final = 75
 
 _TRY: Final = """
 Shardsmith is listening. Try:
@@ -115,6 +119,7 @@ def run() -> None:
         port=settings.port,
         log_level=settings.log_level,
         timeout_graceful_shutdown=settings.shutdown_grace_s,
+        timeout_keep_alive=_KEEP_ALIVE_S,
     )
     _Server(config).run()
 

@@ -18,6 +18,7 @@ from ..codecs.options import (
 )
 from ..domain.compression import Compression
 from ..domain.schema import Message, Schema
+from ..domain.streams import ByteStream
 from ..errors import MalformedInput
 from .parameter_types import (
     Base64,
@@ -51,6 +52,7 @@ __all__ = [
     "RecordsQuery",
     "RepairParameters",
     "RepairQuery",
+    "refuse_body",
     "refuse_repeated",
 ]
 
@@ -174,11 +176,13 @@ def _effective_schema(schema: Schema | None, message: Message | None) -> Schema 
 
 
 def refuse_repeated(request: Request) -> None:
-    """Refuse a query parameter that is given twice.
+    """Refuse a query parameter that is given twice, and a second Idempotency-Key.
 
     Raises:
-        MalformedInput: which one.
+        MalformedInput: which one (`repeated_parameter`, `repeated_header`).
     """
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        raise MalformedInput("The header Idempotency-Key is given more than once.", code="repeated_header")
     names = [name for name, _ in request.query_params.multi_items()]
     for name in names:
         if names.count(name) > 1:
@@ -187,6 +191,19 @@ def refuse_repeated(request: Request) -> None:
                 code="repeated_parameter",
                 extra={"parameter": name[:40]},
             )
+
+
+def refuse_body(body: ByteStream) -> None:
+    """Refuse a body on a route that reads none: options in it would be lost in silence.
+
+    Raises:
+        MalformedInput: there is one (`unexpected_body`).
+    """
+    if body.read(1):
+        raise MalformedInput(
+            "This route takes no body. Options are query parameters, as in ?num_shards=8.",
+            code="unexpected_body",
+        )
 
 
 class RepairQuery(NoQuery):

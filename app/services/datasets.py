@@ -22,7 +22,7 @@ from ..domain.manifest import Manifest
 from ..domain.names import check_append_id
 from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema
-from ..errors import CorruptData, NotFound
+from ..errors import CorruptData, NotFound, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append.appender import Appender
@@ -298,8 +298,9 @@ class Datasets:
         publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool, self._spool)
         try:
             return publisher.publish(options, wants, on_plan)
-        except (CorruptData, NotFound):
-            self._catalog.reopen(incarnation.layout)  # what is missing may have gone with the dataset
+        except (CorruptData, NotFound, StorageUnavailable):
+            # Collection takes the files of a deleted dataset from under a publication.
+            self._catalog.reopen(incarnation.layout)
             raise
 
     def publish_within(

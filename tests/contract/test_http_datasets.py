@@ -85,6 +85,30 @@ def test_an_idempotency_key_stores_once(client: httpx.Client, name: str) -> None
     assert client.post(f"/v1/datasets/{name}/versions").json()["splits"]["train"]["num_records"] == 10
 
 
+def test_a_second_idempotency_key_is_refused(client: httpx.Client, name: str) -> None:
+    headers = [("Idempotency-Key", "one"), ("Idempotency-Key", "two")]
+    for path in ("records", "versions"):
+        answer = client.post(f"/v1/datasets/{name}/{path}", json=ROWS, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (400, "repeated_header")
+
+
+@pytest.mark.parametrize("path", ["versions", "versions/1.0.0/abort", "versions/1.0.0/validate", "collect"])
+def test_options_in_a_body_are_refused_rather_than_lost(client: httpx.Client, name: str, path: str) -> None:
+    client.post(f"/v1/datasets/{name}/records", json=ROWS)
+    answer = client.post(f"/v1/datasets/{name}/{path}", json={"num_shards": 2})
+    assert (answer.status_code, answer.json()["code"]) == (400, "unexpected_body")
+    assert client.get(f"/v1/datasets/{name}/versions").json()["versions"] == []
+
+
+def test_a_version_of_excluded_rows_alone_is_published_and_read(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    append_id = client.post(f"{url}/records", json=ROWS).json()["append_id"]
+    published = client.post(f"{url}/versions", params={"exclude": append_id})
+    assert (published.status_code, published.json()["splits"]) == (201, {})
+    assert client.get(f"{url}/versions/latest").json() == published.json()
+    assert client.get(f"{url}/versions/latest/tar").status_code == 200
+
+
 def test_a_form_is_the_same_request_under_another_boundary(client: httpx.Client, name: str) -> None:
     def send(boundary: str, row: bytes) -> httpx.Response:
         body = (

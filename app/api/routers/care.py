@@ -14,7 +14,7 @@ from ...domain.streams import ByteStream
 from ..answers import json_answer, no_content
 from ..exchange import Answer
 from ..openapi import JSON_OBJECT, json_response
-from ..parameters import NoParameters, NoQuery, refuse_repeated
+from ..parameters import NoParameters, NoQuery, refuse_body, refuse_repeated
 from ..state import ServicesDependency
 
 __all__ = ["router"]
@@ -47,7 +47,8 @@ async def collect_dataset(
     """
     refuse_repeated(request)
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
         return json_answer(services.datasets.collect(dataset, dry_run=query.dry_run).to_json())
 
     return await services.exchanges.run(request, work)
@@ -81,7 +82,8 @@ async def validate_version(
 ) -> Response:
     """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
         return json_answer(services.datasets.validate(dataset, version).to_json())
 
     return await services.exchanges.run(request, work)

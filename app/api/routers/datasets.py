@@ -29,7 +29,7 @@ from ..digests import HashingStream, request_digest
 from ..exchange import Answer
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, json_body, json_response
-from ..parameters import NoParameters, refuse_repeated
+from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..schemas import declared_schema, unwrap
 from ..state import ServicesDependency
 from .records import RECORDS_IN
@@ -260,7 +260,8 @@ async def publish_version(
     refuse_repeated(request)
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
         manifest = services.datasets.publish_within(dataset, query.publish_options(key))
         if isinstance(manifest, Underway):
             return underway_answer({"dataset": dataset, **manifest.to_json()}, manifest.location(dataset))

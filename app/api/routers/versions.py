@@ -19,7 +19,7 @@ from ..exchange import Answer
 from ..files import Download
 from ..negotiation import choose_output
 from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
-from ..parameters import NoParameters, refuse_repeated
+from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..state import Services, ServicesDependency
 from .records import RECORDS_OUT
 
@@ -74,7 +74,8 @@ async def abort_version(
 ) -> Response:
     """Give up a version that is being published. Its number stays a gap; its appends are free again."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
         reason = services.datasets.abort(dataset, version)
         return json_answer({"version": version, "aborted": reason})
 
@@ -127,7 +128,8 @@ async def _download(
 ) -> Response:
     refuse_repeated(request)
     stored = await services.exchanges.call(partial(services.datasets.open_file, dataset, version, file))
-    if query.redirect == "signed":
+    # A URL that is signed for GET refuses HEAD.
+    if query.redirect == "signed" and request.method != "HEAD":
         url = await services.exchanges.call(stored.sign)
         return Response(None, 307, {"Location": url, "Cache-Control": "no-store"})
     download = Download(

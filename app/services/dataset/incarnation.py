@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from ...domain.schema import Schema
 from ...errors import CorruptData, InputError, MalformedInput
@@ -11,6 +11,9 @@ from .layout import Layout
 from .stored_json import dump_json, load_json
 
 __all__ = ["DatasetOptions", "Destination", "Incarnation", "parse_schema"]
+
+#: The largest number of a version.
+_MOST_VERSIONS: Final = 999_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,10 @@ class DatasetOptions:
 
     def __post_init__(self) -> None:
         keep = self.keep_versions
-        if keep is not None and (type(keep) is not int or keep < 1):
-            raise MalformedInput('"keep_versions" must be an integer from 1.', code="invalid_dataset")
+        if keep is not None and (type(keep) is not int or not 1 <= keep <= _MOST_VERSIONS):
+            raise MalformedInput(
+                f'"keep_versions" must be an integer from 1 to {_MOST_VERSIONS}.', code="invalid_dataset"
+            )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -18,7 +18,7 @@ class SigningStore(FaultStore):
         return f"https://store/{key}?expires={expires_s}"
 
 
-def test_a_client_is_sent_to_the_store_and_no_cache_keeps_where() -> None:
+def test_a_client_is_sent_to_the_store_but_for_head_which_a_url_for_get_refuses() -> None:
     store = SigningStore(open_store("memory://"))
     client = Client(store)
     client.append([1, 2, 3])
@@ -31,9 +31,12 @@ def test_a_client_is_sent_to_the_store_and_no_cache_keeps_where() -> None:
             return await asking.request(method, url, params={"redirect": "signed"})
 
     base = "/v1/datasets/d/versions/1.0.0"
-    for method in ("GET", "HEAD"):
-        answer = asyncio.run(ask(method, f"{base}/files/features.json"))
-        assert (answer.status_code, answer.content) == (307, b"")
-        assert answer.headers["location"] == "https://store/d/1.0.0/features.json?expires=3600"
-        assert answer.headers["cache-control"] == "no-store"
+    answer = asyncio.run(ask("GET", f"{base}/files/features.json"))
+    assert (answer.status_code, answer.content) == (307, b"")
+    assert answer.headers["location"] == "https://store/d/1.0.0/features.json?expires=3600"
+    assert answer.headers["cache-control"] == "no-store"
+    described = asyncio.run(ask("HEAD", f"{base}/files/features.json"))
+    assert (described.status_code, described.content) == (200, b"")
+    assert "location" not in described.headers
+    assert int(described.headers["content-length"]) > 0
     assert asyncio.run(ask("GET", f"{base}/files/none.json")).status_code == 404

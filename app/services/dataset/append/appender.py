@@ -115,7 +115,7 @@ class Appender:
         slot = self._earlier(layout, _id_of(check_idempotency_key(key)))
         if not isinstance(slot, Commit) or slot.digest != digest():
             return None
-        return _result(layout.dataset, slot, replayed=True)
+        return result_of(layout.dataset, slot, replayed=True)
 
     def _arrival(
         self,

@@ -369,3 +369,21 @@ def test_a_publication_whose_dataset_is_deleted_and_removed_meanwhile_says_so(in
     with pytest.raises(Conflict) as caught:
         client.publish()
     assert caught.value.code == "dataset_deleted"
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_publication_of_what_is_deleted_and_collected_meanwhile_says_so(
+    inner: ObstoreStore, client: Client, wanted: bool
+) -> None:
+    appended = client.append([1, 2])
+    store = FaultStore(inner)
+
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if (when, operation) == ("after", "put_stream") and key.endswith("-of-00001"):
+            client.datasets.delete("d")
+            client.datasets.collect("d")
+
+    store.fault = fault
+    with pytest.raises(Conflict) as caught:
+        Client(store).publish(wants=appended.append_id if wanted else None)
+    assert caught.value.code == "dataset_deleted"

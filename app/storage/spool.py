@@ -6,15 +6,17 @@ request's anonymous temporary file, gone with its last handle whatever happens t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..domain.streams import Buffer
-from ..errors import StorageFull
+from ..errors import StorageFull, StorageUnavailable
 
 __all__ = ["Spool", "SpoolFile"]
 
@@ -41,7 +43,12 @@ class Spool:
         return max(0, self._max_bytes - self._used)
 
     def open(self) -> SpoolFile:
-        """A new, empty file."""
+        """A new, empty file.
+
+        Raises:
+            StorageFull: no room left on the disk.
+            StorageUnavailable: the disk failed.
+        """
         return SpoolFile(self)
 
     def reserve(self, num_bytes: int) -> None:
@@ -81,7 +88,8 @@ class SpoolFile:
         self._size = 0
         self._lock = threading.Lock()
         # Unbuffered: what was appended is readable at once. Closed by `close`, not by a `with` here.
-        self._file = tempfile.TemporaryFile(dir=spool.directory, buffering=0)  # noqa: SIM115
+        with _disk_errors():
+            self._file = tempfile.TemporaryFile(dir=spool.directory, buffering=0)  # noqa: SIM115
 
     @property
     def size(self) -> int:
@@ -93,6 +101,7 @@ class SpoolFile:
         Raises:
             ValueError: the file is closed.
             StorageFull: no room left in the spool or on the disk.
+            StorageUnavailable: the disk failed.
         """
         view = memoryview(data).cast("B")
         with self._lock:
@@ -100,19 +109,19 @@ class SpoolFile:
                 raise ValueError("the spool file is closed")
             self._spool.reserve(len(view))
             offset, self._size = self._size, self._size + len(view)
-            try:
+            with _disk_errors():
                 self._file.seek(offset)
                 while view:
                     view = view[self._file.write(view) :]
-            except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                    raise StorageFull("The spool's disk is full.", code="spool_full") from error
-                raise
         return offset
 
     def read_at(self, offset: int, n: int, /) -> bytes:
-        """Exactly `n` bytes from `offset`; fewer only where the file ends."""
-        with self._lock:
+        """Exactly `n` bytes from `offset`; fewer only where the file ends.
+
+        Raises:
+            StorageUnavailable: the disk failed.
+        """
+        with self._lock, _disk_errors():
             self._file.seek(offset)
             pieces = []
             while n > 0 and (piece := self._file.read(n)):
@@ -134,3 +143,14 @@ class SpoolFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Turn what the system says of the disk into this project's errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise StorageFull("The spool's disk is full.", code="spool_full") from error
+        raise StorageUnavailable(f"The spool's disk failed: {error.strerror}.") from error

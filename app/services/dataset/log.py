@@ -7,6 +7,7 @@ newest can be undecided, and all is found by a few reads of known names; nothing
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +20,7 @@ from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectNotFound, ObjectStore, exists
 from .kept import Kept
 from .layout import INDEX, Layout
-from .piece_stream import LostData
+from .piece_stream import WAITS_S, LostData
 from .pieces import Piece, SplitPieces, StoredPiece, stored_in
 from .plan import NamedFile, Plan
 from .seen import Seen
@@ -148,12 +149,14 @@ class PublishLog:
             LostData: it is missing, or another one.
         """
         try:
-            data = self._store.get(file.key)
+            for wait in WAITS_S:
+                time.sleep(wait)
+                data = self._store.get(file.key)
+                if sha256(data).hexdigest() == file.sha256:
+                    return data
         except ObjectNotFound as error:
             raise LostData(f"{file.key} is missing.") from error
-        if sha256(data).hexdigest() != file.sha256:
-            raise LostData(f"{file.key} does not have the SHA-256 on record.")
-        return data
+        raise LostData(f"{file.key} does not have the SHA-256 on record.")
 
     def seen(self, published: int) -> Seen:
         """What the published plans up to `published`, itself one or 0, have consumed."""

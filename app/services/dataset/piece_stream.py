@@ -41,9 +41,9 @@ _AHEAD_BYTES: Final = 32 * MIB
 _RUN_BYTES: Final = 8 * MIB
 
 
-#: Seconds before each read of a piece: one that does not match is repeated before the bytes at rest
-#: are blamed.
-_WAITS_S: Final = (0.0, 0.2)
+#: Seconds before each read of what has a checksum: one that does not match is repeated before the bytes
+#: at rest are blamed.
+WAITS_S: Final = (0.0, 0.2)
 
 
 class LostData(CorruptData):
@@ -59,7 +59,7 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
     """
     piece = stored.piece
     try:
-        for wait in _WAITS_S:
+        for wait in WAITS_S:
             time.sleep(wait)
             data = store.get_range(stored.key, stored.offset, piece.size)
             if _is_intact(piece, data):

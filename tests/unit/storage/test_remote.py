@@ -162,6 +162,15 @@ def test_a_refusal_takes_back_nothing_that_an_error_before_may_have_stored(
     assert len(s3.requests) > 1
 
 
+def test_an_upload_whose_success_is_an_error_has_failed(s3: FakeS3, store: ObjectStore) -> None:
+    """S3 begins to answer before it knows the outcome, and then says 200 to an error."""
+    refused = b"<Error><Code>InternalError</Code><Message>m</Message></Error>"
+    # Any success will do: in one of 200 the stand-in would put a body of its own.
+    s3.answers = lambda method, path: (201, refused) if method == "POST" and "uploadId" in path else None
+    with pytest.raises(StorageUnavailable):
+        store.put_stream("a", [bytes(8 << 20)] * 5)
+
+
 @pytest.mark.parametrize("status", [400, 403])
 def test_credentials_that_expire_in_mid_upload_end_it(s3: FakeS3, store: ObjectStore, status: int) -> None:
     s3.answers = lambda method, path: (status, EXPIRED) if "partNumber=2" in path else None

@@ -1,10 +1,14 @@
 """The spool is bounded over all its files, and gives room back."""
 
+import errno
+import io
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from app.errors import StorageFull
+from app.errors import StorageError, StorageFull, StorageUnavailable
 from app.storage.spool import Spool
 
 
@@ -37,3 +41,32 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
     with Spool(tmp_path, 1000).open() as file:
         file.append(b"x" * 100)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, StorageFull), (errno.EIO, StorageUnavailable)])
+@pytest.mark.parametrize("step", ["open", "append", "read"])
+def test_a_disk_that_fails_is_an_error_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[StorageError]
+) -> None:
+    def fails(*_: object, **__: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    class Failing(io.FileIO):
+        seek = fails  # type: ignore[assignment]
+
+    path = tmp_path / "file"
+    path.touch()
+    spool = Spool(tmp_path, 100)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            tempfile, "TemporaryFile", fails if step == "open" else lambda **_: Failing(path, "r+")
+        )
+        if step == "open":
+            with pytest.raises(kind):
+                spool.open()
+        else:
+            with spool.open() as file, pytest.raises(kind):
+                file.append(b"x") if step == "append" else file.read_at(0, 1)
+    assert spool.used == 0
+    with spool.open() as file:
+        assert file.append(b"x") == 0

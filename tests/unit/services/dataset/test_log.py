@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from hypothesis import given, settings
@@ -171,6 +172,16 @@ def test_a_plan_is_given_up_unless_it_is_decided(store: FaultStore) -> None:
     assert isinstance(log(store).give_up(1, "asked to"), Manifest)
     assert log(store).give_up(2, "asked to") == Aborted("asked to", lost_data=False)
     assert log(store).give_up(2, "asked again") == Aborted("asked to", lost_data=False)
+
+
+def test_a_named_file_is_read_again_before_the_bytes_at_rest_are_blamed(
+    store: FaultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("file", b"abc")
+    answers = iter([b"abd"])
+    stored = store.get
+    monkeypatch.setattr(store, "get", lambda key: next(answers, None) or stored(key))
+    assert log(store).named(NamedFile("file", sha256(b"abc").hexdigest())) == b"abc"
 
 
 def test_a_named_file_must_be_the_one_that_was_named(store: FaultStore) -> None:

@@ -193,7 +193,8 @@ class PublishLog:
         """A number that is published, 0 where none is known: nobody vouches for what the hint says."""
         try:
             n = load_json(self._store.get(self._layout.hint), self._layout.hint).get("n")
-            known = type(n) is int and 0 < n < _NO_NUMBER and isinstance(self.verdict(n), Manifest)
+            if isinstance(n, int) and 0 < n < _NO_NUMBER and isinstance(self.verdict(n), Manifest):
+                return n
         except (ObjectNotFound, CorruptData):
-            return 0
-        return n if known else 0
+            pass
+        return 0

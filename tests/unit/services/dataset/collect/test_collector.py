@@ -428,6 +428,35 @@ def test_a_deleted_dataset_is_removed_with_what_comes_late(client: Client, inner
     assert client.read("2.0.0") == [7]
 
 
+@pytest.mark.parametrize("pad", [None, LARGE], ids=["inline", "parts"])
+def test_what_is_named_alike_is_left_alone(client: Client, inner: TimedStore, pad: int | None) -> None:
+    """Lives 1 and 10, versions 1.0.0, 10.0.0 and 1.10.0, and a dataset named as another begins."""
+    for n in range(9):
+        client.append([n])
+        if n == 0:
+            for _ in range(11):
+                client.append([n])
+                client.publish()
+        client.datasets.delete("d")
+    client.append([5], name="d-2", pad=pad)
+    client.append([5], name="d", pad=pad)
+    client.publish()
+    client.append([6], pad=pad)
+    others = [key for key in keys(inner) if key.startswith(("d-2/", "d/_g10/", "d/10.", "d/_gen/"))]
+    inner.advance(9 * DAY)
+    collect(client)
+    assert [key for key in keys(inner) if key.startswith("d-2/")] == [
+        key for key in others if key.startswith("d-2/")
+    ]
+    left = {key.split("/")[1] for key in keys(inner) if key.startswith("d/")}
+    assert left == {"_gen", "_g10", "10.0.0"}
+    other = Client(inner)
+    assert other.publish().version == "10.1.0"
+    assert other.read("10.0.0") == [5]
+    assert other.read() == [5, 6]
+    assert list(other.datasets.list()) == ["d", "d-2"]
+
+
 def test_an_append_that_failed_to_begin_a_dataset_leaves_nothing(
     client: Client, store: FaultStore, inner: TimedStore
 ) -> None:

@@ -4,8 +4,7 @@ import asyncio
 import http.client
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.campaign.fault_proxy import FaultProxy
 from tests.campaign.fault_rules import Fault, Rule, Rules
+from tests.waiting import wait_for
 
 
 class Upstream(ThreadingHTTPServer):
@@ -198,11 +198,3 @@ def test_a_seed_decides_which_of_the_requests_fail() -> None:
     fates = [[each.choose("get b/k") is None for _ in range(200)] for each in (first, second, other)]
     assert fates[0] == fates[1] != fates[2]
     assert 100 < sum(fates[0]) < 180
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    """Until it does; a test that fails waits 10 s."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -5,30 +5,18 @@ import struct
 import zlib
 from collections.abc import Iterator
 
+from tests.readers import masked_crc32c
+
 __all__ = ["frame", "inflate", "read_rows"]
 
-_TABLE = [0] * 256
-for _byte in range(256):
-    _crc = _byte
-    for _ in range(8):
-        _crc = _crc >> 1 ^ (0x82F63B78 if _crc & 1 else 0)
-    _TABLE[_byte] = _crc
 #: Longer payloads are left to the SHA-256 of the shard, and to TensorFlow.
 _CHECKED_BYTES = 2000
-
-
-def _masked_crc(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame(payload: bytes) -> bytes:
     """A record of TFRecord."""
     length = struct.pack("<Q", len(payload))
-    checksums = [struct.pack("<I", _masked_crc(data)) for data in (length, payload)]
+    checksums = [struct.pack("<I", masked_crc32c(data)) for data in (length, payload)]
     return length + checksums[0] + payload + checksums[1]
 
 
@@ -48,11 +36,11 @@ def read_rows(data: bytes) -> Iterator[tuple[int, float, str]]:
     position = 0
     while position < len(data):
         length, check = struct.unpack_from("<QI", data, position)
-        if check != _masked_crc(data[position : position + 8]):
+        if check != masked_crc32c(data[position : position + 8]):
             raise ValueError(f"the length at {position} is damaged")
         payload = data[position + 12 : position + 12 + length]
         (check,) = struct.unpack_from("<I", data, position + 12 + length)
-        if length <= _CHECKED_BYTES and check != _masked_crc(payload):
+        if length <= _CHECKED_BYTES and check != masked_crc32c(payload):
             raise ValueError(f"the record at {position} is damaged")
         yield _row(payload)
         position += length + 16

@@ -4,8 +4,7 @@ import hashlib
 import http.client
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import httpx
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.service import Service
+from tests.waiting import wait_for
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 LINE = json.dumps({"x": [0.5] * 20, "n": 1, "text": "abcdefgh" * 4}).encode() + b"\n"
@@ -117,13 +117,6 @@ def test_a_client_that_leaves_in_the_middle_commits_nothing(client: httpx.Client
 def stored_files(service: Service, dataset: str) -> list[str]:
     folder = service.output.parent / "data" / dataset
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def wait_for(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("tenth", range(10))

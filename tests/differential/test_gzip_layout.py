@@ -18,19 +18,15 @@ from typing import Final
 import pytest
 import tensorflow as tf
 
-from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.compression import Compression
 from app.services.dataset.publish.seal import seal
+from tests.frames import frame
 from tests.readers import inflate
 
 #: TensorFlow's buffer: `input_buffer_size` in tsl/lib/io/zlib_compression_options.h.
 BUFFER: Final = 262_144
 BEHIND: Final = range(-2, 12)
 COMPRESSIONS: Final[list[Compression]] = ["gzip", "zlib"]
-
-
-def frame(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload + frame_footer(payload)
 
 
 def payloads(frames: bytes) -> list[bytes]:

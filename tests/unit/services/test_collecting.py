@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from datetime import timedelta
 
 import pytest
@@ -12,6 +11,7 @@ from app.services.collecting import BackgroundCollection
 from app.storage.obstore_store import open_store
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, TimedStore, When
+from tests.waiting import wait_for
 
 
 def leftover(client: Client, inner: TimedStore, name: str) -> str:
@@ -51,10 +51,7 @@ def test_it_runs_until_it_is_stopped() -> None:
     inner.advance(timedelta(hours=25))
     collection = BackgroundCollection(client.datasets, 0.01)
     collection.start()
-    deadline = time.monotonic() + 20
-    while key in [info.key for info in inner.list("d")]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: key not in [info.key for info in inner.list("d")])
     collection.stop()
     assert "collect" not in [thread.name for thread in threading.enumerate()]
 

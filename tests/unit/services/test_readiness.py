@@ -1,7 +1,6 @@
 """Readiness: kernels warm, store probed, and neither ever waited for by a probe."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ from app.services import readiness as module
 from app.services.readiness import Readiness
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
+from tests.waiting import wait_for
 
 
 @contextmanager
@@ -23,13 +23,6 @@ def running(store: ObjectStore, warm: Callable[[], object] = lambda: None) -> It
         yield readiness
     finally:
         readiness.stop()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Overwriting:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from app.codecs.records import frame_shuffle
 from app.codecs.records.frame_shuffle import shuffle_frames
-from app.codecs.records.framing import FrameBlock, frame_footer, frame_header, iter_frames
+from app.codecs.records.framing import FrameBlock, iter_frames
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.row_order import RowOrder, Slots
 from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded
+from tests.frames import frame
 
 
 def slots(seed: int = 1) -> Slots:
@@ -22,7 +23,7 @@ def slots(seed: int = 1) -> Slots:
 
 
 def framed(payloads: list[bytes]) -> bytes:
-    return b"".join(frame_header(len(data)) + data + frame_footer(data) for data in payloads)
+    return b"".join(map(frame, payloads))
 
 
 def blocks_of(payloads: list[bytes], cuts: list[int]) -> Iterator[FrameBlock]:

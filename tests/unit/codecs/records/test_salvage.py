@@ -12,19 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.records import salvage
-from app.codecs.records.framing import FrameBlock, frame_footer, frame_header, masked_crc32c
+from app.codecs.records.framing import FrameBlock, masked_crc32c
 from app.codecs.records.salvage import good_frames, salvage_frames
 from app.domain.compression import Compression
 from app.domain.limits import KIB, MIB, Budget, Limits
 from app.domain.losses import Losses, LostRange
 from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded, UnprocessableInput
+from tests.frames import frame
 
 SMALL = Limits(max_record_bytes=1000)
-
-
-def frame(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload + frame_footer(payload)
 
 
 def frames(payloads: Sequence[bytes]) -> bytes:

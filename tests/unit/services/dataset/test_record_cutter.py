@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.limits import Budget
 from app.services.dataset.record_cutter import RecordCutter
+from tests.frames import frame
 
 
 def framed(*sizes: int) -> bytes:
     payloads = [bytes([size % 256]) * size for size in sizes]
-    return b"".join(frame_header(len(data)) + data + frame_footer(data) for data in payloads)
+    return b"".join(map(frame, payloads))
 
 
 def ends_of(*sizes: int) -> NDArray[np.int64]:

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.records.framing import FrameBlock, frame_footer, frame_header
+from app.codecs.records.framing import FrameBlock
 from app.domain.limits import Budget
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish.shard_source import ShardSource, iter_piece_blocks
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.frames import frame
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,8 @@ class Marked:
         return np.array(self.marks[first : first + block.num_records], np.bool_)
 
 
-def framed(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload + frame_footer(payload)
-
-
 def stored(store: ObstoreStore, index: int, payloads: list[bytes], taken: Marked | None) -> StoredPiece:
-    data = b"".join(map(framed, payloads))
+    data = b"".join(map(frame, payloads))
     store.put(f"part/{index}", data)
     return StoredPiece(f"part/{index}", 0, Piece.of(data, len(payloads)), taken)
 
@@ -96,7 +93,7 @@ def test_rows_that_count_otherwise_than_noted_are_corrupt(count: int) -> None:
 
 def test_records_beyond_what_was_counted_are_corrupt() -> None:
     store = open_store("memory://")
-    data = framed(b"a") + framed(b"b")
+    data = frame(b"a") + frame(b"b")
     store.put("part", data)
     pieces = [StoredPiece("part", 0, Piece.of(data, 1))]
     with pytest.raises(CorruptData, match="more records"):
@@ -106,7 +103,7 @@ def test_records_beyond_what_was_counted_are_corrupt() -> None:
 def test_a_piece_block_begins_where_its_piece_does() -> None:
     store = open_store("memory://")
     pieces = [stored(store, 0, [b"a", b"b"], None), stored(store, 1, [b"c"], None)]
-    big = framed(b"x" * 100)
+    big = frame(b"x" * 100)
     store.put("big", big)
     cut = [Piece.of(big[:60], 1), Piece.of(big[60:], 0)]
     pieces += [StoredPiece("big", 0, cut[0]), StoredPiece("big", 60, cut[1]), stored(store, 2, [b"d"], None)]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.limits import Budget
 from app.domain.shard_plan import ShardPlan
 from app.domain.streams import Buffer
@@ -24,11 +23,8 @@ from app.services.dataset.publish.shard_writer import (
 )
 from app.services.dataset.record_cutter import RecordCutter
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.frames import frame
 from tests.stores import FaultStore
-
-
-def frame(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload + frame_footer(payload)
 
 
 def stored(store: ObstoreStore, payloads: Sequence[bytes], piece_bytes: int) -> SplitPieces:

@@ -21,14 +21,9 @@ from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
 from app.storage.spool import Spool, SpoolFile
 from tests import plans
-from tests.readers import masked_crc32c, parse_frames, read_split
+from tests.frames import frame
+from tests.readers import parse_frames, read_split
 from tests.rows import Client
-
-
-def frame(payload: bytes) -> bytes:
-    length = len(payload).to_bytes(8, "little")
-    crcs = [masked_crc32c(data).to_bytes(4, "little") for data in (length, payload)]
-    return length + crcs[0] + payload + crcs[1]
 
 
 def stored(store: ObstoreStore, frames: Sequence[bytes]) -> SplitPieces:

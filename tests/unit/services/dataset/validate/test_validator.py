@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from app.codecs.records.framing import frame_footer, frame_header
 from app.domain.compression import Compression
 from app.domain.manifest import FileEntry, ShardEntry
 from app.errors import NotFound, StorageUnavailable
@@ -21,6 +20,7 @@ from app.services.dataset.validate.problems import Problem, Problems
 from app.services.dataset.validate.shard_check import ShardCheck
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.frames import frame
 from tests.rows import SCHEMA, Client
 from tests.stores import FaultStore, Operation, When
 
@@ -203,10 +203,6 @@ def test_a_store_that_fails_is_no_verdict(store: ObstoreStore) -> None:
     faulty.fault = fault
     with pytest.raises(StorageUnavailable):
         client.datasets.validate("d", "latest")
-
-
-def frame(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload + frame_footer(payload)
 
 
 def example(value: int) -> bytes:

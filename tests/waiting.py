@@ -1,0 +1,15 @@
+"""Waiting for what another thread or process does."""
+
+import time
+from collections.abc import Callable
+
+#: Only a test that fails waits so long.
+_PATIENCE_S = 30.0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Return once it holds."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        time.sleep(0.01)

@@ -7,6 +7,7 @@ python -m tests.simulation.run --replay 4711
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
@@ -20,12 +21,24 @@ from tests.simulation.mutations import MUTATIONS, intact
 from tests.simulation.simulate import Outcome, simulate, small_sizes
 
 _BATCH: Final = 250
+#: Left to itself, the collector of garbage walks everything imported some hundred times a second.
+_RUNS_BETWEEN_COLLECTIONS: Final = 25
 
 
 def outcomes(seeds: Iterable[int], mutation: str | None = None) -> list[Outcome]:
     """Run each seed, with the code broken as a mutation says."""
     with small_sizes(), MUTATIONS.get(mutation or "", intact)() as prepare:
         return [simulate(seed, prepare=prepare) for seed in seeds]
+
+
+def _batch(seeds: list[int], mutation: str | None) -> list[Outcome]:
+    """`outcomes`, in a process of its own."""
+    gc.disable()
+    found = []
+    for first in range(0, len(seeds), _RUNS_BETWEEN_COLLECTIONS):
+        found += outcomes(seeds[first : first + _RUNS_BETWEEN_COLLECTIONS], mutation)
+        gc.collect()
+    return found
 
 
 def replay(seed: int, mutation: str | None) -> int:
@@ -43,7 +56,7 @@ def campaign(first: int, runs: int, jobs: int, mutation: str | None) -> int:
     batches = list(iter(lambda: list(islice(seeds, _BATCH)), []))
     begun, done, wrong, total = time.monotonic(), 0, 0, Counter[str]()
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        for batch in pool.map(outcomes, batches, [mutation] * len(batches)):
+        for batch in pool.map(_batch, batches, [mutation] * len(batches)):
             for outcome in batch:
                 done += 1
                 wrong += bool(outcome.violations)

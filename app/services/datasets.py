@@ -61,7 +61,7 @@ __all__ = [
 _STORE_THREADS: Final = 16
 #: Groups of small appends that are stored at a time. These threads wait for the others, never the reverse:
 #: what runs in the store's threads waits for nothing but the store, so that they always come free.
-_GROUP_THREADS: Final = 16
+_GROUP_THREADS: Final = 32
 #: After so long a client hears that its publication goes on: many give up on a request after 60 s.
 _PUBLISH_WAIT_S: Final = 30.0
 

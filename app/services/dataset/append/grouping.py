@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ....domain.limits import KIB, MIB
 from ....errors import Overloaded
+from ..catalog import Outdated
 from ..incarnation import Destination
 from ..layout import Layout
 
@@ -117,7 +119,11 @@ class Grouping:
             append_id = self._commit(group.destination, group.split, group.members)
         except BaseException as error:  # carried to those who wait
             for member in group.members:
-                member.outcome.set_exception(_own(error))
+                fail = partial(member.outcome.set_exception, _own(error))
+                if isinstance(error, Outdated):  # each is read again, one after the other it would take long
+                    self._pool.submit(fail)
+                else:
+                    fail()
         else:
             for member in group.members:
                 member.outcome.set_result(append_id)

@@ -313,3 +313,18 @@ def test_an_error_that_cannot_be_copied_reaches_every_member() -> None:
     assert all(grouping.add(HERE, "train", member) for member in members)
     pool.run()
     assert [type(member.outcome.exception(timeout=0)) for member in members] == [Awkward, Awkward]
+
+
+def test_members_that_have_to_be_read_again_do_not_wait_for_one_another() -> None:
+    def outdated(*_: object) -> str:
+        raise Outdated("widened")
+
+    pool = Held()
+    grouping = Grouping(pool, outdated)
+    members = [Member(b"x", 1, "") for _ in range(3)]
+    assert all(grouping.add(HERE, "train", member) for member in members)
+    pool.waiting.pop(0)()
+    assert len(pool.waiting) == 3
+    assert not any(member.outcome.done() for member in members)
+    pool.run()
+    assert all(isinstance(member.outcome.exception(timeout=0), Outdated) for member in members)

@@ -69,8 +69,8 @@ def lay_down(
     n = log.newest() + 1
     published = log.newest_published(n - 1)
     seen = log.seen(published)
-    listed, commits = publishing._new_commits(seen)
-    after = publishing._after(n, seen, listed, commits, [], None)
+    listed, commits = publishing._new.find(seen)
+    after = publishing._new.after(n, seen, listed, commits, [], None)
     plan = publishing._drafter.draft(n, published or None, after, commits, options or PublishOptions())
     assert plan.work is not None
     work = plan.work

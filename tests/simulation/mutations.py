@@ -15,7 +15,7 @@ from app.services.dataset.collect import collector, leftover_appends
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted, PublishLog, Verdict
 from app.services.dataset.publish import executor, publisher
-from app.services.dataset.publish.publisher import Publisher
+from app.services.dataset.publish.new_appends import NewAppends
 from app.services.dataset.read.reader import Reader
 from app.services.dataset.seen import Seen
 from app.services.dataset.slot import Commit
@@ -98,13 +98,13 @@ def _newest_plan(reader: Reader) -> int:
     return reader._log.newest()
 
 
-_new_commits = Publisher._new_commits
+_find = NewAppends.find
 
 
-def _commits_of_first_listing(publisher: Any, *args: Any) -> tuple[Mapping[str, int], list[Commit]]:
-    if not hasattr(publisher, "listed"):
-        publisher.listed = _new_commits(publisher, *args)
-    found: tuple[Mapping[str, int], list[Commit]] = publisher.listed
+def _commits_of_first_listing(new: Any, *args: Any) -> tuple[Mapping[str, int], list[Commit]]:
+    if not hasattr(new, "listed"):
+        new.listed = _find(new, *args)
+    found: tuple[Mapping[str, int], list[Commit]] = new.listed
     return found
 
 
@@ -160,9 +160,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "what a create finds is not compared": _patched(publisher, "create_once", _create_without_comparing),
     "seen is ignored": _patched(PublishLog, "seen", _nothing_seen),
     "an undecided plan is passed over": _patched(PublishLog, "verdict", _undecided_is_aborted),
-    "a lost race is run again with the same appends": _patched(
-        Publisher, "_new_commits", _commits_of_first_listing
-    ),
+    "a lost race is run again with the same appends": _patched(NewAppends, "find", _commits_of_first_listing),
     "readers believe a plan without a manifest": _patched(Reader, "latest", _newest_plan),
     "collection deletes parts without winning the slot": _patched(
         leftover_appends._Parts, "_close", _close_without_fence

@@ -85,7 +85,7 @@ def test_an_operation_on_a_store_that_hangs_ends(s3: FakeS3) -> None:
     with pytest.raises(StorageUnavailable):
         open_store("s3://bucket", QUICK).put("a", b"x")
     released.set()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20, "it waited for the store to let go"
 
 
 def test_a_store_that_is_not_there_is_unavailable(s3: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final
 
 from ....domain.manifest import Manifest
-from ....domain.names import is_append_id, parse_version
+from ....domain.names import parse_version
 from ....errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
 from ....storage.create_once import create_once, store_time
 from ....storage.object_store import ObjectNotFound, ObjectStore
@@ -19,10 +18,11 @@ from ..incarnation import Incarnation
 from ..layout import Layout
 from ..log import Decided, PublishLog
 from ..piece_stream import LostData
-from ..seen import KEEP_SEEN, Consumed, Seen
-from ..slot import Commit, Slot, read_slot
+from ..seen import Consumed, Seen
+from ..slot import Commit, read_slot
 from .drafter import Drafter
 from .executor import Executor, is_foreign
+from .new_appends import NewAppends
 from .options import PublishOptions
 
 __all__ = ["Publisher", "abort_version"]
@@ -31,7 +31,6 @@ __all__ = ["Publisher", "abort_version"]
 _STALLED: Final = timedelta(seconds=60)
 #: Plans that may get in the way of one publish before it gives up.
 _ROUNDS: Final = 20
-_DIGITS: Final = "0123456789abcdef"
 
 
 class Publisher:
@@ -51,7 +50,7 @@ class Publisher:
         self._log = PublishLog(store, incarnation.layout, decided)
         self._drafter = Drafter(store, catalog, incarnation, self._log, pool)
         self._executor = Executor(store, self._log, incarnation, pool, spool)
-        self._pool = pool
+        self._new = NewAppends(store, incarnation.layout, pool)
 
     def publish(
         self, options: PublishOptions, wants: str | None, on_plan: Callable[[str], None] | None = None
@@ -68,11 +67,11 @@ class Publisher:
             answer = self._answer(published, seen, options, wants)
             if answer is not None:
                 return answer
-            listed, commits = self._new_commits(seen)
+            listed, commits = self._new.find(seen)
             left_out = self._left_out(seen, commits, options, wants)
             commits = [commit for commit in commits if commit.append_id not in options.exclude]
             self._require_new([*commits, *left_out], wants)
-            after = self._after(newest + 1, seen, listed, commits, left_out, options.publish_key)
+            after = self._new.after(newest + 1, seen, listed, commits, left_out, options.publish_key)
             base = published if published and options.base == "latest" else None
             verdict = self._begin(newest + 1, base, after, commits, options, announce)
             if isinstance(verdict, Manifest):
@@ -247,81 +246,6 @@ class Publisher:
             code="publish_aborted",
             extra={"version": version},
         )
-
-    def _new_commits(self, seen: Seen) -> tuple[Mapping[str, int], list[Commit]]:
-        """All slots listed, and every acknowledged append that no published plan has consumed, in order.
-
-        A listing takes its time: it can find an append and miss one that the same writer had
-        acknowledged before, where it had been already. That one was there when the first listing ended,
-        so a second listing finds it; and nothing else is taken from the second, which has gaps of its own.
-        """
-        listed = self._listed()
-        commits = self._commits(seen, listed)
-        if commits:
-            latest: dict[str, int] = {}
-            for commit in commits:
-                latest[commit.writer] = max(commit.time, latest.get(commit.writer, 0))
-            missed = {name: at for name, at in self._listed().items() if name not in listed}
-            commits += [
-                commit for commit in self._commits(seen, missed) if commit.time < latest.get(commit.writer, 0)
-            ]
-            listed |= missed
-        return listed, sorted(commits, key=lambda commit: commit.rank)
-
-    def _commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
-        fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
-        slots = self._pool.map(self._slot, fresh)
-        return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
-
-    def _slot(self, append_id: str) -> Slot | None:
-        """A slot that was listed; None where it was collected since, so it was dead, or consumed."""
-        try:
-            return read_slot(self._store, self._layout, append_id)
-        except ObjectNotFound:
-            return None
-
-    def _listed(self) -> dict[str, int]:
-        """All slots, and when they were written, by the store's clock in seconds."""
-        return {name: at for slots in self._pool.map(self._listed_under, _DIGITS) for name, at in slots}
-
-    def _listed_under(self, digit: str) -> list[tuple[str, int]]:
-        folder = self._layout.slots(digit)
-        slots = [
-            (info.key.removeprefix(f"{folder}/"), int(info.last_modified.timestamp()))
-            for info in self._store.list(folder)
-        ]
-        return [slot for slot in slots if is_append_id(slot[0]) and slot[0].startswith(digit)]
-
-    def _after(
-        self,
-        n: int,
-        seen: Seen,
-        listed: Mapping[str, int],
-        commits: Sequence[Commit],
-        left_out: Sequence[Commit],
-        publish_key: str | None,
-    ) -> Seen:
-        """What will have been consumed once plan `n` is published."""
-        gone = [append_id for append_id in seen.appends if append_id not in listed]
-        kept = seen.without(gone, self._last_old({seen.appends[append_id].n for append_id in gone}))
-        fates = {
-            commit.append_id: Consumed.of(n, commit, listed[commit.append_id], excluded=excluded)
-            for of_fate, excluded in ((commits, False), (left_out, True))
-            for commit in of_fate
-        }
-        keys = {} if publish_key is None else {publish_key: n}
-        return Seen({**kept.appends, **fates}, {**kept.publish_keys, **keys})
-
-    def _last_old(self, numbers: set[int]) -> int:
-        """The last of these published versions that is older than `KEEP_SEEN`, 0 where none is."""
-        if not numbers:
-            return 0
-        before = store_time(self._store) - KEEP_SEEN
-        ordered = sorted(numbers)
-        count = bisect_left(  # versions are published in the order of their numbers
-            ordered, before, key=lambda n: self._store.head(self._layout.manifest(n)).last_modified
-        )
-        return ordered[count - 1] if count else 0
 
 
 def abort_version(store: ObjectStore, layout: Layout, decided: Decided, version: str) -> str:

@@ -42,7 +42,6 @@ from tests.e2e.service import ROOT
 
 __all__ = ["S3", "Proxy", "Report", "run_campaign"]
 
-_CLIENTS = 16
 #: By how much collectors take everything for older than it is: parts go after a day, slots after a week.
 _DAY_S = 25 * 3600
 _WEEK_S = 8 * 24 * 3600
@@ -182,9 +181,16 @@ class _Campaign:
     """The clients at work, and the supervisor among them."""
 
     def __init__(
-        self, seed: int, fleet: Fleet, proxy: Proxy | None, clients: Clients, collector: Collector
+        self,
+        seed: int,
+        fleet: Fleet,
+        proxy: Proxy | None,
+        clients: Clients,
+        collector: Collector,
+        at_once: int,
     ) -> None:
         self._seed = seed
+        self._at_once = at_once
         self._fleet = fleet
         self._proxy = proxy
         self._clients = clients
@@ -196,7 +202,7 @@ class _Campaign:
         """Everything in the script; the fleet is unharmed at the end."""
         left = iter(operations)
         async with asyncio.TaskGroup() as group:
-            for _ in range(_CLIENTS):
+            for _ in range(self._at_once):
                 group.create_task(self._work(left))
         if self._proxy is not None:
             await self._proxy.calm_down()
@@ -243,12 +249,14 @@ async def run_campaign(
     appends: int,
     replicas: int,
     s3: S3 | None,
+    at_once: int = 16,
     tensorflow: bool = False,
     progress: Progress = lambda _: None,
 ) -> Report:
     """One campaign.
 
     Args:
+        at_once: how many clients work at a time.
         folder: gets the journal, the logs of all processes, and the local store where `s3` is None.
     """
     journal = Journal(folder / "journal.jsonl")
@@ -273,7 +281,7 @@ async def run_campaign(
                 await clients.create(dataset)
         collector = Collector(folder / "collector", store, _DAY_S)
         resources.push_async_callback(collector.stop)
-        campaign = _Campaign(seed, fleet, proxy, clients, collector)
+        campaign = _Campaign(seed, fleet, proxy, clients, collector, at_once)
         reporting = asyncio.create_task(_report(campaign, journal, fleet, len(operations), progress))
         try:
             await campaign.run(operations)

@@ -56,6 +56,7 @@ def main() -> int:
     )
     parser.add_argument("--appends", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=16, help="how many work at a time")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--local", action="store_true", help="a local folder instead of an S3 store")
     parser.add_argument("--endpoint", help="of an S3 store that is there, instead of one of its own")
@@ -77,6 +78,7 @@ def main() -> int:
                 seed=given.seed,
                 appends=given.appends,
                 replicas=given.replicas,
+                at_once=given.clients,
                 s3=s3,
                 tensorflow=given.tensorflow,
                 progress=lambda line: print(line, flush=True),

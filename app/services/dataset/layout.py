@@ -56,8 +56,8 @@ _SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": _TEXT, ".idx":
 
 
 def record_index(shard: str) -> str:
-    """The name of the index of record offsets beside a shard; no pattern for shards matches it."""
-    return f"_{shard}.idx"
+    """The name of the index of record offsets beside a shard; `*.tfrecord*` does not match it."""
+    return f"_{'-'.join(shard.rsplit('.tfrecord-', 1))}.idx"
 
 
 def media_type(file: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 
-from app.services.dataset.layout import Layout, media_type
+from app.services.dataset.layout import Layout, media_type, record_index
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client
@@ -51,10 +51,10 @@ def test_an_append_and_a_publish_write_in_this_order() -> None:
         ("put", "d/_g1/log/1.*.seen"),
         ("create", "d/_g1/log/1.plan"),
         ("put_stream", "d/1.0.0/d-train.tfrecord-00000-of-00002"),
-        ("put_stream", "d/1.0.0/_d-train.tfrecord-00000-of-00002.idx"),
+        ("put_stream", "d/1.0.0/_d-train-00000-of-00002.idx"),
         ("put", "d/_g1/log/1.done/d-train.tfrecord-00000-of-00002"),
         ("put_stream", "d/1.0.0/d-train.tfrecord-00001-of-00002"),
-        ("put_stream", "d/1.0.0/_d-train.tfrecord-00001-of-00002.idx"),
+        ("put_stream", "d/1.0.0/_d-train-00001-of-00002.idx"),
         ("put", "d/_g1/log/1.done/d-train.tfrecord-00001-of-00002"),
         ("put", "d/1.0.0/features.json"),
         ("put", "d/1.0.0/schema.pbtxt"),
@@ -70,3 +70,10 @@ def test_every_file_of_a_version_has_a_media_type() -> None:
     assert media_type("d-train.tfrecord-00000-of-00001") == "application/x-tfrecord"
     assert media_type("dataset_info.json") == "application/json"
     assert media_type("schema.pbtxt") == "text/plain; charset=utf-8"
+
+
+def test_patterns_for_shards_do_not_match_their_indexes() -> None:
+    assert (
+        record_index("a.tfrecord-b-train.tfrecord-00000-of-00002") == "_a.tfrecord-b-train-00000-of-00002.idx"
+    )
+    assert ".tfrecord" not in record_index("d-train.tfrecord-00000-of-00002")

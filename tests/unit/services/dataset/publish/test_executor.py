@@ -148,15 +148,9 @@ def test_several_processes_killed_one_after_the_other(index: int) -> None:
 #: bytes a fingerprint of their own and note them here: two releases must not share a plan and differ.
 GOLDEN = {
     "copy-2 pieces-4194304 schemas-2 shuffle-1": {
-        "_d-test.tfrecord-00000-of-00001.idx": (
-            "d3f0efa60d67b21a1dee3b67967b5ec808dacc5619d3b4fbfc40d01fee8867d7"
-        ),
-        "_d-train.tfrecord-00000-of-00002.idx": (
-            "d7ad1c1e4ad1920b86d992e9292997dd08aa900d967de7f8fc3cc00028946028"
-        ),
-        "_d-train.tfrecord-00001-of-00002.idx": (
-            "7e59e6a449d74e1ab5b5b6672dc8835c80addaa7af315d704aaf9135f27a518a"
-        ),
+        "_d-test-00000-of-00001.idx": ("d3f0efa60d67b21a1dee3b67967b5ec808dacc5619d3b4fbfc40d01fee8867d7"),
+        "_d-train-00000-of-00002.idx": ("d7ad1c1e4ad1920b86d992e9292997dd08aa900d967de7f8fc3cc00028946028"),
+        "_d-train-00001-of-00002.idx": ("7e59e6a449d74e1ab5b5b6672dc8835c80addaa7af315d704aaf9135f27a518a"),
         "_index.json": "8d7270d50fc101ff24ee32b8496fcfd58711b2b93d00f801536ea5317089f753",
         "d-test.tfrecord-00000-of-00001": "3bfa930ab3d7072fe8fed6e416284016ae22115050aedf51e22e39ac4d97c00e",
         "d-train.tfrecord-00000-of-00002": "f8de442638d4d0adcec780d061087b55e05a17dd47e1c31b01aecd7cfe1dd343",
@@ -219,7 +213,7 @@ def test_sequence_examples_have_no_side_files_for_tfds_which_could_not_read_them
     manifest = client.datasets.publish("d", PublishOptions())
     assert sorted(manifest.by_file) == sorted(
         [
-            "_d-train.tfrecord-00000-of-00001.idx",
+            "_d-train-00000-of-00001.idx",
             "_index.json",
             "d-train.tfrecord-00000-of-00001",
             "schema.pbtxt",

@@ -8,6 +8,7 @@ import pytest
 from app.domain.compression import Compression
 from app.domain.manifest import Manifest
 from app.errors import CorruptData, StorageFull, StorageUnavailable
+from app.services.dataset.layout import record_index
 from app.services.dataset.publish.shard_writer import read_done
 from app.services.datasets import PublishOptions
 from app.storage.object_store import ObjectStore
@@ -145,7 +146,7 @@ def test_the_index_is_copied_too(tmp_path: Path, fails: bool) -> None:
 def test_a_damaged_index_of_the_base_is_not_streamed_on() -> None:
     inner = open_store("memory://")
     first = base(inner, index=True)
-    inner.put(f"d/1.0.0/_{first.splits['train'].shards[0].file}.idx", b"0 1\n")
+    inner.put(f"d/1.0.0/{record_index(first.splits['train'].shards[0].file)}", b"0 1\n")
 
     def fault(at: When, operation: Operation, key: str) -> None:
         if operation == "copy":

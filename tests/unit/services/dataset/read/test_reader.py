@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.domain.compression import Compression
 from app.domain.limits import MIB, Budget, Limits
 from app.errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
-from app.services.dataset.layout import Layout
+from app.services.dataset.layout import Layout, record_index
 from app.services.dataset.publish import shard_writer
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -251,7 +251,7 @@ def test_files_have_a_media_type(client: Client) -> None:
     shard = client.datasets.manifest("d", "1.0.0").splits["train"].shards[0].file
     types = [
         client.datasets.open_file("d", "1.0.0", name).media_type
-        for name in (shard, "features.json", "schema.pbtxt", f"_{shard}.idx")
+        for name in (shard, "features.json", "schema.pbtxt", record_index(shard))
     ]
     text = "text/plain; charset=utf-8"
     assert types == ["application/x-tfrecord", "application/json", text, text]

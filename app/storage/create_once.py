@@ -59,7 +59,10 @@ def create_once(
             uncertain = True
             with contextlib.suppress(ObjectNotFound, StorageError):
                 stored = store.get(key)
-                return None if stored == data else stored
+                if stored == data:
+                    return None
+                if store.get(key) == stored:  # twice: wrong bytes must not pass for another's object
+                    return stored
         except StorageUnavailable as error:
             cause, uncertain = error, True
         except (ObjectNotFound, StorageError) as error:

@@ -41,6 +41,16 @@ def test_a_taken_key_gives_what_is_there(inner: ObstoreStore) -> None:
     assert inner.get("key") == b"theirs"
 
 
+def test_our_own_object_is_not_taken_for_anothers_where_it_is_read_wrongly(
+    inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner.create("key", b"ours")
+    store = FaultStore(inner)
+    answers = iter([b"0urs"])
+    monkeypatch.setattr(store, "get", lambda key: next(answers, None) or inner.get(key))
+    assert create(store) is None
+
+
 def test_our_own_object_is_recognised_after_the_answer_was_lost(inner: ObstoreStore) -> None:
     store = FaultStore(inner, times(1, "after", "create", StorageUnavailable("dropped")))
     assert create(store) is None

@@ -204,7 +204,7 @@ def test_a_long_run_of_aborted_plans_is_read_once(store: FaultStore) -> None:
 
 
 def test_a_plan_that_is_gone_is_corrupt(store: FaultStore) -> None:
-    with pytest.raises(CorruptData, match="1.plan is missing"):
+    with pytest.raises(CorruptData, match=r"1\.plan is missing"):
         PublishLog(store, LAYOUT, Decided()).plan(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -125,6 +126,9 @@ def run() -> None:
 
 
 def _exit(_: int, __: FrameType | None) -> NoReturn:
+    # What was loaded and compiled need not be looked over for garbage once more: that took most of the time
+    # between the last answer and the end, 20 s on a busy machine.
+    gc.freeze()
     sys.exit(0)
 
 

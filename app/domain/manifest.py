@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import CorruptData, InputError
-from .compression import Compression
+from .compression import SUFFIXES, Compression
+from .names import check_file_name, check_split_name
 from .schema import Schema
+from .stored_values import count, digest, text
 
 __all__ = ["FileEntry", "Manifest", "ShardEntry", "SplitEntry"]
 
@@ -22,6 +24,10 @@ class FileEntry:
     file: str
     num_bytes: int
     sha256: str
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FileEntry:
+        return cls(check_file_name(text(value["file"])), count(value["num_bytes"]), digest(value["sha256"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +55,11 @@ class ShardEntry:
     def from_json(cls, value: Mapping[str, Any]) -> ShardEntry:
         index = value.get("index")
         return cls(
-            value["file"],
-            value["num_records"],
-            value["num_bytes"],
-            value["sha256"],
-            None if index is None else FileEntry(index["file"], index["num_bytes"], index["sha256"]),
+            check_file_name(text(value["file"])),
+            count(value["num_records"]),
+            count(value["num_bytes"]),
+            digest(value["sha256"]),
+            None if index is None else FileEntry.from_json(index),
         )
 
 
@@ -77,6 +83,14 @@ class SplitEntry:
             "num_bytes": self.num_bytes,
             "shards": [shard.to_json() for shard in self.shards],
         }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SplitEntry:
+        """Raises ValueError where the shards do not add up to what the split is said to hold."""
+        split = cls(tuple(map(ShardEntry.from_json, value["shards"])))
+        if (split.num_records, split.num_bytes) != (value["num_records"], value["num_bytes"]):
+            raise ValueError("the shards do not add up")
+        return split
 
 
 @dataclass(frozen=True)
@@ -125,17 +139,22 @@ class Manifest:
         """
         try:
             return cls(
-                dataset=str(value["dataset"]),
-                version=str(value["version"]),
+                dataset=text(value["dataset"]),
+                version=text(value["version"]),
                 splits={
-                    name: SplitEntry(tuple(map(ShardEntry.from_json, split["shards"])))
+                    check_split_name(name): SplitEntry.from_json(split)
                     for name, split in value["splits"].items()
                 },
                 schema=Schema.from_json(value["schema"]),
-                files=tuple(
-                    FileEntry(item["file"], item["num_bytes"], item["sha256"]) for item in value["files"]
-                ),
-                compression=value.get("compression", "none"),
+                files=tuple(map(FileEntry.from_json, value["files"])),
+                compression=_compression(value.get("compression", "none")),
             )
-        except (AttributeError, KeyError, TypeError, InputError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
             raise CorruptData("A stored manifest is not of the known form.") from error
+
+
+def _compression(value: Any) -> Compression:
+    if value not in SUFFIXES:
+        raise ValueError("not a compression")
+    known: Compression = value
+    return known

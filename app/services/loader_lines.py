@@ -2,9 +2,9 @@
 
 Each piece of Python leaves the rows of one split in `rows`. Those for TensorFlow read what the download
 made, from the folder in which it was run. None of them takes for whole what a broken connection cut
-short: the download fails unless the last file of the tar is there, and Python counts rows, since urllib
-ends without an error where an answer breaks off between two lines. Names of datasets, splits and files
-are plain ASCII without quotes (`domain.names`), so that none can be code.
+short: the download fails unless the last file of the tar is there, and Python counts rows, since
+urllib ends without an error where an answer breaks off between two lines. Names of datasets, splits
+and files are plain ASCII without quotes (`domain.names`), so that none can be code.
 """
 
 from __future__ import annotations

@@ -125,7 +125,13 @@ class PublishLog:
         if "aborted" in value:
             aborted = Aborted(str(value["aborted"]), value.get("lost_data") is not False)
             return self._decided.aborted.put(key, aborted)
-        return self._decided.published.put(key, Manifest.from_json(value), len(data))
+        try:
+            manifest = Manifest.from_json(value)
+        except CorruptData as error:
+            raise CorruptData(f"{key} is not of the known form.") from error
+        if (manifest.dataset, manifest.version) != (self._layout.dataset, str(self._layout.version(n))):
+            raise CorruptData(f"{key} is the manifest of another version.")
+        return self._decided.published.put(key, manifest, len(data))
 
     def settle(self, n: int, content: Mapping[str, object]) -> Manifest | Aborted:
         """Create the manifest object of plan `n`; whoever is first decides."""
@@ -138,9 +144,17 @@ class PublishLog:
         return self.settle(n, {"aborted": reason, "lost_data": False})
 
     def plan(self, n: int) -> Plan:
-        """Plan `n`, which exists."""
+        """Plan `n`, which exists.
+
+        Raises:
+            CorruptData: not in the known form, or not any more.
+        """
         key = self._layout.plan(n)
-        return Plan.parse(self._store.get(key), key)
+        try:
+            data = self._store.get(key)
+        except ObjectNotFound as error:
+            raise CorruptData(f"{key} is missing.") from error
+        return Plan.parse(data, key)
 
     def named(self, file: NamedFile) -> bytes:
         """The bytes of an object that a plan names.

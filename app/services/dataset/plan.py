@@ -8,8 +8,10 @@ from typing import Any
 
 from ...domain.compression import Compression
 from ...domain.division import Division
+from ...domain.names import check_file_name
 from ...domain.schema import Schema
 from ...domain.shard_plan import ShardPlan
+from ...domain.stored_values import count, text
 from ...errors import CorruptData, InputError
 from .stored_json import dump_json, load_json
 
@@ -29,7 +31,7 @@ class NamedFile:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> NamedFile:
-        return cls(value["key"], value["sha256"])
+        return cls(text(value["key"]), text(value["sha256"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,13 @@ class Work:
             inputs=NamedFile.from_json(value["inputs"]),
             schema=Schema.from_json(value["schema"]),
             shards=tuple(
-                ShardPlan(shard["split"], shard["file"], shard["start"], shard["stop"], shard.get("copy_of"))
+                ShardPlan(
+                    text(shard["split"]),
+                    check_file_name(text(shard["file"])),
+                    count(shard["start"]),
+                    count(shard["stop"]),
+                    shard.get("copy_of"),
+                )
                 for shard in value["shards"]
             ),
             compression=value.get("compression", "none"),
@@ -131,12 +139,12 @@ class Plan:
         value = load_json(data, key)
         try:
             return cls(
-                n=value["n"],
-                nonce=value["nonce"],
+                n=count(value["n"]),
+                nonce=text(value["nonce"]),
                 publish_key=value["publish_key"],
                 options=dict(value["options"]),
                 seen=NamedFile.from_json(value["seen"]),
-                fingerprint=value["fingerprint"],
+                fingerprint=text(value["fingerprint"]),
                 work=_work(value),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -146,5 +154,5 @@ class Plan:
 def _work(value: Mapping[str, Any]) -> Work | None:
     try:
         return Work.from_json(value)
-    except (KeyError, TypeError, InputError):
+    except (AttributeError, KeyError, TypeError, ValueError, InputError):
         return None

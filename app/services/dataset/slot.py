@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...domain.limits import KIB
+from ...domain.stored_values import count, text
 from ...errors import CorruptData
 from ...storage.object_store import ObjectStore
 from .layout import Layout
@@ -95,13 +96,13 @@ class Commit:
         """What `header` says; members that a later release added are left out."""
         return cls(
             append_id=append_id,
-            nonce=header["nonce"],
-            attempt=header["attempt"],
-            split=header["split"],
-            digest=header["digest"],
-            num_records=header["num_records"],
-            num_bytes=header["num_bytes"],
-            time=header["time"],
+            nonce=text(header["nonce"]),
+            attempt=text(header["attempt"]),
+            split=text(header["split"]),
+            digest=text(header["digest"]),
+            num_records=count(header["num_records"]),
+            num_bytes=count(header["num_bytes"]),
+            time=count(header["time"]),
             pieces=tuple(Piece.from_json(item) for item in header["pieces"]),
             inline_at=inline_at,
             sequence=header.get("sequence"),

@@ -18,7 +18,7 @@ from ....domain.limits import MIB, Budget
 from ....domain.manifest import FileEntry, ShardEntry
 from ....domain.shard_plan import ShardPlan
 from ....domain.streams import Buffer
-from ....errors import CorruptData, StorageUnavailable
+from ....errors import CorruptData, InputError, StorageUnavailable
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ....storage.spool import Spool, SpoolFile
 from ..fingerprint import PIECE_BYTES
@@ -173,7 +173,7 @@ def read_done(store: ObjectStore, key: str, file: str) -> WrittenShard | None:
         value = load_json(store.get(key), key)
         entry = ShardEntry.from_json({**value, "file": file})
         return WrittenShard(entry, tuple(Piece.from_json(item) for item in value["pieces"]))
-    except (ObjectNotFound, CorruptData, KeyError, TypeError, ValueError):
+    except (ObjectNotFound, CorruptData, InputError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -209,6 +209,13 @@ def test_lengths_that_promise_much_are_given_up_in_time() -> None:
     assert caught.value.code == "too_damaged"
 
 
+@pytest.mark.parametrize("claim", [0, 100 * MIB])
+def test_many_good_lengths_without_a_record_are_given_up_in_time(claim: int) -> None:
+    with pytest.raises(UnprocessableInput) as caught:
+        salvaged(hostile(MIB, claim), limits=Limits())
+    assert caught.value.code == "too_damaged"
+
+
 def test_damage_in_too_many_places_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(salvage, "_MAX_RANGES", 3)
     bad = flipped(frame(b"x"), 12)
@@ -218,8 +225,8 @@ def test_damage_in_too_many_places_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.code == "too_damaged"
 
 
-def test_lengths_that_promise_more_than_there_is_cost_nothing() -> None:
-    body = hostile(1 * MIB, 100 * MIB)
+def test_a_few_lengths_that_promise_more_than_there_is_are_passed_over() -> None:
+    body = hostile(32 * KIB, 100 * MIB)
     good, lost = salvaged(body, limits=Limits())
     assert (good, lost) == (b"", [LostRange(0, len(body), "truncated")])
 

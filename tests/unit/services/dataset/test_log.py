@@ -201,3 +201,16 @@ def test_a_long_run_of_aborted_plans_is_read_once(store: FaultStore) -> None:
     store.requests.clear()
     assert reader.newest_published(400) == 1
     assert store.requests == []
+
+
+def test_a_plan_that_is_gone_is_corrupt(store: FaultStore) -> None:
+    with pytest.raises(CorruptData, match=r"1\.plan is missing"):
+        PublishLog(store, LAYOUT, Decided()).plan(1)
+
+
+def test_the_manifest_of_another_version_is_corrupt(store: FaultStore) -> None:
+    log = PublishLog(store, LAYOUT, Decided())
+    log.settle(1, Manifest("d", "1.0.0", {}, SCHEMA).to_json())
+    store.put(LAYOUT.manifest(2), store.get(LAYOUT.manifest(1)))
+    with pytest.raises(CorruptData, match="another version"):
+        log.verdict(2)

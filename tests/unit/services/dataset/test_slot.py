@@ -142,3 +142,19 @@ def test_a_dead_slot_is_told_by_its_size_alone() -> None:
     data = dead.serialize()
     assert parse_slot(ID, data, "key") == dead
     assert len(data) <= DEAD_BYTES < len(COMMIT.serialize(b"records"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"num_records":', b'"num_records":-'),
+        (b'"time":17', b'"time":1.5'),
+        (b'"time":17', b'"time":true'),
+        (b'"split":"', b'"split":null,"was":"'),
+    ],
+)
+def test_a_header_with_values_of_other_types_is_corrupt(old: bytes, new: bytes) -> None:
+    header = HEADER % b"false"
+    assert old in header
+    with pytest.raises(CorruptData, match="key"):
+        parse_slot(ID, header.replace(old, new), "key")

@@ -330,7 +330,7 @@ def test_a_note_of_other_bytes_aborts() -> None:
     plan = planned(inner, OPTIONS, copies=False)
     assert plan.work is not None
     shard = plan.work.shards[0].file
-    note = {"num_records": 1, "num_bytes": 1, "sha256": "x", "pieces": []}
+    note = {"num_records": 1, "num_bytes": 1, "sha256": "0" * 64, "pieces": []}
     inner.put(f"d/_g1/log/2.done/{shard}", json.dumps(note).encode())
     verdict = plans.executor(Client(inner).datasets).execute(plan)
     assert isinstance(verdict, Aborted)

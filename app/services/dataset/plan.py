@@ -13,11 +13,7 @@ from ...domain.shard_plan import ShardPlan
 from ...errors import CorruptData, InputError
 from .stored_json import dump_json, load_json
 
-__all__ = [
-    "NamedFile",
-    "Plan",
-    "Work",
-]
+__all__ = ["NamedFile", "Plan", "Work"]
 
 
 @dataclass(frozen=True, slots=True)

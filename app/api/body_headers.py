@@ -9,9 +9,7 @@ from starlette.datastructures import Headers
 from ..domain.limits import Limits
 from ..errors import LimitExceeded, MalformedInput, UnknownForm
 
-__all__ = [
-    "check_body_headers",
-]
+__all__ = ["check_body_headers"]
 
 _PLAIN_ENCODINGS: Final = {
     "content-encoding": ("", "identity"),

@@ -12,6 +12,7 @@ from ..codecs.registry import FormName
 from ..domain.compression import Compression
 from ..domain.division import parse_fractions
 from ..domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder
+from ..domain.shard_plan import MAX_SHARDS
 from ..errors import MalformedInput
 from ..services.datasets import PublishOptions
 from .applicability import refuse_inapplicable
@@ -41,7 +42,7 @@ class PublishQuery(NoQuery):
 
     num_shards: Annotated[
         int | None,
-        Field(ge=1, le=10_000, description="Shards a split; by size (64 MiB to 1 GiB) if not given."),
+        Field(ge=1, le=MAX_SHARDS, description="Shards a split; by size (64 MiB to 1 GiB) if not given."),
     ] = None
     shard_bytes: Annotated[
         int | None, Field(ge=1, description="Size of a shard, uncompressed, instead of num_shards.")

@@ -33,11 +33,7 @@ from .lanes import Lane, Promise
 from .small_bodies import may_be_small, read_small, replayed
 from .streaming import OutputPipe, RequestBody
 
-__all__ = [
-    "Answer",
-    "Exchanges",
-    "Work",
-]
+__all__ = ["Answer", "Exchanges", "Work"]
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ All state is on the object store, so that any number of replicas may serve it, a
 die at any step. Three objects decide everything, each created at most once: the slot acknowledges
 an append, the plan fixes what a version will hold, the manifest publishes it. So each acknowledged
 append is in exactly one step from one version to the next, and a version is whole or invisible.
-Writing is in `dataset.append` and `dataset.publish`, reading in `dataset.read`,
-the names of all objects in `dataset.layout`.
+Writing is in `dataset.append` and `dataset.publish`, reading in `dataset.read`, care in
+`dataset.collect` and `dataset.validate`, the names of all objects in `dataset.layout`.
 """
 
 from __future__ import annotations

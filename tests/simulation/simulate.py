@@ -13,7 +13,7 @@ from unittest import mock
 
 from app.errors import Conflict, NotFound
 from app.services.dataset.append import attempt as attempt_module
-from app.services.dataset.publish import shard_writer, shuffle
+from app.services.dataset.publish import shard_writer, shuffle, shuffle_pass
 from app.services.datasets import PublishOptions
 from tests.simulation.care import Aborting, Collecting, Creating, Deleting
 from tests.simulation.cluster import Cluster
@@ -77,10 +77,10 @@ def small_sizes() -> Iterator[None]:
             (attempt_module, "INLINE_BYTES"),
             (attempt_module, "SMALL_BYTES"),
             (shard_writer, "PIECE_BYTES"),
-            (shuffle, "_BATCH_BYTES"),
+            (shuffle_pass, "_BATCH_BYTES"),
             (shuffle, "_BUCKET_BYTES"),
             (shuffle, "_MIN_BUCKET_BYTES"),
-            (shuffle, "_RUN_BYTES"),
+            (shuffle_pass, "_RUN_BYTES"),
         ):
             stack.enter_context(mock.patch.object(module, name, _PART_BYTES))
         yield

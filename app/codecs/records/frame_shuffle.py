@@ -11,7 +11,7 @@ are done together. The records are moved as bytes, before they are decoded: one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ...domain.limits import MIB, Budget
 from ...domain.row_order import Slots
+from ...domain.streams import Buffer
 from ..kernels.framing import HEADER_BYTES, OVERHEAD_BYTES
 from .columns import MAX_BATCH_ROWS
 from .framing import FrameBlock
@@ -33,6 +34,8 @@ _LEAST_ROWS: Final = 1024
 #: For each record, while it is found out which leave: some eight arrays of int64.
 _NUMBERS_BYTES: Final = 64
 
+#: Whole frames, as values of an array of large_binary.
+_Frames: TypeAlias = "pa.Array[Any]"
 #: The numbers of the records that leave, in order, and of those that stay, by place.
 _Chosen = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -67,7 +70,7 @@ class _Buffer:
         self._slots = slots
         self._lease = lease
         self._held = _frames_array(b"", np.zeros(1, np.int64))
-        self._waiting: list[Any] = []
+        self._waiting: list[_Frames] = []
         self._num_waiting = 0
 
     def add(self, block: FrameBlock) -> None:
@@ -102,7 +105,7 @@ class _Buffer:
         self._held, self._waiting, self._num_waiting = pool, [], 0
         del parts
         leave, stay = choose(len(pool))
-        left, self._held = pool.take(pa.array(leave)), pool.take(pa.array(stay))
+        left, self._held = pool.take(pa.array(leave, pa.int64())), pool.take(pa.array(stay, pa.int64()))
         del pool
         self._lease.release()
         self._lease.charge(left.nbytes + self._held.nbytes, "The shuffle buffer")
@@ -128,15 +131,16 @@ class _Buffer:
         return self._slots.permutation(total), np.empty(0, np.int64)
 
 
-def _frames_array(data: Any, offsets: NDArray[np.int64]) -> Any:
+def _frames_array(data: Buffer, offsets: NDArray[np.int64]) -> _Frames:
     """An array of whole frames, over the memory that they lie in."""
     buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
-def _blocks(frames: Any) -> Iterator[FrameBlock]:
+def _blocks(frames: _Frames) -> Iterator[FrameBlock]:
     """The frames as blocks of about a megabyte, at most `MAX_BATCH_ROWS` in each."""
-    _, offset_buffer, data = frames.buffers()
+    buffers: list[Any] = frames.buffers()  # which to the stubs hold no bytes
+    _, offset_buffer, data = buffers
     offsets = np.frombuffer(offset_buffer, np.int64)[: len(frames) + 1]
     view = memoryview(data).cast("B") if data is not None else memoryview(b"")
     first = 0

@@ -23,11 +23,7 @@ from .layout import Layout
 from .same_schema import require_same_schema
 from .stored_json import dump_json, load_json
 
-__all__ = [
-    "Catalog",
-    "Outdated",
-    "dataset_deleted",
-]
+__all__ = ["Catalog", "Outdated", "dataset_deleted"]
 
 #: Datasets of which the newest incarnation is kept in memory, as long as they are small.
 _KEPT: Final = 10_000

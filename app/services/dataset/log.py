@@ -26,12 +26,7 @@ from .plan import NamedFile, Plan
 from .seen import Seen
 from .stored_json import dump_json, load_json
 
-__all__ = [
-    "Aborted",
-    "Decided",
-    "PublishLog",
-    "Verdict",
-]
+__all__ = ["Aborted", "Decided", "PublishLog", "Verdict"]
 
 #: More plans than there can ever be.
 _NO_NUMBER: Final = 2**31

@@ -17,13 +17,7 @@ from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
 from .run_ahead import run_ahead
 
-__all__ = [
-    "STORED_LIMITS",
-    "LostData",
-    "PieceStream",
-    "load_piece",
-    "load_run",
-]
+__all__ = ["STORED_LIMITS", "LostData", "PieceStream", "load_piece", "load_run"]
 
 #: For reading records that are stored: what one replica took, every other has to read, whatever it
 #: is set to itself. protobuf holds no message of 2 GiB; a reader of frames holds one twice over.

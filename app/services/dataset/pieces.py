@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from ...codecs.records.framing import FrameBlock
 from ...domain.shard_plan import covering, record_offsets
 
-__all__ = [
-    "Piece",
-    "SplitPieces",
-    "StoredPiece",
-    "TakenRows",
-    "stored_in",
-]
+__all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "stored_in"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,7 @@ from ...domain.stored_values import count, text
 from ...errors import CorruptData, InputError
 from .stored_json import dump_json, load_json
 
-__all__ = [
-    "NamedFile",
-    "Plan",
-    "Work",
-]
+__all__ = ["NamedFile", "Plan", "Work"]
 
 
 @dataclass(frozen=True, slots=True)

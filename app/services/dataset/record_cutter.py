@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from ...codecs.records.frames import find_frames
 from ...domain.limits import Budget
 
-__all__ = [
-    "RecordCutter",
-]
+__all__ = ["RecordCutter"]
 
 
 class RecordCutter:

@@ -7,11 +7,7 @@ from ...domain.schema import Feature, Message, Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from .stored_json import dump_json
 
-__all__ = [
-    "require_features",
-    "require_same_message",
-    "require_same_schema",
-]
+__all__ = ["require_features", "require_same_message", "require_same_schema"]
 
 
 def require_same_schema(schema: Schema, stored: Schema) -> None:

@@ -12,7 +12,7 @@ from app.domain.permutation import Permutation
 from app.domain.shard_plan import ShardPlan
 from app.errors import StorageFull, StorageUnavailable
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
-from app.services.dataset.publish import shuffle
+from app.services.dataset.publish import shuffle, shuffle_pass
 from app.services.dataset.publish.shard_source import ShardSource
 from app.services.dataset.publish.shuffle import ShuffledShard, ShuffledSplit
 from app.services.dataset.record_cutter import RecordCutter
@@ -98,8 +98,8 @@ def test_neither_room_nor_sizes_change_the_order(
     split = stored(store, [frame(payload) for payload in payloads])
     monkeypatch.setattr(shuffle, "_MIN_BUCKET_BYTES", 100)
     monkeypatch.setattr(shuffle, "_BUCKET_BYTES", bucket_bytes)
-    monkeypatch.setattr(shuffle, "_BATCH_BYTES", batch_bytes)
-    monkeypatch.setattr(shuffle, "_RUN_BYTES", 150)
+    monkeypatch.setattr(shuffle_pass, "_BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(shuffle_pass, "_RUN_BYTES", 150)
     monkeypatch.setattr(Spool, "available", property(lambda spool: room))
     spool = Spool(None, 10**9)
     found = shuffled(store, split, len(payloads), spool, [0, 100, 101, 200, 200, len(payloads)])

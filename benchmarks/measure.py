@@ -94,11 +94,13 @@ class Session:
     Attributes:
         runs: how often each is timed; None is what the benchmark finds right.
         only: a part of the names of cases; others are left out.
+        size: of what is measured, where the benchmark says in what; None is what it finds right.
     """
 
-    def __init__(self, runs: int | None = None, only: str = "") -> None:
+    def __init__(self, runs: int | None = None, only: str = "", size: int | None = None) -> None:
         self.runs = runs
         self.only = only
+        self.size = size
         self.answers: list[Answer] = []
 
     def wants(self, case: str) -> bool:
@@ -226,9 +228,10 @@ def main(measure: Callable[[Session], None]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, help="a file that the answers are added to, a line of JSON each")
     parser.add_argument("--runs", type=int, help="how often each is timed")
+    parser.add_argument("--size", type=int, help="of what is measured, where the benchmark takes one")
     parser.add_argument("only", nargs="?", default="", help="part of the name of a case")
     arguments = parser.parse_args()
-    session = Session(arguments.runs, arguments.only)
+    session = Session(arguments.runs, arguments.only, arguments.size)
     measure(session)
     if arguments.out:
         with arguments.out.open("a", encoding="utf-8") as out:

@@ -30,6 +30,7 @@ BENCHMARKS = (
     "bench_json_out",
     "bench_forms",
     "bench_crc32c",
+    "bench_store_write",
     "bench_appends",
     "bench_random_read",
     "bench_training_stream",

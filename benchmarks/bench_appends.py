@@ -126,7 +126,7 @@ def measure(session: Session) -> None:
     grouped, alone = (statistics.median(rates[keyed]) for keyed in (False, True))
     print(f"{grouped:,.0f} appends/s without a key, {statistics.median(puts):,.0f} puts/s; {alone:,.0f} with")
     answer = Answer(
-        "Appends of one row over HTTP",
+        "Appends of one row over HTTP, by the clock",
         f"without a key, {CONNECTIONS} connections",
         "appends",
         1 / grouped,

@@ -236,7 +236,7 @@ def measure(session: Session) -> None:
     ):
         print(f"{case}: {peer / seconds:.2f} of obstore alone")
         answer = Answer(
-            "A dataset into S3 over HTTP",
+            "A dataset into S3 over HTTP, by the clock",
             f"{case}, {mib} MiB",
             "MiB",
             seconds / mib,

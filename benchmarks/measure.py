@@ -72,6 +72,11 @@ class Answer:
     target: float | None = None
 
     @property
+    def asked(self) -> tuple[str, str, str]:
+        """What tells it from other answers."""
+        return self.question, self.case, self.peer
+
+    @property
     def ratio(self) -> float:
         """How many times faster than the peer ours is."""
         return self.peer_seconds / self.seconds

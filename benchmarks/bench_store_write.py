@@ -35,7 +35,7 @@ from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.tfrecord import encode
 from app.domain.limits import KIB, MIB, Budget
 from app.domain.schema import Schema
-from benchmarks.measure import Answer, Session, main
+from benchmarks.measure import Answer, Session, main, processor_s
 from tests.e2e.service import Service, start
 from tests.servers.running import BUCKET, RunningStore, ceph_rgw
 
@@ -49,7 +49,6 @@ PEER_PARTS, PEER_AT_ONCE = 16 * MIB, 12
 #: How often memory is looked at.
 LOOK_S = 0.02
 TARGET = 0.7
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def block() -> bytes:
@@ -87,12 +86,6 @@ class Watch:
         finally:
             self._over.set()
             thread.join()
-
-
-def processor_s(pid: int) -> float:
-    """Processor time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 @dataclass

@@ -33,6 +33,7 @@ __all__ = [
     "main",
     "memory_folder",
     "pin_to_one_core",
+    "processor_s",
 ]
 
 #: Does something and answers how many items that were: rows, values, tensors, bytes.
@@ -218,6 +219,12 @@ def pin_to_one_core() -> None:
     """For this process and its threads; before TensorFlow is imported, which counts the cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 A real server process, and 64 connections in this one that each send a row, wait for the answer and send the
 next. Without a key, appends that arrive together are stored together; with a key each has a put of its own.
 Both take turns. This is time by the clock, over all cores, with the client and the store on the same machine.
-What was put is counted in the store. It is on the local disk, in memory where there is /dev/shm, unless
-SHARDSMITH_STORAGE_URL names another (with the variables of its provider).
+What was put is counted in the store; what the server's processor took is printed. The store is on the local
+disk, in memory where there is /dev/shm, unless SHARDSMITH_STORAGE_URL names another (with the variables of
+its provider).
 Run: python -m benchmarks.bench_appends
 """
 
@@ -27,7 +28,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.storage.obstore_store import open_store
-from benchmarks.measure import Answer, Session, main, memory_folder
+from benchmarks.measure import Answer, Session, main, memory_folder, processor_s
 
 CONNECTIONS = 64
 SECONDS = 4.0
@@ -37,8 +38,8 @@ BODY = json.dumps([{"x": [0.5] * 8, "label": 3, "name": "a row"}]).encode()
 
 
 @contextmanager
-def server(storage_url: str) -> Iterator[str]:
-    """A server process of its own, once it is ready."""
+def server(storage_url: str) -> Iterator[tuple[str, int]]:
+    """A server process of its own, once it is ready: its address, and its id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -57,7 +58,7 @@ def server(storage_url: str) -> Iterator[str]:
                 if process.poll() is not None:
                     raise RuntimeError("the server ended")
                 time.sleep(0.2)
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()
 
@@ -109,14 +110,17 @@ def measure(session: Session) -> None:
         store = open_store(storage_url)
         rates: dict[bool, list[float]] = {False: [], True: []}
         puts: list[float] = []
-        with server(storage_url) as url:
+        processor: dict[bool, list[float]] = {False: [], True: []}
+        with server(storage_url) as (url, pid):
             dataset = f"bench-{secrets.token_hex(4)}"
             asyncio.run(appends_a_second(url, dataset, keyed=False))
             for _ in range(session.runs or ROUNDS):
                 for keyed, found in rates.items():
                     before = sum(1 for _ in store.list(f"{dataset}/_g1/slots"))
-                    begin = time.monotonic()
+                    begin, used = time.monotonic(), processor_s(pid)
                     found.append(asyncio.run(appends_a_second(url, dataset, keyed=keyed)))
+                    count = found[-1] * (time.monotonic() - begin)
+                    processor[keyed].append((processor_s(pid) - used) / count)
                     if not keyed:
                         taken = time.monotonic() - begin
                         after = sum(1 for _ in store.list(f"{dataset}/_g1/slots"))
@@ -125,8 +129,10 @@ def measure(session: Session) -> None:
             store.delete(info.key)
     grouped, alone = (statistics.median(rates[keyed]) for keyed in (False, True))
     print(f"{grouped:,.0f} appends/s without a key, {statistics.median(puts):,.0f} puts/s; {alone:,.0f} with")
+    for keyed, of in ((False, "without a key"), (True, "with one")):
+        print(f"{1e3 * statistics.median(processor[keyed]):.2f} ms of the server's processor an append {of}")
     answer = Answer(
-        "Appends of one row over HTTP",
+        "Appends of one row over HTTP, by the clock",
         f"without a key, {CONNECTIONS} connections",
         "appends",
         1 / grouped,

@@ -33,6 +33,7 @@ __all__ = [
     "main",
     "memory_folder",
     "pin_to_one_core",
+    "processor_s",
 ]
 
 #: Does something and answers how many items that were: rows, values, tensors, bytes.
@@ -72,6 +73,11 @@ class Answer:
     target: float | None = None
 
     @property
+    def asked(self) -> tuple[str, str, str]:
+        """What tells it from other answers."""
+        return self.question, self.case, self.peer
+
+    @property
     def ratio(self) -> float:
         """How many times faster than the peer ours is."""
         return self.peer_seconds / self.seconds
@@ -94,11 +100,13 @@ class Session:
     Attributes:
         runs: how often each is timed; None is what the benchmark finds right.
         only: a part of the names of cases; others are left out.
+        size: of what is measured, where the benchmark says in what; None is what it finds right.
     """
 
-    def __init__(self, runs: int | None = None, only: str = "") -> None:
+    def __init__(self, runs: int | None = None, only: str = "", size: int | None = None) -> None:
         self.runs = runs
         self.only = only
+        self.size = size
         self.answers: list[Answer] = []
 
     def wants(self, case: str) -> bool:
@@ -213,6 +221,12 @@ def pin_to_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
+def processor_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def memory_folder() -> Iterator[Path]:
     """A folder for the files of peers, in memory where there is /dev/shm."""
@@ -226,9 +240,10 @@ def main(measure: Callable[[Session], None]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, help="a file that the answers are added to, a line of JSON each")
     parser.add_argument("--runs", type=int, help="how often each is timed")
+    parser.add_argument("--size", type=int, help="of what is measured, where the benchmark takes one")
     parser.add_argument("only", nargs="?", default="", help="part of the name of a case")
     arguments = parser.parse_args()
-    session = Session(arguments.runs, arguments.only)
+    session = Session(arguments.runs, arguments.only, arguments.size)
     measure(session)
     if arguments.out:
         with arguments.out.open("a", encoding="utf-8") as out:

@@ -21,7 +21,8 @@ Made by `python -m benchmarks.run`; do not edit. All figures of a block come fro
 where ours and its peers took turns: medians of processor time. A ratio of 2 says that ours is twice as fast
 as the peer, 0.5 that the peer is twice as fast. `memcpy` is the share of the speed at which the same bytes
 are copied in the same run; it is above 1 where nothing is copied. The peer `10 GB/s` is no program, but a
-speed aimed at."""
+speed aimed at. Where a question ends in `by the clock`, several processes take part, on all cores, and the
+time is that of a clock."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class FaultStore:
         return self._do("get", key, lambda: self._inner.get(key))
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
-        return self._do("get_range", key, lambda: self._inner.get_range(key, offset, length))
+        return self._do("get_range", key, lambda: bytes(self._inner.get_range(key, offset, length)))
 
     def head(self, key: str) -> ObjectInfo:
         info = self._do("head", key, lambda: self._inner.head(key))
@@ -117,7 +117,7 @@ class TimedStore:
         return self._inner.get(key)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
-        return self._inner.get_range(key, offset, length)
+        return bytes(self._inner.get_range(key, offset, length))
 
     def head(self, key: str) -> ObjectInfo:
         return self._timed(self._inner.head(key))

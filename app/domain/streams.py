@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..errors import MalformedInput
 from .limits import MIB, Budget
@@ -14,6 +14,7 @@ __all__ = [
     "MemoryFile",
     "MemoryStream",
     "PrefixedStream",
+    "ViewStream",
     "read_all",
     "read_exactly",
     "read_up_to",
@@ -32,6 +33,18 @@ class ByteStream(Protocol):
 
         Raises:
             StreamInterrupted: the sender went away before the end.
+        """
+        ...
+
+
+@runtime_checkable
+class ViewStream(ByteStream, Protocol):
+    """A stream whose bytes lie in memory in large stretches, which need not be copied."""
+
+    def read_view(self) -> memoryview:
+        """What is left of a stretch, or the next one, to which nothing writes any more; empty at the end.
+
+        Raises: as `read`.
         """
         ...
 

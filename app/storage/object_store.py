@@ -47,7 +47,10 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """Keys are relative, `/`-separated, ASCII. Every method may raise `StorageError`."""
+    """Keys are relative, `/`-separated, ASCII. Every method may raise `StorageError`.
+
+    Data given as bytes or as a read-only view may be kept: nothing may write to its memory any more.
+    """
 
     def put(self, key: str, data: Buffer) -> None:
         """Store `data` in one request, over whatever is there."""
@@ -68,8 +71,8 @@ class ObjectStore(Protocol):
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
         """Store the chunks one after the other and return their size in bytes.
 
-        The object appears whole at the end or not at all. A chunk is copied before the next is
-        drawn; an error that drawing one raises abandons the upload and passes through.
+        The object appears whole at the end or not at all. A chunk that can be written to is copied before
+        the next is drawn; an error that drawing one raises abandons the upload and passes through.
         """
         ...
 
@@ -81,7 +84,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
+    def get_range(self, key: str, offset: int, length: int) -> Buffer:
         """`length` bytes from `offset`; fewer, or none, only where the object ends.
 
         Raises:

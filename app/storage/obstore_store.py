@@ -1,8 +1,8 @@
 """`ObjectStore` over obstore: S3, Google Cloud Storage, Azure, the local disk, memory.
 
 What is relied on was checked with obstore 0.12.1:
-- Buffers are not copied: memory and multipart uploads keep a reference. Hence `bytes(data)`, which
-  costs nothing for what is already immutable.
+- Buffers are not copied: memory and multipart uploads keep a reference. Hence `_lasting(data)`, which
+  costs nothing for what nobody writes to.
 - `put` of an iterator drives it inside obstore's runtime, where another obstore call panics; a
   writer calls back nothing. Leaving a writer by an exception aborts the upload; so does a part that fails.
 - Requests are repeated after a 5xx or a failure to connect; but for a deletion, after a timeout or a broken
@@ -29,7 +29,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
-from ..domain.limits import MIB
+from ..domain.limits import KIB, MIB
 from ..domain.streams import Buffer
 from ..errors import StorageError, StorageUnavailable
 from .failures import RangeNotSatisfiable, failure
@@ -46,6 +46,8 @@ Backend: TypeAlias = Remote | LocalStore | MemoryStore
 #: most, and S3's 10,000 parts allow shards of 156 GiB.
 _PART_BYTES: Final = 16 * MIB
 _PARTS_AT_ONCE: Final = 2
+#: Up to so much is copied rather than held as a view of what obstore has allocated.
+_SMALL_RANGE: Final = 64 * KIB
 
 #: S3 copies 5 GiB at most in one request, which has to end within its deadline too: rather stream more.
 _LARGEST_COPY: Final = 1024 * MIB
@@ -69,7 +71,7 @@ class ObstoreStore:
 
     def put(self, key: str, data: Buffer) -> None:
         with self._errors(key):
-            obstore.put(self._backend, key, bytes(data), use_multipart=False)
+            obstore.put(self._backend, key, _lasting(data), use_multipart=False)
 
     def create(self, key: str, data: Buffer) -> None:
         with self._errors(key):
@@ -83,7 +85,7 @@ class ObstoreStore:
         size, digest = 0, hashlib.sha256()
         try:
             for chunk in chunks:
-                data = bytes(chunk)
+                data = _lasting(chunk)
                 if isinstance(self._backend, AzureStore):
                     digest.update(data)
                 with self._upload_errors(key):
@@ -106,12 +108,13 @@ class ObstoreStore:
         with self._errors(key):
             return bytes(obstore.get(self._backend, key).bytes())
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
+    def get_range(self, key: str, offset: int, length: int) -> Buffer:
         if length == 0:
             return b""
         try:
             with self._errors(key):
-                return bytes(obstore.get_range(self._backend, key, start=offset, length=length))
+                found = obstore.get_range(self._backend, key, start=offset, length=length)
+                return bytes(found) if length <= _SMALL_RANGE else memoryview(found)
         except RangeNotSatisfiable:
             if offset >= self.head(key).size:
                 return b""
@@ -161,7 +164,7 @@ class ObstoreStore:
             return False
         return not isinstance(self._backend, S3Store) or self.head(source).size <= _LARGEST_COPY
 
-    def _stream(self, key: str) -> Iterator[bytes]:
+    def _stream(self, key: str) -> Iterator[Buffer]:
         """The object, by ranges: one long answer would have to end within one request's deadline."""
         size = self.head(key).size
         for offset in range(0, size, _PART_BYTES):
@@ -214,6 +217,11 @@ class ObstoreStore:
             yield
         except (BaseError, OSError, ValueError) as error:
             raise failure(key, error, self._hints) from None
+
+
+def _lasting(data: Buffer) -> bytes | memoryview:
+    """The same bytes where nobody writes to them any more; else a copy."""
+    return data if isinstance(data, memoryview) and data.readonly else bytes(data)
 
 
 def _info(meta: obstore.ObjectMeta) -> ObjectInfo:

@@ -50,7 +50,7 @@ def records_of(path: Path, compression: str) -> list[bytes]:
 
 def sealed(runs: list[list[bytes]], compression: Compression) -> list[bytes]:
     cut = ((b"".join(run), len(run)) for run in runs)
-    return [data for data, _ in seal(cut, compression)]
+    return [bytes(data) for data, _ in seal(cut, compression)]
 
 
 def first_run(compression: Compression, end: int) -> list[bytes]:

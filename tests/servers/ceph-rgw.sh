@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # A real S3 on loopback: Ceph's RADOS gateway, one monitor, one OSD, up in about 2 s.
 #
-#   tests/servers/ceph-rgw.sh DIR [PORT [memstore|bluestore]]
+#   tests/servers/ceph-rgw.sh DIR [PORT [memstore|bluestore [GIB]]]
 #
 # PORT (9400 if not given) is where S3 is served; the 39 ports after it are taken by the rest. DIR must be
 # new, or empty; everything lies there but for the data of a memstore (the default), which lies in memory and
-# may grow to 4 GiB. Path style, region us-east-1, access key testkey, secret key testsecret. The three
-# processes go into the background, their ids are in DIR/run/*.pid; to stop it, end those.
+# may grow to GIB (4 if not given). Path style, region us-east-1, access key testkey, secret key testsecret.
+# The three processes go into the background, their ids are in DIR/run/*.pid; to stop it, end those.
 #
 # Debian and Ubuntu: apt-get install --no-install-recommends ceph-mon ceph-mgr ceph-osd radosgw
 set -euo pipefail
@@ -14,6 +14,7 @@ set -euo pipefail
 dir=$(mkdir -p "$1" && cd "$1" && pwd)
 port=${2:-9400}
 objectstore=${3:-memstore}
+gib=${4:-4}
 
 conf=$dir/ceph.conf
 keyring=$dir/keyring
@@ -48,7 +49,7 @@ paxos propose interval = 0.1
 client mount timeout = 30
 
 osd objectstore = $objectstore
-memstore device bytes = 4294967296
+memstore device bytes = $((gib << 30))
 bluestore block size = 8589934592
 osd data = $dir/osd
 mon data = $dir/mon

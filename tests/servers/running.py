@@ -55,15 +55,15 @@ class RunningStore:
 
 
 @contextlib.contextmanager
-def ceph_rgw(folder: Path) -> Iterator[RunningStore]:
-    """S3: Ceph's RADOS gateway, its data in memory."""
+def ceph_rgw(folder: Path, gib: int = 4) -> Iterator[RunningStore]:
+    """S3: Ceph's RADOS gateway, its data in memory, up to so many GiB."""
     _require("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin")
     port = _free_ports(_CEPH_PORTS)
     log = folder / "start.log"
     try:
         with log.open("wb") as output:
             subprocess.run(
-                [HERE / "ceph-rgw.sh", folder, str(port)],
+                [HERE / "ceph-rgw.sh", folder, str(port), "memstore", str(gib)],
                 stdout=output,
                 stderr=output,
                 check=True,

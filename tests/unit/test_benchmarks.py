@@ -1,11 +1,13 @@
 """What the benchmarks have written agrees with itself; nothing here is decided by time."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.measure import Answer, Peer, Session
+from benchmarks.run import merged
 from benchmarks.table import RESULTS, TABLE, newest_results, read_results, results_table
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,14 @@ def test_an_answer_comes_back_from_json() -> None:
     assert answer.to_json()["ratio"] == answer.ratio == 8
     assert not answer.is_reached
     assert Answer.from_json(answer.to_json()) == answer
+
+
+def test_answers_asked_again_replace_those_before_in_their_place() -> None:
+    first, second, third = (
+        Answer("Question", case, "rows", 1.0, None, None, "peer", 2.0) for case in ("a", "b", "c")
+    )
+    again = replace(second, seconds=4.0)
+    assert merged([first, second], [third, again]) == [first, again, third]
 
 
 def test_a_session_asks_each_peer_and_a_speed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.limits import Budget
-from ...domain.streams import ByteStream
+from ...domain.streams import ByteStream, ViewStream
 from .. import kernels
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES, INCOMPLETE
 from .columns import MAX_BATCH_ROWS
@@ -109,6 +109,10 @@ class FrameWindow:
             InputError: whatever the stream raises.
         """
         carried = self.filled - position
+        self.offset += position
+        if not carried and isinstance(self._stream, ViewStream):
+            self._adopt(self._stream.read_view())
+            return
         # Not more than twice what has come: the length of a frame is only a claim.
         size = min(max(needed, self._block_bytes), max(self._block_bytes, 2 * carried))
         self._budget.charge(size, "A block of records")
@@ -117,8 +121,15 @@ class FrameWindow:
         self._budget.release(len(self.data))
         self.data = data
         self.filled = carried
-        self.offset += position
         self._fill()
+
+    def _adopt(self, view: memoryview) -> None:
+        """Look for frames where the bytes lie."""
+        self._budget.charge(len(view), "A block of records")
+        self._budget.release(len(self.data))
+        self.data = np.frombuffer(view, np.uint8)
+        self.filled = len(view)
+        self.ended = not view
 
     def _fill(self) -> None:
         while self.filled < len(self.data):
@@ -133,13 +144,19 @@ class FrameWindow:
     def scan(
         self, position: int, first_record: int, *, most: int = MAX_BATCH_ROWS
     ) -> tuple[FrameBlock | None, Stop]:
-        """The whole frames from `position`, `most` of them at most, and why there are no more."""
+        """The whole frames of about a block from `position`, `most` at most, and why there are no more."""
         starts = np.empty(most, np.int64)
         sizes = np.empty(most, np.int64)
         stop = np.zeros(3, np.int64)
         limit = self._budget.limits.max_record_bytes
-        count = self._scan_frames(self.data, position, self.filled, limit, starts, sizes, stop)
+        end = min(self.filled, position + self._block_bytes)
+        count = self._scan_frames(self.data, position, end, limit, starts, sizes, stop)
+        if not count and stop[0] == INCOMPLETE and end < self.filled:
+            end = min(self.filled, position + int(stop[2]))
+            count = self._scan_frames(self.data, position, end, limit, starts, sizes, stop)
         reason, after, needed = (int(value) for value in stop)
+        if reason == INCOMPLETE and end < self.filled:
+            reason = 0  # as far as it was looked
         if not count:
             return None, Stop(reason, after, needed)
         found = FrameBlock(

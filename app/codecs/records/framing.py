@@ -67,7 +67,8 @@ def iter_frames(
 ) -> Iterator[FrameBlock]:
     """The records of a TFRecord stream, in blocks of about 512 KiB and at most `MAX_BATCH_ROWS` records.
 
-    Blocks do not depend on how `source` hands out its bytes. A block's memory is charged to `budget` until
+    Blocks do not depend on how `source` hands out its bytes, unless it is a `ViewStream`: then they end where
+    its stretches do, and lie there. A block's memory is charged to `budget` until
     the next one is drawn. The offset of an error is where the frame of the faulty record begins: the
     bytes before it are a whole file.
 

@@ -44,7 +44,7 @@ class LostData(CorruptData):
     """What is stored is gone, or does not have the checksum on record: reading it again is no use."""
 
 
-def load_piece(store: ObjectStore, stored: StoredPiece) -> bytes:
+def load_piece(store: ObjectStore, stored: StoredPiece) -> Buffer:
     """The framed records of a piece, verified, and inflated where they are compressed.
 
     Raises:
@@ -99,7 +99,7 @@ def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
 
 
 class PieceStream:
-    """A `ByteStream` over pieces, each verified before a byte of it is handed out."""
+    """A `ViewStream` over pieces, each verified before a byte of it is handed out."""
 
     def __init__(
         self, store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None = None
@@ -108,13 +108,21 @@ class PieceStream:
         self._rest = memoryview(b"")
 
     def read(self, n: int, /) -> bytes:
+        self._load()
+        taken, self._rest = self._rest[:n], self._rest[n:]
+        return bytes(taken)
+
+    def read_view(self) -> memoryview:
+        self._load()
+        taken, self._rest = self._rest, memoryview(b"")
+        return taken
+
+    def _load(self) -> None:
         while not self._rest:
             data = next(self._loaded, None)
             if data is None:
-                return b""
-            self._rest = memoryview(data)
-        taken, self._rest = self._rest[:n], self._rest[n:]
-        return bytes(taken)
+                return
+            self._rest = memoryview(data).toreadonly()
 
 
 def _loaded(

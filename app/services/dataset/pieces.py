@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ...codecs.records.framing import FrameBlock
 from ...domain.shard_plan import covering, record_offsets
+from ...domain.streams import Buffer
 
 __all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "stored_in"]
 
@@ -46,7 +47,7 @@ class Piece:
         return self.size if self.raw_size is None else self.raw_size
 
     @classmethod
-    def of(cls, data: bytes, num_records: int) -> Piece:
+    def of(cls, data: Buffer, num_records: int) -> Piece:
         return cls(len(data), sha256(data).hexdigest(), num_records)
 
     def to_json(self) -> list[Any]:

@@ -151,7 +151,7 @@ def read_slot(store: ObjectStore, layout: Layout, append_id: str) -> Slot:
         CorruptData: not of the known form.
     """
     key = layout.slot(append_id)
-    data = store.get_range(key, 0, _HEADER_BYTES)
+    data = bytes(store.get_range(key, 0, _HEADER_BYTES))
     if b"\n" not in data:
         data = store.get(key)
     return parse_slot(append_id, data, key)

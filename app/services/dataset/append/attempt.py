@@ -7,6 +7,7 @@ goes. No more than one is under way: what the store does not take in time, the c
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ....codecs.records.frames import find_frames
 from ....codecs.records.framing import OVERHEAD_BYTES
 from ....codecs.records.messages import RecordBlock
 from ....domain.limits import MIB, Budget
+from ....domain.streams import Buffer
 from ....errors import LimitExceeded, StorageError
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
@@ -29,8 +31,9 @@ from .grouping import SMALL_BYTES
 
 __all__ = ["Attempt"]
 
-#: A part is one put; twice this much is held in memory while the body arrives.
+#: A part is one put. One is gathered in memory while so many others are hashed and stored.
 _PART_BYTES: Final = 16 * MIB
+_PARTS_AT_ONCE: Final = 2
 
 
 class Attempt:
@@ -59,7 +62,7 @@ class Attempt:
         self._name = new_nonce()
         self._pieces: list[Piece] = []
         self._begun: list[str] = []
-        self._under_way: _UnderWay | None = None
+        self._under_way: deque[_UnderWay] = deque()
 
     @property
     def is_small(self) -> bool:
@@ -83,9 +86,9 @@ class Attempt:
             if self._begun or len(data) > INLINE_BYTES:
                 self._upload(data, num_records, budget)
             else:
-                self.inline = data
+                self.inline = bytes(data)
                 self._pieces.append(Piece.of(data, num_records))
-        self._await_part()
+        self._await_parts(0)
 
     def slot(self, split: str, digest: str, sequence: int | None, now: int, writer: str) -> Commit:
         """The slot that acknowledges it."""
@@ -105,8 +108,8 @@ class Attempt:
 
     def discard(self) -> None:
         """Remove the parts as far as the store lets us; what stays is nobody's."""
-        if self._under_way is not None:
-            self._under_way.stored.exception()  # a put that lands later would stay
+        for part in self._under_way:
+            part.stored.exception()  # a put that lands later would stay
         # Not tried further once it fails: a store that hangs would take its time for each part, and the
         # client waits.
         with contextlib.suppress(StorageError):
@@ -137,31 +140,37 @@ class Attempt:
                 row=row,
             )
 
-    def _upload(self, data: bytes, num_records: int, budget: Budget) -> None:
-        """Begin to store a part, once the one before it is stored."""
-        self._await_part()
+    def _upload(self, data: Buffer, num_records: int, budget: Budget) -> None:
+        """Begin to store a part, once there are few enough under way."""
+        self._await_parts(_PARTS_AT_ONCE - 1)
         key = self.layout.part(self.append_id, self._name, len(self._begun))
         self._begun.append(key)
-        self._pieces.append(Piece.of(data, num_records))
         budget.charge(len(data), "A part of the records")
-        self._under_way = _UnderWay(self._pool.submit(self._store.put, key, data), budget, len(data))
+        stored = self._pool.submit(self._store_part, key, data, num_records)
+        self._under_way.append(_UnderWay(stored, budget, len(data)))
 
-    def _await_part(self) -> None:
-        """Wait for the part under way, if any.
+    def _store_part(self, key: str, data: Buffer, num_records: int) -> Piece:
+        piece = Piece.of(data, num_records)
+        self._store.put(key, data)
+        return piece
+
+    def _await_parts(self, most: int) -> None:
+        """Wait until `most` parts are under way, the first of them first.
 
         Raises:
-            StorageError: it could not be stored.
+            StorageError: one could not be stored.
         """
-        if self._under_way is not None:
-            self._under_way.stored.result()
-            self._under_way.budget.release(self._under_way.size)
-            self._under_way = None
+        while len(self._under_way) > most:
+            part = self._under_way[0]
+            self._pieces.append(part.stored.result())
+            part.budget.release(part.size)
+            self._under_way.popleft()
 
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
     """A part that is being stored, and what was charged for it."""
 
-    stored: Future[None]
+    stored: Future[Piece]
     budget: Budget
     size: int

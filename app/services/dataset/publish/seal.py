@@ -13,13 +13,14 @@ from typing import Final
 
 from ....codecs.records.deflated_pieces import StreamFrame, deflate_piece
 from ....domain.compression import Compression
+from ....domain.streams import Buffer
 from ..pieces import Piece
 from ..run_ahead import run_ahead
 
 __all__ = ["Sealed", "seal"]
 
 #: The bytes of a piece as they are stored, and what the index says of them.
-Sealed = tuple[bytes, Piece]
+Sealed = tuple[Buffer, Piece]
 
 #: The bytes of a piece, and what makes it ready.
 _Task = tuple[int, Callable[[], Sealed]]
@@ -29,7 +30,7 @@ _AHEAD: Final = 3
 
 
 def seal(
-    runs: Iterator[tuple[bytes, int]], compression: Compression, pool: ThreadPoolExecutor | None = None
+    runs: Iterator[tuple[Buffer, int]], compression: Compression, pool: ThreadPoolExecutor | None = None
 ) -> Iterator[Sealed]:
     """The pieces of one file, in order.
 
@@ -40,19 +41,19 @@ def seal(
     return run_ahead(tasks, pool, most=_AHEAD)
 
 
-def _plain(runs: Iterator[tuple[bytes, int]]) -> Iterator[_Task]:
+def _plain(runs: Iterator[tuple[Buffer, int]]) -> Iterator[_Task]:
     for data, num_records in runs:
         yield len(data), partial(_hash, data, num_records)
 
 
-def _deflating(runs: Iterator[tuple[bytes, int]], compression: Compression) -> Iterator[_Task]:
+def _deflating(runs: Iterator[tuple[Buffer, int]], compression: Compression) -> Iterator[_Task]:
     """The first piece begins with the container's header, the last ends with its trailer.
 
     A file without records is one piece of just these two, which begins no record.
     """
     frame = StreamFrame(compression)
     header = frame.header
-    held: tuple[bytes, int] | None = None
+    held: tuple[Buffer, int] | None = None
     for data, num_records in runs:
         if held is not None:
             yield len(held[0]), partial(_deflate, *held, header, b"")
@@ -63,10 +64,10 @@ def _deflating(runs: Iterator[tuple[bytes, int]], compression: Compression) -> I
     yield len(last[0]), partial(_deflate, *last, header, frame.trailer)
 
 
-def _hash(data: bytes, num_records: int) -> Sealed:
+def _hash(data: Buffer, num_records: int) -> Sealed:
     return data, Piece.of(data, num_records)
 
 
-def _deflate(data: bytes, num_records: int, header: bytes, trailer: bytes) -> Sealed:
+def _deflate(data: Buffer, num_records: int, header: bytes, trailer: bytes) -> Sealed:
     stored = b"".join((header, deflate_piece(data) if data else b"", trailer))
     return stored, Piece(len(stored), sha256(stored).hexdigest(), num_records, len(data))

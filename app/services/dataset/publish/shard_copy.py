@@ -92,7 +92,7 @@ def _copy(
     store.put_stream(target, verified())
 
 
-def _verified(store: ObjectStore, key: str, entry: FileEntry) -> Iterator[bytes]:
+def _verified(store: ObjectStore, key: str, entry: FileEntry) -> Iterator[Buffer]:
     """The bytes of a file that has no pieces; what does not match ends in an error, before the last ones."""
     whole = sha256()
     for offset in range(0, entry.num_bytes, _CHUNK):

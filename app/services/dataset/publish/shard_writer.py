@@ -136,7 +136,7 @@ def _write_records(
 
 def _cut(
     source: RecordSource, store: ObjectStore, lines: SpoolFile | None, pool: ThreadPoolExecutor | None
-) -> Iterator[tuple[bytes, int]]:
+) -> Iterator[tuple[Buffer, int]]:
     """The source's records in runs of a piece each; their index lines go to `lines`."""
     budget = Budget(STORED_LIMITS)
     cutter = RecordCutter(PIECE_BYTES, budget)

@@ -64,4 +64,4 @@ def read_stored(store: ObjectStore, key: str, offset: int, n: int) -> bytes:
         raise CorruptData(f"{key} is missing.") from error
     if len(data) != n:
         raise CorruptData(f"{key} is shorter than what is on record.")
-    return data
+    return bytes(data)

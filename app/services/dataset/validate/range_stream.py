@@ -10,6 +10,7 @@ from typing import Final
 
 from ....domain.limits import MIB
 from ....domain.manifest import FileEntry, ShardEntry
+from ....domain.streams import Buffer
 from ....errors import StorageUnavailable
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..pieces import Piece
@@ -74,13 +75,13 @@ class RangeStream:
         """The numbers of the pieces that were fetched and do not have the SHA-256 on record."""
         return self._meter.wrong
 
-    def _next(self) -> bytes:
+    def _next(self) -> Buffer:
         data = next(self._fetched, b"")
         self._whole.update(data)
         self._meter.update(data)
         return data
 
-    def _fetch(self, offset: int, length: int) -> bytes:
+    def _fetch(self, offset: int, length: int) -> Buffer:
         data = self._store.get_range(self._key, offset, length)
         if len(data) != length:
             raise StorageUnavailable(f"The store hands out less of {self._key} than it says it has.")
@@ -97,7 +98,7 @@ class _PieceMeter:
         self._left = pieces[0].size if pieces else 0
         self._hash = sha256()
 
-    def update(self, data: bytes) -> None:
+    def update(self, data: Buffer) -> None:
         view = memoryview(data)
         while view and self._number < len(self._pieces):
             self._hash.update(view[: self._left])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from app.codecs.records.framing import (
 )
 from app.domain.compression import Compression
 from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.streams import ByteStream, MemoryStream
 from app.errors import LimitExceeded, MalformedInput
 
 # What `tf.io.TFRecordWriter` writes for the one record b"abc".
@@ -111,6 +112,58 @@ def test_blocks_are_cut_at_whole_records_and_do_not_depend_on_the_split() -> Non
     assert len(whole) > 3
     assert max(len(block.data) for block in whole) <= SMALL_BLOCK
     assert [block.num_records for block in blocks(data, chunk=977)] == [block.num_records for block in whole]
+
+
+class Stretches:
+    """A `ViewStream` of `data` in stretches that end at `cuts`."""
+
+    def __init__(self, data: bytes, cuts: Sequence[int]) -> None:
+        bounds = [0, *sorted(cuts), len(data)]
+        self._left = [data[a:b] for a, b in pairwise(bounds) if a < b]
+
+    def read(self, n: int, /) -> bytes:
+        head = self._left.pop(0) if self._left else b""
+        if len(head) > n:
+            self._left.insert(0, head[n:])
+        return head[:n]
+
+    def read_view(self) -> memoryview:
+        return memoryview(self._left.pop(0) if self._left else b"")
+
+
+def outcome(stream: ByteStream) -> tuple[list[tuple[int, bytes]], str]:
+    """Where each record lies and what it is, and what ended that."""
+    found: list[tuple[int, bytes]] = []
+    budget = Budget()
+    try:
+        for block in iter_frames(stream, budget, compression="none"):
+            assert block.data.readonly
+            for start, size in zip(block.starts.tolist(), block.sizes.tolist(), strict=True):
+                found.append((block.offset + start, bytes(block.data[start : start + size])))
+    except MalformedInput as error:
+        return found, f"{error.code} {error.detail} {error.location}"
+    assert budget.remaining == budget.limits.max_decoded_bytes
+    return found, ""
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 9000), max_size=12), st.data())
+def test_records_are_the_same_where_they_lie_in_stretches(sizes: list[int], data: st.DataObject) -> None:
+    whole = bytearray(frames([bytes([size % 251]) * size for size in sizes]))
+    if whole and data.draw(st.booleans()):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1
+    cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=4))
+    end = data.draw(st.sampled_from([len(whole), max(0, len(whole) - 5)]))
+    body = bytes(whole[:end])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "BLOCK_BYTES", SMALL_BLOCK)
+        records, error = outcome(MemoryStream(body))
+        found, found_error = outcome(Stretches(body, [cut for cut in cuts if cut < end]))
+    assert found_error == error
+    # Of the records before a fault, those are seen that lie in an earlier block.
+    common = min(len(found), len(records)) if error else len(records)
+    assert found[:common] == records[:common]
+    assert error or len(found) == common
 
 
 def test_many_small_records_come_at_most_8192_at_a_time() -> None:

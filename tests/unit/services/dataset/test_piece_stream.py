@@ -47,6 +47,16 @@ def test_a_stream_gives_all_pieces_in_order(
         assert stream.read(1) == b""
 
 
+def test_a_view_is_what_is_left_of_a_piece_and_then_the_next(
+    store: ObstoreStore, pieces: list[StoredPiece]
+) -> None:
+    stream = PieceStream(store, pieces[3:6])
+    assert stream.read(1) == b"\4"
+    views = [stream.read_view() for _ in range(4)]
+    assert [bytes(view) for view in views] == [b"\4" * 3, b"\5" * 5, b"\6" * 6, b""]
+    assert all(view.readonly for view in views)
+
+
 def test_a_stream_reads_ahead_but_not_everything(
     store: ObstoreStore, pieces: list[StoredPiece], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.domain.limits import Budget
+from app.domain.streams import Buffer
 from app.services.dataset.record_cutter import RecordCutter
 from tests.frames import frame
 
@@ -21,11 +22,11 @@ def ends_of(*sizes: int) -> NDArray[np.int64]:
 
 
 def cut(cutter: RecordCutter, *runs: tuple[int, ...], exact: bool) -> list[tuple[bytes, int]]:
-    cut_runs: list[tuple[bytes, int]] = []
+    cut_runs: list[tuple[Buffer, int]] = []
     for sizes in runs:
         data = memoryview(framed(*sizes))
         cut_runs += cutter.add(data, ends_of(*sizes)) if exact else cutter.add_run(data, len(sizes))
-    return [*cut_runs, *cutter.flush()]
+    return [(bytes(data), count) for data, count in [*cut_runs, *cutter.flush()]]
 
 
 def shape(found: list[tuple[bytes, int]]) -> list[tuple[int, int]]:
@@ -52,6 +53,14 @@ def test_a_run_is_kept_together_where_it_fits() -> None:
 
 def test_an_exact_run_of_records_takes_as_many_records_as_fit() -> None:
     assert shape(cut(RecordCutter(100, Budget()), (34,), (14, 14), exact=True)) == [(80, 2), (30, 1)]
+
+
+def test_what_is_handed_out_stays_as_it_is() -> None:
+    cutter = RecordCutter(100, Budget())
+    runs = [data for size in (84, 83, 60) for data, _ in cutter.add_run(memoryview(framed(size)), 1)]
+    runs += [data for data, _ in cutter.flush()]
+    assert [bytes(data) for data in runs] == [framed(84), framed(83), framed(60)]
+    assert all(memoryview(data).readonly for data in runs)
 
 
 @settings(deadline=None, max_examples=50)

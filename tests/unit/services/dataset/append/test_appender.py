@@ -85,7 +85,7 @@ def test_a_part_is_stored_while_rows_still_come(client: Client, inner: ObstoreSt
             seen.append(len(keys(inner, "/parts/")))
             yield batch
 
-    rows = records(range(400), pad=100_000)
+    rows = records(range(800), pad=100_000)
     client.datasets.append(
         "d",
         "train",
@@ -96,7 +96,7 @@ def test_a_part_is_stored_while_rows_still_come(client: Client, inner: ObstoreSt
         budget=Budget(Limits(max_decoded_bytes=64 * MIB)),
     )
     assert seen[0] == 0
-    assert seen[-1] >= 1  # the second is under way, at least
+    assert seen[-1] >= 2  # of the four that are full, the others may be under way
 
 
 def test_a_row_larger_than_a_part_spans_several(client: Client, inner: ObstoreStore) -> None:
@@ -575,7 +575,7 @@ def test_the_budget_is_whole_again_afterwards(client: Client) -> None:
         budget=budget,
     )
     assert budget.remaining == budget.limits.max_decoded_bytes
-    assert 16 * MIB < budget.peak < 48 * MIB
+    assert 16 * MIB < budget.peak < 64 * MIB
 
 
 @pytest.mark.parametrize(

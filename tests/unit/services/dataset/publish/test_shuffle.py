@@ -10,6 +10,7 @@ import pytest
 from app.domain.limits import MIB, Budget
 from app.domain.permutation import Permutation
 from app.domain.shard_plan import ShardPlan
+from app.domain.streams import Buffer
 from app.errors import StorageFull, StorageUnavailable
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shuffle, shuffle_pass
@@ -28,13 +29,13 @@ from tests.rows import Client
 
 def stored(store: ObstoreStore, frames: Sequence[bytes]) -> SplitPieces:
     cutter = RecordCutter(64 * 1024, Budget())
-    cut: list[tuple[bytes, int]] = []
+    cut: list[tuple[Buffer, int]] = []
     for data in frames:
         cut += cutter.add_run(memoryview(data), 1)
     pieces = []
-    for index, (data, num_records) in enumerate([*cut, *cutter.flush()]):
-        store.put(f"part/{index}", data)
-        pieces.append(StoredPiece(f"part/{index}", 0, Piece.of(data, num_records)))
+    for index, (run, num_records) in enumerate([*cut, *cutter.flush()]):
+        store.put(f"part/{index}", run)
+        pieces.append(StoredPiece(f"part/{index}", 0, Piece.of(run, num_records)))
     return SplitPieces(pieces)
 
 

@@ -442,7 +442,7 @@ def test_a_resume_reads_no_shard_that_is_done(client: Client, store: FaultStore,
     counting = FaultStore(inner)
     manifest = Client(counting).publish(PublishOptions(num_shards=3, publish_key="k"))
     assert [request for request in counting.requests if request[0] in ("get_range", "put_stream")] == []
-    heads = [key for operation, key in counting.requests if operation == "head" and "tfrecord" in key]
+    heads = [key for operation, key in counting.requests if operation == "head" and "d-train" in key]
     assert len(heads) == 6  # each with its index
     assert manifest.splits["train"].num_records == len(Client(inner).read()) == 400
 

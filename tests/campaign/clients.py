@@ -223,7 +223,7 @@ class Clients:
     async def _download(self, manifest: dict[str, Any], shard: dict[str, Any], dice: random.Random) -> None:
         """A shard, whole or in two ranges."""
         url = f"/v1/datasets/{manifest['dataset']}/versions/{manifest['version']}/shards/{shard['file']}"
-        middle = dice.randrange(shard["num_bytes"]) if dice.random() < 0.5 else 0
+        middle = dice.randrange(max(1, shard["num_bytes"])) if dice.random() < 0.5 else 0
         ranges = [f"bytes=0-{middle - 1}", f"bytes={middle}-"] if middle else [""]
         content, stated = b"", True
         for wanted in ranges:

@@ -121,6 +121,8 @@ class _Appending:
 
     def alone(self, source: ByteStream) -> Appended:
         """Store the rows by a slot of their own, and publish them if that was asked for."""
+        if self.request.publish is not None and self.request.key is None:
+            self.datasets.require_room_to_publish()  # sent again without a key, the rows would come twice
         destination = self.datasets.destination(self.request.dataset)
         appended = self._stored_or_earlier(source, destination)
         if self.request.publish is None:

@@ -303,6 +303,14 @@ class Datasets:
             self._catalog.reopen(incarnation.layout)
             raise
 
+    def require_room_to_publish(self) -> None:
+        """Refuse what is to end in a publication, before it has stored anything.
+
+        Raises:
+            Overloaded: too many publications are under way (`too_many_publications`).
+        """
+        self._publications.require_room()
+
     def publish_within(
         self,
         name: str,

@@ -92,13 +92,25 @@ class Publications:
                 del self._followed[request]
         return run.outcome.result()
 
-    def _start(self, publish: Publish, name: str) -> _Run:
+    def require_room(self) -> None:
+        """Refuse what would begin a publication, before it has done anything else.
+
+        Raises:
+            Overloaded: too many are under way (`too_many_publications`).
+        """
+        with self._lock:
+            self._require_room()
+
+    def _require_room(self) -> None:
         self._tidy()
         if len(self._running) >= _CAPACITY:
             raise Overloaded(
                 f"{_CAPACITY} publications are under way in this replica. Try again.",
                 code="too_many_publications",
             )
+
+    def _start(self, publish: Publish, name: str) -> _Run:
+        self._require_room()
         run = _Run()
         self._running.add(run)
         # A daemon: on shutdown it just dies, and another replica finishes what it began.

@@ -11,7 +11,8 @@ from app.codecs.registry import FormName
 from app.domain.limits import MIB, Budget
 from app.domain.schema import Message, Schema
 from app.domain.streams import MemoryStream
-from app.errors import Conflict, LossyConversion, SchemaConflict, ShardsmithError
+from app.errors import Conflict, LossyConversion, Overloaded, SchemaConflict, ShardsmithError
+from app.services import publications
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore
@@ -242,3 +243,24 @@ def test_a_key_that_was_used_for_something_else_does_not_hide_what_is_wrong(clie
     append(client, key="k")
     with pytest.raises(LossyConversion):
         append(client, b'[{"x": "text"}]', key="k", digest="another")
+
+
+def test_rows_without_a_key_are_not_stored_where_they_cannot_be_published(
+    store: FaultStore, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publications, "_CAPACITY", 0)
+    with pytest.raises(Overloaded):
+        append(Client(store), publish=True)
+    assert list(inner.list("")) == []
+
+
+def test_rows_with_a_key_are_stored_and_told_that_they_cannot_be_published_yet(
+    store: FaultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(store)
+    with monkeypatch.context() as full:
+        full.setattr(publications, "_CAPACITY", 0)
+        with pytest.raises(Overloaded) as caught:
+            append(client, publish=True, key="k")
+    assert client.datasets.get_append("d", str(caught.value.extra["append_id"]))["state"] == "acknowledged"
+    assert append(client, publish=True, key="k").body["append"]["num_records"] == 1

@@ -112,6 +112,8 @@ def test_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Overloaded) as caught:
         run(underway, "c", work)
     assert caught.value.code == "too_many_publications"
+    with pytest.raises(Overloaded):
+        underway.require_room()
     work.may_end.set()
 
 

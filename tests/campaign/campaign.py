@@ -290,6 +290,9 @@ async def run_campaign(
         await fleet.stop()
         for complaint in fleet.complaints:
             journal.violation(complaint)
+        if journal.violations:
+            for traceback in filter(None, (replica.last_traceback() for replica in fleet.replicas)):
+                journal.violation(f"the last traceback in a replica's log: {traceback}")
         progress("judging")
         checked = await _judge(folder, store, journal, raw, datasets, appends, collector, tensorflow)
         counted = {

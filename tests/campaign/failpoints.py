@@ -64,7 +64,10 @@ class Failpoints:
             return
         with self._lock:
             for file in self._armed.glob("*"):
-                failpoint = Failpoint.parse(file.read_text(encoding="ascii"))
+                try:
+                    failpoint = Failpoint.parse(file.read_text(encoding="ascii"))
+                except FileNotFoundError:  # disarmed since the folder was listed
+                    continue
                 if (failpoint.step, failpoint.moment) == (step, moment):
                     self._passed[file.name] += 1
                     if self._passed[file.name] == failpoint.count:
@@ -72,9 +75,12 @@ class Failpoints:
                         return
 
     def _strike(self, file: Path, failpoint: Failpoint) -> None:
+        try:
+            file.unlink()
+        except FileNotFoundError:  # disarmed just now
+            return
         with self._fired.open("a", encoding="ascii") as log:
             log.write(failpoint.serialize() + "\n")
-        file.unlink()
         os.kill(os.getpid(), signal.SIGKILL if failpoint.action == "kill" else signal.SIGSTOP)
 
 

@@ -110,6 +110,11 @@ class Replica:
     def log(self) -> str:
         return (self._folder / "log").read_text(errors="replace")
 
+    def last_traceback(self) -> str | None:
+        """What its log says of the last defect it met."""
+        _, found, rest = self.log().rpartition("Traceback")
+        return found + rest if found else None
+
 
 class Fleet:
     """Replicas that are started again whenever they die."""

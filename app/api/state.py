@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from ..domain.limits import Limits
 from ..services.datasets import Datasets
 from ..services.readiness import Readiness
+from ..services.small_appends import SmallAppends
 from ..storage.spool import Spool
 from .exchange import Exchanges
 from .files import Downloads
@@ -26,6 +27,7 @@ class Services:
     exchanges: Exchanges
     downloads: Downloads
     datasets: Datasets
+    small_appends: SmallAppends
     readiness: Readiness
 
 

@@ -84,6 +84,12 @@ class NumberArray:
             return self.values.astype(np.float64).astype(dtype.numpy)  # exact
         if self.span > precision:
             raise NotPlain
+        if dtype is FLOAT32:
+            with np.errstate(over="ignore"):
+                values = self.values.astype(np.float32)
+            if not np.isfinite(values).all():
+                raise NotPlain
+            return values
         values, lost = rounded(self.values, dtype)
         if lost.any():
             raise NotPlain
@@ -104,14 +110,15 @@ def read_number_array(text: NDArray[np.uint8], position: int, budget: Budget) ->
     budget.charge(room * _WORD_BYTES, "The numbers of the JSON")
     words = np.empty(room, np.uint64)
     # The array may stand inside an object.
-    shape = np.zeros(max(0, min(MAX_RANK, budget.limits.max_json_depth - 1)), np.int64)
+    rank = max(0, min(MAX_RANK, budget.limits.max_json_depth - 1))
+    shape = np.zeros(rank, np.int64)
     found = np.zeros(_NUM_FOUND, np.int64)
     read = kernels.load().read_number_array
     as_floats = 0
-    status = read(text, position, as_floats, words, shape, np.zeros_like(shape), found)
+    status = read(text, position, as_floats, words, shape, np.zeros(rank, np.int64), found)
     if status == NOT_INTEGERS:
         as_floats = 1
-        status = read(text, position, as_floats, words, shape, np.zeros_like(shape), found)
+        status = read(text, position, as_floats, words, shape, np.zeros(rank, np.int64), found)
     if status != READ:
         raise NotPlain
     count = int(found[COUNT])

@@ -23,7 +23,7 @@ from .deferred import completed, settle, then
 from .evolving import open_widening
 from .records import open_records
 
-__all__ = ["AppendRequest", "Appended", "append_rows"]
+__all__ = ["AppendRequest", "Appended", "append_rows", "stored_answer"]
 
 #: A body up to this size may turn out to be a small append, and is held to be read again.
 _SMALL_BODY: Final = 256 * KIB
@@ -105,7 +105,7 @@ def append_rows(
     head = read_up_to(source, _SMALL_BODY + 1)
     if len(head) > _SMALL_BODY:
         return completed(appending.alone(PrefixedStream(head, source)))
-    return then(appending.grouped(head), _stored)
+    return then(appending.grouped(head), stored_answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class _Appending:
         destination = self.datasets.destination(self.request.dataset)
         appended = self._stored_or_earlier(source, destination)
         if self.request.publish is None:
-            return _stored(appended)
+            return stored_answer(appended)
         return _publish(self.datasets, destination, appended, self.request.publish)
 
     def _stored_or_earlier(self, source: ByteStream, destination: Destination) -> AppendResult:
@@ -231,7 +231,8 @@ class _Appending:
         return open_records(source, form, options, self.budget, self.spool, self.resources)
 
 
-def _stored(appended: AppendResult) -> Appended:
+def stored_answer(appended: AppendResult) -> Appended:
+    """What an append without a publication is answered."""
     return Appended(appended.to_json(), f"{appended.dataset}/appends/{appended.append_id}")
 
 

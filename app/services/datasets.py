@@ -26,6 +26,7 @@ from ..errors import CorruptData, NotFound, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append.appender import Appender
+from .dataset.append.grouping import Member
 from .dataset.append.result import AppendResult
 from .dataset.catalog import Catalog
 from .dataset.collect.collector import Collector, SweepReport
@@ -227,6 +228,17 @@ class Datasets:
         return self._appender.submit(
             destination, split, records, digest=digest, options=options, budget=budget, evolve=evolve
         )
+
+    def join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
+        """Store encoded rows of the destination's schema together with those of others.
+
+        None where too much is waiting, or they are too large for that; nothing is done then.
+
+        Raises:
+            MalformedInput: not a name of a split.
+            ShardsmithError: as the result: as `submit`.
+        """
+        return self._appender.join(destination, split, member)
 
     def replay(self, destination: Destination, key: str, digest: Callable[[], str]) -> AppendResult | None:
         """What the same request got that had this idempotency key before; None where there was none.

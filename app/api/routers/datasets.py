@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
+from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 
 from ...codecs.json_text import parse_json
@@ -15,32 +16,37 @@ from ...codecs.registry import MEDIA_TYPES
 from ...codecs.schemas.declared import schema_from_value
 from ...domain.limits import MIB, Budget
 from ...domain.losses import Losses
-from ...domain.names import check_idempotency_key
+from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
-from ...domain.streams import ByteStream, read_all
+from ...domain.streams import ByteStream, MemoryStream, read_all
 from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import Appended, AppendRequest, append_rows
 from ...services.datasets import DatasetOptions, Underway
 from ...services.deferred import then
+from ...services.small_appends import SmallAppend
 from ..answers import json_answer, manifest_json, no_content, underway_answer
 from ..applicability import refuse_inapplicable
-from ..dataset_parameters import AppendParameters, PublishParameters
+from ..dataset_parameters import AppendParameters, AppendQuery, PublishParameters
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
+from ..fast_path import Quick, QuickRoute
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, json_body, json_response
 from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..schemas import declared_schema, unwrap
-from ..state import ServicesDependency
+from ..state import Services, ServicesDependency
 from .records import RECORDS_IN
 
-__all__ = ["router"]
+__all__ = ["QUICK_APPENDS", "router"]
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _MAX_CREATE_BYTES = 4 * MIB
 _DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
 _CREATE_MEMBERS = {"schema", "description", "keep_versions"}
+
+#: What a small append may say and still be decoded with others.
+_QUICK_PARAMETERS: Final = frozenset({"from_", "split", "nonfinite", "undeclared", "lossy"})
 
 IdempotencyKey = Annotated[
     str | None,
@@ -209,6 +215,35 @@ async def append_records(
     return await services.exchanges.run(request, work, quick=quick)
 
 
+def _prepare_append(
+    query: AppendQuery, headers: Headers, parameters: QueryParams, services: Services
+) -> Quick | None:
+    """How small appends are taken in, where nothing has to be waited for but those of others."""
+    form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+    refuse_inapplicable(query, read=form)
+    if form != "json" or query.model_fields_set - _QUICK_PARAMETERS:
+        return None
+    content_type = headers.get("content-type", "")
+    split = check_split_name(query.split)
+    decode, encode = query.decode_options(None, json_bytes=None), query.encode_options()
+
+    def quick(path: str, body: bytes, _: Budget) -> Future[Answer | None] | None:
+        append = SmallAppend(
+            AppendRequest(path.split("/")[3], split, form, None, decode, encode),
+            body,
+            lambda: request_digest(HashingStream(MemoryStream(body)), content_type, None, parameters),
+        )
+        return then(append.outcome, _grouped) if services.small_appends.add(append) else None
+
+    return quick
+
+
+def _grouped(result: Appended | None) -> Answer | None:
+    if result is None:
+        return None
+    return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+
+
 def _appended(result: Appended, losses: Losses | None, request: Request) -> Answer:
     if losses is not None:
         result.body.get("append", result.body)["lost"] = losses.to_json()
@@ -269,3 +304,6 @@ async def publish_version(
         return json_answer(manifest_json(manifest, request), status=201, headers=location)
 
     return await services.exchanges.run(request, work)
+
+
+QUICK_APPENDS: Final = QuickRoute(AppendQuery, _prepare_append)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Final
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
@@ -18,13 +20,14 @@ from ...services.tensors import TensorConversion, convert_tensors, decode_tensor
 from ..answers import VARY, arrow_format, description_answer
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
+from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, conversion, json_response
 from ..parameters import refuse_repeated
 from ..state import Services, ServicesDependency
 from ..tensor_parameters import DescribeTensorsParameters, TensorsParameters, TensorsQuery
 
-__all__ = ["router"]
+__all__ = ["QUICK_ROUTES", "router"]
 
 router = APIRouter(prefix="/v1/tensors", tags=["tensors"])
 
@@ -40,10 +43,7 @@ _OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if code
 )
 async def serialize(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
     """What `tf.io.serialize_tensor` gives, byte for byte; several tensors: a TFRecord of such protos."""
-    chosen = choose_output(
-        _OUT, request.headers, to=query.to, default="tensorproto", octets_are="tensorproto"
-    )
-    return await _convert(request, query, services, default_input=None, chosen=chosen)
+    return await _convert(request, query, services, _prepare_serialize)
 
 
 @router.post(
@@ -54,8 +54,7 @@ async def serialize(request: Request, query: TensorsParameters, services: Servic
 )
 async def parse(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
     """A TensorProto (or any other tensor form) as JSON (or any other tensor form)."""
-    chosen = choose_output(_OUT, request.headers, to=query.to, default="json", octets_are="raw")
-    return await _convert(request, query, services, default_input="tensorproto", chosen=chosen)
+    return await _convert(request, query, services, _prepare_parse)
 
 
 @router.post(
@@ -89,17 +88,29 @@ async def _convert(
     request: Request,
     query: TensorsQuery,
     services: Services,
-    *,
-    default_input: FormName | None,
-    chosen: Chosen[FormName],
+    prepare: Callable[[TensorsQuery, Headers], Conversion],
 ) -> Response:
     refuse_repeated(request)
+    work = prepare(query, request.headers)
+    return await services.exchanges.run(request, work, checked=query.delivery == "checked")
+
+
+def _prepare_serialize(query: TensorsQuery, headers: Headers) -> Conversion:
+    chosen = choose_output(_OUT, headers, to=query.to, default="tensorproto", octets_are="tensorproto")
+    return _prepare(query, headers, None, chosen)
+
+
+def _prepare_parse(query: TensorsQuery, headers: Headers) -> Conversion:
+    chosen = choose_output(_OUT, headers, to=query.to, default="json", octets_are="raw")
+    return _prepare(query, headers, "tensorproto", chosen)
+
+
+def _prepare(
+    query: TensorsQuery, headers: Headers, default_input: FormName | None, chosen: Chosen[FormName]
+) -> Conversion:
+    """What is done with the body of a request that says this."""
     input_form = choose_input(
-        _IN,
-        request.headers,
-        from_=query.from_,
-        default=default_input,
-        raw_declared=query.dtype is not None,
+        _IN, headers, from_=query.from_, default=default_input, raw_declared=query.dtype is not None
     )
     refuse_inapplicable(query, read=input_form, written=chosen.form)
     plan = TensorConversion(
@@ -107,14 +118,12 @@ async def _convert(
         output_form=chosen.form,
         output_chosen=chosen.explicit,
         decode=query.decode_options(
-            input_form=input_form,
-            output_form=chosen.form,
-            json_bytes=parse_json_bytes(request.headers),
+            input_form=input_form, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
         ),
         encode=replace(query.encode_options(), arrow=arrow_format(chosen)),
     )
 
-    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+    def convert(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         converted = convert_tensors(body, plan, budget)
         headers = {**VARY, **converted.headers}
         if converted.form == "raw":
@@ -126,7 +135,7 @@ async def _convert(
         media_type = MEDIA_TYPES[converted.form][0] if moved else chosen.media_type
         return Answer(media_type, converted.chunks, headers)
 
-    return await services.exchanges.run(request, work, checked=query.delivery == "checked")
+    return convert
 
 
 def _raw_headers(tensors: Sequence[NamedAny], byte_order: str) -> dict[str, str]:
@@ -137,3 +146,9 @@ def _raw_headers(tensors: Sequence[NamedAny], byte_order: str) -> dict[str, str]
         "Tensor-Shape": ",".join(map(str, tensor.shape)),
         "Tensor-Byte-Order": byte_order,
     }
+
+
+QUICK_ROUTES: Final = {
+    "/v1/tensors/serialize": quick_conversion(TensorsQuery, _prepare_serialize),
+    "/v1/tensors/parse": quick_conversion(TensorsQuery, _prepare_parse),
+}

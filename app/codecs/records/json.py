@@ -6,7 +6,7 @@ contract. A body is parsed whole; NDJSON is the form for what does not fit into 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -27,7 +27,7 @@ from .json_columns import RESERVED, columns_text
 from .json_oip import read_oip_columns
 from .ndjson import require_row
 
-__all__ = ["decode", "encode", "format_row", "parse_row"]
+__all__ = ["decode", "decode_bodies", "encode", "format_row", "parse_row"]
 
 _ABSENT: Final = object()
 
@@ -72,6 +72,29 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         options = replace(options, schema=schema)
     records = records_from_blocks(iter([block]), options, budget)
     return replace(records, is_declared=body.schema is not _ABSENT)
+
+
+def decode_bodies(
+    bodies: Iterable[bytes], options: RecordsDecodeOptions, budget: Budget
+) -> tuple[Records, list[int]]:
+    """The rows of several bodies as if they were one, and how many there are in each.
+
+    Raises:
+        AmbiguousInput: a body that is not rows and nothing else.
+        InputError: as `decode` of one of them.
+    """
+    rows: list[dict[str, Any]] = []
+    counts: list[int] = []
+    num_bytes = 0
+    for text in bodies:
+        document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+        body = _read_body(document.value)
+        if body.kind != "rows" or body.schema is not _ABSENT or not body.value:
+            raise AmbiguousInput("Some of these bodies are not rows alone.")
+        rows += body.value
+        counts.append(len(body.value))
+        num_bytes += document.num_bytes
+    return records_from_blocks(iter([RowBlock(rows, num_bytes)]), options, budget), counts
 
 
 def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:

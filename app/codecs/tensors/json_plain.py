@@ -25,6 +25,7 @@ __all__ = ["read_plain"]
 
 #: The array begins within so many bytes.
 _HEAD_BYTES: Final = 4 * KIB
+_BLANK: Final = b" \t\r\n"
 _BLANKS: Final = rb"[ \t\r\n]*+"
 _STRING: Final = rb'"[^"\\]*+"'
 #: Numbers, words, strings, and flat arrays of numbers, such as a shape.
@@ -63,8 +64,10 @@ def _read(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> lis
         raise NotPlain
     numbers = read_number_array(np.frombuffer(body, np.uint8), head.end(), budget)
     budget.charge(len(body) - numbers.end, "The JSON body")
-    rest = head[0] + b"[]" + bytes(body[numbers.end :])
-    document = parse_json(rest, budget, bare_nonfinite=options.nonfinite == "bare")
+    tail = bytes(body[numbers.end :])
+    if head[1] is None and not tail.strip(_BLANK):
+        return read_tensors(numbers, options, budget.limits)
+    document = parse_json(head[0] + b"[]" + tail, budget, bare_nonfinite=options.nonfinite == "bare")
     if head[1] is None:
         return read_tensors(numbers, options, budget.limits)
     return read_tensors(document.value | {head[1].decode(): numbers}, options, budget.limits)

@@ -33,7 +33,7 @@ from ..pieces import Piece
 from ..same_schema import require_features, require_same_schema
 from ..slot import Commit, Slot, parse_slot, read_slot
 from .attempt import Attempt
-from .grouping import Grouping, Member
+from .grouping import SMALL_BYTES, Grouping, Member
 from .keys_in_use import KeysInUse
 from .result import AppendResult, group_result, replayed_result, result_of
 
@@ -102,12 +102,21 @@ class Appender:
         attempt = arrival.attempt
         if destination.schema is not None and records.schema.same_features(destination.schema):
             member = Member(attempt.inline, attempt.num_records, arrival.digest)
-            if attempt.is_small and self._grouping.add(destination, split, member):
-                return then(member.outcome, partial(group_result, destination, split, member))
+            if attempt.is_small and (joined := self.join(destination, split, member)) is not None:
+                return joined
         if destination.schema is not None:
             with attempt.discarded_on_error():
                 self._catalog.require_current(destination)
         return completed(self._finish(arrival))
+
+    def join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
+        """See `Datasets.join`."""
+        check_split_name(split)
+        if len(member.data) > min(SMALL_BYTES, self._max_record_bytes):
+            return None
+        if not self._grouping.add(destination, split, member):
+            return None
+        return then(member.outcome, partial(group_result, destination, split, member))
 
     def replay(self, destination: Destination, key: str, digest: Digest) -> AppendResult | None:
         """See `Datasets.replay`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ....errors import Conflict, UnprocessableInput
@@ -25,9 +25,13 @@ class AppendResult:
     replayed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        value = asdict(self)
-        del value["replayed"]
-        return value
+        return {
+            "dataset": self.dataset,
+            "split": self.split,
+            "append_id": self.append_id,
+            "num_records": self.num_records,
+            "num_bytes": self.num_bytes,
+        }
 
 
 def group_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:

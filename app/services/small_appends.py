@@ -1,0 +1,190 @@
+"""Small appends as they arrive: what waits together is decoded and encoded together.
+
+A row costs little, but preparing to read rows does. So one thread takes whatever has arrived while it was
+busy, as one body, and parts the records again. What cannot be taken in like that, be it refused or large, is
+left to `append_rows`: one append never spoils another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Final
+
+import numpy as np
+
+from ..codecs.records.frames import find_frames
+from ..codecs.records.json import decode_bodies
+from ..codecs.records.messages import encode_messages
+from ..domain.limits import KIB, MIB, Budget, Limits
+from ..domain.streams import MemoryStream
+from ..errors import InputError, ShardsmithError
+from ..storage.spool import Spool
+from .appending import Appended, AppendRequest, append_rows, stored_answer
+from .dataset.append.grouping import Member
+from .dataset.catalog import Outdated
+from .datasets import AppendResult, Datasets, Destination
+from .deferred import settle
+
+__all__ = ["SmallAppend", "SmallAppends"]
+
+#: So much is taken in at once, which takes some milliseconds.
+_BATCH_BYTES: Final = 256 * KIB
+#: So much waits; what comes then goes the ordinary way, which has a queue of its own.
+_WAITING_BYTES: Final = 4 * MIB
+
+
+@dataclass(eq=False, slots=True)
+class SmallAppend:
+    """One append that is to be stored with others.
+
+    Attributes:
+        request: what to do; it `may_be_grouped`, and its form is JSON.
+        body: all of it.
+        digest: what identifies the request.
+        outcome: the answer; None where `append_rows` has to be asked, and nothing is stored.
+    """
+
+    request: AppendRequest
+    body: bytes
+    digest: Callable[[], str]
+    outcome: Future[Appended | None] = field(default_factory=Future)
+
+
+class SmallAppends:
+    """Takes in small appends of JSON rows to datasets that are known here.
+
+    Args:
+        datasets: where to.
+        limits: of what is decoded at once.
+        spool: for what has to be done once more.
+    """
+
+    def __init__(self, datasets: Datasets, limits: Limits, spool: Spool) -> None:
+        self._datasets = datasets
+        self._limits = limits
+        self._spool = spool
+        self._pool = ThreadPoolExecutor(1, "small-appends")
+        self._lock = threading.Lock()
+        self._waiting: deque[SmallAppend] = deque()
+        self._num_bytes = 0
+        self._running = False
+
+    def close(self) -> None:
+        """Take in what waits, and nothing more."""
+        self._pool.shutdown()
+
+    def add(self, append: SmallAppend) -> bool:
+        """Take in `append`, a moment later; false where too much is waiting, or the dataset is not known."""
+        destination = self._datasets.remembered(append.request.dataset)
+        if destination is None or destination.schema is None:
+            return False
+        with self._lock:
+            if self._num_bytes + len(append.body) > _WAITING_BYTES:
+                return False
+            self._waiting.append(append)
+            self._num_bytes += len(append.body)
+            if not self._running:
+                self._pool.submit(self._run)
+                self._running = True
+        return True
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            try:
+                self._take_in(batch)
+            except BaseException as error:  # carried to those who wait
+                for append in batch:
+                    if not append.outcome.done():
+                        append.outcome.set_exception(error)
+
+    def _next_batch(self) -> list[SmallAppend]:
+        """What waits for the same place first, as far as it may be taken in at once."""
+        with self._lock:
+            if not self._waiting:
+                self._running = False
+                return []
+            batch: list[SmallAppend] = []
+            rest: deque[SmallAppend] = deque()
+            num_bytes = 0
+            for append in self._waiting:
+                if (not batch or append.request == batch[0].request) and num_bytes < _BATCH_BYTES:
+                    batch.append(append)
+                    num_bytes += len(append.body)
+                else:
+                    rest.append(append)
+            self._waiting = rest
+            self._num_bytes -= num_bytes
+        return batch
+
+    def _take_in(self, batch: Sequence[SmallAppend]) -> None:
+        destination = self._datasets.remembered(batch[0].request.dataset)
+        members = None if destination is None else self._encoded(batch, destination)
+        if destination is None or (members is None and len(batch) == 1):
+            for append in batch:
+                append.outcome.set_result(None)
+        elif members is None:
+            for append in batch:
+                self._take_in([append])
+        else:
+            for append, member in zip(batch, members, strict=True):
+                self._join(append, member, destination)
+
+    def _encoded(self, batch: Sequence[SmallAppend], destination: Destination) -> list[Member] | None:
+        """The framed records of each; None where there is something to say against one of them."""
+        request = batch[0].request
+        budget = Budget(self._limits)
+        options = replace(request.decode, schema=destination.schema, schema_of_dataset=True)
+        try:
+            records, counts = decode_bodies([append.body for append in batch], options, budget)
+            blocks = list(encode_messages(records, replace(request.encode, compression="none"), budget))
+        except InputError:
+            return None
+        data = b"".join(block.data for block in blocks)
+        ends = find_frames(np.frombuffer(data, np.uint8), sum(counts))
+        offsets = [0, *(int(ends[last - 1]) if last else 0 for last in accumulate(counts))]
+        return [
+            Member(data[begin:end], count, append.digest())
+            for append, count, (begin, end) in zip(batch, counts, pairwise(offsets), strict=True)
+        ]
+
+    def _join(self, append: SmallAppend, member: Member, destination: Destination) -> None:
+        joined = self._datasets.join(destination, append.request.split, member)
+        if joined is None:
+            append.outcome.set_result(None)
+        else:
+            joined.add_done_callback(partial(self._joined, append))
+
+    def _joined(self, append: SmallAppend, done: Future[AppendResult]) -> None:
+        """In the thread that stored the group."""
+        error = done.exception()
+        if error is None:
+            append.outcome.set_result(stored_answer(done.result()))
+        elif isinstance(error, Outdated):
+            self._again(append)
+        else:
+            append.outcome.set_exception(error)
+
+    def _again(self, append: SmallAppend) -> None:
+        """The dataset is not what it was taken for: by what is true now."""
+        try:
+            with ExitStack() as resources:
+                again = append_rows(
+                    self._datasets,
+                    append.request,
+                    MemoryStream(append.body),
+                    append.digest,
+                    Budget(self._limits),
+                    self._spool,
+                    resources,
+                )
+        except ShardsmithError as error:
+            append.outcome.set_exception(error)
+        else:
+            again.add_done_callback(lambda done: settle(append.outcome, done.result))

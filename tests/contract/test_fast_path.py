@@ -1,0 +1,168 @@
+"""Small requests are answered on a way of their own; nobody can tell by the answer."""
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from numpy.typing import NDArray
+
+from app.api.exchange import Exchanges
+from app.api.fast_path import FastPath
+from app.main import create_app_with
+from app.settings import Settings
+
+Request = tuple[str, Mapping[str, str], bytes]
+
+
+def npy_bytes(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+JSON = {"content-type": "application/json"}
+NPY = {"content-type": "application/x-npy"}
+FLOATS = json.dumps(np.random.default_rng(0).standard_normal(768).tolist()).encode()
+
+CONVERSIONS: dict[str, Request] = {
+    "numbers": ("/v1/tensors/serialize", JSON, FLOATS),
+    "nested": ("/v1/tensors/serialize", JSON, b"[[1, 2], [3, 4]]"),
+    "declared": ("/v1/tensors/serialize?dtype=int8&shape=2,2", JSON, b"[1, 2, 3, 4]"),
+    "to npy": ("/v1/tensors/serialize?to=npy", JSON, b'{"dtype": "bfloat16", "shape": [2], "data": [1, 2]}'),
+    "to raw": ("/v1/tensors/serialize?to=raw&byte_order=big", JSON, b"[[1, 2]]"),
+    "by Accept": ("/v1/tensors/serialize", {**JSON, "accept": "application/x-tfrecord"}, b"[1]"),
+    "several": ("/v1/tensors/serialize", JSON, b'{"inputs": {"a": [1], "b": [2]}}'),
+    "checked": ("/v1/tensors/serialize?delivery=checked", JSON, b"[1]"),
+    "strings": ("/v1/tensors/serialize", JSON, b'["a", "b"]'),
+    "npy": ("/v1/tensors/serialize", NPY, npy_bytes(np.arange(6, dtype=">i4").reshape(2, 3))),
+    "no type": ("/v1/tensors/parse", {}, bytes.fromhex("080312041202080122040a000000")),
+    "form of curl": (
+        "/v1/tensors/parse",
+        {"content-type": "application/x-www-form-urlencoded"},
+        bytes.fromhex("08031200220407000000"),
+    ),
+    "to json": ("/v1/tensors/parse?from=npy&layout=nested", {}, npy_bytes(np.eye(3))),
+    "bare text": ("/v1/tensors/serialize", JSON, b"[1, 2"),
+    "not a number": ("/v1/tensors/serialize", JSON, b"[1, NaN]"),
+    "empty": ("/v1/tensors/serialize", JSON, b""),
+    "unknown form": ("/v1/tensors/serialize", {"content-type": "text/html"}, b"x"),
+    "unknown parameter": ("/v1/tensors/serialize?dtipe=int8", JSON, b"[1]"),
+    "bad parameter": ("/v1/tensors/serialize?layout=wide", JSON, b"[1]"),
+    "repeated parameter": ("/v1/tensors/serialize?dtype=int8&dtype=int8", JSON, b"[1]"),
+    "inapplicable": ("/v1/tensors/serialize?order=F", JSON, b"[1]"),
+    "not acceptable": ("/v1/tensors/serialize", {**JSON, "accept": "image/png"}, b"[1]"),
+    "bad dtype": ("/v1/tensors/serialize?dtype=int9", JSON, b"[1]"),
+    "much from little": (
+        "/v1/tensors/parse",
+        {},
+        bytes.fromhex("0801120812060880808008") + b"\x2a\x04\0\0\0\0",
+    ),
+    "encoded": ("/v1/tensors/serialize", {**JSON, "content-encoding": "br"}, b"[1]"),
+    "latin": ("/v1/tensors/serialize", {"content-type": "application/json; charset=latin-1"}, b"[1]"),
+}
+
+
+@contextmanager
+def service() -> Iterator[tuple[FastAPI, asyncio.Runner]]:
+    app = create_app_with(Settings(storage_url="memory://", collect_interval_s=0))
+    with asyncio.Runner() as runner:
+        lifespan = app.router.lifespan_context(app)
+        runner.run(lifespan.__aenter__())
+        try:
+            yield app, runner
+        finally:
+            runner.run(lifespan.__aexit__(None, None, None))
+
+
+async def post(app: FastAPI, request: Request) -> httpx.Response:
+    path, headers, body = request
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        bare = {name: value for name, value in client.headers.items() if name == "host"}
+        client.headers = httpx.Headers(bare)
+        return await client.post(path, headers=dict(headers), content=body)
+
+
+def told(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
+    return answer.status_code, dict(answer.headers), answer.content
+
+
+@pytest.mark.parametrize("request_", CONVERSIONS.values(), ids=CONVERSIONS)
+def test_it_answers_as_the_ordinary_way_does(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    with service() as (app, runner):
+        first, second = (told(runner.run(post(app, request_))) for _ in range(2))
+        monkeypatch.setattr(FastPath, "_quick", lambda *_: None)
+        ordinary = told(runner.run(post(app, request_)))
+    assert first == second == ordinary
+
+
+def test_what_is_small_and_right_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(*_: object, **__: object) -> None:
+        raise AssertionError("the ordinary way")
+
+    monkeypatch.setattr(Exchanges, "run", run)
+    with service() as (app, runner):
+        for name in ("numbers", "to npy", "by Accept", "npy", "no type", "to json"):
+            assert runner.run(post(app, CONVERSIONS[name])).status_code == 200
+        assert runner.run(post(app, CONVERSIONS["bare text"])).status_code == 500
+        large = ("/v1/tensors/serialize", JSON, b"[" + b" " * 40_000 + b"1]")
+        assert runner.run(post(app, large)).status_code == 500
+
+
+APPENDS: dict[str, Request] = {
+    "rows": ("/v1/datasets/d/records", JSON, b'[{"x": 1}, {"x": 2}]'),
+    "split": ("/v1/datasets/d/records?split=test", JSON, b'[{"x": 1}]'),
+    "instances": ("/v1/datasets/d/records", JSON, b'{"instances": [{"x": 1}]}'),
+    "columns": ("/v1/datasets/d/records", JSON, b'{"x": [1, 2]}'),
+    "none": ("/v1/datasets/d/records", JSON, b"[]"),
+    "schema": (
+        "/v1/datasets/d/records?schema=" + '{"features":{"x":{"dtype":"int64"}}}',
+        JSON,
+        b'[{"x": 1}]',
+    ),
+    "widen": ("/v1/datasets/d/records?evolve=widen", JSON, b'[{"x": 1}]'),
+    "drop": ("/v1/datasets/d/records?undeclared=drop", JSON, b'[{"x": 1, "z": 2}]'),
+    "ndjson": ("/v1/datasets/d/records", {"content-type": "application/x-ndjson"}, b'{"x": 1}\n'),
+    "undeclared": ("/v1/datasets/d/records", JSON, b'[{"x": 1, "z": 2}]'),
+    "type": ("/v1/datasets/d/records", JSON, b'[{"x": "one"}]'),
+    "split name": ("/v1/datasets/d/records?split=a/b", JSON, b'[{"x": 1}]'),
+    "dataset name": ("/v1/datasets/a%20b/records", JSON, b'[{"x": 1}]'),
+    "options of publish": ("/v1/datasets/d/records?num_shards=2", JSON, b'[{"x": 1}]'),
+}
+
+
+@pytest.mark.parametrize("request_", APPENDS.values(), ids=APPENDS)
+def test_appends_are_answered_as_on_the_ordinary_way(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told_but_id(answer: httpx.Response) -> tuple[int, dict[str, str], Any]:
+        status, headers, content = told(answer)
+        body = json.loads(content)
+        given = body.pop("append_id", "")
+        if given:
+            assert headers.pop("location") == f"/v1/datasets/d/appends/{given}"
+            assert headers.pop("repr-digest")
+        return status, headers, body
+
+    with service() as (app, runner):
+        created = runner.run(post(app, ("/v1/datasets/d/records", JSON, b'[{"x": 0}]')))
+        assert created.status_code == 201
+        quick = told_but_id(runner.run(post(app, request_)))
+        monkeypatch.setattr(FastPath, "_quick", lambda *_: None)
+        ordinary = told_but_id(runner.run(post(app, request_)))
+    assert quick == ordinary
+
+
+def test_a_client_may_ask_in_more_ways_than_are_remembered() -> None:
+    with service() as (app, runner):
+        for number in range(600):
+            path = f"/v1/tensors/serialize?dtype=int32&shape={number}"
+            status = runner.run(post(app, (path, JSON, b"[1]"))).status_code
+            assert status == (200 if number == 1 else 422)

@@ -93,7 +93,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         app.include_router(module.router)
     app.add_middleware(
         FastPath,
-        routes=tensors.QUICK_ROUTES,
+        routes={**tensors.QUICK_ROUTES, **examples.QUICK_ROUTES, **records.QUICK_ROUTES},
         appends=datasets.QUICK_APPENDS,
         services=services,
         body_timeout_s=settings.body_timeout_s,

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, QueryParams
@@ -49,6 +49,8 @@ _SLASHES: Final = 4
 #: Digits of a Content-Length that is worth a look.
 _LONGEST_SIZE: Final = 10
 
+QueryT = TypeVar("QueryT", bound=BaseModel)
+
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 
 #: What a request asks for, done to a body; of no single request.
@@ -71,15 +73,23 @@ class QuickRoute:
     prepare: Callable[[Any, Headers, QueryParams, Services], Quick | None]
 
 
-def quick_conversion(query: type[BaseModel], prepare: Callable[[Any, Headers], Conversion]) -> QuickRoute:
-    """The route of a conversion, which never waits."""
+def quick_conversion(
+    query: type[QueryT],
+    prepare: Callable[[QueryT, Headers, Services], Conversion],
+    *,
+    is_ordinary: Callable[[QueryT], bool] = lambda _: False,
+) -> QuickRoute:
+    """The route of a conversion, which waits for nothing but where its parameters say so (`is_ordinary`)."""
 
-    def prepared(query: BaseModel, headers: Headers, _: QueryParams, __: Services) -> Quick:
-        convert = prepare(query, headers)
+    def prepared(query: QueryT, headers: Headers, _: QueryParams, services: Services) -> Quick | None:
+        if is_ordinary(query):
+            return None
+        convert = prepare(query, headers, services)
 
         def quick(_: str, body: bytes, budget: Budget) -> Answer:
             with ExitStack() as resources:
-                return convert(MemoryStream(body), budget, resources)
+                answer = convert(MemoryStream(body), budget, resources)
+                return replace(answer, chunks=iter(list(answer.chunks)))
 
         return quick
 

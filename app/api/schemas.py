@@ -11,9 +11,10 @@ from ..domain.streams import ByteStream
 from ..errors import MalformedInput, NotFound
 from .body_headers import check_body_headers
 from .multipart import MULTIPART, open_multipart
+from .parameters import ExamplesQuery
 from .state import Services
 
-__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "unwrap"]
+__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "names_dataset", "unwrap"]
 
 #: `?schema=dataset:NAME` takes the schema of a dataset.
 DATASET_SCHEMA_PREFIX = "dataset:"
@@ -41,6 +42,11 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
             "?schema= is longer than 8 KiB; put it into the body beside the rows.", code="invalid_schema"
         )
     return parse_schema(encoded, services.limits)
+
+
+def names_dataset(query: ExamplesQuery) -> bool:
+    """Whether `?schema=` has to be looked up in the store."""
+    return (query.schema_ or "").startswith(DATASET_SCHEMA_PREFIX)
 
 
 def unwrap(

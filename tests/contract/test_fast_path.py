@@ -65,6 +65,25 @@ CONVERSIONS: dict[str, Request] = {
         bytes.fromhex("0801120812060880808008") + b"\x2a\x04\0\0\0\0",
     ),
     "encoded": ("/v1/tensors/serialize", {**JSON, "content-encoding": "br"}, b"[1]"),
+    "example": ("/v1/examples/serialize", JSON, b'{"x": 1}'),
+    "example with a schema": (
+        '/v1/examples/serialize?schema={"features":{"x":{"dtype":"float32"}}}',
+        JSON,
+        b'{"x": 1}',
+    ),
+    "schema of nobody": ("/v1/examples/serialize?schema=dataset:nobody", JSON, b'{"x": 1}'),
+    "bad example": ("/v1/examples/serialize", JSON, b'{"x": {}}'),
+    "row": ("/v1/examples/parse", {}, bytes.fromhex("0a0c0a0a0a017812051a030a0101")),
+    "rows": ("/v1/records/serialize", JSON, b'[{"x": 1.5}, {"x": 2}]'),
+    "rows to csv": ("/v1/records/serialize?to=csv", {"content-type": "application/x-ndjson"}, b'{"x": 1}\n'),
+    "rows to parquet": ("/v1/records/serialize?to=parquet", {"content-type": "text/csv"}, b"x,y\n1,2\n3,4\n"),
+    "late error": (
+        "/v1/records/serialize",
+        {"content-type": "application/x-ndjson"},
+        b'{"x": 1}\n' * 1500 + b'{"x": "one"}\n',
+    ),
+    "damaged": ("/v1/records/parse?damaged=skip", {}, b"\0" * 40),
+    "cut": ("/v1/records/parse", {}, b"\1" + b"\0" * 7),
     "latin": ("/v1/tensors/serialize", {"content-type": "application/json; charset=latin-1"}, b"[1]"),
 }
 
@@ -109,7 +128,7 @@ def test_what_is_small_and_right_takes_it(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Exchanges, "run", run)
     with service() as (app, runner):
-        for name in ("numbers", "to npy", "by Accept", "npy", "no type", "to json"):
+        for name in ("numbers", "to npy", "by Accept", "npy", "no type", "to json", "example", "rows"):
             assert runner.run(post(app, CONVERSIONS[name])).status_code == 200
         assert runner.run(post(app, CONVERSIONS["bare text"])).status_code == 500
         large = ("/v1/tensors/serialize", JSON, b"[" + b" " * 40_000 + b"1]")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Final
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ...domain.limits import Budget
@@ -13,13 +16,14 @@ from ...services.examples import ROW_FORMS, RowForm, convert_row
 from ..answers import VARY
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
+from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..parameters import ExamplesParameters, ExamplesQuery, refuse_repeated
-from ..schemas import declared_schema, unwrap
+from ..schemas import declared_schema, names_dataset, unwrap
 from ..state import Services, ServicesDependency
 
-__all__ = ["router"]
+__all__ = ["QUICK_ROUTES", "router"]
 
 router = APIRouter(prefix="/v1/examples", tags=["examples"])
 
@@ -32,8 +36,7 @@ router = APIRouter(prefix="/v1/examples", tags=["examples"])
 )
 async def serialize(request: Request, query: ExamplesParameters, services: ServicesDependency) -> Response:
     """One JSON object, never an envelope, as `Example.SerializeToString(deterministic=True)`."""
-    chosen = choose_output(ROW_FORMS, request.headers, to=query.to, default="example", octets_are="example")
-    return await _convert(request, query, services, default_input=None, chosen=chosen)
+    return await _convert(request, query, services, _prepare_serialize)
 
 
 @router.post(
@@ -44,27 +47,52 @@ async def serialize(request: Request, query: ExamplesParameters, services: Servi
 )
 async def parse(request: Request, query: ExamplesParameters, services: ServicesDependency) -> Response:
     """One bare Example message as one JSON object."""
-    chosen = choose_output(ROW_FORMS, request.headers, to=query.to, default="json")
-    return await _convert(request, query, services, default_input="example", chosen=chosen)
+    return await _convert(request, query, services, _prepare_parse)
 
 
 async def _convert(
     request: Request,
     query: ExamplesQuery,
     services: Services,
-    *,
-    default_input: RowForm | None,
-    chosen: Chosen[RowForm],
+    prepare: Callable[[ExamplesQuery, Headers, Services], Conversion],
 ) -> Response:
     refuse_repeated(request)
+    work = prepare(query, request.headers, services)
+    return await services.exchanges.run(request, work, checked=query.delivery == "checked")
 
-    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+
+def _prepare_serialize(query: ExamplesQuery, headers: Headers, services: Services) -> Conversion:
+    chosen = choose_output(ROW_FORMS, headers, to=query.to, default="example", octets_are="example")
+    return _prepare(query, headers, services, None, chosen)
+
+
+def _prepare_parse(query: ExamplesQuery, headers: Headers, services: Services) -> Conversion:
+    chosen = choose_output(ROW_FORMS, headers, to=query.to, default="json")
+    return _prepare(query, headers, services, "example", chosen)
+
+
+def _prepare(
+    query: ExamplesQuery,
+    headers: Headers,
+    services: Services,
+    default_input: RowForm | None,
+    chosen: Chosen[RowForm],
+) -> Conversion:
+    """What is done with the body of a request that says this."""
+
+    def convert(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         schema = declared_schema(query.schema_, services)
-        source, headers, schema = unwrap(body, request.headers, schema, services.limits)
-        input_form = choose_input(ROW_FORMS, headers, from_=query.from_, default=default_input)
+        source, of_rows, schema = unwrap(body, headers, schema, services.limits)
+        input_form = choose_input(ROW_FORMS, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_options(schema)
         row = convert_row(source, input_form, chosen.form, decode, query.encode_options(), budget)
         return Answer(chosen.media_type, iter([row]), VARY)
 
-    return await services.exchanges.run(request, work, checked=query.delivery == "checked")
+    return convert
+
+
+QUICK_ROUTES: Final = {
+    "/v1/examples/serialize": quick_conversion(ExamplesQuery, _prepare_serialize, is_ordinary=names_dataset),
+    "/v1/examples/parse": quick_conversion(ExamplesQuery, _prepare_parse, is_ordinary=names_dataset),
+}

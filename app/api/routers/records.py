@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, FormName
@@ -27,6 +29,7 @@ from ..answers import (
 )
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
+from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
 from ..parameters import (
@@ -36,10 +39,10 @@ from ..parameters import (
     RepairParameters,
     refuse_repeated,
 )
-from ..schemas import declared_schema, unwrap
+from ..schemas import declared_schema, names_dataset, unwrap
 from ..state import Services, ServicesDependency
 
-__all__ = ["router"]
+__all__ = ["QUICK_ROUTES", "router"]
 
 router = APIRouter(prefix="/v1/records", tags=["records"])
 
@@ -57,10 +60,7 @@ RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items()
 )
 async def serialize(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
     """A TFRecord file of `tf.train.Example`s, byte for byte what TensorFlow writes."""
-    chosen = choose_output(
-        RECORDS_OUT, request.headers, to=query.to, default="tfrecord", octets_are="tfrecord"
-    )
-    return await _convert(request, query, services, default_input=None, chosen=chosen)
+    return await _convert(request, query, services, _prepare_serialize)
 
 
 @router.post(
@@ -71,8 +71,7 @@ async def serialize(request: Request, query: RecordsParameters, services: Servic
 )
 async def parse(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
     """A TFRecord file (or any other records form) as NDJSON (or any other records form)."""
-    chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
-    return await _convert(request, query, services, default_input="tfrecord", chosen=chosen)
+    return await _convert(request, query, services, _prepare_parse)
 
 
 @router.post(
@@ -138,20 +137,42 @@ async def _convert(
     request: Request,
     query: RecordsQuery,
     services: Services,
-    *,
-    default_input: FormName | None,
-    chosen: Chosen[FormName],
+    prepare: Callable[[RecordsQuery, Headers, Services], Conversion],
 ) -> Response:
     refuse_repeated(request)
-    losses = Losses() if query.damaged == "skip" else None
+    work = prepare(query, request.headers, services)
+    # What is lost stands in the headers, and is known at the end.
+    checked = query.delivery == "checked" or query.damaged == "skip"
+    return await services.exchanges.run(request, work, checked=checked)
 
-    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+
+def _prepare_serialize(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="tfrecord", octets_are="tfrecord")
+    return _prepare(query, headers, services, None, chosen)
+
+
+def _prepare_parse(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
+    return _prepare(query, headers, services, "tfrecord", chosen)
+
+
+def _prepare(
+    query: RecordsQuery,
+    headers: Headers,
+    services: Services,
+    default_input: FormName | None,
+    chosen: Chosen[FormName],
+) -> Conversion:
+    """What is done with the body of a request that says this."""
+
+    def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
         schema = declared_schema(query.schema_, services)
-        source, headers, schema = unwrap(body, request.headers, schema, services.limits)
-        input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=default_input)
+        source, of_rows, schema = unwrap(body, headers, schema, services.limits)
+        input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
+        losses = Losses() if query.damaged == "skip" else None
         decode = query.decode_stream_options(
-            schema, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
+            schema, output_form=chosen.form, json_bytes=parse_json_bytes(of_rows)
         )
         decode = replace(decode, losses=losses)
         records = open_records(source, input_form, decode, budget, services.spool, resources)
@@ -160,6 +181,10 @@ async def _convert(
         )
         return records_answer(converted, chosen.media_type, losses=losses)
 
-    # What is lost stands in the headers, and is known at the end.
-    checked = query.delivery == "checked" or losses is not None
-    return await services.exchanges.run(request, work, checked=checked)
+    return convert
+
+
+QUICK_ROUTES: Final = {
+    "/v1/records/serialize": quick_conversion(RecordsQuery, _prepare_serialize, is_ordinary=names_dataset),
+    "/v1/records/parse": quick_conversion(RecordsQuery, _prepare_parse, is_ordinary=names_dataset),
+}

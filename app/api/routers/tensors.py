@@ -88,19 +88,19 @@ async def _convert(
     request: Request,
     query: TensorsQuery,
     services: Services,
-    prepare: Callable[[TensorsQuery, Headers], Conversion],
+    prepare: Callable[[TensorsQuery, Headers, Services], Conversion],
 ) -> Response:
     refuse_repeated(request)
-    work = prepare(query, request.headers)
+    work = prepare(query, request.headers, services)
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")
 
 
-def _prepare_serialize(query: TensorsQuery, headers: Headers) -> Conversion:
+def _prepare_serialize(query: TensorsQuery, headers: Headers, _: Services) -> Conversion:
     chosen = choose_output(_OUT, headers, to=query.to, default="tensorproto", octets_are="tensorproto")
     return _prepare(query, headers, None, chosen)
 
 
-def _prepare_parse(query: TensorsQuery, headers: Headers) -> Conversion:
+def _prepare_parse(query: TensorsQuery, headers: Headers, _: Services) -> Conversion:
     chosen = choose_output(_OUT, headers, to=query.to, default="json", octets_are="raw")
     return _prepare(query, headers, "tensorproto", chosen)
 

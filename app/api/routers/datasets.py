@@ -177,7 +177,7 @@ async def append_records(
     def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
         declared = declared_schema(query.schema_, services)
         rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
-        source = HashingStream(rows)
+        hashed = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(headers)
@@ -194,9 +194,9 @@ async def append_records(
                 sequence=query.sequence,
                 evolve=query.evolve == "widen",
             ),
-            source,
+            rows if key is None else hashed,
             lambda: request_digest(
-                source, headers.get("content-type", ""), declared, request.query_params, json_bytes
+                hashed, headers.get("content-type", ""), declared, request.query_params, json_bytes
             ),
             budget,
             services.spool,

@@ -70,7 +70,7 @@ class QuickRoute:
     """
 
     query: type[BaseModel]
-    prepare: Callable[[Any, Headers, QueryParams, Services], Quick | None]
+    prepare: Callable[[Any, Headers, Services], Quick | None]
 
 
 def quick_conversion(
@@ -81,7 +81,7 @@ def quick_conversion(
 ) -> QuickRoute:
     """The route of a conversion, which waits for nothing but where its parameters say so (`is_ordinary`)."""
 
-    def prepared(query: QueryT, headers: Headers, _: QueryParams, services: Services) -> Quick | None:
+    def prepared(query: QueryT, headers: Headers, services: Services) -> Quick | None:
         if is_ordinary(query):
             return None
         convert = prepare(query, headers, services)
@@ -183,7 +183,7 @@ class FastPath:
         if len(given) == len(parameters.multi_items()):
             with suppress(ValidationError, ShardsmithError):
                 query = route.query.model_validate(given)
-                quick = route.prepare(query, Headers(raw=list(headers)), parameters, self._services)
+                quick = route.prepare(query, Headers(raw=list(headers)), self._services)
         if len(self._prepared) >= _MOST_REMEMBERED:
             self._prepared.clear()
         self._prepared[route, query_string, headers] = quick

@@ -8,10 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import pyarrow as pa
+
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.registry import FormName
-from ..domain.limits import KIB, Budget
+from ..domain.limits import KIB, MIB, Budget
 from ..domain.manifest import Manifest
 from ..domain.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
 from ..errors import InputError, SchemaConflict, ShardsmithError
@@ -27,6 +29,7 @@ __all__ = ["AppendRequest", "Appended", "append_rows", "stored_answer"]
 
 #: A body up to this size may turn out to be a small append, and is held to be read again.
 _SMALL_BODY: Final = 256 * KIB
+_CHUNK: Final = 1 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def append_rows(
         datasets: where to.
         request: what to do.
         source: the body.
-        digest: what identifies the request; called once the body is exhausted.
+        digest: what identifies the request; called once the body is exhausted, where there is a key.
         budget: what the request may hold.
         spool: room for forms that have to be whole.
         resources: closed by the caller at the end of the request.
@@ -169,7 +172,6 @@ class _Appending:
                 destination,
                 request.split,
                 self._records(MemoryStream(body), destination),
-                digest=self.digest,
                 options=request.encode,
                 budget=self.budget,
                 evolve=request.evolve,
@@ -218,6 +220,10 @@ class _Appending:
 
     def _records(self, source: ByteStream, destination: Destination) -> Records:
         """Rows are read by the schema of the dataset, once it has one."""
+        records = self._decoded(source, destination)
+        return replace(records, batches=_to_the_end(records.batches, source))
+
+    def _decoded(self, source: ByteStream, destination: Destination) -> Records:
         request, stored = self.request, destination.schema
         form, options = request.form, request.decode
         if stored is None:
@@ -229,6 +235,13 @@ class _Appending:
             require_same_schema(options.schema, stored)
         options = replace(options, schema=stored, schema_of_dataset=True)
         return open_records(source, form, options, self.budget, self.spool, self.resources)
+
+
+def _to_the_end(batches: Iterator[pa.RecordBatch], source: ByteStream) -> Iterator[pa.RecordBatch]:
+    """The batches, and what of the body lies behind them, which the client must have sent, too."""
+    yield from batches
+    while source.read(_CHUNK):
+        pass
 
 
 def stored_answer(appended: AppendResult) -> Appended:

@@ -174,7 +174,8 @@ class Datasets:
         Args:
             records: drawn while they are stored.
             key: an idempotency key: the same key and digest again give the first result.
-            digest: SHA-256 of what the client sent, in hex; called once `records` are exhausted.
+            digest: SHA-256 of what the client sent, in hex; called where there is a key, once `records`
+                are exhausted.
             destination: where the name led when the request began; found anew where it is not given.
             sequence: orders the append before its time does; 0 where it is not given.
             evolve: widen the dataset's schema by that of the rows, as `domain/evolution.py` allows.
@@ -211,7 +212,6 @@ class Datasets:
         split: str,
         records: Records,
         *,
-        digest: Callable[[], str],
         options: RecordsEncodeOptions,
         budget: Budget,
         evolve: bool = False,
@@ -226,7 +226,7 @@ class Datasets:
             ShardsmithError: as `append`, at once or as the result.
         """
         return self._appender.submit(
-            destination, split, records, digest=digest, options=options, budget=budget, evolve=evolve
+            destination, split, records, options=options, budget=budget, evolve=evolve
         )
 
     def join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -47,13 +47,11 @@ class SmallAppend:
     Attributes:
         request: what to do; it `may_be_grouped`, and its form is JSON.
         body: all of it.
-        digest: what identifies the request.
         outcome: the answer; None where `append_rows` has to be asked, and nothing is stored.
     """
 
     request: AppendRequest
     body: bytes
-    digest: Callable[[], str]
     outcome: Future[Appended | None] = field(default_factory=Future)
 
 
@@ -150,7 +148,7 @@ class SmallAppends:
         ends = find_frames(np.frombuffer(data, np.uint8), sum(counts))
         offsets = [0, *(int(ends[last - 1]) if last else 0 for last in accumulate(counts))]
         return [
-            Member(data[begin:end], count, append.digest())
+            Member(data[begin:end], count)
             for append, count, (begin, end) in zip(batch, counts, pairwise(offsets), strict=True)
         ]
 
@@ -179,7 +177,7 @@ class SmallAppends:
                     self._datasets,
                     append.request,
                     MemoryStream(append.body),
-                    append.digest,
+                    str,  # asked for only where there is a key
                     Budget(self._limits),
                     self._spool,
                     resources,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ...codecs.json_text import parse_json
@@ -18,7 +18,7 @@ from ...domain.limits import MIB, Budget
 from ...domain.losses import Losses
 from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
-from ...domain.streams import ByteStream, MemoryStream, read_all
+from ...domain.streams import ByteStream, read_all
 from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import Appended, AppendRequest, append_rows
 from ...services.datasets import DatasetOptions, Underway
@@ -183,7 +183,7 @@ async def append_records(
     def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
         declared = declared_schema(query.schema_, services)
         rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
-        source = HashingStream(rows)
+        hashed = HashingStream(rows)
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(headers)
@@ -200,9 +200,9 @@ async def append_records(
                 sequence=query.sequence,
                 evolve=query.evolve == "widen",
             ),
-            source,
+            rows if key is None else hashed,
             lambda: request_digest(
-                source, headers.get("content-type", ""), declared, request.query_params, json_bytes
+                hashed, headers.get("content-type", ""), declared, request.query_params, json_bytes
             ),
             budget,
             services.spool,
@@ -215,15 +215,12 @@ async def append_records(
     return await services.exchanges.run(request, work, quick=quick)
 
 
-def _prepare_append(
-    query: AppendQuery, headers: Headers, parameters: QueryParams, services: Services
-) -> Quick | None:
+def _prepare_append(query: AppendQuery, headers: Headers, services: Services) -> Quick | None:
     """How small appends are taken in, where nothing has to be waited for but those of others."""
     form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
     refuse_inapplicable(query, read=form)
     if form != "json" or query.model_fields_set - _QUICK_PARAMETERS:
         return None
-    content_type = headers.get("content-type", "")
     split = check_split_name(query.split)
     decode, encode = query.decode_options(None, json_bytes=None), query.encode_options()
 
@@ -231,7 +228,6 @@ def _prepare_append(
         append = SmallAppend(
             AppendRequest(path.split("/")[3], split, form, None, decode, encode),
             body,
-            lambda: request_digest(HashingStream(MemoryStream(body)), content_type, None, parameters),
         )
         return then(append.outcome, _grouped) if services.small_appends.add(append) else None
 

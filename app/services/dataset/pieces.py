@@ -11,7 +11,7 @@ behind the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -24,7 +24,7 @@ from ...codecs.records.framing import FrameBlock
 from ...domain.shard_plan import covering, record_offsets
 from ...domain.streams import Buffer
 
-__all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "stored_in"]
+__all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "digest_of", "stored_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ class Piece:
     def from_json(cls, value: Sequence[Any]) -> Piece:
         size, digest, num_records, *rest = value
         return cls(int(size), str(digest), int(num_records), int(rest[0]) if rest else None)
+
+
+def digest_of(pieces: Iterable[Piece]) -> str:
+    """What stands for the bytes of all pieces: SHA-256 over theirs, as text, one after the other."""
+    return sha256("".join(piece.sha256 for piece in pieces).encode()).hexdigest()
 
 
 class TakenRows(Protocol):

@@ -45,7 +45,8 @@ class Commit:
     Attributes:
         nonce: tells the writer of this slot from others.
         attempt: whose parts these are.
-        digest: SHA-256 of what the client sent; a repetition has the same.
+        digest: of an append with a key, SHA-256 of what the client sent: a repetition has the same. Of any
+            other, which nothing is compared with, that of its pieces.
         time: nanoseconds by the writer's clock, which never stands still; orders appends, decides nothing.
         sequence: what the client numbered the append with; comes before time.
         writer: names the process that wrote this slot, as long as it lives.

@@ -30,7 +30,7 @@ def appends(client: Client) -> Iterator[SmallAppends]:
 
 def small(body: bytes, *, dataset: str = "d", split: str = "train") -> SmallAppend:
     request = AppendRequest(dataset, split, "json", None, RecordsDecodeOptions(), RecordsEncodeOptions())
-    return SmallAppend(request, body, lambda: "digest")
+    return SmallAppend(request, body)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from ...deferred import completed, then
 from ..catalog import Catalog, dataset_deleted
 from ..incarnation import Destination
 from ..layout import Layout
-from ..pieces import Piece
+from ..pieces import Piece, digest_of
 from ..same_schema import require_features, require_same_schema
 from ..slot import Commit, Slot, parse_slot, read_slot
 from .attempt import Attempt
@@ -82,8 +82,11 @@ class Appender:
         arrival = self._arrival(destination, split, records, key, sequence, evolve=evolve)
         attempt = arrival.attempt
         with self._keys.held(attempt.layout.slot(attempt.append_id)):
-            replayed = self._receive(arrival, digest, options, budget)
-            return self._finish(arrival) if replayed is None else replayed
+            if key is not None and (earlier := self._earlier(attempt.layout, attempt.append_id)):
+                deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
+                return replayed_result(attempt.layout.dataset, earlier, digest())
+            self._receive(arrival, None if key is None else digest, options, budget)
+            return self._finish(arrival)
 
     def submit(
         self,
@@ -91,17 +94,16 @@ class Appender:
         split: str,
         records: Records,
         *,
-        digest: Digest,
         options: RecordsEncodeOptions,
         budget: Budget,
         evolve: bool = False,
     ) -> Future[AppendResult]:
         """See `Datasets.submit`."""
         arrival = self._arrival(destination, split, records, None, None, evolve=evolve)
-        self._receive(arrival, digest, options, budget)
+        self._receive(arrival, None, options, budget)
         attempt = arrival.attempt
         if destination.schema is not None and records.schema.same_features(destination.schema):
-            member = Member(attempt.inline, attempt.num_records, arrival.digest)
+            member = Member(attempt.inline, attempt.num_records)
             if attempt.is_small and (joined := self.join(destination, split, member)) is not None:
                 return joined
         if destination.schema is not None:
@@ -146,23 +148,19 @@ class Appender:
             records,
             sequence=sequence,
             evolve=evolve,
-            has_key=key is not None,
             started=time.monotonic(),
             attempt=Attempt(self._store, destination.layout, append_id, self._max_record_bytes, self._pool),
         )
 
     def _receive(
-        self, arrival: _Arrival, digest: Digest, options: RecordsEncodeOptions, budget: Budget
-    ) -> AppendResult | None:
-        """Take in all rows; the answer, where the key has had one before."""
-        attempt, records = arrival.attempt, arrival.records
-        if arrival.has_key and (earlier := self._earlier(attempt.layout, attempt.append_id)):
-            deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
-            return replayed_result(attempt.layout.dataset, earlier, digest())
+        self, arrival: _Arrival, digest: Digest | None, options: RecordsEncodeOptions, budget: Budget
+    ) -> None:
+        """Take in all rows; `digest` is that of an append with a key."""
+        attempt = arrival.attempt
         with attempt.discarded_on_error():
-            attempt.write(encode_messages(records, replace(options, compression="none"), budget), budget)
-            arrival.digest = digest()
-        return None
+            options = replace(options, compression="none")
+            attempt.write(encode_messages(arrival.records, options, budget), budget)
+            arrival.digest = digest_of(attempt.pieces) if digest is None else digest()
 
     def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
         try:
@@ -215,16 +213,17 @@ class Appender:
         self._catalog.require_current(destination)
         inline = b"".join(member.data for member in members)
         num_records = sum(member.num_records for member in members)
+        pieces = (Piece.of(inline, num_records),) if inline else ()
         slot = Commit(
             append_id=secrets.token_hex(16),
             nonce=new_nonce(),
             attempt=new_nonce(),
             split=split,
-            digest=sha256("".join(member.digest for member in members).encode()).hexdigest(),
+            digest=digest_of(pieces),
             num_records=num_records,
             num_bytes=len(inline),
             time=self._clock.now(),
-            pieces=(Piece.of(inline, num_records),) if inline else (),
+            pieces=pieces,
             writer=self._writer,
         )
         try:
@@ -260,7 +259,6 @@ class _Arrival:
     records: Records
     sequence: int | None
     evolve: bool
-    has_key: bool
     started: float
     attempt: Attempt
     digest: str = ""

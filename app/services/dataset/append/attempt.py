@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -62,7 +61,12 @@ class Attempt:
         self._name = new_nonce()
         self._pieces: list[Piece] = []
         self._begun: list[str] = []
-        self._under_way: deque[_UnderWay] = deque()
+        self._under_way: deque[Future[Piece]] = deque()
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """Those that are stored, or are in memory as `inline`."""
+        return self._pieces
 
     @property
     def is_small(self) -> bool:
@@ -76,19 +80,19 @@ class Attempt:
             LimitExceeded: a record is larger than allowed (`record_too_large`).
             StorageError: a part could not be stored.
         """
-        cutter = RecordCutter(_PART_BYTES, budget)
-        for block in blocks:
-            self._check_sizes(block)
-            self.num_records += block.num_records
-            for data, num_records in cutter.add_run(block.data, block.num_records):
-                self._upload(data, num_records, budget)
-        for data, num_records in cutter.flush():
-            if self._begun or len(data) > INLINE_BYTES:
-                self._upload(data, num_records, budget)
-            else:
-                self.inline = bytes(data)
-                self._pieces.append(Piece.of(data, num_records))
-        self._await_parts(0)
+        with RecordCutter(_PART_BYTES, budget, most_held=_PARTS_AT_ONCE) as cutter:
+            for block in blocks:
+                self._check_sizes(block)
+                self.num_records += block.num_records
+                for data, num_records in cutter.add_run(block.data, block.num_records):
+                    self._upload(data, num_records)
+            for data, num_records in cutter.flush():
+                if self._begun or len(data) > INLINE_BYTES:
+                    self._upload(data, num_records)
+                else:
+                    self.inline = bytes(data)
+                    self._pieces.append(Piece.of(data, num_records))
+            self._await_parts(0)
 
     def slot(self, split: str, digest: str, sequence: int | None, now: int, writer: str) -> Commit:
         """The slot that acknowledges it."""
@@ -109,7 +113,7 @@ class Attempt:
     def discard(self) -> None:
         """Remove the parts as far as the store lets us; what stays is nobody's."""
         for part in self._under_way:
-            part.stored.exception()  # a put that lands later would stay
+            part.exception()  # a put that lands later would stay
         # Not tried further once it fails: a store that hangs would take its time for each part, and the
         # client waits.
         with contextlib.suppress(StorageError):
@@ -140,14 +144,12 @@ class Attempt:
                 row=row,
             )
 
-    def _upload(self, data: Buffer, num_records: int, budget: Budget) -> None:
+    def _upload(self, data: Buffer, num_records: int) -> None:
         """Begin to store a part, once there are few enough under way."""
         self._await_parts(_PARTS_AT_ONCE - 1)
         key = self.layout.part(self.append_id, self._name, len(self._begun))
         self._begun.append(key)
-        budget.charge(len(data), "A part of the records")
-        stored = self._pool.submit(self._store_part, key, data, num_records)
-        self._under_way.append(_UnderWay(stored, budget, len(data)))
+        self._under_way.append(self._pool.submit(self._store_part, key, data, num_records))
 
     def _store_part(self, key: str, data: Buffer, num_records: int) -> Piece:
         piece = Piece.of(data, num_records)
@@ -161,16 +163,5 @@ class Attempt:
             StorageError: one could not be stored.
         """
         while len(self._under_way) > most:
-            part = self._under_way[0]
-            self._pieces.append(part.stored.result())
-            part.budget.release(part.size)
+            self._pieces.append(self._under_way[0].result())
             self._under_way.popleft()
-
-
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """A part that is being stored, and what was charged for it."""
-
-    stored: Future[Piece]
-    budget: Budget
-    size: int

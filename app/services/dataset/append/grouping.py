@@ -40,13 +40,11 @@ class Member:
     """One append of a group: its framed records, and the id of the slot that will hold them.
 
     Attributes:
-        digest: SHA-256 of what the client sent.
         outcome: set once the fate of the group is known.
     """
 
     data: bytes
     num_records: int
-    digest: str
     outcome: Future[str] = field(default_factory=Future)
 
 

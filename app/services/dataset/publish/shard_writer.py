@@ -42,6 +42,8 @@ __all__ = [
 
 #: What is uploaded of an index at a time.
 _INDEX_CHUNK: Final = 1 * MIB
+#: Pieces that are hashed or in an upload at a time: three parts of four, and as many as `seal` works ahead.
+_PIECES_HELD: Final = 16
 
 
 class RecordSource(Protocol):
@@ -139,14 +141,14 @@ def _cut(
 ) -> Iterator[tuple[Buffer, int]]:
     """The source's records in runs of a piece each; their index lines go to `lines`."""
     budget = Budget(STORED_LIMITS)
-    cutter = RecordCutter(PIECE_BYTES, budget)
     offset = 0
-    for run in source.runs(store, budget, pool):
-        if lines is not None:
-            lines.append(index_lines(offset, run.ends))
-        offset += len(run.data)
-        yield from cutter.add(run.data, run.ends)
-    yield from cutter.flush()
+    with RecordCutter(PIECE_BYTES, budget, most_held=_PIECES_HELD) as cutter:
+        for run in source.runs(store, budget, pool):
+            if lines is not None:
+                lines.append(index_lines(offset, run.ends))
+            offset += len(run.data)
+            yield from cutter.add(run.data, run.ends)
+        yield from cutter.flush()
 
 
 def _write_index(store: ObjectStore, key: str, file: str, lines: SpoolFile) -> FileEntry:

@@ -63,13 +63,25 @@ def test_what_is_handed_out_stays_as_it_is() -> None:
     assert all(memoryview(data).readonly for data in runs)
 
 
+def test_memory_is_used_again_once_nobody_holds_it() -> None:
+    budget = Budget()
+    with RecordCutter(100, budget, most_held=2) as cutter:
+        for size in range(84, 50, -1):
+            for _ in cutter.add_run(memoryview(framed(size)), 1):
+                pass
+        assert budget.peak <= 300
+        assert budget.remaining < budget.limits.max_decoded_bytes
+    assert budget.remaining == budget.limits.max_decoded_bytes
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 120), min_size=1, max_size=20), st.data())
 def test_exact_runs_do_not_depend_on_how_the_records_arrive(sizes: list[int], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sizes)), max_size=4)) | {len(sizes)})
     runs = [tuple(sizes[a:b]) for a, b in zip([0, *cuts], cuts, strict=False)]
     budget = Budget()
-    found = cut(RecordCutter(100, budget), *runs, exact=True)
+    with RecordCutter(100, budget) as cutter:
+        found = cut(cutter, *runs, exact=True)
     assert found == cut(RecordCutter(100, Budget()), tuple(sizes), exact=True)
     assert b"".join(data for data, _ in found) == b"".join(framed(*run) for run in runs)
     assert sum(count for _, count in found) == len(sizes)

@@ -4,14 +4,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from hashlib import sha256
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records
+from app.domain.buffer_pool import BufferPool
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
+from app.domain.streams import Buffer
 from app.errors import (
     Conflict,
     InProgress,
@@ -28,6 +33,7 @@ from app.services.dataset.append import appender as append_module
 from app.services.dataset.append import keys_in_use
 from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
+from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import AppendResult, PublishOptions
 from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
@@ -97,6 +103,54 @@ def test_a_part_is_stored_while_rows_still_come(client: Client, inner: ObstoreSt
     )
     assert seen[0] == 0
     assert seen[-1] >= 2  # of the four that are full, the others may be under way
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is used again does not look as it did: whoever still reads it would tell."""
+    take = BufferPool.take
+
+    def poisoned_take(pool: BufferPool, size: int) -> NDArray[np.uint8]:
+        buffer = take(pool, size)
+        buffer[:] = 0xDB
+        return buffer
+
+    monkeypatch.setattr(BufferPool, "take", poisoned_take)
+
+
+class LateStore(FaultStore):
+    """Its puts end, and what they were given is sent once more when the next one has begun."""
+
+    late: tuple[str, Buffer] | None = None
+
+    def put(self, key: str, data: Buffer) -> None:
+        super().put(key, bytes(data))
+        late, self.late = self.late, (key, data) if "/parts/" in key else None
+        if late is not None:
+            super().put(late[0], bytes(late[1]))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("late", [True, False])
+def test_parts_that_a_store_still_holds_do_not_change(late: bool) -> None:
+    inner = open_store("memory://")  # which keeps what it is given, not a copy
+    client = Client(LateStore(inner) if late else inner)
+    client.append(range(1200), pad=100_000)
+    assert len(keys(inner, "/parts/")) == 8
+    client.publish()
+    assert client.read() == list(range(1200))
+
+
+def test_an_append_without_a_key_is_not_compared_with_any(client: Client, inner: ObstoreStore) -> None:
+    def digest() -> str:
+        raise AssertionError("nobody needs it")
+
+    result = client.datasets.append(
+        "d", "train", records([1]), key=None, digest=digest, options=RecordsEncodeOptions(), budget=Budget()
+    )
+    slot = read_slot(inner, LAYOUT, result.append_id)
+    assert isinstance(slot, Commit)
+    assert slot.digest == sha256(slot.pieces[0].sha256.encode()).hexdigest()
 
 
 def test_a_row_larger_than_a_part_spans_several(client: Client, inner: ObstoreStore) -> None:

@@ -64,7 +64,6 @@ def submit(
         client.datasets.destination("d"),
         split,
         records(values, pad=pad),
-        digest=lambda: f"{values}",
         options=RecordsEncodeOptions(),
         budget=Budget(),
     )
@@ -276,7 +275,7 @@ def test_members_that_nobody_can_store_hear_of_it() -> None:
 
     pool = Held()
     grouping = Grouping(pool, fails)
-    member = Member(b"x", 1, "")
+    member = Member(b"x", 1)
     assert grouping.add(HERE, "train", member)
     pool.run()
     assert isinstance(member.outcome.exception(), ValueError)
@@ -309,7 +308,7 @@ def test_an_error_that_cannot_be_copied_reaches_every_member() -> None:
 
     pool = Held()
     grouping = Grouping(pool, fails)
-    members = [Member(b"x", 1, "") for _ in range(2)]
+    members = [Member(b"x", 1) for _ in range(2)]
     assert all(grouping.add(HERE, "train", member) for member in members)
     pool.run()
     assert [type(member.outcome.exception(timeout=0)) for member in members] == [Awkward, Awkward]
@@ -321,7 +320,7 @@ def test_members_that_have_to_be_read_again_do_not_wait_for_one_another() -> Non
 
     pool = Held()
     grouping = Grouping(pool, outdated)
-    members = [Member(b"x", 1, "") for _ in range(3)]
+    members = [Member(b"x", 1) for _ in range(3)]
     assert all(grouping.add(HERE, "train", member) for member in members)
     pool.waiting.pop(0)()
     assert len(pool.waiting) == 3

@@ -20,6 +20,8 @@ from .allocator import return_large_blocks
 from .api.exchange import Exchanges
 from .api.fast_path import FastPath
 from .api.files import Downloads
+from .api.http1.limits import ConnectionLimits
+from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
@@ -39,10 +41,6 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 #: What is loaded at the start stays: it is not looked over again. With Python's 700, a tenth of the time of
 #: small appends went into looking for cycles, of which they make none.
 _GC_THRESHOLDS: Final = (10_000, 20, 20)
-#: Idle connections stay longer than the minute that clients and load balancers keep theirs: who sends just
-#: as the server closes gets no answer, and cannot tell whether the request was carried out. uvicorn's 5 s
-#: made that a matter of seconds under load.
-_KEEP_ALIVE_S: Final = 75
 
 _TRY: Final = """
 Shardsmith is listening. Try:
@@ -137,9 +135,27 @@ def run() -> None:
         port=settings.port,
         log_level=settings.log_level,
         timeout_graceful_shutdown=settings.shutdown_grace_s,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        http=hardened_protocol(_connection_limits(settings)),
+        ws="none",
     )
     _Server(config).run()
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        max_connections=settings.max_connections,
+        max_target_bytes=settings.max_target_bytes,
+        max_header_bytes=settings.max_header_bytes,
+        max_headers=settings.max_headers,
+        max_chunk_overhead=settings.max_chunk_overhead,
+        header_timeout_s=settings.header_timeout_s,
+        keep_alive_s=settings.keep_alive_s,
+        min_rate=settings.min_rate,
+        body_grace_s=settings.body_grace_s,
+        stall_s=settings.body_timeout_s,
+        linger_s=settings.linger_s,
+        linger_stall_s=settings.linger_stall_s,
+    )
 
 
 def _exit(_: int, __: FrameType | None) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from .domain.limits import MIB, Limits
+from .domain.limits import KIB, MIB, Limits
 
 __all__ = ["Settings"]
 
@@ -41,6 +41,35 @@ class Settings(BaseSettings):
     )
     body_timeout_s: float = Field(
         60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."
+    )
+    min_rate: int = Field(
+        240, ge=0, description="Least bytes a second of a body, and of an answer that waits; 0: none (Kestrel)."
+    )
+    body_grace_s: float = Field(
+        5.0, gt=0, description="Seconds before that rate is asked of a body (Kestrel)."
+    )
+    header_timeout_s: float = Field(
+        20.0, gt=0, description="Seconds for the head of a request, or until it begins (Apache)."
+    )
+    keep_alive_s: float = Field(
+        75.0, gt=0, description="Seconds without a request after which a connection is closed (nginx)."
+    )
+    linger_s: float = Field(
+        30.0, gt=0, description="Seconds for which the rest of a refused body is let in and dropped (nginx)."
+    )
+    linger_stall_s: float = Field(5.0, gt=0, description="The same, without any byte of it (nginx).")
+    max_connections: int = Field(
+        512, ge=1, description="Connections at one time; beyond, probes alone are answered (nginx)."
+    )
+    max_target_bytes: int = Field(
+        32 * KIB, gt=0, description="Longest request target, percent-encoded, in bytes; nginx has 8 KiB."
+    )
+    max_header_bytes: int = Field(
+        64 * KIB, gt=0, description="Largest head of a request, in bytes (uvicorn with h11; Envoy: 60 KiB)."
+    )
+    max_headers: int = Field(100, gt=0, description="Most header fields of a request (Apache, Envoy).")
+    max_chunk_overhead: int = Field(
+        16 * KIB, gt=0, description="Most bytes of a chunked body that are no content, beyond the usual (Go)."
     )
     collect_interval_s: float = Field(
         3600.0, ge=0, description="Seconds between two collections of leftovers; 0 leaves them to requests."

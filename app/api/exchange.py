@@ -58,8 +58,6 @@ class Answer:
 
 #: A worker is taken once so much of a body has arrived, or all of it.
 _HEAD_BYTES: Final = 256 * KIB
-#: How long the rest of a refused body is let in and dropped; nginx's lingering_timeout is 5 s.
-_LINGER_S: Final = 5.0
 _CALL_THREADS: Final = 16
 #: Work that does not wait only hands the interpreter's lock around: more threads for it make it slower.
 _SMALL_THREADS: Final = 2
@@ -136,6 +134,12 @@ class Exchanges:
         self, request: Request, receive: Receive, work: Work, lane: Lane, *, complete: bool
     ) -> Response:
         """Convert a body while it arrives, to an answer that may begin before it ends."""
+        # Before anything is read: a client that expects `100 Continue` shall not be asked for it.
+        try:
+            check_body_headers(request.headers, self._limits)
+        except LimitExceeded:
+            request.state.body_unread = True
+            raise
         body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
         limit = None if complete else COMPLETE_UP_TO
         pipe = OutputPipe(
@@ -146,7 +150,6 @@ class Exchanges:
         )
         pump = asyncio.create_task(body.pump(receive, pipe.abandon))
         try:
-            check_body_headers(request.headers, self._limits)
             await body.wait_for_head(_HEAD_BYTES)
             head = await self._start(lane, work, body, pipe)
             done = await pipe.settle(limit)
@@ -155,13 +158,9 @@ class Exchanges:
             _give_up(pipe, body, pump)
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
         except BaseException as error:
-            try:
-                if isinstance(error, LimitExceeded):
-                    # Too much to let in: after a while the connection is closed on it.
-                    await body.linger(_LINGER_S)
-                    request.state.body_unread = not body.complete
-            finally:
-                _give_up(pipe, body, pump)
+            # Too much to let in: the connection is closed on it, by and by.
+            request.state.body_unread = isinstance(error, LimitExceeded) and not body.complete
+            _give_up(pipe, body, pump)
             raise
         headers = dict(head.headers)
         if head.status == 204:

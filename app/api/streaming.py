@@ -9,7 +9,6 @@ output that nobody takes goes to the spool, never into a wait.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import threading
 from collections import deque
@@ -88,15 +87,6 @@ class RequestBody:
                 await asyncio.wait_for(self._arrived.wait(), self._timeout_s)
             except TimeoutError:
                 raise self._timed_out() from None
-
-    async def linger(self, seconds: float) -> None:
-        """Drop what the client still sends, for so long: closing at once would take the answer from it.
-
-        Source: RFC 9112, section 9.6; a reset destroys what a client that writes first has yet to read.
-        """
-        self.discard()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._complete.wait(), seconds)
 
     async def _accept(self, piece: bytes) -> None:
         self._received += len(piece)

@@ -1,0 +1,68 @@
+"""How slow a client may be: time that it earns by moving bytes."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+__all__ = ["NEVER", "Allowance"]
+
+NEVER: Final = inf
+
+
+class Allowance:
+    """A deadline that each byte moves on by `1 / rate` seconds, but never past `stall_s` from now.
+
+    So a client has to keep the rate on average, may stop for a while where it was fast before, and never for
+    longer than `stall_s`. The reckoning is that of Apache's mod_reqtimeout (`body=20,MinRate=500`). Times are
+    those of the event loop, in seconds.
+
+    Args:
+        rate: bytes a second; 0 asks for none, and any byte gives `stall_s`.
+    """
+
+    __slots__ = ("_left", "_rate", "_stall_s", "due")
+
+    def __init__(self, rate: int, stall_s: float) -> None:
+        self._rate = rate
+        self._stall_s = stall_s
+        #: What was left when it was frozen.
+        self._left: float | None = None
+        #: When the client has been too slow.
+        self.due = NEVER
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is asked of the client at all."""
+        return self.due == NEVER and self._left is None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is we who keep the client waiting."""
+        return self._left is not None
+
+    def start(self, now: float, grace_s: float) -> None:
+        """Begin, with `grace_s` until the first bytes have to be there."""
+        self._left = None
+        self.due = now + (min(grace_s, self._stall_s) if self._rate else self._stall_s)
+
+    def stop(self) -> None:
+        """Nothing is asked of the client."""
+        self._left = None
+        self.due = NEVER
+
+    def earn(self, num_bytes: int, now: float) -> None:
+        """The client has moved so many bytes."""
+        if num_bytes and self.due != NEVER:
+            latest = now + self._stall_s
+            self.due = min(self.due + num_bytes / self._rate, latest) if self._rate else latest
+
+    def freeze(self, now: float) -> None:
+        """It is we who keep the client waiting."""
+        if self.due != NEVER:
+            self._left, self.due = self.due - now, NEVER
+
+    def thaw(self, now: float) -> None:
+        """The client may go on."""
+        if self._left is not None:
+            self.due, self._left = now + self._left, None

@@ -21,34 +21,30 @@ class Allowance:
         rate: bytes a second; 0 asks for none, and any byte gives `stall_s`.
     """
 
-    __slots__ = ("_left", "_rate", "_stall_s", "due")
+    __slots__ = ("_left", "_rate", "_stall_s", "due", "frozen")
 
     def __init__(self, rate: int, stall_s: float) -> None:
         self._rate = rate
         self._stall_s = stall_s
-        #: What was left when it was frozen.
-        self._left: float | None = None
+        #: Whether it is we who keep the client waiting; and what was left to it then.
+        self.frozen = False
+        self._left = 0.0
         #: When the client has been too slow.
         self.due = NEVER
 
     @property
     def idle(self) -> bool:
         """Whether nothing is asked of the client at all."""
-        return self.due == NEVER and self._left is None
-
-    @property
-    def frozen(self) -> bool:
-        """Whether it is we who keep the client waiting."""
-        return self._left is not None
+        return self.due == NEVER and not self.frozen
 
     def start(self, now: float, grace_s: float) -> None:
         """Begin, with `grace_s` until the first bytes have to be there."""
-        self._left = None
+        self.frozen = False
         self.due = now + (min(grace_s, self._stall_s) if self._rate else self._stall_s)
 
     def stop(self) -> None:
         """Nothing is asked of the client."""
-        self._left = None
+        self.frozen = False
         self.due = NEVER
 
     def earn(self, num_bytes: int, now: float) -> None:
@@ -60,9 +56,9 @@ class Allowance:
     def freeze(self, now: float) -> None:
         """It is we who keep the client waiting."""
         if self.due != NEVER:
-            self._left, self.due = self.due - now, NEVER
+            self.frozen, self._left, self.due = True, self.due - now, NEVER
 
     def thaw(self, now: float) -> None:
         """The client may go on."""
-        if self._left is not None:
-            self.due, self._left = now + self._left, None
+        if self.frozen:
+            self.frozen, self.due = False, now + self._left

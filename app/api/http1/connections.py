@@ -8,6 +8,7 @@ neither idle connections nor busy ones keep a probe out.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Final, Protocol
 
 __all__ = ["PROBES", "Connections", "Evictable"]
@@ -24,6 +25,9 @@ _BESIDE: Final = 64
 class Evictable(Protocol):
     """A connection that can be told to go."""
 
+    #: Since when it has had no request to answer; None while it has.
+    idle_since: float | None
+
     def evict(self) -> None:
         """Close at once."""
 
@@ -34,8 +38,6 @@ class Connections:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._counted: set[Evictable] = set()
-        #: Since when each has been idle, the longest first.
-        self.idle: dict[Evictable, float] = {}
         self._beside: dict[Evictable, None] = {}
 
     def admit(self, connection: Evictable, now: float) -> bool:
@@ -46,18 +48,18 @@ class Connections:
             self._beside[connection] = None
             return False
         self._counted.add(connection)
-        self.idle[connection] = now
         return True
 
     def forget(self, connection: Evictable) -> None:
         """It is closed, or about to be."""
         self._counted.discard(connection)
-        self.idle.pop(connection, None)
         self._beside.pop(connection, None)
 
     def _make_room(self, now: float) -> bool:
-        longest = next(iter(self.idle), None)
-        if longest is None or now - self.idle[longest] < _IDLE_S:
+        # Looked for among all: that is rare, and every request would pay for keeping them in order.
+        idle = [(one.idle_since, one) for one in self._counted if one.idle_since is not None]
+        since, longest = min(idle, key=itemgetter(0), default=(now, None))
+        if longest is None or now - since < _IDLE_S:
             return False
         self._evict(longest)
         return True

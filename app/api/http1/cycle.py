@@ -1,11 +1,17 @@
-"""One request and its answer: uvicorn's, with what it leaves to the client's good will."""
+"""One request and its answer: what the application sends, as HTTP/1.1.
+
+The head waits for the first piece of the body, as the ASGI specification asks for, and both leave in one write:
+for a small answer that is a third of its cost. So an application that fails between the two can still be
+answered 500.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 
 from ..problems import PROBLEM_MEDIA_TYPE, problem
 from .refusals import defect
@@ -15,24 +21,103 @@ if TYPE_CHECKING:
 
 __all__ = ["Cycle"]
 
+#: What no header holds, neither in its name nor in its value: control characters, but for the tab.
+_CONTROLS: Final = bytes([*range(9), *range(10, 32), 127])
+_LINE_END: Final = b"\r\n"
+_CLOSE: Final = b"connection: close\r\n"
+_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+
 
 class Cycle(RequestResponseCycle):
     """Leaves the closing of the connection to the protocol, which lingers."""
 
     #: The connection ends with this answer.
     last = False
+    _head = b""
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a part of the answer; see the ASGI specification."""
+        """Send a part of the answer; see the ASGI specification.
+
+        Raises:
+            RuntimeError: the application does not keep to it.
+        """
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.body" and self._head and not self.response_complete:
+            self._send_body(message.get("body", b""), message.get("more_body", False))
+        elif message["type"] == "http.response.start" and not self.response_started:
+            self._head = self._serialized_head(message["status"], list(message.get("headers", ())))
+        else:
+            raise RuntimeError(f"{message['type']} has no place here in an answer")
+
+    def _serialized_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+        if self.access_log:
+            self._log(status)
         if self.waiting_for_100_continue:
             # Answered without asking for the body: whether it comes nevertheless cannot be known.
+            self.keep_alive = self.waiting_for_100_continue = False
+        self.chunked_encoding = self.scope["method"] != "HEAD" and status not in (204, 304)
+        self.expected_content_length = 0
+        fields: list[bytes] = []
+        close = chunked = False
+        for name, value in headers:
+            fields += (name, b": ", value, _LINE_END)
+            known = name.lower()
+            if known == b"content-length":
+                self.chunked_encoding, self.expected_content_length = False, int(value)
+            elif known == b"transfer-encoding":
+                chunked = True
+            elif known == b"connection":
+                close = b"close" in value.lower()
+        _check_fields(b"".join(fields), len(headers))
+        if close:
             self.keep_alive = False
-        await super().send(message)
-        if not self.keep_alive:
-            self.keep_alive, self.last = True, True
+        elif not self.keep_alive:
+            fields.append(_CLOSE)
+        if self.chunked_encoding and not chunked:
+            fields.append(_CHUNKED)
+        ours = [part for field in self.default_headers for part in (field[0], b": ", field[1], _LINE_END)]
+        return b"".join([STATUS_LINE[status], *ours, *fields, _LINE_END])
+
+    def _log(self, status: int) -> None:
+        scope: Any = self.scope
+        self.access_logger.info(
+            '%s - "%s %s HTTP/%s" %d',
+            get_client_addr(scope),
+            scope["method"],
+            get_path_with_query_string(scope),
+            scope["http_version"],
+            status,
+        )
+
+    def _send_body(self, body: bytes, more_body: bool) -> None:
+        pieces = [] if self.response_started else [self._head]
+        self.response_started = True
+        if self.scope["method"] == "HEAD":
+            self.expected_content_length = 0
+        elif self.chunked_encoding:
+            if body:
+                pieces += [b"%x\r\n" % len(body), body, _LINE_END]
+            if not more_body:
+                pieces.append(b"0\r\n\r\n")
+        else:
+            self.expected_content_length -= len(body)
+            if self.expected_content_length < 0:
+                raise RuntimeError("the answer is longer than its Content-Length")
+            pieces.append(body)
+        self.transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if not more_body:
+            if self.expected_content_length:
+                raise RuntimeError("the answer is shorter than its Content-Length")
+            self.response_complete = True
+            self.message_event.set()
+            self.last = not self.keep_alive
+            self.on_response()
 
     async def send_500_response(self) -> None:
-        """The answer of an application that raised before it gave one."""
+        """The answer of an application that failed before any of its own had left."""
         refused = defect()
         body = json.dumps(problem(refused.status, refused.code, refused.detail)).encode("ascii")
         headers = [
@@ -49,3 +134,8 @@ class Cycle(RequestResponseCycle):
             self.disconnected = True
             self.waiting_for_100_continue = False
         self.message_event.set()
+
+
+def _check_fields(fields: bytes, number: int) -> None:
+    if len(fields) - len(fields.translate(None, _CONTROLS)) != len(_LINE_END) * number:
+        raise RuntimeError("a header of the answer holds control characters")

@@ -8,13 +8,13 @@ repeated, beside Transfer-Encoding or no number, and chunk sizes that are none; 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from .limits import ConnectionLimits
 from .refusals import Refused
 
-__all__ = ["CHUNKED", "Head", "check_head", "too_large"]
+__all__ = ["CHUNKED", "check_head", "check_size", "too_large"]
 
 #: The body ends where its last chunk does.
 CHUNKED: Final = -1
@@ -22,58 +22,55 @@ CHUNKED: Final = -1
 #: `uri-host [ ":" port ]` (RFC 3986, section 3.2.2), by its characters; empty where a target has no host.
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?@]+)")
-#: Around the fields: the blanks, colons and line ends of each, and those of the request line.
+#: Colon, blank and line end of a field.
 _FIELD_FRAME: Final = 4
-_LINE_FRAME: Final = 12
 
 Fields = list[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What the connection has to know of a request.
+def check_head(target: bytes, version: str, fields: Fields) -> tuple[int, bool]:
+    """The length of the body, or `CHUNKED`; and whether the client waits to be asked for it.
 
-    Attributes:
-        length: of the body, in bytes; or `CHUNKED`.
-        expects_continue: the client waits to be asked for the body.
-    """
-
-    length: int
-    expects_continue: bool
-
-
-def check_head(method: bytes, target: bytes, version: str, fields: Fields, limits: ConnectionLimits) -> Head:
-    """What the head says; the Host of an absolute target replaces the one in `fields`.
+    The Host of an absolute target replaces the one in `fields`.
 
     Args:
         fields: names in lower case, and values.
 
     Raises:
-        Refused: it is too large, or not to be understood in one way alone.
+        Refused: it cannot be understood, or not in one way alone.
     """
-    if version not in ("1.1", "1.0"):
+    known = dict(fields)
+    if version == "1.1":
+        if b"host" not in known:
+            raise Refused(400, "invalid_host", "No header field Host, which HTTP/1.1 requires.")
+    elif version != "1.0":
         raise Refused(400, "invalid_version", "HTTP/1.1 and HTTP/1.0 alone are spoken here.")
-    size = len(method) + len(target) + _LINE_FRAME
-    length, hosts, expects = 0, 0, False
-    for name, value in fields:
-        size += len(name) + len(value) + _FIELD_FRAME
-        if name == b"host":
-            hosts += 1
-            _check_host(value)
-        elif name == b"content-length":
-            length = int(value)
-        elif name == b"transfer-encoding":
-            length = _check_transfer_encoding(value, version)
-        elif name == b"expect":
-            expects = _check_expect(value)
-    _check_sizes(target, size, len(fields), limits)
-    if hosts != 1 and (hosts or version == "1.1"):
-        raise Refused(400, "invalid_host", f"{hosts} header fields Host, where HTTP/1.1 has exactly one.")
+    if len(known) != len(fields) and sum(name == b"host" for name, _ in fields) > 1:
+        raise Refused(400, "invalid_host", "More than one header field Host.")
+    _check_host(known.get(b"host", b""))
     if not target.startswith(b"/"):
         _check_absolute(target, fields)
     elif b"#" in target:
         raise Refused(400, "invalid_target", "The request target has a fragment; leave it out.")
-    return Head(length, expects and version == "1.1" and length != 0)
+    length = int(known.get(b"content-length", b"0"))
+    if b"transfer-encoding" in known:
+        length = _check_transfer_encoding(known[b"transfer-encoding"], version)
+    if b"expect" in known:
+        return length, _check_expect(known[b"expect"]) and version == "1.1" and length != 0
+    return length, False
+
+
+def check_size(target: bytes, fields: Fields, limits: ConnectionLimits) -> None:
+    """Refuse what is larger than allowed.
+
+    Raises:
+        Refused: the target, the fields or their number is.
+    """
+    size = sum(len(name) + len(value) + _FIELD_FRAME for name, value in fields)
+    if size + len(target) > limits.max_header_bytes or len(target) > limits.max_target_bytes:
+        raise too_large(target, limits)
+    if len(fields) > limits.max_headers:
+        raise Refused(431, "too_many_headers", f"More than {limits.max_headers} header fields.")
 
 
 def too_large(target: bytes, limits: ConnectionLimits) -> Refused:
@@ -85,13 +82,8 @@ def too_large(target: bytes, limits: ConnectionLimits) -> Refused:
     return Refused(431, "header_too_large", f"The head has more than {limits.max_header_bytes} bytes.")
 
 
-def _check_sizes(target: bytes, size: int, num_fields: int, limits: ConnectionLimits) -> None:
-    if size > limits.max_header_bytes or len(target) > limits.max_target_bytes:
-        raise too_large(target, limits)
-    if num_fields > limits.max_headers:
-        raise Refused(431, "too_many_headers", f"More than {limits.max_headers} header fields.")
-
-
+# A few names make up nearly all requests.
+@lru_cache(maxsize=64)
 def _check_host(value: bytes) -> None:
     if _HOST.fullmatch(value.strip(b" \t")) is None:
         raise Refused(400, "invalid_host", "Host is not `name` or `name:port`.")

@@ -25,11 +25,12 @@ from .allowance import NEVER, Allowance
 from .connections import PROBES, Connections
 from .cycle import Cycle
 from .flow import Flow, LazyTimer, bytes_not_taken
-from .head import CHUNKED, check_head, too_large
+from .head import CHUNKED, check_head, check_size, too_large
 from .limits import ConnectionLimits
 from .refusals import Refused, defect, malformed, serialize_refusal, timed_out
 
 if TYPE_CHECKING:
+    from uvicorn._types import HTTPScope
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
@@ -44,6 +45,8 @@ _BODY: Final = 2
 _LOOK_S: Final = 1.0
 #: How long a connection that is only to be closed may take for it once the service is stopping.
 _STOPPING_S: Final = 1.0
+#: What every request has once, in its first line.
+_VERSION: Final = b" HTTP/"
 _HEAD_END: Final = b"\r\n\r\n"
 #: Requests that came in one piece with the end of a chunked body before them; all else waits unparsed.
 _MOST_QUEUED: Final = 64
@@ -71,6 +74,7 @@ class HardenedProtocol(HttpToolsProtocol):
         self.url = b""
         self._timer = LazyTimer(self.loop, self._ring)
         self._admitted = True
+        self.idle_since: float | None = None
         # What arrives.
         self._phase = _BETWEEN
         self._head_bytes = 0
@@ -102,6 +106,7 @@ class HardenedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = Flow(transport, self.loop, self._body, self._set_timer)
         now = self.loop.time()
+        self.idle_since = now
         self._admitted = self.others.admit(self, now)
         self._due = now + self.limits.header_timeout_s
         self._set_timer()
@@ -146,7 +151,10 @@ class HardenedProtocol(HttpToolsProtocol):
             self._held = self._held[self._held_from :] + data
             self._held_from = 0
         else:
-            self._take(data, 0)
+            if self._phase or len(data) > self.limits.max_header_bytes or data.count(_VERSION) > 1 or self._owes():
+                self._take(data, 0)
+            else:  # one request, and most often all of it
+                self._feed(data)
             if self._phase:
                 self._wait_for_more(len(data))
 
@@ -160,9 +168,9 @@ class HardenedProtocol(HttpToolsProtocol):
                 self._hold(data, position)
                 return
             else:
-                upto = data.find(_HEAD_END, position) + len(_HEAD_END)
-                if upto < len(_HEAD_END):
-                    upto = min(end, position + self.limits.max_header_bytes)
+                found = data.find(_HEAD_END, position)
+                upto = end if found < 0 else found + len(_HEAD_END)
+                upto = min(upto, position + self.limits.max_header_bytes)
             self._feed(data if upto - position == end else memoryview(data)[position:upto])
             position = upto
 
@@ -180,7 +188,10 @@ class HardenedProtocol(HttpToolsProtocol):
 
     def _feed(self, piece: bytes | memoryview) -> None:
         in_body = self._phase == _BODY
-        self._content = self._chunks = 0
+        if in_body:
+            self._content = self._chunks = 0
+        else:
+            self._head_bytes += len(piece)
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
@@ -190,10 +201,8 @@ class HardenedProtocol(HttpToolsProtocol):
         else:
             if in_body:
                 self._check_overhead(len(piece))
-            elif self._phase != _BODY:
-                self._head_bytes += len(piece)
-                if self._head_bytes > self.limits.max_header_bytes:
-                    self._refuse(too_large(self.url, self.limits))
+            elif self._head_bytes > self.limits.max_header_bytes:
+                self._refuse(too_large(self.url, self.limits))
 
     def _check_overhead(self, num_bytes: int) -> None:
         self._overhead = max(0, self._overhead + num_bytes - 3 * self._content - 16 * self._chunks)
@@ -233,9 +242,10 @@ class HardenedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
         self._phase = _HEAD
-        self._due = self.loop.time() + self.limits.header_timeout_s
+        self._due = NEVER
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One field; those behind a body are left out, since they are no headers (RFC 9110, section 6.5)."""
@@ -250,33 +260,51 @@ class HardenedProtocol(HttpToolsProtocol):
                 raise Refused(400, "invalid_method", "This is no proxy: CONNECT is not known here.")
             self._upgrading = True
             return
-        head = check_head(method, self.url, version, self.headers, self.limits)
-        self._complete_scope(method.decode("ascii"), version)
+        length, expects_continue = check_head(self.url, version, self.headers)
+        limits = self.limits
+        if (
+            self._head_bytes > limits.max_header_bytes  # with what may have come behind it
+            or self._length == CHUNKED  # of the request before, in one piece with which it may have come
+            or len(self.headers) > limits.max_headers
+            or len(self.url) > limits.max_target_bytes
+        ):
+            check_size(self.url, self.headers, limits)
+        self.scope = self._make_scope(method.decode("ascii"), version)
         if not self._admitted and self.scope["path"] not in PROBES:
             raise Refused(503, "too_many_connections", "Too many connections are open. Try again.")
         if len(self.pipeline) >= _MOST_QUEUED:
             raise Refused(400, "too_many_requests", f"More than {_MOST_QUEUED} requests before an answer.")
-        keep_alive = version != "1.0" and self.parser.should_keep_alive() and self._admitted
-        self.cycle = cycle = self._make_cycle(keep_alive, head.expects_continue)
-        self._phase, self._length, self._head_bytes, self._overhead = _BODY, head.length, 0, 0
+        keep_alive = version == "1.1" and self.parser.should_keep_alive() and self._admitted
+        owes = self._owes()
+        self.cycle = cycle = self._make_cycle(keep_alive, expects_continue)
+        self._phase, self._length, self._head_bytes, self._overhead = _BODY, length, 0, 0
         self._due = NEVER
-        self.others.idle.pop(self, None)
-        if self._owes():
+        self.idle_since = None
+        if owes:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
         else:
             self._start(cycle)
 
-    def _complete_scope(self, method: str, version: str) -> None:
+    def _make_scope(self, method: str, version: str) -> HTTPScope:
         target = httptools.parse_url(self.url)
         raw_path: bytes = target.path
         path = raw_path.decode("ascii")
-        scope = self.scope
-        scope["method"] = method
-        scope["http_version"] = version
-        scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
-        scope["raw_path"] = self.root_path.encode("ascii") + raw_path
-        scope["query_string"] = target.query or b""
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "method": method,
+            "scheme": self.scheme or "http",
+            "server": self.server,
+            "client": self.client,
+            "root_path": self.root_path,
+            "path": self.root_path + (urllib.parse.unquote(path) if "%" in path else path),
+            "raw_path": self.root_path.encode("ascii") + raw_path,
+            "query_string": target.query or b"",
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+        }
 
     def _make_cycle(self, keep_alive: bool, expects_continue: bool) -> Cycle:
         return Cycle(
@@ -339,21 +367,24 @@ class HardenedProtocol(HttpToolsProtocol):
             self._watch_taking()
         if cycle.last:
             self._end()
-        elif self.pipeline:
+        elif self._phase or self._held or self._ended or self.pipeline or self._last_words:
+            self._go_on()
+        else:
+            self._rest()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
+
+    def _go_on(self) -> None:
+        """What has come already, or is still coming, takes its turn."""
+        if self.pipeline:
             following, _ = self.pipeline.pop()
             assert isinstance(following, Cycle)  # noqa: S101  # ours are the only ones; this is for the type
             self._start(following)
-            self.flow.resume_reading()
         elif self._last_words is not None:
             self._part(self._serialized(self._last_words))
         elif self._phase == _BODY:
             self._drain()
-        else:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Take what waits for its turn, or wait for more."""
-        if self._held:
+        elif self._held:
             self._release()
         if self._phase == _BETWEEN and not self._owes() and not self._lingering:
             if self._ended:
@@ -366,7 +397,7 @@ class HardenedProtocol(HttpToolsProtocol):
         """Wait for the next request."""
         now = self.loop.time()
         self._due = now + self.limits.keep_alive_s
-        self.others.idle[self] = now
+        self.idle_since = now
         self._timer.ring_by(self._due)
 
     def _drain(self) -> None:
@@ -438,15 +469,17 @@ class HardenedProtocol(HttpToolsProtocol):
     def _wait_for_more(self, num_bytes: int) -> None:
         """A request has begun and is not whole."""
         now = self.loop.time()
-        if self._phase == _BODY:
-            if self.cycle.response_complete:
-                self._linger_on()
-            elif self._body.idle:
-                self._body.start(now, self.limits.body_grace_s)
-                if self.cycle.waiting_for_100_continue or self.flow.read_paused:
-                    self._body.freeze(now)
-            else:
-                self._body.earn(num_bytes, now)
+        if self._phase == _HEAD:
+            if self._due == NEVER:
+                self._due = now + self.limits.header_timeout_s
+        elif self.cycle.response_complete:
+            self._linger_on()
+        elif self._body.idle:
+            self._body.start(now, self.limits.body_grace_s)
+            if self.cycle.waiting_for_100_continue or self.flow.read_paused:
+                self._body.freeze(now)
+        else:
+            self._body.earn(num_bytes, now)
         self._set_timer()
 
     def _watch_taking(self) -> None:

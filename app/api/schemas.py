@@ -13,7 +13,7 @@ from .body_headers import check_body_headers
 from .multipart import MULTIPART, open_multipart
 from .state import Services
 
-__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "unwrap"]
+__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "no_schema_of", "unwrap"]
 
 #: `?schema=dataset:NAME` takes the schema of a dataset.
 DATASET_SCHEMA_PREFIX = "dataset:"
@@ -33,7 +33,7 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
         name = text.removeprefix(DATASET_SCHEMA_PREFIX)
         schema = services.datasets.schema(name)
         if schema is None:
-            raise NotFound(f"Dataset {name!r} does not exist or has no schema.", code="dataset_not_found")
+            raise no_schema_of(name)
         return schema
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > _MAX_QUERY_BYTES:
@@ -41,6 +41,11 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
             "?schema= is longer than 8 KiB; put it into the body beside the rows.", code="invalid_schema"
         )
     return parse_schema(encoded, services.limits)
+
+
+def no_schema_of(name: str) -> NotFound:
+    """What is said of a dataset whose schema cannot be taken."""
+    return NotFound(f"Dataset {name!r} does not exist or has no schema.", code="dataset_not_found")
 
 
 def unwrap(

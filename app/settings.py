@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     )
     allow_unauthenticated: Literal["anyone-may-read-write-and-delete"] | None = Field(
         None,
-        description="`anyone-may-read-write-and-delete`: serve more than this machine without authentication.",
+        description="`anyone-may-read-write-and-delete`: serve beyond this machine without authentication.",
     )
     cors_origins: str | None = Field(
         None, description="Origins whose pages may call it, separated by commas; none by default."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from collections.abc import Awaitable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -47,13 +48,15 @@ class LoopbackOnly:
         self._app = app
         self._complained = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         server = scope.get("server")
         if server is None or server[0] == "127.0.0.1" or not _reaches_beyond(server[0]):
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)  # not awaited here: a coroutine less
+        return self._refuse(server[0], scope, receive, send)
+
+    async def _refuse(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._complained:
-            logger.error(refusal_to_listen(server[0]))
+            logger.error(refusal_to_listen(address))
             self._complained = True
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})

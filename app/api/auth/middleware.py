@@ -97,7 +97,7 @@ def _require_own(principal: Principal, dataset: str | None, query: bytes) -> Non
         return
     if dataset is not None and not principal.owns(dataset):
         raise NotFound(f"There is no dataset {dataset!r}.", code="dataset_not_found")
-    if query:
+    if b"schema" in query or b"%" in query:
         for text in QueryParams(query).getlist("schema"):  # read as the route will read it
             name = text.removeprefix(DATASET_SCHEMA_PREFIX)
             if name != text and not principal.owns(name):

@@ -43,11 +43,11 @@ class InvalidTokenFile(AuthConfigurationError):
 @dataclass(frozen=True, slots=True)
 class _Entry:
     digest: bytes
-    principal: Principal
+    principal: Principal | None
 
 
-#: Stands in where no entry is found, so that a comparison is made in any case. Nobody has its token.
-_NOBODY: Final = _Entry(bytes(32), Principal("", frozenset()))
+#: Stands in where no entry is found, so that a comparison is made in any case.
+_NOBODY: Final = _Entry(bytes(32), None)
 
 
 class TokenTable:
@@ -79,7 +79,7 @@ def parse_tokens(data: bytes) -> TokenTable:
     if len(data) > MAX_FILE_BYTES:
         raise InvalidTokenFile(f"it is larger than {MAX_FILE_BYTES} bytes")
     try:
-        value = json.loads(data, object_pairs_hook=_without_repetition)
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_without_repetition)
     except RecursionError:
         raise InvalidTokenFile("it is nested too deeply") from None
     except json.JSONDecodeError as error:  # which would carry the whole text along

@@ -10,6 +10,10 @@ ShardsmithError
 │   ├── UnknownForm               the input form is not known, or not accepted here
 │   ├── NotAcceptable             no output form matches what the client accepts
 │   └── LimitExceeded             larger, deeper or longer than allowed
+├── Unauthenticated               who asks is not known
+│   └── InvalidToken              a token came that is not, or no longer, accepted
+├── IssuerUnavailable             who asks cannot be found out: the keys of its issuer are not to be had
+├── InsufficientScope             who asks is known, and may not do this
 ├── NotFound                      no such dataset, version, shard, ...
 ├── Conflict                      the state of the store forbids it
 │   └── InProgress                the same is being done right now
@@ -33,6 +37,9 @@ __all__ = [
     "CorruptData",
     "InProgress",
     "InputError",
+    "InsufficientScope",
+    "InvalidToken",
+    "IssuerUnavailable",
     "LimitExceeded",
     "Location",
     "LossyConversion",
@@ -48,6 +55,7 @@ __all__ = [
     "StorageUnavailable",
     "StreamInterrupted",
     "StreamTimeout",
+    "Unauthenticated",
     "UnknownForm",
     "UnprocessableInput",
 ]
@@ -166,6 +174,30 @@ class LimitExceeded(InputError):
     """Larger, deeper or longer than the service allows."""
 
     code = "limit_exceeded"
+
+
+class Unauthenticated(ShardsmithError):
+    """Who asks is not known, and has to be."""
+
+    code = "authentication_required"
+
+
+class InvalidToken(Unauthenticated):
+    """A token came that is not, or no longer, accepted."""
+
+    code = "invalid_token"
+
+
+class IssuerUnavailable(ShardsmithError):
+    """Who asks cannot be found out now: the keys of the token's issuer are not to be had."""
+
+    code = "issuer_unreachable"
+
+
+class InsufficientScope(ShardsmithError):
+    """Who asks is known, and may not do this."""
+
+    code = "insufficient_scope"
 
 
 class NotFound(ShardsmithError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import logging
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -17,6 +17,10 @@ from fastapi import FastAPI
 
 from . import __version__
 from .allocator import return_large_blocks
+from .api.auth.loopback import is_loopback, refusal_to_listen
+from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
+from .api.auth.wiring import Auth
+from .api.cors import allow_origins
 from .api.exchange import Exchanges
 from .api.fast_path import FastPath
 from .api.files import Downloads
@@ -26,6 +30,7 @@ from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
 from .api.state import Services
+from .logs import configure_logging
 from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
@@ -56,8 +61,13 @@ def create_app() -> FastAPI:
 
 
 def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> FastAPI:
-    """The application with these settings; tests give a store of their own."""
-    services = _wire(settings, store if store is not None else open_store(settings.storage_url))
+    """The application with these settings; tests give a store of their own.
+
+    Raises:
+        AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
+    """
+    auth = Auth(_auth_options(settings))
+    services = _wire(settings, store if store is not None else open_store(settings.storage_url), auth)
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
@@ -69,11 +79,13 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         services.readiness.start()
+        auth.start()
         collection.start()
         try:
             yield
         finally:
             collection.stop()
+            auth.stop()
             services.readiness.stop()
             services.small_appends.close()
             services.exchanges.close()
@@ -96,11 +108,26 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         services=services,
         body_timeout_s=settings.body_timeout_s,
     )
-    app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]  # FastAPI's documented hook
+    # FastAPI's documented hook. Built once: anyone may ask for it.
+    app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
+    auth.install(app)
+    allow_origins(app, settings.origins)
     return app
 
 
-def _wire(settings: Settings, store: ObjectStore) -> Services:
+def _auth_options(settings: Settings) -> AuthOptions:
+    oidc = None
+    if settings.oidc_issuer is not None and settings.oidc_audience is not None:
+        oidc = Oidc(
+            settings.oidc_issuer,
+            settings.oidc_audience,
+            settings.oidc_scope_claim,
+            settings.oidc_tenant_claim,
+        )
+    return AuthOptions(settings.tokens_file, oidc, anyone=settings.allow_unauthenticated is not None)
+
+
+def _wire(settings: Settings, store: ObjectStore, auth: Auth) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
     exchanges = Exchanges(
         limits=settings.limits,
@@ -116,24 +143,24 @@ def _wire(settings: Settings, store: ObjectStore) -> Services:
         downloads=Downloads(exchanges.call),
         datasets=known,
         small_appends=SmallAppends(known, settings.limits, spool),
-        readiness=Readiness(store),
+        readiness=Readiness(store, further=auth.checks()),
     )
 
 
 def run() -> None:
     """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0."""
     settings = Settings()
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    configure_logging(settings.log_level, settings.log_format)
+    app = _app_to_serve(settings)
     # uvicorn ends gracefully and then raises the signal again, which would make the status a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
     config = uvicorn.Config(
-        create_app_with(settings),
+        app,
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
+        log_config=None,  # its records go where all others go
         timeout_graceful_shutdown=settings.shutdown_grace_s,
         http=hardened_protocol(_connection_limits(settings)),
         ws="none",
@@ -156,6 +183,17 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
         linger_s=settings.linger_s,
         linger_stall_s=settings.linger_stall_s,
     )
+
+
+def _app_to_serve(settings: Settings) -> FastAPI:
+    """The application, unless serving it so would be a mistake: then the process ends, and says why."""
+    try:
+        options = _auth_options(settings)
+        if not (options.on or options.anyone or is_loopback(settings.host)):
+            raise AuthConfigurationError(refusal_to_listen(settings.host))
+        return create_app_with(settings)
+    except AuthConfigurationError as error:
+        sys.exit(f"Shardsmith does not start: {error}")
 
 
 def _exit(_: int, __: FrameType | None) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .domain.limits import KIB, MIB, Limits
@@ -43,7 +43,9 @@ class Settings(BaseSettings):
         60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."
     )
     min_rate: int = Field(
-        240, ge=0, description="Least bytes a second of a body, and of an answer that waits; 0: none (Kestrel)."
+        240,
+        ge=0,
+        description="Least bytes a second of a body, and of an answer that waits; 0: none (Kestrel).",
     )
     body_grace_s: float = Field(
         5.0, gt=0, description="Seconds before that rate is asked of a body (Kestrel)."
@@ -75,7 +77,41 @@ class Settings(BaseSettings):
         3600.0, ge=0, description="Seconds between two collections of leftovers; 0 leaves them to requests."
     )
     shutdown_grace_s: int = Field(25, ge=0, description="Seconds that running requests get at SIGTERM.")
+    tokens_file: Path | None = Field(
+        None, description="File of bearer tokens, as digests; read again when it changes (docs/auth.md)."
+    )
+    oidc_issuer: str | None = Field(
+        None, description="OpenID Connect issuer whose signed tokens are accepted, as an https:// URL."
+    )
+    oidc_audience: str | None = Field(None, description="What has to stand in the claim `aud` of its tokens.")
+    oidc_scope_claim: str = Field(
+        "scope", min_length=1, description="Claim that holds `read`, `write`, `admin`."
+    )
+    oidc_tenant_claim: str | None = Field(
+        None,
+        min_length=1,
+        description="Claim that holds the tenant; unset, tokens are for all datasets.",
+    )
+    allow_unauthenticated: Literal["anyone-may-read-write-and-delete"] | None = Field(
+        None,
+        description="`anyone-may-read-write-and-delete`: serve beyond this machine without authentication.",
+    )
+    cors_origins: str | None = Field(
+        None, description="Origins whose pages may call it, separated by commas; none by default."
+    )
+    log_format: Literal["text", "json"] = Field("text", description="Form of a log line: `text` or `json`.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")
+
+    @model_validator(mode="after")
+    def _refuse_half_an_issuer(self) -> Settings:
+        if (self.oidc_issuer is None) != (self.oidc_audience is None):
+            raise ValueError("SHARDSMITH_OIDC_ISSUER and SHARDSMITH_OIDC_AUDIENCE go together.")
+        return self
+
+    @property
+    def origins(self) -> list[str]:
+        """The origins of `cors_origins`."""
+        return [origin.strip() for origin in (self.cors_origins or "").split(",") if origin.strip()]
 
     @property
     def limits(self) -> Limits:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from .auth.routes import ACCESS
 from .negotiation import Forms, FormT
 
 __all__ = [
@@ -49,6 +50,12 @@ _PROBLEM_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+_BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An opaque token, or a JWT of the configured issuer. The operations name the scope that "
+    "they need: `read`, `write` or `admin`. Where the service has no authentication, none is needed.",
+}
 _RAW_HEADERS: Final = ("Tensor-Dtype", "Tensor-Shape", "Tensor-Byte-Order")
 _OIP_HEADERS: Final = ("Inference-Header-Content-Length",)
 _COUNT_HEADERS: Final = ("Record-Count",)
@@ -134,10 +141,17 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
     )
     components = document.setdefault("components", {})
     components["schemas"] = {"Problem": _PROBLEM_SCHEMA}
-    for methods in document["paths"].values():
-        for operation in methods.values():
+    components["securitySchemes"] = {"bearer": _BEARER}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
             _complete(operation)
+            operation["security"] = _security(ACCESS[path][method.upper()])
     return document
+
+
+def _security(scope: str | None) -> list[dict[str, list[str]]]:
+    """Who may call an operation. Without authentication, which is for loopback, anyone may: hence `{}`."""
+    return [] if scope is None else [{"bearer": [scope]}, {}]
 
 
 def _complete(operation: dict[str, Any]) -> None:

@@ -14,10 +14,19 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import Scope
 
 from .. import errors
 
-__all__ = ["PROBLEM_MEDIA_TYPE", "STATUS", "install_problem_handlers", "problem", "problem_response"]
+__all__ = [
+    "PROBLEM_MEDIA_TYPE",
+    "STATUS",
+    "http_problem",
+    "install_problem_handlers",
+    "problem",
+    "problem_response",
+    "response_for",
+]
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 
@@ -29,6 +38,9 @@ STATUS: Final[dict[type[errors.ShardsmithError], int]] = {
     errors.UnknownForm: 415,
     errors.NotAcceptable: 406,
     errors.LimitExceeded: 413,
+    errors.Unauthenticated: 401,
+    errors.IssuerUnavailable: 503,
+    errors.InsufficientScope: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.StorageError: 503,
@@ -99,13 +111,20 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
     if body_unread:
         # The rest of the body is not wanted, and would be taken for the next request.
         headers["Connection"] = "close"
-    if isinstance(error, errors.Overloaded):
+    if isinstance(error, (errors.Overloaded, errors.IssuerUnavailable)):
         logger.warning("%s: %s", error.code, error.detail)
     elif status >= 500:
         logger.error("%s: %s", error.code, error.detail, exc_info=error)
     detail = error.detail if error.disclosed else _UNDISCLOSED
     members = {**asdict(error.location), **error.extra}
     return problem_response(status, error.code, detail, headers=headers, members=members)
+
+
+def http_problem(scope: Scope, status: int, reason: str, headers: Mapping[str, str]) -> Response:
+    """The answer to a request that no route takes."""
+    code = _CODES.get(status, "http_error")
+    detail = f"{scope['method']} {scope['path']}: {reason}. See /docs for the routes."
+    return problem_response(status, code, detail, headers=headers)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -121,12 +140,10 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> Response:
-        code = _CODES.get(error.status_code, "http_error")
-        detail = f"{request.method} {request.url.path}: {error.detail}. See /docs for the routes."
         headers = dict(error.headers or {})
         if error.status_code == 405:
             headers["Allow"] = ", ".join(_allowed(app, request))
-        return problem_response(error.status_code, code, detail, headers=headers)
+        return http_problem(request.scope, error.status_code, error.detail, headers)
 
     @app.exception_handler(Exception)
     async def on_defect(_: Request, __: Exception) -> Response:

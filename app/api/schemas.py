@@ -14,7 +14,7 @@ from .multipart import MULTIPART, open_multipart
 from .parameters import ExamplesQuery
 from .state import Services
 
-__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "names_dataset", "unwrap"]
+__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "names_dataset", "no_schema_of", "unwrap"]
 
 #: `?schema=dataset:NAME` takes the schema of a dataset.
 DATASET_SCHEMA_PREFIX = "dataset:"
@@ -34,7 +34,7 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
         name = text.removeprefix(DATASET_SCHEMA_PREFIX)
         schema = services.datasets.schema(name)
         if schema is None:
-            raise NotFound(f"Dataset {name!r} does not exist or has no schema.", code="dataset_not_found")
+            raise no_schema_of(name)
         return schema
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > _MAX_QUERY_BYTES:
@@ -47,6 +47,11 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
 def names_dataset(query: ExamplesQuery) -> bool:
     """Whether `?schema=` has to be looked up in the store."""
     return (query.schema_ or "").startswith(DATASET_SCHEMA_PREFIX)
+
+
+def no_schema_of(name: str) -> NotFound:
+    """What is said of a dataset whose schema cannot be taken."""
+    return NotFound(f"Dataset {name!r} does not exist or has no schema.", code="dataset_not_found")
 
 
 def unwrap(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,8 +36,15 @@ class Check:
 class Readiness:
     """Warms up in a thread of its own; answers from memory, so that a probe never waits for the store."""
 
-    def __init__(self, store: ObjectStore, *, warm: Callable[[], object] = kernels.load) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        warm: Callable[[], object] = kernels.load,
+        further: Mapping[str, Callable[[], Check]] | None = None,
+    ) -> None:
         self._store = store
+        self._further = dict(further or {})
         self._warm = warm
         self._kernels = Check(False, "kernels are being compiled")
         self._storage = Check(False, "the object store has not been probed yet")
@@ -67,7 +74,8 @@ class Readiness:
 
     def checks(self) -> dict[str, Check]:
         """Every condition as it was last seen, a few seconds ago at most."""
-        return {"kernels": self._kernels, "storage": self._storage}
+        further = {name: check() for name, check in self._further.items()}
+        return {"kernels": self._kernels, "storage": self._storage, **further}
 
     def _warm_kernels(self) -> None:
         try:

@@ -26,6 +26,7 @@ from ...services.deferred import then
 from ...services.small_appends import SmallAppend
 from ..answers import json_answer, manifest_json, no_content, underway_answer
 from ..applicability import refuse_inapplicable
+from ..auth.principal import visible_to
 from ..dataset_parameters import AppendParameters, AppendQuery, PublishParameters
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
@@ -63,10 +64,11 @@ PublishKey = Annotated[
 )
 @router.head("", include_in_schema=False)
 async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
-    """The names of all datasets."""
+    """The names of all datasets; of one's own, where a token is for those of a tenant."""
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer({"datasets": [{"dataset": name} for name in services.datasets.list()]})
+        names = visible_to(request.scope, services.datasets.list())
+        return json_answer({"datasets": [{"dataset": name} for name in names]})
 
     return await services.exchanges.run(request, work, short=True)
 

@@ -1,0 +1,72 @@
+"""Without authentication nobody beyond this machine is let in, unless that is said in so many words."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Awaitable
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..problems import problem_response
+
+__all__ = ["ALLOWED_BY", "LoopbackOnly", "is_loopback", "refusal_to_listen"]
+
+logger = logging.getLogger(__name__)
+
+#: What `SHARDSMITH_ALLOW_UNAUTHENTICATED` has to say.
+ALLOWED_BY: Final = "anyone-may-read-write-and-delete"
+_WAYS_OUT: Final = (
+    "Set SHARDSMITH_TOKENS_FILE or SHARDSMITH_OIDC_ISSUER (docs/auth.md), listen on 127.0.0.1, or say "
+    f"SHARDSMITH_ALLOW_UNAUTHENTICATED={ALLOWED_BY}."
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def refusal_to_listen(host: str) -> str:
+    """Why the service does not listen on `host` without authentication, and what to do."""
+    return f"Listening on {host!a} would let anyone who reaches it read, write and delete. {_WAYS_OUT}"
+
+
+class LoopbackOnly:
+    """Refuses what comes in by another address: for servers that are told elsewhere where to listen.
+
+    An address that is not one of the Internet Protocol (a Unix socket, a test) is nobody's to reach.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._complained = False
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        server = scope.get("server")
+        if server is None or server[0] == "127.0.0.1" or not _reaches_beyond(server[0]):
+            return self._app(scope, receive, send)  # not awaited here: a coroutine less
+        return self._refuse(server[0], scope, receive, send)
+
+    async def _refuse(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._complained:
+            logger.error(refusal_to_listen(address))
+            self._complained = True
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        detail = f"This service has no authentication and serves its own machine alone. {_WAYS_OUT}"
+        await problem_response(403, "unauthenticated_service", detail)(scope, receive, send)
+
+
+def _reaches_beyond(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

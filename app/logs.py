@@ -1,0 +1,62 @@
+"""The log: one line for one record, whatever names, paths and messages of others hold."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+__all__ = ["JsonFormatter", "TextFormatter", "configure_logging"]
+
+#: Line ends, and what steers a terminal, become visible instead (C0, DEL, C1, and Unicode's line ends).
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (*range(32), *range(127, 160), 0x2028, 0x2029)
+}
+
+
+def configure_logging(level: str, form: Literal["text", "json"]) -> None:
+    """Send every record of this process, uvicorn's too, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class JsonFormatter(logging.Formatter):
+    """An object a line: time, level, logger, message, the members of `fields`, and any traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """For people; the lines of a traceback are set off, so that none passes for a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = _fields(record)
+        parts = [_time(record), record.levelname, record.name, record.getMessage()]
+        line = " ".join([*parts, json.dumps(fields, default=str)] if fields else parts).translate(_CONTROLS)
+        if record.exc_info:
+            traceback = self.formatException(record.exc_info).split("\n")
+            line = "\n".join([line, *(f"  | {below.translate(_CONTROLS)}" for below in traceback)])
+        return line
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields

@@ -151,7 +151,12 @@ class HardenedProtocol(HttpToolsProtocol):
             self._held = self._held[self._held_from :] + data
             self._held_from = 0
         else:
-            if self._phase or len(data) > self.limits.max_header_bytes or data.count(_VERSION) > 1 or self._owes():
+            if (
+                self._phase
+                or len(data) > self.limits.max_header_bytes
+                or data.count(_VERSION) > 1
+                or self._owes()
+            ):
                 self._take(data, 0)
             else:  # one request, and most often all of it
                 self._feed(data)

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from . import __version__
 from .allocator import return_large_blocks
+from .api.admission import Admission, LoopDelay
 from .api.auth.loopback import is_loopback, refusal_to_listen
 from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
@@ -30,7 +31,10 @@ from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
 from .api.state import Services
+from .domain.memory import MemoryPool
+from .domain.turns import Turns
 from .logs import configure_logging
+from .resources import available_processors, memory_for_requests
 from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
@@ -68,13 +72,14 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     """
     auth = Auth(_auth_options(settings))
     services = _wire(settings, store if store is not None else open_store(settings.storage_url), auth)
+    delay = LoopDelay()
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by
-        # default: with sixteen conversions under way /livez took 5.7 s, so 0.8 s.
+        # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by default.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        delay.start()
         return_large_blocks()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -110,7 +115,9 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     )
     # FastAPI's documented hook. Built once: anyone may ask for it.
     app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
+    # The last is the outermost.
     auth.install(app)
+    app.add_middleware(Admission, max_requests=settings.max_requests, delay=delay)
     allow_origins(app, settings.origins)
     return app
 
@@ -132,6 +139,8 @@ def _wire(settings: Settings, store: ObjectStore, auth: Auth) -> Services:
     exchanges = Exchanges(
         limits=settings.limits,
         spool=spool,
+        memory=MemoryPool(settings.memory_bytes or memory_for_requests()),
+        turns=Turns(settings.compute_threads or available_processors()),
         streams=settings.streams,
         body_timeout_s=settings.body_timeout_s,
     )
@@ -140,7 +149,7 @@ def _wire(settings: Settings, store: ObjectStore, auth: Auth) -> Services:
         limits=settings.limits,
         spool=spool,
         exchanges=exchanges,
-        downloads=Downloads(exchanges.call),
+        downloads=Downloads(exchanges.go_on),
         datasets=known,
         small_appends=SmallAppends(known, settings.limits, spool),
         readiness=Readiness(store, further=auth.checks()),

@@ -36,8 +36,17 @@ class Settings(BaseSettings):
     max_decoded_bytes: int = Field(
         Limits().max_decoded_bytes, gt=0, description="Most bytes one request may hold decoded in memory."
     )
+    memory_bytes: int | None = Field(
+        None, gt=0, description="Most bytes that all requests may hold; half of the container's or machine's."
+    )
+    max_requests: int = Field(
+        1024, ge=1, description="Requests under way at one time, but for probes; further ones are refused."
+    )
     streams: int = Field(
-        32, ge=1, description="Conversions under way at one time; further ones wait their turn."
+        32, ge=1, description="Conversions under way at one time; some more wait, further ones are refused."
+    )
+    compute_threads: int | None = Field(
+        None, ge=1, description="Conversions that compute at one time; one a processor by default."
     )
     body_timeout_s: float = Field(
         60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."

@@ -22,8 +22,10 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..domain.limits import KIB, MIB, Budget, Limits
+from ..domain.limits import MIB, Budget, Limits
+from ..domain.memory import MemoryPool, MemoryShare
 from ..domain.streams import Buffer, ByteStream, MemoryStream
+from ..domain.turns import Turns
 from ..errors import LimitExceeded, Overloaded, ShardsmithError
 from ..storage.spool import Spool
 from .bare_response import BareResponse
@@ -31,7 +33,7 @@ from .body_headers import check_body_headers
 from .digests import digest_field
 from .lanes import Lane, Promise
 from .small_bodies import may_be_small, read_small, replayed
-from .streaming import OutputPipe, RequestBody
+from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 
 __all__ = ["Answer", "Exchanges", "Work"]
 
@@ -56,9 +58,10 @@ class Answer:
     status: int = 200
 
 
-#: A worker is taken once so much of a body has arrived, or all of it.
-_HEAD_BYTES: Final = 256 * KIB
 _CALL_THREADS: Final = 16
+#: How many may wait for a thread: a burst. What stands longer is refused by `Lane`.
+_QUEUED_STREAMS: Final = 128
+_QUEUED_CALLS: Final = 256
 #: Work that does not wait only hands the interpreter's lock around: more threads for it make it slower.
 _SMALL_THREADS: Final = 2
 _SMALL_QUEUE: Final = 256
@@ -78,15 +81,31 @@ class Exchanges:
     Streams, which hold a thread as long as their client is slow, have one pool; short calls (metadata,
     pieces of downloads) have another, so that the one cannot keep the other waiting. Small bodies whose
     work waits for nothing go through very few threads.
+
+    Args:
+        memory: what all of them may hold.
+        turns: at computing, for those of streams.
+        streams: how many are under way at a time.
     """
 
-    def __init__(self, *, limits: Limits, spool: Spool, streams: int, body_timeout_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        spool: Spool,
+        memory: MemoryPool,
+        turns: Turns,
+        streams: int,
+        body_timeout_s: float,
+    ) -> None:
         self._limits = limits
         self._spool = spool
+        self._memory = memory
+        self._turns = turns
         self._body_timeout_s = body_timeout_s
-        self._streams = Lane(streams, "stream")
-        self._calls = Lane(_CALL_THREADS, "call")
-        self._small = Lane(_SMALL_THREADS, "small", queued=_SMALL_QUEUE)
+        self._streams = Lane(streams, "stream", queued=_QUEUED_STREAMS)
+        self._calls = Lane(_CALL_THREADS, "call", queued=_QUEUED_CALLS)
+        self._small = Lane(_SMALL_THREADS, "small", ahead=_SMALL_QUEUE)
 
     def close(self) -> None:
         """Let running conversions end, take no new ones."""
@@ -95,7 +114,19 @@ class Exchanges:
         self._small.close()
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run a short blocking function in a thread."""
+        """Run a short blocking function in a thread.
+
+        Raises:
+            Overloaded: too many wait for one.
+        """
+        await self._calls.enter()
+        try:
+            return await self.go_on(function)
+        finally:
+            self._calls.leave()
+
+    async def go_on(self, function: Callable[[], T]) -> T:
+        """As `call`, for what has been let in: it is not refused any more."""
         return await asyncio.get_running_loop().run_in_executor(self._calls.pool, function)
 
     async def run(
@@ -140,7 +171,13 @@ class Exchanges:
         except LimitExceeded:
             request.state.body_unread = True
             raise
-        body = RequestBody(max_bytes=self._limits.max_body_bytes, timeout_s=self._body_timeout_s)
+        share = self._memory.share(max_seconds=self._limits.max_seconds)
+        share.reserve(BODY_HEAD)
+        body = RequestBody(
+            max_bytes=self._limits.max_body_bytes,
+            timeout_s=self._body_timeout_s,
+            require_open=share.require_open,
+        )
         limit = None if complete else COMPLETE_UP_TO
         pipe = OutputPipe(
             self._spool,
@@ -148,28 +185,30 @@ class Exchanges:
             digest_limit=limit,
             timeout_s=self._body_timeout_s,
         )
-        pump = asyncio.create_task(body.pump(receive, pipe.abandon))
+        pump = asyncio.create_task(body.pump(receive, lambda: _abandon(pipe, share)))
         try:
-            await body.wait_for_head(_HEAD_BYTES)
-            head = await self._start(lane, work, body, pipe)
+            await body.wait_for_head(BODY_HEAD)
+            head = await self._start(lane, work, body, pipe, share)
             done = await pipe.settle(limit)
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
-            _give_up(pipe, body, pump)
+            _give_up(pipe, body, pump, share)
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
         except BaseException as error:
             # Too much to let in: the connection is closed on it, by and by.
             request.state.body_unread = isinstance(error, LimitExceeded) and not body.complete
-            _give_up(pipe, body, pump)
+            _give_up(pipe, body, pump, share)
             raise
         headers = dict(head.headers)
         if head.status == 204:
-            _give_up(pipe, body, pump)
+            _give_up(pipe, body, pump, share)
             return Response(None, 204, headers)
         if done:
             headers |= head.late_headers()
             headers |= {"Content-Length": str(pipe.size), "Repr-Digest": pipe.repr_digest()}
-        return _PipeResponse(pipe, lambda: _give_up(pipe, body, pump), head.status, headers, head.media_type)
+        return _PipeResponse(
+            pipe, lambda: _give_up(pipe, body, pump, share), head.status, headers, head.media_type
+        )
 
     async def _run_small(self, work: Work, body: bytes) -> Response:
         """Convert a body that is there, to an answer that is complete before it starts."""
@@ -199,36 +238,55 @@ class Exchanges:
 
         promise.kept_by(convert)
 
-    async def _start(self, lane: Lane, work: Work, body: RequestBody, pipe: OutputPipe) -> Answer:
+    async def _start(
+        self, lane: Lane, work: Work, body: RequestBody, pipe: OutputPipe, share: MemoryShare
+    ) -> Answer:
         """Run `work` in the first thread that comes free, and wait for the head of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         promise = Promise(answer)
-        await self._submit(lane, promise, lambda: self._convert(work, body, pipe, promise))
+        await self._submit(lane, promise, lambda: self._convert(work, body, pipe, share, promise), share)
         return await answer
 
-    async def _submit(self, lane: Lane, promise: Promise[Any], convert: Callable[[], None]) -> None:
+    async def _submit(
+        self,
+        lane: Lane,
+        promise: Promise[Any],
+        convert: Callable[[], None],
+        share: MemoryShare | None = None,
+    ) -> None:
         await lane.enter()
         try:
+            if share is not None:
+                share.reserve(BODY_WINDOW - BODY_HEAD + OUTPUT_WINDOW)
             running = lane.pool.submit(convert)
         except BaseException:
             lane.leave()
             raise
         running.add_done_callback(lambda done: lane.leave(promise if done.cancelled() else None))
 
-    def _convert(self, work: Work, body: RequestBody, pipe: OutputPipe, promise: Promise[Answer]) -> None:
+    def _convert(
+        self,
+        work: Work,
+        body: RequestBody,
+        pipe: OutputPipe,
+        share: MemoryShare,
+        promise: Promise[Answer],
+    ) -> None:
         """In the worker thread: decode, encode and push, until done or given up."""
         later: Future[Answer] | None = None
 
         def convert() -> None:
             nonlocal later
-            with ExitStack() as resources:
-                answer = work(body, Budget(self._limits), resources)
+            with self._turns.turn(), ExitStack() as resources:
+                answer = work(body, Budget(self._limits, share), resources)
                 if isinstance(answer, Future):
                     later = answer
                 else:
                     _deliver(answer, promise, pipe)
 
+        share.retain()
         error = promise.kept_by(convert)
+        share.end()
         body.discard()
         if later is None:
             pipe.finish(error)
@@ -238,11 +296,18 @@ class Exchanges:
             )
 
 
-def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None]) -> None:
-    """Let go of everything that a worker may wait for; harmless where it has ended."""
+def _abandon(pipe: OutputPipe, share: MemoryShare) -> None:
+    """The client is gone: the worker shall stop soon."""
     pipe.abandon()
+    share.give_up()
+
+
+def _give_up(pipe: OutputPipe, body: RequestBody, pump: asyncio.Task[None], share: MemoryShare) -> None:
+    """Let go of everything that a worker may wait for; harmless where it has ended."""
+    _abandon(pipe, share)
     body.interrupt()
     pump.cancel()
+    share.end()
 
 
 def _deliver(answer: Answer, promise: Promise[Answer], pipe: OutputPipe) -> None:

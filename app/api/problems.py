@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
@@ -26,6 +27,7 @@ __all__ = [
     "problem",
     "problem_response",
     "response_for",
+    "retry_after",
 ]
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
@@ -102,12 +104,17 @@ def problem_response(
     return Response(body, status, {"Vary": "Accept", **(headers or {})}, PROBLEM_MEDIA_TYPE)
 
 
+def retry_after() -> str:
+    """When to come again, in seconds: not all at the same time."""
+    return str(int(random.uniform(1, 4)))  # noqa: S311  # not a secret
+
+
 def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) -> Response:
     """The answer to an exception that was raised on purpose."""
     status = status_of(error)
     headers = {}
     if status in (429, 503) or isinstance(error, errors.InProgress):
-        headers["Retry-After"] = "1"
+        headers["Retry-After"] = retry_after()
     if body_unread:
         # The rest of the body is not wanted, and would be taken for the next request.
         headers["Connection"] = "close"

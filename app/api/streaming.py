@@ -17,27 +17,39 @@ from typing import Final
 
 from starlette.types import Receive
 
-from ..domain.limits import MIB
+from ..domain.limits import KIB, MIB
 from ..domain.streams import Buffer
+from ..domain.turns import offer_turn, waiting
 from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
 from ..storage.spool import Spool, SpoolFile
 from .digests import digest_field
 
-__all__ = ["OutputPipe", "RequestBody"]
+__all__ = ["BODY_HEAD", "BODY_WINDOW", "OUTPUT_WINDOW", "OutputPipe", "RequestBody"]
 
-#: Body bytes held in memory before the socket is no longer read.
+#: Body bytes held in memory before the socket is no longer read; until somebody reads them, and then.
+BODY_HEAD: Final = 256 * KIB
 BODY_WINDOW: Final = 2 * MIB
 #: Output bytes held in memory before they go to the spool or the worker waits.
 OUTPUT_WINDOW: Final = 4 * MIB
 
 
 class RequestBody:
-    """A `ByteStream` that the event loop fills and one worker thread reads."""
+    """A `ByteStream` that the event loop fills and one worker thread reads.
 
-    def __init__(self, *, max_bytes: int, timeout_s: float) -> None:
+    Args:
+        max_bytes: of the body.
+        timeout_s: how long it is waited for the next byte.
+        require_open: asked before each read; raises where the request is to go no further.
+    """
+
+    def __init__(
+        self, *, max_bytes: int, timeout_s: float, require_open: Callable[[], None] = lambda: None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
+        self._require_open = require_open
+        self._window = BODY_HEAD
         self._ready = threading.Condition()
         self._room = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -103,9 +115,9 @@ class RequestBody:
                 self._pieces.append(piece)
                 self._held += len(piece)
                 self._ready.notify()
-        while self._held > BODY_WINDOW and self._wanted:
+        while self._held > self._window and self._wanted:
             self._room.clear()
-            if self._held > BODY_WINDOW:
+            if self._held > self._window:
                 await self._room.wait()
 
     def _end(self, error: ShardsmithError | None) -> None:
@@ -124,16 +136,19 @@ class RequestBody:
         Raises:
             StreamInterrupted: the client went away.
             StreamTimeout: nothing came for too long.
-            LimitExceeded: the body is larger than allowed.
+            LimitExceeded: the body is larger than allowed, or the request has taken too long.
         """
+        self._require_open()
+        offer_turn()
+        self._window = BODY_WINDOW
+        if not self._pieces and not self._ended:
+            with waiting(), self._ready:  # in this order: the event loop takes the lock, too
+                self._wait_for_piece()
         with self._ready:
-            while not self._pieces:
+            if not self._pieces:
                 if self._error is not None:
                     raise self._error
-                if self._ended:
-                    return b""
-                if not self._ready.wait(self._timeout_s) and not self._pieces and not self._ended:
-                    raise self._timed_out()
+                return b""
             piece = self._pieces.popleft()
             if len(piece) > n:
                 self._pieces.appendleft(piece[n:])
@@ -142,6 +157,12 @@ class RequestBody:
         if self._held <= BODY_WINDOW // 2:
             self._wake(self._room)
         return piece
+
+    def _wait_for_piece(self) -> None:
+        self._wake(self._room)
+        while not self._pieces and not self._ended:
+            if not self._ready.wait(self._timeout_s) and not self._pieces and not self._ended:
+                raise self._timed_out()
 
     def interrupt(self) -> None:
         """Nobody fills it any more: a reader that waits is let go, with StreamInterrupted."""
@@ -206,22 +227,32 @@ class OutputPipe:
             return
         if self._digest_limit is None or self.size + length <= self._digest_limit:
             self._digest.update(data)
+        offer_turn()
+        if self._has_to_wait():
+            with waiting(), self._changed:
+                self._wait_for_room()
         if self._queued_in_memory(data, length):
             self._wake()
             return
         # Outside the lock, which the event loop takes too: disks are slow.
-        offset = self._spill(data)
+        with waiting():
+            offset = self._spill(data)
         with self._changed:
             self._require_reader()
             self._queue.append((offset, length))
             self.size += length
         self._wake()
 
+    def _has_to_wait(self) -> bool:
+        return self._in_memory >= OUTPUT_WINDOW and self._may_wait() and not self._abandoned
+
+    def _wait_for_room(self) -> None:
+        while self._has_to_wait():
+            if not self._changed.wait(self._timeout_s):
+                raise StreamTimeout(f"The client took no byte of the answer for {self._timeout_s:g} s.")
+
     def _queued_in_memory(self, data: Buffer, length: int) -> bool:
         with self._changed:
-            while self._in_memory >= OUTPUT_WINDOW and self._may_wait() and not self._abandoned:
-                if not self._changed.wait(self._timeout_s):
-                    raise StreamTimeout(f"The client took no byte of the answer for {self._timeout_s:g} s.")
             self._require_reader()
             if self._in_memory >= OUTPUT_WINDOW:
                 return False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import LimitExceeded
+from .memory import MemoryShare
 
 __all__ = ["KIB", "MIB", "Budget", "Limits"]
 
@@ -28,6 +29,7 @@ class Limits:
         max_features: features in one schema.
         max_name_bytes: UTF-8 bytes in the name of a feature or a tensor.
         max_record_bytes: one TFRecord payload; TensorFlow parses protos below 2 GiB.
+        max_seconds: from the first byte of a conversion's request to the last of its answer.
     """
 
     max_body_bytes: int = 4096 * MIB
@@ -39,16 +41,25 @@ class Limits:
     max_features: int = 10_000
     max_name_bytes: int = 4 * KIB
     max_record_bytes: int = 512 * MIB
+    max_seconds: float = 3600.0
 
 
 class Budget:
-    """The bytes that one request may still hold in memory. Not shared between threads."""
+    """The bytes that one request may still hold in memory. Not shared between threads.
 
-    __slots__ = ("_limit", "_used", "limits", "peak")
+    Args:
+        limits: the bounds on the request.
+        share: what it has of the memory of all requests, which every charge draws on.
+    """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    __slots__ = ("_limit", "_share", "_used", "limits", "peak")
+
+    def __init__(self, limits: Limits | None = None, share: MemoryShare | None = None) -> None:
         self.limits = limits or Limits()
+        self._share = share
         self._limit = self.limits.max_decoded_bytes
+        if share is not None:
+            self._limit = min(self._limit, share.max_bytes)
         self._used = 0
         #: The most that was held at one time, in bytes.
         self.peak = 0
@@ -58,11 +69,17 @@ class Budget:
         """Bytes that can still be charged."""
         return self._limit - self._used
 
+    def anew(self) -> Budget:
+        """Another budget of the same request, of which nothing is used yet."""
+        return Budget(self.limits, self._share)
+
     def charge(self, num_bytes: int, what: str) -> None:
         """Reserve `num_bytes` for `what`, before allocating them.
 
         Raises:
-            LimitExceeded: more than the request may hold.
+            LimitExceeded: more than the request may hold, or it has taken too long.
+            Overloaded: more than there is while others hold what they do.
+            StreamInterrupted: the request was given up.
         """
         if num_bytes > self._limit - self._used:
             raise LimitExceeded(
@@ -70,9 +87,14 @@ class Budget:
                 f"{self._limit} bytes and holds {self._used}. Send it in smaller pieces.",
                 code="payload_too_large",
             )
+        if self._share is not None:
+            self._share.charge(num_bytes)
         self._used += num_bytes
         self.peak = max(self.peak, self._used)
 
     def release(self, num_bytes: int) -> None:
         """Give back what was charged and is no longer held."""
-        self._used = max(0, self._used - num_bytes)
+        num_bytes = min(num_bytes, self._used)
+        self._used -= num_bytes
+        if self._share is not None:
+            self._share.release(num_bytes)

@@ -183,7 +183,7 @@ class _Appending:
     def _again(self, body: bytes) -> AppendResult:
         """In whatever thread brought the news."""
         with ExitStack() as resources:
-            anew = replace(self, budget=Budget(self.budget.limits), resources=resources)
+            anew = replace(self, budget=self.budget.anew(), resources=resources)
             return anew.store(MemoryStream(body), self.datasets.destination(self.request.dataset))
 
     def store(self, source: ByteStream, destination: Destination) -> AppendResult:

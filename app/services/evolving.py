@@ -49,7 +49,7 @@ def open_widening(
     stream = _Rewindable(source, budget)
     body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
     first = replace(options, known=stored)
-    schema = _common(stored, decode_body(body, form, first, Budget(budget.limits)), form)
+    schema = _common(stored, decode_body(body, form, first, budget.anew()), form)
     stream.rewind()
     return decode_body(body, form, replace(options, schema=schema, body_schema_seen=True), budget)
 

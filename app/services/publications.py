@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..domain.manifest import Manifest
+from ..domain.turns import waiting
 from ..errors import Overloaded
 from .deferred import settle
 
@@ -83,7 +84,8 @@ class Publications:
             run = self._followed.get(request) or self._start(publish, name)
             if exact:
                 self._followed[request] = run
-        wait([run.outcome], self._wait_s)
+        with waiting():
+            wait([run.outcome], self._wait_s)
         with self._lock:
             if not run.outcome.done():
                 self._followed[request] = run

@@ -31,6 +31,7 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from ..domain.limits import KIB, MIB
 from ..domain.streams import Buffer
+from ..domain.turns import waiting
 from ..errors import StorageError, StorageUnavailable
 from .failures import RangeNotSatisfiable, failure
 from .local_root import LocalRoot
@@ -214,7 +215,8 @@ class ObstoreStore:
         try:
             if self._root is not None:
                 self._root.check(key)
-            yield
+            with waiting():
+                yield
         except (BaseError, OSError, ValueError) as error:
             raise failure(key, error, self._hints) from None
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from ...domain.turns import waiting
+
 __all__ = ["run_ahead"]
 
 T = TypeVar("T")
@@ -40,11 +42,15 @@ def run_ahead(
             ):
                 taken, future = pending.popleft()
                 held -= taken
-                yield future.result()
+                with waiting():
+                    result = future.result()
+                yield result
             pending.append((num_bytes, pool.submit(call)))
             held += num_bytes
         while pending:
-            yield pending.popleft()[1].result()
+            with waiting():
+                result = pending.popleft()[1].result()
+            yield result
     finally:
         for _, future in pending:
             future.cancel()

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from app.api import exchange
 from app.api.exchange import Answer, Exchanges
 from app.domain.limits import Budget, Limits
+from app.domain.memory import MemoryPool
 from app.domain.streams import ByteStream
+from app.domain.turns import Turns
 from app.errors import Overloaded
 from app.storage.spool import Spool
 
@@ -27,7 +29,14 @@ def request() -> Request:
 def test_a_small_request_that_waited_too_long_is_refused_and_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exchanges = Exchanges(limits=Limits(), spool=Spool(tmp_path, 1 << 20), streams=1, body_timeout_s=5)
+    exchanges = Exchanges(
+        limits=Limits(),
+        spool=Spool(tmp_path, 1 << 20),
+        memory=MemoryPool(1 << 30),
+        turns=Turns(1),
+        streams=1,
+        body_timeout_s=5,
+    )
     release = threading.Event()
     done: list[str] = []
 

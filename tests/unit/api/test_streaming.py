@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.api.streaming import BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
+from app.api.streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from app.errors import LimitExceeded, StreamInterrupted, StreamTimeout
 from app.storage.spool import Spool
 
@@ -64,19 +64,26 @@ def test_a_body_arrives_whole_and_in_order() -> None:
     assert asyncio.run(pumped(connection, drain)) == b"".join(pieces) + b"end"
 
 
-def test_a_body_that_is_not_read_is_not_taken_from_the_connection() -> None:
+@pytest.mark.parametrize(("begun", "window"), [(False, BODY_HEAD), (True, BODY_WINDOW)])
+def test_a_body_that_is_not_read_is_not_taken_from_the_connection(begun: bool, window: int) -> None:
+    """Of one that nobody has begun to read, only the head."""
+
     async def main() -> int:
         connection = Connection(*[part(PIECE)] * 100)
         body = RequestBody(max_bytes=2**30, timeout_s=10)
         pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
-        while connection.taken <= BODY_WINDOW // len(PIECE):
+        while connection.taken <= BODY_HEAD // len(PIECE):
+            await asyncio.sleep(0)
+        if begun:
+            body.read(1)
+        while connection.taken <= window // len(PIECE):
             await asyncio.sleep(0)
         for _ in range(1000):  # chances to take more
             await asyncio.sleep(0)
         pump.cancel()
         return connection.taken
 
-    assert asyncio.run(main()) == BODY_WINDOW // len(PIECE) + 1
+    assert asyncio.run(main()) == window // len(PIECE) + 1
 
 
 def test_a_discarded_body_is_let_in() -> None:

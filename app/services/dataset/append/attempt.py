@@ -19,6 +19,7 @@ from ....codecs.records.framing import OVERHEAD_BYTES
 from ....codecs.records.messages import RecordBlock
 from ....domain.limits import MIB, Budget
 from ....domain.streams import Buffer
+from ....domain.turns import waiting
 from ....errors import LimitExceeded, StorageError
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
@@ -163,5 +164,6 @@ class Attempt:
             StorageError: one could not be stored.
         """
         while len(self._under_way) > most:
-            self._pieces.append(self._under_way[0].result())
+            with waiting():
+                self._pieces.append(self._under_way[0].result())
             self._under_way.popleft()

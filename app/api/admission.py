@@ -1,0 +1,120 @@
+"""Who is let in: before anything is looked at, requests beyond what the service can carry are refused.
+
+A refusal costs next to nothing, so that what was let in is served at full speed. Probes always pass: a busy
+service is no dead one, and to restart it would only move its load to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .problems import PROBLEM_MEDIA_TYPE, problem, retry_after
+
+__all__ = ["PROBES", "Admission", "LoopDelay"]
+
+logger = logging.getLogger(__name__)
+
+PROBES: Final = frozenset(
+    {"/livez", "/readyz", "/startupz", "/metrics", "/v2/health/live", "/v2/health/ready"}
+)
+
+#: The delay of the event loop is looked at so often, and judged by the least of so many looks: a delay that
+#: stands, not a burst (CoDel, RFC 8289: the minimum over an interval of 100 ms).
+_LOOK_EVERY_S: Final = 0.01
+_LOOKS: Final = 10
+#: Above this delay ever fewer requests are let in, below it more again.
+_TARGET_S: Final = 0.05
+#: Steps of the share that is let in, down and up (WeChat's DAGOR, SoCC 2018, section 4.2.3).
+_DOWN: Final = 0.05
+_UP: Final = 0.01
+#: As long as no more are under way, load is not what delays the loop.
+_ALWAYS_LET_IN: Final = 32
+
+
+class LoopDelay:
+    """How long what is ready to run has to wait for the event loop, and what share of requests to let in."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._least = float("inf")
+        #: From 0 to 1.
+        self.let_in = 1.0
+
+    def start(self) -> None:
+        """Look at the running loop from now on."""
+        self._look_later(asyncio.get_running_loop())
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + _LOOK_EVERY_S
+
+        def look() -> None:
+            self.observe(loop.time() - due)
+            self._look_later(loop)
+
+        loop.call_at(due, look)
+
+    def observe(self, delay_s: float) -> None:
+        """One look: so late was the loop."""
+        self._looks += 1
+        self._least = min(self._least, delay_s)
+        if self._looks < _LOOKS:
+            return
+        step = -_DOWN if self._least > _TARGET_S else _UP
+        self.let_in = min(1.0, max(_UP, self.let_in + step))
+        self._looks, self._least = 0, float("inf")
+
+
+class Admission:
+    """The outermost layer of the application.
+
+    Args:
+        app: what is behind it.
+        max_requests: how many are under way at a time.
+        delay: of the event loop.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_requests: int, delay: LoopDelay) -> None:
+        self._app = app
+        self._max_requests = max_requests
+        self._delay = delay
+        self._under_way = 0
+        self._refusal = json.dumps(
+            problem(503, "overloaded", "The service is too busy; nothing was done. Try again.")
+        ).encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        if self._is_too_busy():
+            await self._refuse(scope, send)
+            return
+        self._under_way += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._under_way -= 1
+
+    def _is_too_busy(self) -> bool:
+        if self._under_way >= self._max_requests:
+            return True
+        share = self._delay.let_in
+        return share < 1.0 and self._under_way >= _ALWAYS_LET_IN and random.random() > share  # noqa: S311
+
+    async def _refuse(self, scope: Scope, send: Send) -> None:
+        headers = [
+            (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
+            (b"content-length", str(len(self._refusal)).encode()),
+            (b"retry-after", retry_after().encode()),
+            (b"vary", b"Accept"),
+        ]
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        body = b"" if scope["method"] == "HEAD" else self._refusal
+        message: Message = {"type": "http.response.body", "body": body, "more_body": False}
+        await send(message)

@@ -1,0 +1,206 @@
+"""The memory that all requests together may hold, and what each of them has of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+from ..errors import LimitExceeded, Overloaded, StreamInterrupted
+from .turns import offer_turn, waiting
+
+__all__ = ["MemoryPool", "MemoryShare"]
+
+#: How long a request that has begun waits for others to give memory back; as long as for a worker.
+_LONGEST_WAIT_S: Final = 10.0
+#: A share grows and shrinks in steps, so that most charges need no lock.
+_STEP: Final = 1024 * 1024
+
+
+class MemoryPool:
+    """At most `max_bytes` over all shares. Safe to use from several threads.
+
+    A request that has yet to begin is refused when there is no room. One that has begun waits, for a
+    while; but where all that have begun wait, none would ever give anything back: then the youngest of
+    them is refused, so that the others end.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._used = 0
+        self._changed = threading.Condition()
+        self._begun: set[MemoryShare] = set()
+        self._waiting: list[MemoryShare] = []
+
+    @property
+    def used(self) -> int:
+        """Bytes of all shares."""
+        return self._used
+
+    def share(self, *, max_seconds: float = float("inf")) -> MemoryShare:
+        """What one request has of the pool: nothing yet.
+
+        Args:
+            max_seconds: how long the request may take from now on.
+        """
+        return MemoryShare(self, max_seconds)
+
+    def reserve(self, share: MemoryShare, num_bytes: int) -> None:
+        """Take so much for what has yet to begin. Raises: Overloaded."""
+        with self._changed:
+            self._require_room(num_bytes)
+            self._used += num_bytes
+            share.held += num_bytes
+
+    def grow(self, share: MemoryShare, num_bytes: int) -> None:
+        """Take so much for what computes, or wait for it. Raises: as `MemoryShare.charge`."""
+        with self._changed:
+            if share not in self._begun:
+                self._require_room(num_bytes)
+                self._begun.add(share)
+            if self._take(share, num_bytes):
+                return
+        with waiting(), self._changed:  # in this order: nobody shall wait for a turn with the lock
+            self._wait_for_room(share, num_bytes)
+            self._take(share, num_bytes)
+
+    def _take(self, share: MemoryShare, num_bytes: int) -> bool:
+        """Take so much, and up to a step more, if there is room."""
+        room = self.max_bytes - self._used
+        if num_bytes > room:
+            return False
+        taken = min(max(num_bytes, _STEP), room)
+        self._used += taken
+        share.held += taken
+        return True
+
+    def _require_room(self, num_bytes: int) -> None:
+        if self._used + num_bytes > self.max_bytes:
+            raise Overloaded("The memory for requests is taken; nothing was done. Try again.")
+
+    def _wait_for_room(self, share: MemoryShare, num_bytes: int) -> None:
+        give_up = time.monotonic() + _LONGEST_WAIT_S
+        self._waiting.append(share)
+        try:
+            if self._nobody_works():
+                self._changed.notify_all()  # the youngest may be asleep
+            while self._used + num_bytes > self.max_bytes:
+                left = give_up - time.monotonic()
+                if left <= 0 or (self._nobody_works() and share is max(self._waiting, key=_began)):
+                    raise Overloaded("The memory for requests is taken; the request was given up. Try again.")
+                self._changed.wait(left)
+                share.require_open()
+        finally:
+            self._waiting.remove(share)
+
+    def _nobody_works(self) -> bool:
+        return self._begun.issubset(self._waiting)
+
+    def shrink(self, share: MemoryShare, num_bytes: int) -> None:
+        """Take so much back."""
+        with self._changed:
+            num_bytes = min(num_bytes, share.held)
+            self._used -= num_bytes
+            share.held -= num_bytes
+            self._changed.notify_all()
+
+    def retain_for(self, share: MemoryShare) -> None:
+        """One holder more."""
+        with self._changed:
+            share.holders += 1
+
+    def end_for(self, share: MemoryShare) -> None:
+        """One holder less; with the last, all is taken back."""
+        with self._changed:
+            share.holders -= 1
+            if share.holders:
+                return
+            self._begun.discard(share)
+            self._used -= share.held
+            share.held = 0
+            self._changed.notify_all()
+
+
+class MemoryShare:
+    """What one request holds of a pool, from before it begins until it ends, however it ends.
+
+    Its charges are made by one thread at a time. Beside memory it bounds time: where the request has taken
+    too long, or nobody wants its answer any more, the next charge fails.
+    """
+
+    def __init__(self, pool: MemoryPool, max_seconds: float) -> None:
+        self._pool = pool
+        self._max_seconds = max_seconds
+        self.began = time.monotonic()
+        #: Bytes taken from the pool, and parts of the program that hold them; changed by the pool alone.
+        self.held, self.holders = 0, 1
+        self._reserved = 0
+        self._charged = 0
+        self._given_up = False
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that all shares together may have."""
+        return self._pool.max_bytes
+
+    def reserve(self, num_bytes: int) -> None:
+        """Take what the request needs before it begins; never waits.
+
+        Raises:
+            Overloaded: there is no room.
+        """
+        self._pool.reserve(self, num_bytes)
+        self._reserved += num_bytes
+
+    def charge(self, num_bytes: int) -> None:
+        """Take `num_bytes` more; may wait for them.
+
+        Raises:
+            Overloaded: there is no room, and none came in time.
+            LimitExceeded: the request has taken too long (`time_limit`).
+            StreamInterrupted: it was given up.
+        """
+        self.require_open()
+        offer_turn()
+        missing = self._reserved + self._charged + num_bytes - self.held
+        if missing > 0:
+            self._pool.grow(self, missing)
+        self._charged += num_bytes
+
+    def release(self, num_bytes: int) -> None:
+        """Give back what was charged."""
+        self._charged -= num_bytes
+        surplus = self.held - self._reserved - self._charged
+        if surplus > 2 * _STEP:
+            self._pool.shrink(self, surplus - _STEP)
+
+    def require_open(self) -> None:
+        """To be asked between two steps of work.
+
+        Raises:
+            LimitExceeded: the request has taken too long (`time_limit`).
+            StreamInterrupted: it was given up.
+        """
+        if self._given_up:
+            raise StreamInterrupted("The request was given up.")
+        if time.monotonic() - self.began > self._max_seconds:
+            raise LimitExceeded(
+                f"The request took more than {self._max_seconds:g} s. Send it in smaller pieces.",
+                code="time_limit",
+            )
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more."""
+        self._given_up = True
+
+    def retain(self) -> None:
+        """One part more of the program holds something of the request, until it calls `end`."""
+        self._pool.retain_for(self)
+
+    def end(self) -> None:
+        """One part less does; with the last of them everything is given back."""
+        self._pool.end_for(self)
+
+
+def _began(share: MemoryShare) -> float:
+    return share.began

@@ -1,0 +1,119 @@
+"""Turns at computing: as many threads compute at a time as there are processors, the others wait.
+
+More of them would only hand the interpreter's lock around, for which the event loop queues as well.
+A thread keeps its turn while it computes, and lends it to others while it waits for anything else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["Turns", "offer_turn", "waiting"]
+
+#: So long a thread computes while others wait: what Linux gives a thread that shares a processor with
+#: others of its priority (`RR_TIMESLICE`, include/linux/sched/rt.h). Short work is never interrupted.
+_SLICE_S: Final = 0.1
+#: A turn is a courtesy: whoever has begun goes on without one rather than wait longer, so that no lock
+#: that it holds, and no computation that never pauses, can stop everything.
+_PATIENCE_S: Final = 2.0
+
+
+class Turns:
+    """At most `count` threads have their turn at one time, but for those that lost patience."""
+
+    def __init__(self, count: int) -> None:
+        self._lock = threading.Lock()
+        self._free = count
+        #: Who comes back from waiting goes before who has yet to begin, so that what has begun ends.
+        self._returning: deque[threading.Lock] = deque()
+        self._queue: deque[threading.Lock] = deque()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a thread waits for its turn."""
+        return bool(self._queue or self._returning)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Compute in here, once it is this thread's turn. Not to be nested."""
+        self._take(self._queue, timeout_s=-1)
+        try:
+            yield
+        finally:
+            self._give()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Without the turn that this thread has."""
+        self._give()
+        try:
+            yield
+        finally:
+            self._take(self._returning, timeout_s=_PATIENCE_S)
+
+    def pass_on(self) -> None:
+        """Let one of the others compute, if any waits, and queue behind them."""
+        if self.wanted:
+            self._give()
+            self._take(self._queue, timeout_s=_PATIENCE_S)
+
+    def _take(self, queue: deque[threading.Lock], *, timeout_s: float) -> None:
+        gate = self._free_or_gate(queue)
+        if gate is not None and not gate.acquire(timeout=timeout_s):
+            self._go_without(queue, gate)
+        _this.holder, _this.since = self, time.monotonic()
+
+    def _free_or_gate(self, queue: deque[threading.Lock]) -> threading.Lock | None:
+        """None with a turn; else a lock that is released by who hands one over."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return None
+            gate = threading.Lock()
+            gate.acquire()
+            queue.append(gate)
+            return gate
+
+    def _go_without(self, queue: deque[threading.Lock], gate: threading.Lock) -> None:
+        with self._lock:
+            if gate in queue:  # else it has just been handed a turn
+                queue.remove(gate)
+                self._free -= 1
+
+    def _give(self) -> None:
+        _this.holder = None
+        with self._lock:
+            self._free += 1
+            queue = self._returning or self._queue
+            if queue and self._free > 0:
+                self._free -= 1
+                queue.popleft().release()
+
+
+class _OfThread(threading.local):
+    holder: Turns | None = None
+    since: float = 0.0
+
+
+_this = _OfThread()
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Around whatever makes a thread wait: its turn, where it has one, goes to another meanwhile."""
+    if _this.holder is None:
+        yield
+        return
+    with _this.holder.lent():
+        yield
+
+
+def offer_turn() -> None:
+    """Between two steps of long work: let others compute, if this thread has done so for long enough."""
+    if _this.holder is not None and time.monotonic() - _this.since > _SLICE_S:
+        _this.holder.pass_on()

@@ -1,0 +1,79 @@
+"""What of the machine this process may use: its control groups know, where it runs in a container."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from .domain.limits import MIB
+
+__all__ = ["available_memory", "available_processors", "memory_for_requests"]
+
+_ROOT: Final = Path("/sys/fs/cgroup")
+#: The rest is for the interpreter, libraries and kernels (some 250 MiB), publications, and what no charge
+#: counts: copies within libraries, the allocator's slack. Elasticsearch's heap is half of the memory, too.
+_SHARE_FOR_REQUESTS: Final = 0.5
+_LEAST: Final = 64 * MIB
+
+
+def memory_for_requests() -> int:
+    """Bytes that all requests together may hold: half of what the process may use."""
+    return max(_LEAST, int(_SHARE_FOR_REQUESTS * available_memory()))
+
+
+def available_memory(root: Path = _ROOT) -> int:
+    """Bytes that this process may use: of the machine, or of the tightest control group that it is in."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (
+        _number(folder / name)
+        for folder in _groups(root, "memory")
+        for name in ("memory.max", "memory.limit_in_bytes")
+    )
+    return min([installed, *(limit for limit in limits if limit is not None)])
+
+
+def available_processors(root: Path = _ROOT) -> int:
+    """Processors that this process may keep busy; a quota of one and a half counts as two."""
+    affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [quota for folder in _groups(root, "cpu") if (quota := _quota(folder)) is not None]
+    return max(1, min([affine, *map(math.ceil, quotas)]))
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of the control groups that this process is in, version 2 and version 1, up to the root."""
+    for base in (root, root / controller):
+        yield base
+        for own in _own_groups():
+            folder = base / own.lstrip("/")
+            while folder != base and base in folder.parents:
+                yield folder
+                folder = folder.parent
+
+
+def _own_groups() -> list[str]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return []
+    return [line.split(":", 2)[2] for line in lines]
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text("utf-8"))
+    except (OSError, ValueError):  # not there, or "max"
+        return None
+
+
+def _quota(folder: Path) -> float | None:
+    """Processors' worth of time that a group is given."""
+    try:
+        quota, period = (folder / "cpu.max").read_text("utf-8").split()
+    except (OSError, ValueError):
+        quota, period = str(_number(folder / "cpu.cfs_quota_us")), str(_number(folder / "cpu.cfs_period_us"))
+    if not (quota.isdigit() and period.isdigit() and int(period)):
+        return None
+    return int(quota) / int(period)

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from .. import errors
+from .content_encoding import ACCEPTED_ENCODINGS
 
 __all__ = ["PROBLEM_MEDIA_TYPE", "STATUS", "install_problem_handlers", "problem", "problem_response"]
 
@@ -96,6 +97,8 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
     headers = {}
     if status in (429, 503) or isinstance(error, errors.InProgress):
         headers["Retry-After"] = "1"
+    if isinstance(error, errors.UnknownEncoding):
+        headers["Accept-Encoding"] = ACCEPTED_ENCODINGS
     if body_unread:
         # The rest of the body is not wanted, and would be taken for the next request.
         headers["Connection"] = "close"

@@ -21,12 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..domain.limits import KIB, Budget
 from ..domain.streams import ByteStream, MemoryStream
 from ..errors import Overloaded, ShardsmithError, StreamInterrupted
+from .content_encoding import choose_coding
 from .digests import digest_field
 from .exchange import COMPLETE_UP_TO, Answer
 from .lanes import Promise
 from .problems import response_for
 from .small_bodies import read_small, replayed
 from .state import Services
+from .transcoding import encoded_answer
 
 __all__ = ["Conversion", "FastPath", "Quick", "QuickRoute", "quick_conversion"]
 
@@ -37,7 +39,9 @@ _MAX_DECODED_BYTES: Final = 256 * KIB
 _MAX_KEY_BYTES: Final = 2 * KIB
 _MOST_REMEMBERED: Final = 512
 #: What says how a body is read and how it is answered.
-_SAYING: Final = frozenset({b"content-type", b"accept", b"inference-header-content-length"})
+_SAYING: Final = frozenset(
+    {b"accept", b"accept-encoding", b"content-type", b"inference-header-content-length"}
+)
 #: What says something that only the ordinary way knows about.
 _EXTRAORDINARY: Final = frozenset(
     {b"content-encoding", b"content-transfer-encoding", b"expect", b"idempotency-key", b"transfer-encoding"}
@@ -85,10 +89,13 @@ def quick_conversion(
         if is_ordinary(query):
             return None
         convert = prepare(query, headers, services)
+        coding = choose_coding(headers)
 
         def quick(_: str, body: bytes, budget: Budget) -> Answer:
             with ExitStack() as resources:
                 answer = convert(MemoryStream(body), budget, resources)
+                if coding is not None:
+                    answer = encoded_answer(answer, coding)
                 return replace(answer, chunks=iter(list(answer.chunks)))
 
         return quick

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from ..domain.limits import Limits
 from ..errors import LimitExceeded, MalformedInput, UnknownForm
 
-__all__ = ["check_body_headers"]
+__all__ = ["check_body_headers", "declared_length"]
 
 _PLAIN_ENCODINGS: Final = {
     "content-encoding": ("", "identity"),
@@ -40,3 +40,13 @@ def check_body_headers(headers: Headers, limits: Limits) -> None:
             f"The body has {length[:20]} bytes; at most {limits.max_body_bytes} are accepted.",
             code="payload_too_large",
         )
+
+
+def declared_length(headers: Headers) -> int | None:
+    """The bytes of a body that comes as it is, where its headers say how many there are."""
+    length = headers.get("content-length", "")
+    plain = all(
+        headers.get(name, "").strip().lower() in allowed for name, allowed in _PLAIN_ENCODINGS.items()
+    )
+    known = plain and length.isascii() and length.isdigit() and "transfer-encoding" not in headers
+    return int(length[:20]) if known else None

@@ -13,10 +13,12 @@ from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...domain.tensor import NamedAny, Tensor
+from ...domain.tensor_stream import NamedStream, TensorStream
 from ...services.describe import describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer
 from ..applicability import refuse_inapplicable
+from ..body_headers import declared_length
 from ..exchange import Answer
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import JSON_OBJECT, body_of, conversion, json_response
@@ -112,14 +114,15 @@ async def _convert(
             json_bytes=parse_json_bytes(request.headers),
         ),
         encode=replace(query.encode_options(), arrow=arrow_format(chosen)),
+        body_bytes=declared_length(request.headers),
     )
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         converted = convert_tensors(body, plan, budget)
         headers = {**VARY, **converted.headers}
-        if converted.form == "raw":
+        if converted.form == "raw" and converted.tensors is not None:
             headers |= _raw_headers(converted.tensors, query.byte_order)
-        if converted.form == "tfrecord":
+        if converted.form == "tfrecord" and converted.num_messages is not None:
             headers["Record-Count"] = str(converted.num_messages)
         # A form that was not asked for goes under its own name, not under the one negotiated.
         moved = converted.form != chosen.form and chosen.media_type in MEDIA_TYPES[chosen.form]
@@ -129,9 +132,9 @@ async def _convert(
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")
 
 
-def _raw_headers(tensors: Sequence[NamedAny], byte_order: str) -> dict[str, str]:
+def _raw_headers(tensors: Sequence[NamedAny | NamedStream], byte_order: str) -> dict[str, str]:
     """dtype, shape (comma-separated, empty for a scalar) and byte order of a raw tensor."""
-    (tensor,) = (item.tensor for item in tensors if isinstance(item.tensor, Tensor))
+    (tensor,) = (item.tensor for item in tensors if isinstance(item.tensor, Tensor | TensorStream))
     return {
         "Tensor-Dtype": tensor.dtype.name,
         "Tensor-Shape": ",".join(map(str, tensor.shape)),

@@ -60,7 +60,7 @@ class ConvertedTensors:
 
     @property
     def num_messages(self) -> int | None:
-        """How many TensorProtos the tensors become, which is the records of a TFRecord; None: not known yet."""
+        """How many TensorProtos the tensors become: the records of a TFRecord; None where not known yet."""
         return None if self.tensors is None else num_messages(self.tensors)
 
 

@@ -176,7 +176,8 @@ class _FrameReader:
 def cut_record(record: int, offset: int, missing: int) -> MalformedInput:
     """The error of a record, whose frame begins at `offset`, that ends too early."""
     return MalformedInput(
-        f"Record {record}, at byte {offset}, is cut short: {missing} more bytes expected. Send the whole file.",
+        f"Record {record}, at byte {offset}, is cut short: {missing} more bytes expected. "
+        "Send the whole file.",
         code="truncated",
         row=record,
         offset=offset,

@@ -68,7 +68,7 @@ def encode_stream(
     tensors: Sequence[NamedStream],
     options: TensorEncodeOptions,  # noqa: ARG001 (one signature for all)
 ) -> Iterator[Buffer] | None:
-    """As `encode`, of tensors that are arriving; None where they arrive in another order than they are written.
+    """As `encode`, of tensors that are arriving; None where they would be written in another order.
 
     Raises:
         UnprocessableInput: as `serialize_safetensors`.

@@ -85,16 +85,20 @@ def _fields_before_content(
         # A field may well go on past what is looked at.
         for number, wire, _, begin, end in fields_of(head, 0, num_bytes or MAX_MESSAGE_BYTES):
             if number == CONTENT_FIELD and wire == LENGTH_DELIMITED:
-                break
+                return _fields_and_content(head[:position], begin, end, num_bytes, budget, offset)
             position = end
-        else:
-            return None
     except (MalformedInput, IndexError):
-        return None
+        pass
+    return None
+
+
+def _fields_and_content(
+    head: bytes, begin: int, end: int, num_bytes: int | None, budget: Budget, offset: int
+) -> tuple[TensorFields, int, int] | None:
     if begin == end or end > MAX_MESSAGE_BYTES or (num_bytes is not None and end != num_bytes):
         return None
     try:
-        fields = read_tensor_fields(memoryview(head)[:position], budget, offset=offset)
+        fields = read_tensor_fields(memoryview(head), budget, offset=offset)
         dtype = supported_dtype(fields, offset)
     except InputError:
         return None
@@ -109,8 +113,9 @@ def _pieces(source: ByteStream, num_bytes: int, offset: int) -> Iterator[bytes]:
 
 
 def _check_tail(tail: bytes, offset: int) -> None:
-    numbers = {number for number, *_ in fields_of(tail, 0, len(tail), offset=offset)}
-    if len(tail) > _TAIL_BYTES or numbers & _MEANINGFUL_FIELDS:
+    if len(tail) > _TAIL_BYTES or any(
+        number in _MEANINGFUL_FIELDS for number, *_ in fields_of(tail, 0, len(tail), offset=offset)
+    ):
         raise UnprocessableInput(
             "This TensorProto goes on behind its tensor_content with what would change the tensor. Send it "
             "with a Content-Length, so that this can be seen beforehand.",

@@ -132,7 +132,7 @@ class _Records(ArrivingOneByOne):
         if length > MAX_MESSAGE_BYTES:
             raise large_record(self._record, self._offset, MAX_MESSAGE_BYTES)
         before = self._budget.remaining
-        named = self._open(_Payload(self._stream, length), length)
+        named = self._open(_Payload(self._stream, length, (self._record, self._offset)), length)
         self._charged = before - self._budget.remaining
         return named
 
@@ -164,16 +164,23 @@ class _Records(ArrivingOneByOne):
 
 
 class _Payload:
-    """A `ByteStream` of the next `num_bytes` of another one, whose checksum is carried along."""
+    """A `ByteStream` of the next `num_bytes` of another one, whose checksum is carried along.
 
-    def __init__(self, stream: ByteStream, num_bytes: int) -> None:
+    Args:
+        place: the number of the record, and where its frame begins.
+    """
+
+    def __init__(self, stream: ByteStream, num_bytes: int, place: tuple[int, int]) -> None:
         self._stream = stream
+        self._place = place
         self._left = num_bytes
         self.num_bytes = num_bytes
         self.crc = RunningCrc()
 
     def read(self, n: int, /) -> bytes:
         piece = self._stream.read(min(n, self._left)) if self._left else b""
+        if not piece and self._left:
+            raise cut_record(*self._place, self._left + FOOTER_BYTES)
         self._left -= len(piece)
         self.crc.extend(piece)
         return piece

@@ -89,9 +89,7 @@ def encode_stream(tensors: Sequence[NamedStream], options: TensorEncodeOptions) 
     return gather(_texts(tensors, options))
 
 
-def _texts(
-    tensors: Sequence[NamedAny] | Sequence[NamedStream], options: TensorEncodeOptions
-) -> Iterator[str | Buffer]:
+def _texts(tensors: Sequence[NamedAny | NamedStream], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     if len(tensors) == 1:
         yield from _tensor_texts(tensors[0], 0, options)
         return

@@ -37,14 +37,22 @@ from .tfrecord import check_count, in_record, parse_block, record_frame
 
 __all__ = ["decode_stream", "encode_stream"]
 
-#: Where the first record is shorter, blocks of records are read into memory, which is faster.
+#: Shorter records are read faster many at a time.
 _STREAMED_FROM: Final = 256 * KIB
 
 
 def decode_stream(
-    source: ByteStream, options: TensorDecodeOptions, budget: Budget, num_bytes: int | None
+    source: ByteStream,
+    options: TensorDecodeOptions,
+    budget: Budget,
+    num_bytes: int | None,
+    *,
+    streamed_from: int = _STREAMED_FROM,
 ) -> Arriving:
     """The tensors of all records, while they arrive; a sequence where the first record fills the body.
+
+    Args:
+        streamed_from: where the first record is shorter, blocks of records are read into memory.
 
     Raises:
         InputError: as `tfrecord.decode`, here, as the next tensor is drawn, or its content.
@@ -53,7 +61,7 @@ def decode_stream(
     head = read_up_to(stream, HEADER_BYTES)
     length = int.from_bytes(head[:8], "little")
     rest = PrefixedStream(head, stream)
-    if length < _STREAMED_FROM:
+    if length < streamed_from:
         return _Blocks(rest, options, budget)
     records = _Records(rest, options, budget)
     alone = num_bytes == length + OVERHEAD_BYTES and not isinstance(stream, InflatedStream)

@@ -1,7 +1,8 @@
 """What streams is what would be held: the same bytes, the same refusals, at every split of the input."""
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.records.framing import frame_footer, frame_header
 from app.codecs.registry import TENSOR_CODECS, FormName
 from app.codecs.tensors import tfrecord_stream
-from app.codecs.tensors.arriving import Arrival, ArrivingOneByOne, in_memory
+from app.codecs.tensors.arriving import ArrivingOneByOne, in_memory
 from app.domain.dtypes import BOOL, DTYPES, DType
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.streams import ByteStream, MemoryStream
@@ -73,6 +74,8 @@ def arriving(
 ) -> Any:
     decode_stream = TENSOR_CODECS[form].decode_stream
     assert decode_stream is not None
+    if form == "tfrecord":  # in which short records are not streamed
+        decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=16)
     return decode_stream(source, TensorDecodeOptions(**options), budget or Budget(), num_bytes)
 
 
@@ -94,11 +97,6 @@ def same(found: NamedTensor, wanted: Tensor) -> bool:
 def declared(form: FormName, item: Tensor) -> dict[str, Any]:
     needed = form == "raw" or (form == "npy" and item.dtype.name == "bfloat16")
     return {"dtype": item.dtype, "shape": item.shape} if needed else {}
-
-
-@pytest.fixture(autouse=True)
-def stream_small_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfrecord_stream, "_STREAMED_FROM", 16)
 
 
 def holds(form: FormName, item: Tensor) -> bool:
@@ -181,7 +179,7 @@ def test_byte_orders_are_turned_wherever_pieces_are_cut(big_endian: bool, chunk:
     values = np.arange(count, dtype="<c16") * (1 + 2j)
     order: Literal["big", "little"] = "big" if big_endian else "little"
     data = written("raw", Tensor(DTYPES["complex128"], (count,), values), byte_order=order)
-    options = {"dtype": DTYPES["complex128"], "shape": (count,), "byte_order": order}
+    options: dict[str, Any] = {"dtype": DTYPES["complex128"], "shape": (count,), "byte_order": order}
     [found] = read("raw", Splits(data, chunk=chunk), **options)
     assert found.tensor.values.tolist() == values.tolist()
 
@@ -204,8 +202,8 @@ def test_what_has_to_be_in_memory_is() -> None:
     assert isinstance(vector, NamedStream)
     strings = Tensor(DTYPES["string"], (2,), np.array([b"a", b"x" * 40], object))
     for form in ("npy", "tensorproto", "tfrecord"):
-        data = written(form, strings)  # type: ignore[arg-type]  # some of FORMS
-        [found] = arriving(form, MemoryStream(data), len(data))  # type: ignore[arg-type]  # some of FORMS
+        data = written(form, strings)
+        [found] = arriving(form, MemoryStream(data), len(data))
         assert isinstance(found, NamedTensor)
         assert found.tensor.values.tolist() == [b"a", b"x" * 40]
     [found] = arriving("raw", MemoryStream(bytes(24)), dtype=DTYPES["int32"], shape=(2, 3), order="F")
@@ -213,7 +211,7 @@ def test_what_has_to_be_in_memory_is() -> None:
 
 
 def test_a_raw_body_of_unknown_shape_streams_where_its_length_is_known() -> None:
-    options = {"dtype": DTYPES["int32"]}
+    options: dict[str, Any] = {"dtype": DTYPES["int32"]}
     [held] = arriving("raw", MemoryStream(bytes(24)), **options)
     [stream] = arriving("raw", MemoryStream(bytes(24)), 24, **options)
     assert isinstance(held, NamedTensor)
@@ -309,7 +307,7 @@ def test_a_bad_bool_is_refused_with_its_place(form: FormName) -> None:
 
 def test_another_dtype_or_shape_than_declared_is_refused_at_once() -> None:
     for form in ("npy", "tensorproto", "safetensors", "tfrecord"):
-        data = written(form, FLOATS)  # type: ignore[arg-type]  # some of FORMS
+        data = written(form, FLOATS)
         for options, code in (
             ({"dtype": DTYPES["int32"]}, "dtype_mismatch"),
             ({"shape": (12,)}, "shape_mismatch"),
@@ -434,25 +432,30 @@ def test_records_go_from_tfrecord_to_tfrecord_one_by_one(compression: Any) -> No
     assert b"".join(chunks) == written("tfrecord", *tensors)
 
 
+def records_of(data: bytes, streamed_from: int, limits: Limits) -> Any:
+    options = TensorDecodeOptions()
+    return tfrecord_stream.decode_stream(
+        MemoryStream(data), options, Budget(limits), None, streamed_from=streamed_from
+    )
+
+
 @pytest.mark.parametrize("streamed_from", [16, 10_000])
-def test_what_was_handed_on_is_no_longer_charged(streamed_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfrecord_stream, "_STREAMED_FROM", streamed_from)
+def test_what_was_handed_on_is_no_longer_charged(streamed_from: int) -> None:
     strings = Tensor(DTYPES["string"], (1,), np.array([b"x" * 5000], object))
     data = written("tfrecord", *[strings] * 400)
     limits = Limits(max_decoded_bytes=MIB + 200_000)
-    records = arriving("tfrecord", MemoryStream(data), budget=Budget(limits))
+    records = records_of(data, streamed_from, limits)
     assert len(b"".join(tfrecord_stream.encode_stream(records, TensorEncodeOptions()))) == len(data)
-    kept = arriving("tfrecord", MemoryStream(data), budget=Budget(limits))
+    kept = records_of(data, streamed_from, limits)
     kept.kept = True
     with pytest.raises(LimitExceeded):
         list(kept)
 
 
 @pytest.mark.parametrize("streamed_from", [16, 10_000])
-def test_more_records_than_allowed_are_refused(streamed_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfrecord_stream, "_STREAMED_FROM", streamed_from)
+def test_more_records_than_allowed_are_refused(streamed_from: int) -> None:
     data = written("tfrecord", *[FLOATS] * 4)
-    records = arriving("tfrecord", MemoryStream(data), budget=Budget(Limits(max_members=3)))
+    records = records_of(data, streamed_from, Limits(max_members=3))
     assert code_of(lambda: [in_memory(item, Budget()) for item in records]) == "too_many_tensors"
 
 
@@ -474,8 +477,8 @@ def test_a_stream_takes_no_more_of_the_budget_than_its_header() -> None:
             self._left -= size
             return bytes(size)
 
-    def drained(items: Iterator[Arrival]) -> int:
-        return sum(len(piece) for item in items for piece in item.tensor.content)  # type: ignore[union-attr]  # a stream
+    def drained(items: Any) -> int:
+        return sum(len(piece) for item in items for piece in item.tensor.content)
 
     count = 4 * MIB
     item = Tensor(DTYPES["float32"], (count,), np.zeros(count, "<f4"))

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from ..domain.limits import Limits
 from ..errors import LimitExceeded, MalformedInput, UnknownForm
 
-__all__ = ["check_body_headers", "check_part_headers"]
+__all__ = ["check_body_headers", "check_part_headers", "declared_length"]
 
 _PLAIN_TRANSFER: Final = ("", "7bit", "8bit", "binary")
 
@@ -51,3 +51,13 @@ def check_part_headers(headers: Headers, limits: Limits) -> None:
             code="unsupported_content_encoding",
         )
     check_body_headers(headers, limits)
+
+
+def declared_length(headers: Headers) -> int | None:
+    """The bytes of a body that comes as it is, where its headers say how many there are."""
+    length = headers.get("content-length", "")
+    encoding = headers.get("content-encoding", "").strip().lower()
+    transfer = headers.get("content-transfer-encoding", "").strip().lower()
+    plain = encoding in ("", "identity") and transfer in _PLAIN_TRANSFER
+    known = plain and length.isascii() and length.isdigit() and "transfer-encoding" not in headers
+    return int(length[:20]) if known else None

@@ -25,6 +25,7 @@ __all__ = [
     "read_content",
     "row_major",
     "sign_extended",
+    "swap_unit",
     "swapped_chunks",
     "to_little_endian",
 ]
@@ -58,20 +59,21 @@ def read_content(stream: ByteStream, num_bytes: int, what: str, *, offset: int =
 
 def to_little_endian(content: bytearray, dtype: DType) -> None:
     """Turn big-endian elements around, in place; a complex number is two of them."""
-    unit = _swap_unit(dtype)
+    unit = swap_unit(dtype)
     if unit > 1:
         np.frombuffer(content, f"u{unit}").byteswap(inplace=True)
 
 
 def swapped_chunks(values: NDArray[Any], dtype: DType) -> Iterator[Buffer]:
     """The elements as big-endian bytes, about a MiB at a time."""
-    raw = values.view(f"u{_swap_unit(dtype)}")
+    raw = values.view(f"u{swap_unit(dtype)}")
     step = CHUNK_BYTES // raw.itemsize
     for start in range(0, len(raw), step):
         yield raw[start : start + step].byteswap().tobytes()
 
 
-def _swap_unit(dtype: DType) -> int:
+def swap_unit(dtype: DType) -> int:
+    """How many bytes are turned around at a time."""
     return dtype.itemsize // 2 if dtype.kind == "complex" else dtype.itemsize
 
 
@@ -123,8 +125,12 @@ def narrow_faults(raw: NDArray[np.uint8], dtype: DType) -> NDArray[np.bool_]:
     return beyond & (raw < np.uint8(256 + dtype.bounds[0])) if dtype.kind == "int" else beyond
 
 
-def check_content(content: Buffer, dtype: DType, *, offset: int = 0) -> None:
+def check_content(content: Buffer, dtype: DType, *, offset: int = 0, first: int = 0) -> None:
     """Refuse bytes that are no element of `dtype`: what they mean differs between readers.
+
+    Args:
+        offset: where in the input the tensor's content begins, for errors.
+        first: the index of the first element of `content` in the tensor.
 
     Raises:
         UnprocessableInput: a bool other than 0 and 1 (`invalid_bool`), or upper bits in an element of 4
@@ -145,7 +151,7 @@ def check_content(content: Buffer, dtype: DType, *, offset: int = 0) -> None:
         return
     for where in np.flatnonzero(faults)[:1].tolist():
         raise UnprocessableInput(
-            f"Element {where} of the tensor is the byte {raw[where]}; {only} {dtype}.",
+            f"Element {first + where} of the tensor is the byte {raw[where]}; {only} {dtype}.",
             code=code,
-            offset=offset + where,
+            offset=offset + first + where,
         )

@@ -34,7 +34,9 @@ from .tensors import oip as tensors_oip
 from .tensors import raw as tensors_raw
 from .tensors import safetensors as tensors_safetensors
 from .tensors import tensor_proto as tensors_tensor_proto
+from .tensors import tensor_proto_stream, tfrecord_stream
 from .tensors import tfrecord as tensors_tfrecord
+from .tensors.arriving import StreamDecoder, StreamEncoder
 from .tensors.kinds import (
     TensorDecoder,
     TensorEncoder,
@@ -121,25 +123,65 @@ class Codec(Generic[DecoderT, EncoderT]):
         return MEDIA_TYPES[self.form][0]
 
 
-TensorCodec = Codec[TensorDecoder, TensorEncoder]
+@dataclass(frozen=True)
+class TensorCodec(Codec[TensorDecoder, TensorEncoder]):
+    """One form of tensors.
+
+    Attributes:
+        decode_stream, encode_stream: the same for dense tensors while they arrive; None where the form has
+            to be in memory.
+    """
+
+    decode_stream: StreamDecoder | None = None
+    encode_stream: StreamEncoder | None = None
+
+
 RecordsCodec = Codec[RecordsDecoder | RecordsFileDecoder, RecordsEncoder]
 
 TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
     codec.form: codec
     for codec in (
-        TensorCodec("json", tensors_json.decode, tensors_json.encode),
-        TensorCodec("npy", dense_in(tensors_npy.decode, "npy"), dense_out(tensors_npy.encode, "npy")),
+        TensorCodec(
+            "json", tensors_json.decode, tensors_json.encode, encode_stream=tensors_json.encode_stream
+        ),
+        TensorCodec(
+            "npy",
+            dense_in(tensors_npy.decode, "npy"),
+            dense_out(tensors_npy.encode, "npy"),
+            decode_stream=tensors_npy.decode_stream,
+            encode_stream=tensors_npy.encode_stream,
+        ),
         TensorCodec("npz", assembled(tensors_npz.decode), in_components(tensors_npz.encode)),
-        TensorCodec("raw", dense_in(tensors_raw.decode, "raw"), dense_out(tensors_raw.encode, "raw")),
+        TensorCodec(
+            "raw",
+            dense_in(tensors_raw.decode, "raw"),
+            dense_out(tensors_raw.encode, "raw"),
+            decode_stream=tensors_raw.decode_stream,
+            encode_stream=tensors_raw.encode_stream,
+        ),
         TensorCodec("oip", assembled(tensors_oip.decode), in_components(tensors_oip.encode)),
         TensorCodec(
-            "tensorproto", assembled(tensors_tensor_proto.decode), in_messages(tensors_tensor_proto.encode)
+            "tensorproto",
+            assembled(tensors_tensor_proto.decode),
+            in_messages(tensors_tensor_proto.encode),
+            decode_stream=tensor_proto_stream.decode_stream,
+            encode_stream=tensor_proto_stream.encode_stream,
         ),
         TensorCodec(
-            "safetensors", assembled(tensors_safetensors.decode), in_components(tensors_safetensors.encode)
+            "safetensors",
+            assembled(tensors_safetensors.decode),
+            in_components(tensors_safetensors.encode),
+            decode_stream=tensors_safetensors.decode_stream,
+            encode_stream=tensors_safetensors.encode_stream,
         ),
         TensorCodec("arrow", assembled(tensors_arrow.decode), in_components(tensors_arrow.encode)),
-        TensorCodec("tfrecord", assembled(tensors_tfrecord.decode), in_messages(tensors_tfrecord.encode)),
+        TensorCodec(
+            "tfrecord",
+            assembled(tensors_tfrecord.decode),
+            in_messages(tensors_tfrecord.encode),
+            decode_stream=tfrecord_stream.decode_stream,
+            encode_stream=tfrecord_stream.encode_stream,
+        ),
         TensorCodec("b64", assembled(tensors_b64.decode), in_messages(tensors_b64.encode)),
     )
 }

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Final
 
 from ..codecs.encoded import headers_of
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ..codecs.registry import TENSOR_CODECS, FormName
+from ..codecs.tensors.arriving import Arrival, Arriving, ArrivingOneByOne, in_memory
 from ..codecs.tensors.kinds import num_messages
-from ..domain.limits import Budget
-from ..domain.streams import Buffer, ByteStream
+from ..codecs.tensors.single import check_single
+from ..codecs.tensors.tfrecord_stream import encode_stream as encode_records
+from ..domain.limits import KIB, Budget
+from ..domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from ..domain.tensor import NamedAny
+from ..domain.tensor_stream import NamedStream, TensorStream
 from ..errors import UnprocessableInput
 
 __all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors", "decode_tensors"]
+
+#: A body up to this size is decoded in memory, which is faster.
+_STREAMED_FROM: Final = 256 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,7 @@ class TensorConversion:
     Attributes:
         output_chosen: the client named the output form; otherwise several tensors, or the parts of a
             ragged one, which a bare TensorProto cannot hold, leave as a TFRecord of TensorProtos.
+        body_bytes: the length of the body, where it is known beforehand.
     """
 
     input_form: FormName
@@ -31,6 +41,7 @@ class TensorConversion:
     output_chosen: bool
     decode: TensorDecodeOptions
     encode: TensorEncodeOptions
+    body_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +49,19 @@ class ConvertedTensors:
     """The answer: its form, the tensors that it holds, and its bytes, not yet drawn.
 
     Attributes:
+        tensors: None where only the end of the body tells how many there are.
         headers: without which the form cannot be read.
     """
 
     form: FormName
-    tensors: Sequence[NamedAny]
+    tensors: Sequence[NamedAny | NamedStream] | None
     chunks: Iterator[Buffer]
     headers: Mapping[str, str]
 
     @property
-    def num_messages(self) -> int:
-        """How many TensorProtos the tensors become: the records of a TFRecord."""
-        return num_messages(self.tensors)
+    def num_messages(self) -> int | None:
+        """How many TensorProtos the tensors become: the records of a TFRecord; None where not known yet."""
+        return None if self.tensors is None else num_messages(self.tensors)
 
 
 def decode_tensors(
@@ -67,23 +79,90 @@ def decode_tensors(
 
 
 def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
-    """Decode `source` whole, and start encoding it.
+    """Decode `source`, and start encoding it; where both forms allow it, elements leave as they arrive.
 
     Raises:
-        InputError: what was sent cannot be read, or does not go into the output form.
+        InputError: what was sent cannot be read, or does not go into the output form. Of elements that
+            leave as they arrive, this may show as the bytes of the answer are drawn.
     """
-    tensors = decode_tensors(source, conversion.input_form, conversion.decode, budget)
-    form = conversion.output_form
-    if form == "tensorproto" and (count := num_messages(tensors)) != 1:
-        if conversion.output_chosen:
-            raise UnprocessableInput(
-                f"{count} tensors do not fit one TensorProto (a ragged one is its values and row splits). "
-                "Ask for to=tfrecord (one TensorProto a record, in input order).",
-                code="several_tensors",
-            )
-        form = "tfrecord"
+    form, options = conversion.input_form, conversion.decode
+    decode_stream = TENSOR_CODECS[form].decode_stream
+    if decode_stream is not None and options.kind not in ("sparse", "ragged"):
+        large, source = _is_large(source, conversion.body_bytes)
+        if large:
+            arriving = decode_stream(source, options, budget, conversion.body_bytes)
+            return _convert_arriving(arriving, conversion, budget)
+    return _convert_held(decode_tensors(source, form, options, budget), conversion)
+
+
+def _is_large(source: ByteStream, num_bytes: int | None) -> tuple[bool, ByteStream]:
+    """Whether the body is worth streaming, and where it is read from."""
+    if num_bytes is not None:
+        return num_bytes > _STREAMED_FROM, source
+    head = read_up_to(source, _STREAMED_FROM + 1)
+    return len(head) > _STREAMED_FROM, PrefixedStream(head, source)
+
+
+def _convert_held(tensors: Sequence[NamedAny], conversion: TensorConversion) -> ConvertedTensors:
+    form = _output_form(num_messages(tensors), conversion)
     encode = TENSOR_CODECS[form].encode
     if encode is None:
         raise LookupError(f"{form} has no tensor encoder")
     chunks = encode(tensors, conversion.encode)
     return ConvertedTensors(form, tensors, chunks, headers_of(chunks))
+
+
+def _output_form(count: int, conversion: TensorConversion) -> FormName:
+    """The form in which `count` messages leave.
+
+    Raises:
+        UnprocessableInput: a TensorProto was asked for, which holds one (`several_tensors`).
+    """
+    if conversion.output_form != "tensorproto" or count == 1:
+        return conversion.output_form
+    if conversion.output_chosen:
+        raise UnprocessableInput(
+            f"{count} tensors do not fit one TensorProto (a ragged one is its values and row splits). "
+            "Ask for to=tfrecord (one TensorProto a record, in input order).",
+            code="several_tensors",
+        )
+    return "tfrecord"
+
+
+def _convert_arriving(arriving: Arriving, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
+    form = conversion.output_form
+    if isinstance(arriving, ArrivingOneByOne):
+        if form == "tfrecord":
+            return ConvertedTensors(form, None, encode_records(arriving, conversion.encode), {})
+        arriving = _all_of(arriving, conversion, budget)
+    streams = [arrival for arrival in arriving if isinstance(arrival, NamedStream)]
+    if len(streams) == len(arriving):
+        form = _output_form(len(streams), conversion)
+        encode = TENSOR_CODECS[form].encode_stream
+        chunks = None if encode is None else encode(streams, conversion.encode)
+        if chunks is not None:
+            return ConvertedTensors(form, streams, chunks, {})
+    return _convert_held([in_memory(arrival, budget) for arrival in arriving], conversion)
+
+
+def _all_of(arriving: ArrivingOneByOne, conversion: TensorConversion, budget: Budget) -> Sequence[Arrival]:
+    """The tensors in memory; or only the first, for a form of one tensor: at its end another is refused."""
+    arriving.kept = True
+    first = next(arriving, None)
+    if first is None:
+        return []
+    alone = conversion.output_form in ("npy", "raw") or (
+        conversion.output_form == "tensorproto" and conversion.output_chosen
+    )
+    if alone and isinstance(first, NamedStream):
+        return [_followed_by_none(first, arriving, conversion.output_form)]
+    return [in_memory(arrival, budget) for arrival in chain([first], arriving)]
+
+
+def _followed_by_none(named: NamedStream, others: Iterator[Arrival], form: FormName) -> NamedStream:
+    def content() -> Iterator[Buffer]:
+        yield from named.tensor.content
+        if next(others, None) is not None:
+            check_single(2, form)
+
+    return NamedStream(TensorStream(named.tensor.dtype, named.tensor.shape, content()), named.name)

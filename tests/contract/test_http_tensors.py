@@ -142,7 +142,7 @@ def test_a_large_answer_is_streamed_and_a_checked_one_is_complete(client: httpx.
     array = np.arange(400_000, dtype=np.int64)  # 3.2 MB
     headers = {"Content-Type": "application/x-npy"}
     streamed = client.post(SERIALIZE, content=npy(array), headers=headers)
-    assert streamed.headers.get("transfer-encoding") == "chunked"
+    assert streamed.headers.get("transfer-encoding") == "chunked", streamed.text[:300]
     checked = client.post(SERIALIZE, content=npy(array), headers=headers, params={"delivery": "checked"})
     assert checked.headers["content-length"] == str(len(checked.content))
     assert "repr-digest" in checked.headers

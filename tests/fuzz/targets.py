@@ -31,12 +31,15 @@ from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
 from app.codecs.schemas.python_source import serialize_python
+from app.codecs.tensors import tfrecord_stream
+from app.codecs.tensors.arriving import in_memory
 from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Budget, Limits
 from app.domain.losses import LostRange
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream, read_all
+from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
 from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
@@ -256,8 +259,44 @@ def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Tu
     options = replace(options, json_bytes=json_bytes)
     output, encode = turn.choose(TENSOR_OUTPUTS)
     conversion = TensorConversion(form, output, output != "tensorproto", options, encode)
+    _check_streams(form, options, body, turn)
     converted = convert_tensors(turn.stream(body), conversion, Budget(LIMITS))
-    return describe_tensors(converted.tensors), b"".join(converted.chunks)
+    tensors = [item for item in converted.tensors or () if isinstance(item, NamedAny)]
+    return describe_tensors(tensors), b"".join(converted.chunks)
+
+
+def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Turn) -> None:
+    """What streams is what would be held, however short; both may be refused, for different reasons."""
+    decode, decode_stream = TENSOR_CODECS[form].decode, TENSOR_CODECS[form].decode_stream
+    if decode is None or decode_stream is None or options.kind in ("sparse", "ragged"):
+        return
+    if form == "tfrecord":
+        decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=1)
+    held = _held(lambda budget: decode(MemoryStream(body), options, budget))
+    for num_bytes in (None, len(body)):
+        streamed = _held(
+            lambda budget, known=num_bytes: [
+                in_memory(item, budget) for item in decode_stream(turn.stream(body), options, budget, known)
+            ]
+        )
+        if held != streamed and streamed != "late_field":
+            raise AssertionError(f"{held!r:.500} became {streamed!r:.500} where it is streamed")
+
+
+def _values(tensor: Tensor) -> object:
+    return tensor.values.tolist() if tensor.dtype.is_string else tensor.values.tobytes()
+
+
+def _held(decode: Callable[[Budget], Sequence[NamedAny]]) -> object:
+    """The tensors, or that there are none; what is too much differs, since a stream takes less."""
+    try:
+        return [
+            (item.name, item.tensor.dtype, item.tensor.shape, _values(item.tensor))
+            for item in decode(Budget(replace(LIMITS, max_decoded_bytes=4 * LIMITS.max_decoded_bytes)))
+            if isinstance(item.tensor, Tensor)
+        ]
+    except InputError as error:
+        return "late_field" if error.code == "late_field" else "refused"
 
 
 def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: Turn) -> object:

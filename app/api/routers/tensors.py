@@ -15,10 +15,12 @@ from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...domain.tensor import NamedAny, Tensor
+from ...domain.tensor_stream import NamedStream, TensorStream
 from ...services.describe import describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer
 from ..applicability import refuse_inapplicable
+from ..body_headers import declared_length
 from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
@@ -121,14 +123,15 @@ def _prepare(
             input_form=input_form, output_form=chosen.form, json_bytes=parse_json_bytes(headers)
         ),
         encode=replace(query.encode_options(), arrow=arrow_format(chosen)),
+        body_bytes=declared_length(headers),
     )
 
     def convert(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         converted = convert_tensors(body, plan, budget)
         headers = {**VARY, **converted.headers}
-        if converted.form == "raw":
+        if converted.form == "raw" and converted.tensors is not None:
             headers |= _raw_headers(converted.tensors, query.byte_order)
-        if converted.form == "tfrecord":
+        if converted.form == "tfrecord" and converted.num_messages is not None:
             headers["Record-Count"] = str(converted.num_messages)
         # A form that was not asked for goes under its own name, not under the one negotiated.
         moved = converted.form != chosen.form and chosen.media_type in MEDIA_TYPES[chosen.form]
@@ -138,9 +141,9 @@ def _prepare(
     return convert
 
 
-def _raw_headers(tensors: Sequence[NamedAny], byte_order: str) -> dict[str, str]:
+def _raw_headers(tensors: Sequence[NamedAny | NamedStream], byte_order: str) -> dict[str, str]:
     """dtype, shape (comma-separated, empty for a scalar) and byte order of a raw tensor."""
-    (tensor,) = (item.tensor for item in tensors if isinstance(item.tensor, Tensor))
+    (tensor,) = (item.tensor for item in tensors if isinstance(item.tensor, Tensor | TensorStream))
     return {
         "Tensor-Dtype": tensor.dtype.name,
         "Tensor-Shape": ",".join(map(str, tensor.shape)),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...domain.dtypes import STRING, DType
 from ...domain.tensor import NamedTensor, Shape, Tensor
 
-__all__ = ["Array", "ChunkedArray", "named_chunks"]
+__all__ = ["Array", "ChunkedArray", "named_chunks", "position_name"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,10 +54,15 @@ def named_chunks(tensors: Sequence[NamedTensor], prefix: str) -> list[ChunkedArr
     """The tensors under their names; one without a name has `prefix` and its position."""
     return [
         ChunkedArray(
-            f"{prefix}{index}" if named.name is None else named.name,
+            position_name(named.name, prefix, index),
             named.tensor.dtype,
             named.tensor.shape,
             [named.tensor.values],
         )
         for index, named in enumerate(tensors)
     ]
+
+
+def position_name(name: str | None, prefix: str, index: int) -> str:
+    """The name that a tensor has, or else `prefix` and its position."""
+    return f"{prefix}{index}" if name is None else name

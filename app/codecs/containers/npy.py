@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ...domain.dtypes import TEXT, DType
 from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, ByteStream
-from ...domain.tensor import Shape, num_elements
+from ...domain.tensor import Shape, Tensor, num_elements
+from ...domain.tensor_stream import TensorStream
 from ...errors import MalformedInput, UnprocessableInput
 from ..content import (
     CHUNK_BYTES,
@@ -29,10 +30,11 @@ from ..content import (
     row_major,
     to_little_endian,
 )
+from ..content_stream import arriving_pieces, checked_pieces, swapped_pieces
 from .array import Array
 from .npy_header import MAX_NUMPY_RANK, NpyHeader, read_npy_header, serialize_npy_header
 
-__all__ = ["read_npy", "serialize_npy"]
+__all__ = ["npy_number_header", "open_npy", "read_npy", "serialize_npy"]
 
 #: Strings padded to the longest one may not take more: one long string among a million short ones.
 _MAX_PADDED_BYTES: Final = 1024 * MIB
@@ -52,16 +54,49 @@ def read_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = Non
         UnknownForm: as `read_npy_header`.
         LimitExceeded: larger than the budget.
     """
+    return _read_content(stream, read_npy_header(stream, budget.limits, declared=declared), budget)
+
+
+def open_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = None) -> TensorStream | Tensor:
+    """The one array of an NPY stream, while it arrives; in memory where that must be.
+
+    Strings must, and what lies in Fortran order.
+
+    Raises: as `read_npy`, here or as the content is drawn.
+    """
     header = read_npy_header(stream, budget.limits, declared=declared)
-    num_bytes = num_elements(header.shape) * header.element.itemsize
-    budget.charge(num_bytes, "The NPY array")
-    content = read_content(stream, num_bytes, "the NPY array", offset=header.num_bytes)
+    dtype = header.element.dtype
+    if dtype.is_string or (header.fortran_order and num_axes(header.shape) > 1):
+        return _read_content(stream, header, budget).to_tensor()
+    content: Iterator[Buffer] = checked_pieces(_pieces(stream, header), dtype, offset=header.num_bytes)
+    if header.element.big_endian:
+        content = swapped_pieces(content, dtype)
+    return TensorStream(dtype, header.shape, content)
+
+
+def _pieces(stream: ByteStream, header: NpyHeader) -> Iterator[bytes]:
+    yield from arriving_pieces(stream, _content_bytes(header), "the NPY array", offset=header.num_bytes)
+    _check_end(stream, header)
+
+
+def _content_bytes(header: NpyHeader) -> int:
+    return num_elements(header.shape) * header.element.itemsize
+
+
+def _check_end(stream: ByteStream, header: NpyHeader) -> None:
     if stream.read(1):
         raise MalformedInput(
             "There are more bytes after the NPY array than its header says.",
             code="trailing_bytes",
-            offset=header.num_bytes + num_bytes,
+            offset=header.num_bytes + _content_bytes(header),
         )
+
+
+def _read_content(stream: ByteStream, header: NpyHeader, budget: Budget) -> Array:
+    num_bytes = _content_bytes(header)
+    budget.charge(num_bytes, "The NPY array")
+    content = read_content(stream, num_bytes, "the NPY array", offset=header.num_bytes)
+    _check_end(stream, header)
     if header.element.dtype.is_string:
         values = _strings(content, header, budget)
     else:
@@ -139,23 +174,37 @@ def serialize_npy(dtype: DType, shape: Shape, chunks: Sequence[NDArray[Any]]) ->
         UnprocessableInput: numpy has no such array (`not_expressible`); text that is not UTF-8
             (`invalid_utf8`).
     """
-    if len(shape) > MAX_NUMPY_RANK:
-        raise _not_expressible(f"it has {len(shape)} dimensions, and numpy holds at most {MAX_NUMPY_RANK}")
     if dtype.is_string:
         yield from _serialize_strings(dtype, shape, chunks)
         return
+    yield npy_number_header(dtype, shape)
+    for chunk in chunks:
+        yield content_view(chunk)
+
+
+def npy_number_header(dtype: DType, shape: Shape) -> bytes:
+    """What stands before the elements of an array of numbers.
+
+    Raises:
+        UnprocessableInput: numpy has no such array (`not_expressible`).
+    """
+    _check_rank(shape)
     if not (dtype.in_numpy or dtype.name == "bfloat16"):
         raise UnprocessableInput(
             f"NPY has no name for {dtype}. Choose 'raw', 'json' or 'tensorproto', or another dtype.",
             code="not_expressible",
         )
     # ml_dtypes gives bfloat16 the kind and order of a structure; numpy.save writes "<V2".
-    yield serialize_npy_header(dtype.numpy.str, shape)
-    for chunk in chunks:
-        yield content_view(chunk)
+    return serialize_npy_header(dtype.numpy.str, shape)
+
+
+def _check_rank(shape: Shape) -> None:
+    if len(shape) > MAX_NUMPY_RANK:
+        raise _not_expressible(f"it has {len(shape)} dimensions, and numpy holds at most {MAX_NUMPY_RANK}")
 
 
 def _serialize_strings(dtype: DType, shape: Shape, chunks: Sequence[NDArray[Any]]) -> Iterator[Buffer]:
+    _check_rank(shape)
     if any(value.endswith(b"\0") for chunk in chunks for value in chunk):
         raise _not_expressible("a string ends in NUL, which numpy would strip")
     is_text = dtype is TEXT

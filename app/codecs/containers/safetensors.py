@@ -24,15 +24,24 @@ import numpy as np
 from ...domain.dtypes import DTYPES, DType
 from ...domain.limits import Budget, Limits
 from ...domain.streams import Buffer, ByteStream, read_exactly
-from ...domain.tensor import Shape, check_distinct, check_shape, num_elements
+from ...domain.tensor import Shape, Tensor, check_distinct, check_shape, num_elements
+from ...domain.tensor_stream import TensorStream
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import check_content, content_view, read_content
+from ..content_stream import arriving_pieces, checked_pieces
 from ..json_forms import check_name
 from ..json_out import quote
 from ..json_text import parse_json
 from .array import Array, ChunkedArray
 
-__all__ = ["check_dtype", "read_safetensors", "serialize_safetensors"]
+__all__ = [
+    "check_dtype",
+    "open_safetensors",
+    "read_safetensors",
+    "safetensors_header",
+    "safetensors_order",
+    "serialize_safetensors",
+]
 
 #: The format's own bound (MAX_HEADER_SIZE in safetensors/src/tensor.rs).
 _MAX_HEADER_BYTES: Final = 100_000_000
@@ -89,24 +98,72 @@ def read_safetensors(stream: ByteStream, budget: Budget) -> dict[str, Array]:
         LimitExceeded: a header over 100 MB (`safetensors_header_too_large`), too many arrays
             (`too_many_members`), a name that is too long, or larger than the budget.
     """
-    length = _LENGTH.unpack(read_exactly(stream, _LENGTH.size, "the length of the safetensors header"))[0]
+    length = _read_length(stream)
+    entries = _read_header(stream, length, budget)
+    found: dict[str, Array] = {}
+    for entry in _tiled(entries):
+        found[entry.name] = _read_array(stream, entry, _LENGTH.size + length, budget)
+    _check_end(stream, length, entries)
+    return {entry.name: found[entry.name] for entry in entries}
+
+
+def open_safetensors(stream: ByteStream, budget: Budget) -> dict[str, TensorStream | Tensor]:
+    """The arrays by name, in the order of the header, while they arrive; each is drawn before the next.
+
+    Where the data lie in another order than the header has, the arrays are in memory.
+
+    Raises: as `read_safetensors`, here or as the contents are drawn.
+    """
+    length = _read_length(stream)
+    entries = _read_header(stream, length, budget)
+    tiled = _tiled(entries)
+    if tiled != entries:
+        found = {entry.name: _read_array(stream, entry, _LENGTH.size + length, budget) for entry in tiled}
+        _check_end(stream, length, entries)
+        return {entry.name: found[entry.name].to_tensor() for entry in entries}
+    if not entries:
+        _check_end(stream, length, entries)
+    return {
+        entry.name: TensorStream(
+            entry.dtype, entry.shape, _arriving(stream, entry, length, entries if entry is tiled[-1] else ())
+        )
+        for entry in entries
+    }
+
+
+def _arriving(stream: ByteStream, entry: _Entry, length: int, ends: Sequence[_Entry]) -> Iterator[Buffer]:
+    """The data of one array; behind the last one, of which `ends` are all, the body ends."""
+    offset = _LENGTH.size + length + entry.begin
+    what = f"the array {entry.name[:64]!r}"
+    try:
+        pieces = arriving_pieces(stream, entry.end - entry.begin, what, offset=offset)
+        yield from checked_pieces(pieces, entry.dtype, offset=offset)
+    except InputError as error:
+        raise error.shifted(feature=entry.name) from None
+    if ends:
+        _check_end(stream, length, ends)
+
+
+def _read_length(stream: ByteStream) -> int:
+    length: int = _LENGTH.unpack(read_exactly(stream, _LENGTH.size, "the length of the safetensors header"))[
+        0
+    ]
     if length > _MAX_HEADER_BYTES:
         raise LimitExceeded(
             f"The safetensors header claims {length} bytes; the format allows {_MAX_HEADER_BYTES}.",
             code="safetensors_header_too_large",
             offset=0,
         )
-    entries = _read_header(stream, length, budget)
-    found: dict[str, Array] = {}
-    for entry in _tiled(entries):
-        found[entry.name] = _read_array(stream, entry, _LENGTH.size + length, budget)
+    return length
+
+
+def _check_end(stream: ByteStream, length: int, entries: Sequence[_Entry]) -> None:
     if stream.read(1):
         raise MalformedInput(
             "There are more bytes behind the last array than the safetensors header says.",
             code="trailing_bytes",
             offset=_LENGTH.size + length + max((entry.end for entry in entries), default=0),
         )
-    return {entry.name: found[entry.name] for entry in entries}
 
 
 def _read_header(stream: ByteStream, length: int, budget: Budget) -> list[_Entry]:
@@ -218,30 +275,44 @@ def serialize_safetensors(arrays: Sequence[ChunkedArray]) -> Iterator[Buffer]:
         UnprocessableInput: strings, or another dtype without a name there (`not_expressible`); a name that
             stands twice (`duplicate_name`), or the one that the metadata has (`not_expressible`).
     """
-    check_distinct(array.name for array in arrays)
-    for array in arrays:
-        check_dtype(array.name, array.dtype)
-    if any(array.name == _METADATA for array in arrays):
-        raise UnprocessableInput(
-            f"{_METADATA} is no name of a tensor in safetensors. Choose another output form.",
-            code="not_expressible",
-            feature=_METADATA,
-        )
-    ordered = sorted(arrays, key=lambda array: (_POSITION[array.dtype.name], array.name))
+    ordered = [arrays[index] for index in safetensors_order([(item.name, item.dtype) for item in arrays])]
     return _serialized(ordered)
 
 
+def safetensors_order(arrays: Sequence[tuple[str, DType]]) -> list[int]:
+    """Which of these arrays is written first, second, ...
+
+    Raises:
+        UnprocessableInput: as `serialize_safetensors`.
+    """
+    check_distinct(name for name, _ in arrays)
+    for name, dtype in arrays:
+        check_dtype(name, dtype)
+        if name == _METADATA:
+            raise UnprocessableInput(
+                f"{_METADATA} is no name of a tensor in safetensors. Choose another output form.",
+                code="not_expressible",
+                feature=_METADATA,
+            )
+    return sorted(range(len(arrays)), key=lambda index: (_POSITION[arrays[index][1].name], arrays[index][0]))
+
+
 def _serialized(arrays: Sequence[ChunkedArray]) -> Iterator[Buffer]:
-    position = 0
-    members: list[str] = []
-    for array in arrays:
-        end = position + array.num_elements * array.dtype.itemsize
-        info = {"dtype": _NAMES[array.dtype.name], "shape": array.shape, "data_offsets": (position, end)}
-        members.append(f"{quote(array.name)}:{json.dumps(info, separators=(',', ':'))}")
-        position = end
-    header = ("{" + ",".join(members) + "}").encode()
-    header += b" " * (-len(header) % _ALIGNMENT)
-    yield _LENGTH.pack(len(header)) + header
+    yield safetensors_header([(array.name, array.dtype, array.shape) for array in arrays])
     for array in arrays:
         for chunk in array.chunks:
             yield content_view(chunk)
+
+
+def safetensors_header(arrays: Sequence[tuple[str, DType, Shape]]) -> bytes:
+    """What stands before the data of these arrays, which are in the order of `safetensors_order`."""
+    position = 0
+    members: list[str] = []
+    for name, dtype, shape in arrays:
+        end = position + num_elements(shape) * dtype.itemsize
+        info = {"dtype": _NAMES[dtype.name], "shape": shape, "data_offsets": (position, end)}
+        members.append(f"{quote(name)}:{json.dumps(info, separators=(',', ':'))}")
+        position = end
+    header = ("{" + ",".join(members) + "}").encode()
+    header += b" " * (-len(header) % _ALIGNMENT)
+    return _LENGTH.pack(len(header)) + header

@@ -7,8 +7,8 @@ so a file that is cut between two records looks whole; any other cut is refused 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
 
 import numpy as np
 
@@ -27,11 +27,16 @@ __all__ = [
     "HEADER_BYTES",
     "OVERHEAD_BYTES",
     "FrameBlock",
+    "RunningCrc",
     "compress",
+    "corrupt_record",
+    "cut_record",
     "frame_footer",
     "frame_header",
     "iter_frames",
+    "large_record",
     "masked_crc32c",
+    "uncompressed",
 ]
 
 #: Frames are read and written in blocks of this size; a larger record gets its own. Blocks of 1 MiB go
@@ -43,13 +48,29 @@ _MASK_DELTA: Final = 0xA282EAD8
 
 def masked_crc32c(*buffers: Buffer) -> int:
     """The masked CRC32C of the bytes of all `buffers`, one after the other."""
-    extend_crc = kernels.load().extend_crc
-    crc = np.uint64(0)
-    for buffer in buffers:
+    return _crc_of(buffers).masked()
+
+
+class RunningCrc:
+    """The CRC32C of bytes that come one after the other."""
+
+    def __init__(self) -> None:
+        self._extend = kernels.load().extend_crc
+        self._crc = np.uint64(0)
+
+    def extend(self, buffer: Buffer) -> None:
+        """Take `buffer` into it."""
         data = np.frombuffer(buffer, np.uint8)
-        crc = np.uint64(extend_crc(crc, data, 0, len(data)))
-    value = int(crc)
-    return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
+        self._crc = np.uint64(self._extend(self._crc, data, 0, len(data)))
+
+    def masked(self) -> int:
+        """The masked CRC32C of what was taken so far."""
+        value = int(self._crc)
+        return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+    def footer(self) -> bytes:
+        """The 4 bytes behind the payload that was taken."""
+        return struct.pack("<I", self.masked())
 
 
 def frame_header(length: int) -> bytes:
@@ -60,7 +81,14 @@ def frame_header(length: int) -> bytes:
 
 def frame_footer(*buffers: Buffer) -> bytes:
     """The 4 bytes behind the payload that `buffers` make up."""
-    return struct.pack("<I", masked_crc32c(*buffers))
+    return _crc_of(buffers).footer()
+
+
+def _crc_of(buffers: Iterable[Buffer]) -> RunningCrc:
+    crc = RunningCrc()
+    for buffer in buffers:
+        crc.extend(buffer)
+    return crc
 
 
 def iter_frames(
@@ -82,10 +110,15 @@ def iter_frames(
         LimitExceeded: a record above `limits.max_record_bytes` (`record_too_large`), the budget, the
             compression ratio.
     """
-    return _FrameReader(_uncompressed(source, compression, budget), budget).blocks()
+    return _FrameReader(uncompressed(source, compression, budget), budget).blocks()
 
 
-def _uncompressed(source: ByteStream, compression: Compression | None, budget: Budget) -> ByteStream:
+def uncompressed(source: ByteStream, compression: Compression | None, budget: Budget) -> ByteStream:
+    """What `source` holds once it is inflated, where it has to be.
+
+    Args:
+        compression: None looks at the first bytes.
+    """
     if compression == "none":
         return source
     if compression is not None:
@@ -134,26 +167,39 @@ class _FrameReader:
 
     def _fault(self, stop: Stop) -> InputError:
         record, offset = self._records, self._window.offset + stop.position
-        where = f"Record {record}, at byte {offset},"
         if stop.reason == INCOMPLETE:
-            missing = stop.needed - (self._window.filled - stop.position)
-            return MalformedInput(
-                f"{where} is cut short: {missing} more bytes expected. Send the whole file.",
-                code="truncated",
-                row=record,
-                offset=offset,
-            )
+            return cut_record(record, offset, stop.needed - (self._window.filled - stop.position))
         if stop.reason == TOO_LARGE:
-            return LimitExceeded(
-                f"{where} is longer than {self._budget.limits.max_record_bytes} bytes, the most allowed.",
-                code="record_too_large",
-                row=record,
-                offset=offset,
-            )
-        part = "payload" if stop.reason == BAD_DATA else "length"
-        return MalformedInput(
-            f"{where} has a {part} that does not match its checksum.",
-            code="corrupt_record",
-            row=record,
-            offset=offset,
-        )
+            return large_record(record, offset, self._budget.limits.max_record_bytes)
+        return corrupt_record(record, offset, "payload" if stop.reason == BAD_DATA else "length")
+
+
+def cut_record(record: int, offset: int, missing: int) -> MalformedInput:
+    """The error of a record, whose frame begins at `offset`, that ends too early."""
+    return MalformedInput(
+        f"Record {record}, at byte {offset}, is cut short: {missing} more bytes expected. "
+        "Send the whole file.",
+        code="truncated",
+        row=record,
+        offset=offset,
+    )
+
+
+def large_record(record: int, offset: int, most: int) -> LimitExceeded:
+    """The error of a record whose payload takes more than `most` bytes."""
+    return LimitExceeded(
+        f"Record {record}, at byte {offset}, is longer than {most} bytes, the most allowed.",
+        code="record_too_large",
+        row=record,
+        offset=offset,
+    )
+
+
+def corrupt_record(record: int, offset: int, part: Literal["length", "payload"]) -> MalformedInput:
+    """The error of a record of which a part is not what its checksum says."""
+    return MalformedInput(
+        f"Record {record}, at byte {offset}, has a {part} that does not match its checksum.",
+        code="corrupt_record",
+        row=record,
+        offset=offset,
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ...domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor
+from ...domain.tensor_stream import NamedStream
 from ...errors import UnprocessableInput
 from ..options import TensorDecodeOptions
 
 __all__ = ["check_declared"]
 
 
-def check_declared(named: NamedAny, options: TensorDecodeOptions) -> None:
+def check_declared(named: NamedAny | NamedStream, options: TensorDecodeOptions) -> None:
     """Refuse a tensor of another dtype or shape than declared; a sparse one has its dense_shape.
 
     Where the client declared another kind than dense, dense tensors are the components of one of that

@@ -20,8 +20,10 @@ from ...domain.tensor import (
     RaggedTensor,
     SparseTensor,
     Tensor,
+    num_elements,
     tensor_from_array,
 )
+from ...domain.tensor_stream import NamedStream, TensorStream
 from ...errors import UnprocessableInput
 from ..content import STRING_OVERHEAD
 from ..json_out import gather, quote
@@ -32,7 +34,7 @@ from .json_body import read_tensors
 from .json_data import data_texts, nested_ragged_texts
 from .json_plain import read_plain
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "encode_stream"]
 
 
 def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
@@ -82,7 +84,12 @@ def encode(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterato
     return gather(_texts(tensors, options))
 
 
-def _texts(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
+def encode_stream(tensors: Sequence[NamedStream], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """As `encode`, of tensors that are arriving."""
+    return gather(_texts(tensors, options))
+
+
+def _texts(tensors: Sequence[NamedAny | NamedStream], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     if len(tensors) == 1:
         yield from _tensor_texts(tensors[0], 0, options)
         return
@@ -96,7 +103,9 @@ def _texts(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterato
     yield ("}" if by_name else "]") + "}"
 
 
-def _tensor_texts(named: NamedAny, index: int, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
+def _tensor_texts(
+    named: NamedAny | NamedStream, index: int, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
     tensor, name = named.tensor, named.name
     if isinstance(tensor, SparseTensor):
         yield from _sparse_texts(tensor, name, options)
@@ -107,7 +116,7 @@ def _tensor_texts(named: NamedAny, index: int, options: TensorEncodeOptions) -> 
         yield from data_texts(tensor, name, tensor.shape, options)
     else:
         yield _head(tensor, name, index, options)
-        yield from data_texts(tensor, name, (len(tensor.values),), options)
+        yield from data_texts(tensor, name, (num_elements(tensor.shape),), options)
         yield "}"
 
 
@@ -144,7 +153,7 @@ def _naming(name: str | None, options: TensorEncodeOptions) -> str:
     return "" if name is None or options.layout == "nested" else f'"name":{quote(name)},'
 
 
-def _head(tensor: Tensor, name: str | None, index: int, options: TensorEncodeOptions) -> str:
+def _head(tensor: Tensor | TensorStream, name: str | None, index: int, options: TensorEncodeOptions) -> str:
     dtype = tensor.dtype
     if options.layout == "oip":
         if dtype.oip is None:

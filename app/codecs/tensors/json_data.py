@@ -8,10 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...domain.dtypes import DType
 from ...domain.streams import Buffer
 from ...domain.tensor import RaggedTensor, Shape, Tensor, num_elements
+from ...domain.tensor_stream import TensorStream
 from ...errors import UnprocessableInput
 from ..content import STRING_OVERHEAD
+from ..content_stream import ElementReader
 from ..json_out import PIECE_BYTES, b64_text, empty_text, num_brackets
 from ..json_spelling import joined_values, strings_from, value_texts
 from ..json_texts import Texts, concatenated, in_lists, joined, repeated, text_array
@@ -25,22 +28,44 @@ _CHUNK_VALUES: Final = 65_536
 
 
 def data_texts(
-    tensor: Tensor, name: str | None, shape: Shape, options: TensorEncodeOptions
+    tensor: Tensor | TensorStream, name: str | None, shape: Shape, options: TensorEncodeOptions
 ) -> Iterator[str | Buffer]:
     """The elements in nested arrays of `shape`, which holds as many as the tensor's own.
 
     Raises:
         UnprocessableInput: a value that has no text under these options, named by its index.
     """
-    if not len(tensor.values):
+    reader = ElementReader(tensor) if isinstance(tensor, TensorStream) else _Elements(tensor)
+    if not num_elements(tensor.shape):
+        reader.close()
         yield empty_text(shape)
-        return
-    pieces = _string_pieces if tensor.dtype.is_string else _number_pieces
-    yield from pieces(tensor, name, shape, options)
+    elif isinstance(tensor, Tensor) and tensor.dtype.is_string:
+        yield from _string_pieces(tensor, name, shape, options)
+    else:
+        yield from _number_pieces(reader, tensor.dtype, name, shape, options)
+
+
+class _Elements:
+    """The elements of a tensor in memory, read as an `ElementReader` reads them."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._values = tensor.values
+        self._position = 0
+
+    def take(self, count: int) -> NDArray[Any]:
+        start, self._position = self._position, self._position + count
+        return self._values[start : self._position]
+
+    def close(self) -> None:
+        """Nothing is left to read."""
 
 
 def _number_pieces(
-    tensor: Tensor, name: str | None, shape: Shape, options: TensorEncodeOptions
+    reader: ElementReader | _Elements,
+    dtype: DType,
+    name: str | None,
+    shape: Shape,
+    options: TensorEncodeOptions,
 ) -> Iterator[str | Buffer]:
     """Whole arrays at a time, of as many dimensions as a chunk holds; their outer brackets apart."""
     axis = next(axis for axis in range(len(shape) + 1) if num_elements(shape[axis:]) <= _CHUNK_VALUES)
@@ -48,7 +73,7 @@ def _number_pieces(
     for start, stop in _chunks(shape, axis):
         yield ("," if start else "") + "[" * (num_brackets(shape, start) - len(inner))
         try:
-            yield joined_values(tensor.values[start:stop], tensor.dtype, options, inner)
+            yield joined_values(reader.take(stop - start), dtype, options, inner)
         except ItemError as error:
             raise _located(error, name, start) from None
         yield "]" * (num_brackets(shape, stop) - len(inner))

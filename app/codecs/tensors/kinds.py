@@ -19,6 +19,7 @@ from functools import wraps
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
 from ...domain.tensor import AnyTensor, NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
+from ...domain.tensor_stream import NamedStream
 from ...errors import UnprocessableInput
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .components import assemble, components_of
@@ -42,7 +43,7 @@ TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], Sequence[Nam
 TensorEncoder = Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]]
 
 
-def num_messages(tensors: Sequence[NamedAny]) -> int:
+def num_messages(tensors: Sequence[NamedAny | NamedStream]) -> int:
     """How many TensorProtos these tensors become."""
     return sum(
         1 + len(named.tensor.row_splits) if isinstance(named.tensor, RaggedTensor) else 1 for named in tensors

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
 from ...domain.tensor import NamedTensor
-from ..containers.npy import read_npy, serialize_npy
+from ...domain.tensor_stream import NamedStream
+from ..containers.npy import npy_number_header, open_npy, read_npy, serialize_npy
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from .arriving import Arriving, named_arrival
 from .declared import check_declared
-from .single import only_tensor
+from .single import only_stream, only_tensor
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "decode_stream", "encode", "encode_stream"]
 
 
 def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
@@ -34,3 +37,23 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     """
     tensor = only_tensor(tensors, "npy")
     return serialize_npy(tensor.dtype, tensor.shape, [tensor.values])
+
+
+def decode_stream(
+    source: ByteStream,
+    options: TensorDecodeOptions,
+    budget: Budget,
+    num_bytes: int | None,  # noqa: ARG001 (one signature for all)
+) -> Arriving:
+    """As `decode`, while the body arrives.
+
+    Raises:
+        InputError: as `decode`, here or as the content is drawn.
+    """
+    return [named_arrival(open_npy(source, budget, declared=options.dtype), options)]
+
+
+def encode_stream(tensors: Sequence[NamedStream], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+    """As `encode`, of a tensor that is arriving."""
+    stream = only_stream(tensors, "npy")
+    return chain([npy_number_header(stream.dtype, stream.shape)], stream.content)

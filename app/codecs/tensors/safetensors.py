@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
 
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
 from ...domain.tensor import NamedTensor
-from ..containers.array import named_chunks
-from ..containers.safetensors import read_safetensors, serialize_safetensors
+from ...domain.tensor_stream import NamedStream
+from ..containers.array import named_chunks, position_name
+from ..containers.safetensors import (
+    open_safetensors,
+    read_safetensors,
+    safetensors_header,
+    safetensors_order,
+    serialize_safetensors,
+)
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from .arriving import Arriving, named_arrival
 from .declared import check_declared
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "decode_stream", "encode", "encode_stream"]
+
+_PREFIX: Final = "tensor_"
 
 
 def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
@@ -34,4 +46,37 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     Raises:
         UnprocessableInput: as `serialize_safetensors`.
     """
-    return serialize_safetensors(named_chunks(tensors, "tensor_"))
+    return serialize_safetensors(named_chunks(tensors, _PREFIX))
+
+
+def decode_stream(
+    source: ByteStream,
+    options: TensorDecodeOptions,
+    budget: Budget,
+    num_bytes: int | None,  # noqa: ARG001 (one signature for all)
+) -> Arriving:
+    """As `decode`, while the body arrives.
+
+    Raises:
+        InputError: as `decode`, here or as the contents are drawn.
+    """
+    arrays = open_safetensors(source, budget)
+    return [named_arrival(tensor, options, name) for name, tensor in arrays.items()]
+
+
+def encode_stream(
+    tensors: Sequence[NamedStream],
+    options: TensorEncodeOptions,  # noqa: ARG001 (one signature for all)
+) -> Iterator[Buffer] | None:
+    """As `encode`, of tensors that are arriving; None where they would be written in another order.
+
+    Raises:
+        UnprocessableInput: as `serialize_safetensors`.
+    """
+    names = [position_name(named.name, _PREFIX, index) for index, named in enumerate(tensors)]
+    streams = [named.tensor for named in tensors]
+    order = safetensors_order([(name, item.dtype) for name, item in zip(names, streams, strict=True)])
+    if order != list(range(len(tensors))):
+        return None
+    infos = [(name, item.dtype, item.shape) for name, item in zip(names, streams, strict=True)]
+    return chain([safetensors_header(infos)], chain.from_iterable(item.content for item in streams))

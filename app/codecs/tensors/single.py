@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain.tensor import NamedTensor, Tensor
+from ...domain.tensor_stream import NamedStream, TensorStream
 from ...errors import UnprocessableInput
 
-__all__ = ["only_tensor"]
+__all__ = ["check_single", "only_stream", "only_tensor"]
 
 
 def only_tensor(tensors: Sequence[NamedTensor], form: str) -> Tensor:
@@ -16,10 +17,25 @@ def only_tensor(tensors: Sequence[NamedTensor], form: str) -> Tensor:
     Raises:
         UnprocessableInput: there is none (`no_tensors`), or more than one (`several_tensors`).
     """
-    if len(tensors) == 1:
-        return tensors[0].tensor
-    raise UnprocessableInput(
-        f"The form {form!r} holds exactly one tensor, and there are {len(tensors)}. "
-        f"Ask for 'tfrecord' or 'npz', which hold any number.",
-        code="several_tensors" if tensors else "no_tensors",
-    )
+    check_single(len(tensors), form)
+    return tensors[0].tensor
+
+
+def only_stream(tensors: Sequence[NamedStream], form: str) -> TensorStream:
+    """As `only_tensor`, of tensors that are arriving."""
+    check_single(len(tensors), form)
+    return tensors[0].tensor
+
+
+def check_single(count: int, form: str) -> None:
+    """Refuse another number of tensors than one.
+
+    Raises:
+        UnprocessableInput: as `only_tensor`.
+    """
+    if count != 1:
+        raise UnprocessableInput(
+            f"The form {form!r} holds exactly one tensor, and there are {count}. "
+            f"Ask for 'tfrecord' or 'npz', which hold any number.",
+            code="several_tensors" if count else "no_tensors",
+        )

@@ -28,16 +28,20 @@ from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read
 from .tensor_proto_values import typed_values
 
 __all__ = [
+    "MAX_MESSAGE_BYTES",
+    "check_content_size",
     "decode",
     "encode",
     "parse_tensor_proto",
+    "read_aligned",
     "serialize_tensor_content",
     "serialize_tensor_proto",
+    "supported_dtype",
     "tensor_proto_header",
 ]
 
 #: protobuf parses no message of 2 GiB or more.
-_MAX_MESSAGE_BYTES: Final = 2**31 - 1
+MAX_MESSAGE_BYTES: Final = 2**31 - 1
 #: No dtype asks for a stricter alignment (complex128 is two doubles).
 _ALIGNMENT: Final = 16
 #: Strings at least this long are handed on where they lie instead of being copied together.
@@ -59,7 +63,7 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     Raises:
         InputError: as `parse_tensor_proto`; another dtype or shape than declared.
     """
-    named = NamedTensor(parse_tensor_proto(_read_aligned(source, budget), budget))
+    named = NamedTensor(parse_tensor_proto(read_aligned(source, budget), budget))
     check_declared(named, options)
     return [named]
 
@@ -145,7 +149,7 @@ def _length_delimited(tag: bytes, payload: bytes) -> bytes:
 
 
 def _check_size(num_bytes: int) -> None:
-    if num_bytes > _MAX_MESSAGE_BYTES:
+    if num_bytes > MAX_MESSAGE_BYTES:
         raise UnprocessableInput(
             f"The tensor takes {num_bytes} bytes as TensorProto; protobuf holds less than 2 GiB.",
             code="tensor_too_large",
@@ -175,10 +179,10 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
         LimitExceeded: larger than the budget; decided before anything is allocated.
     """
     view = memoryview(data).cast("B")
-    if len(view) > _MAX_MESSAGE_BYTES:
+    if len(view) > MAX_MESSAGE_BYTES:
         raise LimitExceeded("A TensorProto of 2 GiB or more is not read.", code="payload_too_large")
     fields = read_tensor_fields(view, budget, offset=offset)
-    dtype = _supported_dtype(fields, offset)
+    dtype = supported_dtype(fields, offset)
     _check_one_meaning(fields, dtype, offset)
     if fields.content is None:
         values = typed_values(fields, dtype, budget, offset=offset)
@@ -194,7 +198,13 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
     return Tensor(dtype, fields.shape, values)
 
 
-def _supported_dtype(fields: TensorFields, offset: int) -> DType:
+def supported_dtype(fields: TensorFields, offset: int) -> DType:
+    """The dtype that a TensorProto names.
+
+    Raises:
+        MalformedInput: none (`missing_dtype`).
+        UnprocessableInput: one that has no plain values (`unsupported_dtype`).
+    """
     if fields.dtype == 0:
         raise MalformedInput("This TensorProto names no dtype.", code="missing_dtype", offset=offset)
     dtype = dtype_from_tf_enum(fields.dtype)
@@ -223,15 +233,24 @@ def _check_one_meaning(fields: TensorFields, dtype: DType, offset: int) -> None:
 
 
 def _content_numbers(content: memoryview, shape: Shape, dtype: DType, offset: int) -> NDArray[Any]:
+    check_content_size(len(content), shape, dtype, offset)
+    check_content(content, dtype, offset=offset)
+    return np.frombuffer(content, dtype.numpy)
+
+
+def check_content_size(num_bytes: int, shape: Shape, dtype: DType, offset: int) -> None:
+    """Refuse a `tensor_content` of numbers that is not as long as the shape takes.
+
+    Raises:
+        UnprocessableInput: `content_size_mismatch`.
+    """
     expected = num_elements(shape) * dtype.itemsize
-    if len(content) != expected:
+    if num_bytes != expected:
         raise UnprocessableInput(
-            f"tensor_content has {len(content)} bytes; shape {list(shape)} of {dtype} takes {expected}.",
+            f"tensor_content has {num_bytes} bytes; shape {list(shape)} of {dtype} takes {expected}.",
             code="content_size_mismatch",
             offset=offset,
         )
-    check_content(content, dtype, offset=offset)
-    return np.frombuffer(content, dtype.numpy)
 
 
 def _content_strings(content: memoryview, count: int, budget: Budget, offset: int) -> NDArray[Any]:
@@ -260,7 +279,7 @@ def _bad_string_list(count: int, offset: int) -> UnprocessableInput:
     )
 
 
-def _read_aligned(source: ByteStream, budget: Budget) -> memoryview:
+def read_aligned(source: ByteStream, budget: Budget) -> memoryview:
     """All of the body, placed in memory so that the elements need not be copied to be aligned."""
     first = read_up_to(source, _MAX_HEADER_BYTES)
     padding = _padding_before(first)
@@ -276,7 +295,7 @@ def _padding_before(data: Buffer) -> int:
     """Bytes to put before a TensorProto that begins with `data`; 0 where its content is not found."""
     try:
         # The last field may well go on past what is looked at.
-        for number, wire, _, begin, _ in fields_of(data[:_MAX_HEADER_BYTES], 0, _MAX_MESSAGE_BYTES):
+        for number, wire, _, begin, _ in fields_of(data[:_MAX_HEADER_BYTES], 0, MAX_MESSAGE_BYTES):
             if number == CONTENT_FIELD and wire == LENGTH_DELIMITED:
                 return -begin % _ALIGNMENT
     except (MalformedInput, IndexError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 
 from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream
@@ -14,7 +16,7 @@ from ..records.framing import FrameBlock, compress, frame_footer, frame_header, 
 from .declared import check_declared
 from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
 
-__all__ = ["decode", "encode"]
+__all__ = ["check_count", "decode", "encode", "in_record", "parse_block", "record_frame"]
 
 
 def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
@@ -27,26 +29,47 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     """
     tensors: list[NamedTensor] = []
     for block in iter_frames(source, budget, compression=options.compression):
-        if block.first_record + block.num_records > budget.limits.max_members:
-            raise LimitExceeded(
-                f"There are more than {budget.limits.max_members} tensors.", code="too_many_tensors"
-            )
-        tensors += _parse_block(block, options, budget)
+        check_count(block.first_record + block.num_records, budget)
+        tensors += parse_block(block, options, budget)
     return tensors
 
 
-def _parse_block(block: FrameBlock, options: TensorDecodeOptions, budget: Budget) -> Iterator[NamedTensor]:
+def check_count(count: int, budget: Budget) -> None:
+    """Refuse too many records.
+
+    Raises:
+        LimitExceeded: more than `limits.max_members` (`too_many_tensors`).
+    """
+    if count > budget.limits.max_members:
+        raise LimitExceeded(
+            f"There are more than {budget.limits.max_members} tensors.", code="too_many_tensors"
+        )
+
+
+def parse_block(block: FrameBlock, options: TensorDecodeOptions, budget: Budget) -> Iterator[NamedTensor]:
+    """The tensors of the records of one block, none of which shares memory with it.
+
+    Raises:
+        InputError: as `decode`.
+    """
     frames = zip(block.starts.tolist(), block.sizes.tolist(), strict=True)
     for record, (start, size) in enumerate(frames, block.first_record):
         payload = block.data[start : start + size]
-        try:
+        with in_record(record):
             # A view would keep the whole block, which the budget no longer counts.
             named = NamedTensor(parse_tensor_proto(payload, budget, offset=block.offset + start, copy=True))
             check_declared(named, options)
-        except InputError as error:
-            error.location = dataclasses.replace(error.location, row=record)
-            raise
         yield named
+
+
+@contextmanager
+def in_record(record: int) -> Iterator[None]:
+    """Errors of the input inside the block are in the record of that number."""
+    try:
+        yield
+    except InputError as error:
+        error.location = dataclasses.replace(error.location, row=record)
+        raise
 
 
 def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
@@ -55,12 +78,17 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     Raises:
         UnprocessableInput: a tensor that takes 2 GiB.
     """
-    return compress(_frames(named.tensor for named in tensors), options.compression)
+    frames = chain.from_iterable(record_frame(named.tensor) for named in tensors)
+    return compress(frames, options.compression)
 
 
-def _frames(tensors: Iterator[Tensor]) -> Iterator[Buffer]:
-    for tensor in tensors:
-        pieces = serialize_tensor_proto(tensor)
-        yield frame_header(sum(map(len, pieces)))
-        yield from pieces
-        yield frame_footer(*pieces)
+def record_frame(tensor: Tensor) -> Iterator[Buffer]:
+    """The record of one tensor.
+
+    Raises:
+        UnprocessableInput: as `encode`.
+    """
+    pieces = serialize_tensor_proto(tensor)
+    yield frame_header(sum(map(len, pieces)))
+    yield from pieces
+    yield frame_footer(*pieces)

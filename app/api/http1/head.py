@@ -21,7 +21,7 @@ CHUNKED: Final = -1
 
 #: `uri-host [ ":" port ]` (RFC 3986, section 3.2.2), by its characters; empty where a target has no host.
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
-_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?@]+)")
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?]+)")
 #: Colon, blank and line end of a field.
 _FIELD_FRAME: Final = 4
 

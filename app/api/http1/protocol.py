@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .allowance import NEVER, Allowance
 from .connections import PROBES, Connections
 from .cycle import Cycle
-from .flow import Flow, LazyTimer, bytes_not_taken
+from .flow import Flow, LazyTimer, bytes_not_taken, reset
 from .head import CHUNKED, check_head, check_size, too_large
 from .limits import ConnectionLimits
 from .refusals import Refused, defect, malformed, serialize_refusal, timed_out
@@ -50,6 +50,8 @@ _VERSION: Final = b" HTTP/"
 _HEAD_END: Final = b"\r\n\r\n"
 #: Requests that came in one piece with the end of a chunked body before them; all else waits unparsed.
 _MOST_QUEUED: Final = 64
+#: How long after a deadline a client is given up, unless it turns out to have kept it.
+_SECOND_LOOK_S: Final = 0.05
 #: What the event loop's clock is short of a timer that rings.
 _CLOCK_S: Final = 0.002
 
@@ -83,6 +85,7 @@ class HardenedProtocol(HttpToolsProtocol):
         self._content = 0
         self._chunks = 0
         self._overhead = 0
+        self._begun = False
         self._upgrading = False
         #: What came before its turn.
         self._held = b""
@@ -95,6 +98,7 @@ class HardenedProtocol(HttpToolsProtocol):
         # Until when; by the clock of the event loop.
         self._due = NEVER
         self._linger_until = NEVER
+        self._overdue = False
         self._body = Allowance(self.limits.min_rate, self.limits.stall_s)
         self._taking = Allowance(self.limits.min_rate, self.limits.stall_s)
         self._not_taken = 0
@@ -195,6 +199,7 @@ class HardenedProtocol(HttpToolsProtocol):
         in_body = self._phase == _BODY
         if in_body:
             self._content = self._chunks = 0
+            self._begun = False
         else:
             self._head_bytes += len(piece)
         try:
@@ -205,11 +210,17 @@ class HardenedProtocol(HttpToolsProtocol):
             self._refuse(self._reason(error))
         else:
             if in_body:
-                self._check_overhead(len(piece))
+                self._check_body_piece(len(piece))
             elif self._head_bytes > self.limits.max_header_bytes:
                 self._refuse(too_large(self.url, self.limits))
 
-    def _check_overhead(self, num_bytes: int) -> None:
+    def _check_body_piece(self, num_bytes: int) -> None:
+        if self._begun:  # the next request has come with it, maybe not all of its head
+            try:
+                check_size(self.url, self.headers, self.limits)
+            except Refused as refused:
+                self._refuse(refused)
+            return
         self._overhead = max(0, self._overhead + num_bytes - 3 * self._content - 16 * self._chunks)
         if self._overhead > self.limits.max_chunk_overhead:
             self._refuse(Refused(400, "invalid_chunk", "Too much in the chunked body is no content."))
@@ -250,6 +261,7 @@ class HardenedProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self._phase = _HEAD
+        self._begun = True
         self._due = NEVER
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -504,13 +516,20 @@ class HardenedProtocol(HttpToolsProtocol):
         now = self.loop.time() + _CLOCK_S
         if not self._taking.idle and not self._still_taken(now):
             self.logger.info("a client took too little of its answer")
-            self.transport.abort()
+            reset(self.transport)
             return
         if self.transport.is_closing():
             self._due = NEVER
             self._body.stop()
-        elif now >= min(self._due, self._body.due):
+        elif now < min(self._due, self._body.due):
+            self._overdue = False
+        elif self._overdue:
             self._give_up()
+        else:
+            # Where we were busy for long, what the client has sent meanwhile is only read now.
+            self._overdue = True
+            self._timer.ring_by(now + _SECOND_LOOK_S)
+            return
         self._set_timer()
 
     def _still_taken(self, now: float) -> bool:
@@ -525,7 +544,7 @@ class HardenedProtocol(HttpToolsProtocol):
     def _give_up(self) -> None:
         """The client was too slow."""
         limits = self.limits
-        self._due = NEVER
+        self._due, self._overdue = NEVER, False
         if self._lingering or self._phase == _BETWEEN or (self._phase == _BODY and not self._owes()):
             self.transport.close()
         elif self._phase == _HEAD:

@@ -1,0 +1,67 @@
+"""The time that a client earns by its bytes."""
+
+import pytest
+
+from app.api.http1.allowance import NEVER, Allowance
+
+
+def started(rate: int = 100, *, grace_s: float = 5) -> Allowance:
+    allowance = Allowance(rate, stall_s=60)
+    allowance.start(1000.0, grace_s)
+    return allowance
+
+
+def test_it_begins_with_the_grace() -> None:
+    assert started().due == 1005
+    assert started(grace_s=90).due == 1060
+    assert started(0).due == 1060
+
+
+def test_bytes_earn_time_by_the_rate() -> None:
+    allowance = started()
+    allowance.earn(300, 1001.0)
+    assert allowance.due == 1008
+    allowance.earn(0, 1002.0)
+    assert allowance.due == 1008
+
+
+def test_no_more_time_is_earned_than_a_client_may_be_silent() -> None:
+    allowance = started()
+    allowance.earn(10**9, 1001.0)
+    assert allowance.due == 1061
+
+
+def test_without_a_rate_any_byte_earns_all_of_it() -> None:
+    allowance = started(0)
+    allowance.earn(1, 1010.0)
+    assert allowance.due == 1070
+
+
+def test_a_client_below_the_rate_falls_behind() -> None:
+    allowance = started()
+    for second in range(1, 20):
+        allowance.earn(50, 1000.0 + second)
+    assert allowance.due == pytest.approx(1014.5)  # past, by then
+
+
+def test_time_stands_still_while_we_do_not_read() -> None:
+    allowance = started()
+    allowance.freeze(1002.0)
+    allowance.freeze(1003.0)
+    assert (allowance.due, allowance.frozen, allowance.idle) == (NEVER, True, False)
+    allowance.earn(10**6, 1004.0)
+    allowance.thaw(2000.0)
+    assert (allowance.due, allowance.frozen) == (2003, False)
+
+
+def test_what_is_not_running_cannot_be_earned_frozen_or_thawed() -> None:
+    allowance = Allowance(100, stall_s=60)
+    allowance.earn(100, 1.0)
+    allowance.freeze(1.0)
+    allowance.thaw(2.0)
+    assert (allowance.due, allowance.idle) == (NEVER, True)
+    allowance = started()
+    allowance.freeze(1001.0)
+    allowance.stop()
+    allowance.thaw(1002.0)
+    assert (allowance.due, allowance.idle) == (NEVER, True)

@@ -24,6 +24,7 @@ LABEL org.opencontainers.image.title="Shardsmith" \
       org.opencontainers.image.description="Tensors in, TFRecord shards out, and back again, over plain HTTP" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/shardsmith /opt/shardsmith
+# It listens beyond its container, and so does not start without authentication: docs/auth.md.
 # The only folders written to, beside /tmp: the root file system may be read-only.
 RUN mkdir -p /var/lib/shardsmith/data /var/lib/shardsmith/spool \
     && chown -R 10001:10001 /var/lib/shardsmith
@@ -33,6 +34,7 @@ ENV PATH=/opt/shardsmith/bin:$PATH \
     NUMBA_CACHE_DIR=/opt/shardsmith/kernels \
     SHARDSMITH_HOST=0.0.0.0 \
     SHARDSMITH_PORT=8000 \
+    SHARDSMITH_LOG_FORMAT=json \
     SHARDSMITH_STORAGE_URL=file:///var/lib/shardsmith/data \
     SHARDSMITH_SPOOL_DIR=/var/lib/shardsmith/spool
 USER 10001:10001

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 import app
+from app.api.auth.loopback import ALLOWED_BY
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -137,7 +138,10 @@ def test_image_starts_what_signals_reach(dockerfile: list[tuple[str, str]]) -> N
     assert script.read_text(encoding="utf-8").rstrip().endswith('exec "$@"')
     assert json.loads(of(dockerfile, "CMD")[0]) == ["/opt/shardsmith/bin/shardsmith"]
     assert of(dockerfile, "EXPOSE") == ["8000"]
-    assert "SHARDSMITH_HOST=0.0.0.0" in of(dockerfile, "ENV")[-1]
+    environment = of(dockerfile, "ENV")[-1]
+    assert "SHARDSMITH_HOST=0.0.0.0" in environment
+    assert "SHARDSMITH_LOG_FORMAT=json" in environment
+    assert "ALLOW_UNAUTHENTICATED" not in environment, "who opens a container to others has to say so"
 
 
 def test_image_is_labelled_with_the_version(dockerfile: list[tuple[str, str]]) -> None:
@@ -197,6 +201,12 @@ def test_composition_holds_no_secret_and_is_not_reachable_from_outside(services:
     assert [secret for secret in secrets if "demo" not in secret] == []
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_composition_starts_without_tokens_for_it_is_not_reachable_from_outside(
+    services: dict[str, Any],
+) -> None:
+    assert services["shardsmith"]["environment"]["SHARDSMITH_ALLOW_UNAUTHENTICATED"] == ALLOWED_BY
 
 
 def test_composition_gives_the_service_no_rights(services: dict[str, Any]) -> None:

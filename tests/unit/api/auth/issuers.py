@@ -29,17 +29,8 @@ def private_key(algorithm: str, which: int = 0) -> Any:
 
 def public_jwk(algorithm: str, kid: str | None, which: int = 0, **members: Any) -> dict[str, Any]:
     """The public half, as it stands in a key set."""
-    family = {
-        "R": jwt.algorithms.RSAAlgorithm,
-        "P": jwt.algorithms.RSAAlgorithm,
-        "E": jwt.algorithms.ECAlgorithm,
-    }
-    kind: Any = jwt.algorithms.OKPAlgorithm if algorithm == "EdDSA" else family[algorithm[0]]
-    described = (
-        json.loads(kind(getattr(kind, "SHA256", None)).to_jwk(private_key(algorithm, which).public_key()))
-        if algorithm != "EdDSA"
-        else json.loads(kind.to_jwk(private_key(algorithm, which).public_key()))
-    )
+    kind = jwt.get_algorithm_by_name(algorithm)
+    described: Any = kind.to_jwk(private_key(algorithm, which).public_key(), as_dict=True)
     described.pop("key_ops", None)
     named = {} if kid is None else {"kid": kid}
     return {**described, "use": "sig", "alg": algorithm, **named, **members}

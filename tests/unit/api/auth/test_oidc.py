@@ -157,7 +157,9 @@ def test_what_is_no_token_is_refused(issuer: Issuer, header: bytes) -> None:
 
 
 def test_critical_extensions_are_refused(issuer: Issuer) -> None:
-    assert "critical" in refused(issuer, issuer.token(headers={"crit": ["exp"], "exp": 1}))
+    refused(issuer, issuer.token(headers={"crit": ["exp"], "exp": 1}))
+    header = json.dumps({"alg": "RS256", "kid": "one", "crit": ["b64"], "b64": True}).encode()
+    assert "critical" in refused(issuer, unsigned(header, issuer.claims()))
 
 
 def test_no_url_in_a_token_is_fetched(issuer: Issuer) -> None:

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import math
+import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +106,14 @@ def test_the_documented_line_makes_the_digest() -> None:
         check=True,
     )
     assert made.stdout.split()[0] == DIGEST
+
+
+def test_the_documented_file_is_one() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "auth.md").read_text("utf-8")
+    [example] = re.findall(r"^```json\n(\{\"tokens\".*?)^```$", page, re.MULTILINE | re.DOTALL)
+    first, second = example.split("<64 hex digits>", 1)
+    table = parse_tokens(f"{first}{'ab' * 32}{second.replace('<64 hex digits>', DIGEST)}".encode())
+    found = table.find(bytes.fromhex(DIGEST))
+    assert found is not None
+    assert (found.name, found.prefix) == ("acme-ingest", "acme-")
+    assert 'printf %s "$TOKEN" | sha256sum' in page

@@ -43,7 +43,7 @@ def test_a_changed_file_is_taken_over(file: Path) -> None:
 
 
 def test_a_swapped_symbolic_link_is_seen(tmp_path: Path) -> None:
-    """As the kubelet brings a changed Secret: `..data` points to another folder from one moment to the next."""
+    """As the kubelet brings a changed Secret: `..data` points to another folder at once."""
     for version, token in (("..1", "old"), ("..2", "new")):
         (tmp_path / version).mkdir()
         (tmp_path / version / "tokens.json").write_text(content(token))

@@ -117,6 +117,7 @@ class RequestBody:
                 self._pieces.append(piece)
                 self._held += len(piece)
                 self._ready.notify()
+        self._arrived.set()
         while self._held > self._window and self._wanted:
             self._room.clear()
             if self._held > self._window:

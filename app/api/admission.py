@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import random
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .http1.connections import PROBES
 from .problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 
-__all__ = ["PROBES", "Admission", "LoopDelay"]
-
-logger = logging.getLogger(__name__)
-
-PROBES: Final = frozenset(
-    {"/livez", "/readyz", "/startupz", "/metrics", "/v2/health/live", "/v2/health/ready"}
-)
+__all__ = ["Admission", "LoopDelay"]
 
 #: The delay of the event loop is looked at so often, and judged by the least of so many looks: a delay that
 #: stands, not a burst (CoDel, RFC 8289: the minimum over an interval of 100 ms).

@@ -31,6 +31,8 @@ BODY_HEAD: Final = 256 * KIB
 BODY_WINDOW: Final = 2 * MIB
 #: Output bytes held in memory before they go to the spool or the worker waits.
 OUTPUT_WINDOW: Final = 4 * MIB
+#: Output is queued and sent in pieces: the server copies each on the event loop, a gigabyte in a second.
+_PIECE: Final = 1 * MIB
 
 
 class RequestBody:
@@ -115,6 +117,7 @@ class RequestBody:
                 self._pieces.append(piece)
                 self._held += len(piece)
                 self._ready.notify()
+        self._arrived.set()
         while self._held > self._window and self._wanted:
             self._room.clear()
             if self._held > self._window:
@@ -202,7 +205,7 @@ class OutputPipe:
         self._timeout_s = timeout_s
         self._changed = threading.Condition()
         self._data = asyncio.Event()
-        self._queue: deque[Buffer | tuple[int, int]] = deque()
+        self._queue: deque[memoryview | tuple[int, int]] = deque()
         self._in_memory = 0
         self._file: SpoolFile | None = None
         self._digest = hashlib.sha256()
@@ -222,9 +225,12 @@ class OutputPipe:
             StreamTimeout: nobody read anything for too long.
             StorageFull: it had to go to the spool, which is full.
         """
-        length = len(memoryview(data).cast("B")) if not isinstance(data, bytes) else len(data)
-        if not length:
-            return
+        view = memoryview(data).cast("B")
+        for begin in range(0, len(view), _PIECE):
+            self._write(view[begin : begin + _PIECE])
+
+    def _write(self, data: memoryview) -> None:
+        length = len(data)
         if self._digest_limit is None or self.size + length <= self._digest_limit:
             self._digest.update(data)
         offer_turn()
@@ -251,7 +257,7 @@ class OutputPipe:
             if not self._changed.wait(self._timeout_s):
                 raise StreamTimeout(f"The client took no byte of the answer for {self._timeout_s:g} s.")
 
-    def _queued_in_memory(self, data: Buffer, length: int) -> bool:
+    def _queued_in_memory(self, data: memoryview, length: int) -> bool:
         with self._changed:
             self._require_reader()
             if self._in_memory >= OUTPUT_WINDOW:
@@ -266,7 +272,7 @@ class OutputPipe:
             self._close_file()
             raise StreamInterrupted("The client is gone.")
 
-    def _spill(self, data: Buffer) -> int:
+    def _spill(self, data: memoryview) -> int:
         if self._file is None:
             self._file = self._spool.open()
         try:
@@ -308,7 +314,7 @@ class OutputPipe:
     def _settled(self, limit: int | None) -> bool:
         return self._finished or (limit is not None and self.size > limit)
 
-    async def next_piece(self) -> Buffer | None:
+    async def next_piece(self) -> bytes | memoryview | None:
         """The next piece, or None at the end.
 
         Raises:
@@ -325,7 +331,7 @@ class OutputPipe:
         with self._changed:
             item = self._queue.popleft()
             if not isinstance(item, tuple):
-                self._in_memory -= len(memoryview(item).cast("B"))
+                self._in_memory -= len(item)
                 self._changed.notify()
                 return item
         if self._file is None:

@@ -9,7 +9,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api import admission
-from app.api.admission import PROBES, Admission, LoopDelay
+from app.api.admission import Admission, LoopDelay
+from app.api.http1.connections import PROBES
 
 
 class Asked:

@@ -53,7 +53,7 @@ def test_what_the_store_said_stays_inside(caplog: pytest.LogCaptureFixture) -> N
     answer = response_for(errors.StorageUnavailable("bucket s3://secret-bucket refused key AKIA"))
     assert answer.status_code == 503
     assert b"secret" not in bytes(answer.body)
-    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["retry-after"] in ("1", "2", "3")
     assert "secret-bucket" in caplog.text
 
 

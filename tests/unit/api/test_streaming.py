@@ -86,6 +86,17 @@ def test_a_body_that_is_not_read_is_not_taken_from_the_connection(begun: bool, w
     assert asyncio.run(main()) == window // len(PIECE) + 1
 
 
+def test_the_head_of_a_body_has_arrived_though_no_more_is_taken() -> None:
+    async def main() -> None:
+        connection = Connection(*[part(bytes(BODY_HEAD + 1))] * 2)
+        body = RequestBody(max_bytes=2**30, timeout_s=10)
+        pump = asyncio.create_task(body.pump(connection.receive, lambda: None))
+        await asyncio.wait_for(body.wait_for_head(BODY_HEAD), 5)
+        pump.cancel()
+
+    asyncio.run(main())
+
+
 def test_a_discarded_body_is_let_in() -> None:
     async def main() -> bool:
         connection = Connection(*[part(PIECE)] * 100, part(b"", more=False))

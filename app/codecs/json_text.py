@@ -23,7 +23,8 @@ from ..errors import LimitExceeded, MalformedInput, UnprocessableInput
 __all__ = ["JsonDocument", "NegativeZero", "NonFinite", "parse_body", "parse_json", "read_json"]
 
 _BOM: Final = b"\xef\xbb\xbf"
-_STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+#: Nothing is given back that was matched: of each repetition that can be, `re` keeps more than 100 bytes.
+_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 
 #: A pair of surrogates, a lone one (the group), any other escape.
 _SURROGATES: Final = re.compile(

@@ -213,8 +213,7 @@ def unwrapped(array: pa.Array[Any], lease: Lease, feature: str) -> pa.Array[Any]
             runs = pa.array(np.searchsorted(ends, places, side="right"))
             array = _looked_up(wrapped.values, runs, lease, feature)
         elif layout in _VIEWS:
-            lease.charge(_view_bytes(array), "Strings that are put into order")
-            array = array.cast(_VIEWS[layout])
+            array = _copied_views(array, lease)
         else:
             return array
 
@@ -238,13 +237,25 @@ def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Arra
     return found
 
 
-def _view_bytes(array: pa.Array[Any]) -> int:
-    """The bytes of all strings of a view: the first of four words of each is its length."""
-    words = array.buffers()[1]
-    if words is None:
-        return 0
-    lengths = np.frombuffer(memoryview(words), np.int32).reshape(-1, 4)[:, 0]
-    return int(lengths[array.offset : array.offset + len(array)].sum(dtype=np.int64)) + 8 * len(array)
+def _copied_views(array: Any, lease: Lease) -> pa.Array[Any]:
+    """Strings of a view one behind the other.
+
+    Arrow's cast reads the views of nulls as well, which may be anything and are not validated: they are
+    made empty before it.
+    """
+    lease.charge(16 * len(array), "The views of strings")
+    validity, words, *data = array.buffers()
+    views = np.zeros((len(array), 4), np.int32)
+    if words is not None:
+        views[:] = np.frombuffer(words, np.int32).reshape(-1, 4)[array.offset : array.offset + len(array)]
+    if array.null_count:
+        present = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+        views[~present] = 0
+        validity = pa.py_buffer(np.packbits(present, bitorder="little").data)
+    # The first of the four words of a view is the length of its string.
+    lease.charge(int(views[:, 0].sum(dtype=np.int64)) + 8 * len(array), "Strings that are put into order")
+    buffers = [validity if array.null_count else None, pa.py_buffer(views.data), *data]
+    return pa.Array.from_buffers(array.type, len(array), buffers).cast(_VIEWS[array.type])
 
 
 def _width(layout: pa.DataType) -> int | None:

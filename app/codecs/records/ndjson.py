@@ -27,7 +27,7 @@ from .json_cells import row_texts, slices
 from .json_columns import columns_text
 from .json_plain import plain_rows
 from .lease import Lease
-from .ndjson_lines import BLANK, LineReader, Lines
+from .ndjson_lines import LineReader, Lines
 
 __all__ = ["decode", "encode", "require_row"]
 
@@ -103,7 +103,10 @@ class _LineBlocks:
         while (lines := self._peek()) is not None:
             block = self._parse(lines)
             self._pass(lines)
-            yield block
+            if block.rows:
+                yield block
+            else:
+                self._budget.release(block.num_bytes)
 
     def plain_batches(self, schema: Schema, row: int) -> Iterator[pa.RecordBatch]:
         """As `PlainBatches`."""
@@ -133,21 +136,21 @@ class _LineBlocks:
     def _parse(self, lines: Lines) -> RowBlock:
         bare = self._options.nonfinite == "bare"
         rows: list[dict[str, Any]] = []
-        offset, num_bytes = self._offset, len(lines.text)
-        for line in lines.text.split(b"\n"):
-            row = self._first_row + len(rows)
-            if len(line) > self._budget.limits.max_record_bytes:
+        num_bytes = len(lines.text)
+        for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
+            row, offset = self._first_row + len(rows), self._offset + start
+            if end - start > self._budget.limits.max_record_bytes:
                 raise _too_long(self._budget, row, offset)
-            if line.strip(BLANK):
-                try:
-                    document = parse_json(line, self._budget, bare_nonfinite=bare)
-                    rows.append(require_row(document))
-                except InputError as error:
-                    inside = error.location.offset or 0
-                    error.location = replace(error.location, row=row, offset=offset + inside)
-                    raise
-                num_bytes += document.num_bytes
-            offset += len(line) + 1
+            try:
+                document = parse_json(lines.text[start:end], self._budget, bare_nonfinite=bare)
+                rows.append(require_row(document))
+            except InputError as error:
+                inside = error.location.offset or 0
+                error.location = replace(error.location, row=row, offset=offset + inside)
+                raise
+            num_bytes += document.num_bytes
+        if lines.longest > self._budget.limits.max_record_bytes:
+            raise _too_long(self._budget, self._first_row + len(rows), self._offset)
         return RowBlock(rows, num_bytes, self._first_row)
 
 

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from ...domain.limits import MIB, Budget
 from ...domain.streams import ByteStream
 
-__all__ = ["BLANK", "LineReader", "Lines"]
+__all__ = ["LineReader", "Lines"]
 
 _CHUNK: Final = 1 * MIB
 #: Lines are handed out when they are so long together, even if they are fewer than was asked for.
 _MAX_TEXT: Final = 4 * MIB
 _LINE_FEED: Final = 0x0A
 _SPACE: Final = 0x20
-#: The whitespace of JSON, less the line feed.
-BLANK: Final = b" \t\r"
+#: By byte: whether a line that holds it is more than whitespace (RFC 8259, section 2).
+_IS_FILLED: Final = ~np.isin(np.arange(256), list(b" \t\r\n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,12 @@ class LineReader:
         starts = np.concatenate([[self._begun()], ends[:-1] + 1])
         view = np.frombuffer(self._held, np.uint8)
         is_row = view[starts] > _SPACE
-        for index in np.flatnonzero(~is_row & (starts < ends)).tolist():
-            is_row[index] = bool(self._held[starts[index] : ends[index]].strip(BLANK))
+        indented = np.flatnonzero(~is_row & (starts < ends))
+        if len(indented):
+            begin, end = int(starts[indented[0]]), int(ends[indented[-1]])
+            filled = np.flatnonzero(_IS_FILLED[view[begin : end + 1]]) + begin
+            following = np.append(filled, end)[np.searchsorted(filled, starts[indented])]
+            is_row[indented] = following < ends[indented]
         self._ends = np.concatenate([self._ends, ends])
         self._is_row = np.concatenate([self._is_row, is_row])
 

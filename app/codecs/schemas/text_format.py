@@ -37,12 +37,13 @@ Message = dict[str, "list[bytes | Literal | Message]"]
 
 #: Deeper than any Schema; far below where Python's own stack ends.
 _MAX_DEPTH: Final = 64
-#: Ten thousand features of twenty fields each.
-_MAX_FIELDS: Final = 200_000
+#: Ten thousand features of twenty fields each, of a name, a colon and a value.
+_MAX_TOKENS: Final = 600_000
 
+#: Nothing is given back that was matched: of each repetition that can be, `re` keeps up to 160 bytes.
 _TOKEN: Final = re.compile(
-    rb"""(?P<space>(?:[\s]+|\#[^\n]*)+)
-    |(?P<string>"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*')
+    rb"""(?P<space>(?:[\s]++|\#[^\n]*+)++)
+    |(?P<string>"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"|'[^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*+')
     |(?P<literal>-?\s*[A-Za-z_0-9.][A-Za-z_0-9.+]*(?:(?<=[eE])-[0-9]+[fF]?)?)
     |(?P<mark>[{}<>\[\]:,;/])""",
     re.VERBOSE,
@@ -71,7 +72,7 @@ def parse_text_format(data: bytes) -> Message:
 
     Raises:
         MalformedInput: not text format (`invalid_pbtxt`), with the offset.
-        LimitExceeded: nested too deep, or more fields than any schema has.
+        LimitExceeded: nested too deep, or longer than any schema.
     """
     return _Reader(data).message(None, 0)
 
@@ -111,11 +112,18 @@ def literal(message: Message, field: str) -> str:
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self._tokens = _tokens(data)
-        self._num_fields = 0
+        self._num_tokens = 0
         self._advance()
 
     def _advance(self) -> None:
         self._kind, self._text, self._offset = next(self._tokens)
+        self._num_tokens += 1
+        if self._num_tokens > _MAX_TOKENS:
+            raise LimitExceeded(
+                f"The schema has more than {_MAX_TOKENS} names, marks and values.",
+                code="schema_too_large",
+                offset=self._offset,
+            )
 
     def _take_mark(self, *marks: bytes) -> bool:
         if self._kind == "mark" and self._text in marks:
@@ -131,13 +139,6 @@ class _Reader:
             )
         fields: Message = {}
         while not (self._kind == "end" if closing is None else self._take_mark(closing)):
-            self._num_fields += 1
-            if self._num_fields > _MAX_FIELDS:
-                raise LimitExceeded(
-                    f"The schema has more than {_MAX_FIELDS} fields.",
-                    code="schema_too_large",
-                    offset=self._offset,
-                )
             name = self._name()
             values = fields.setdefault(name, [])
             with_colon = self._take_mark(b":")
@@ -186,25 +187,32 @@ class _Reader:
         return b"".join(pieces)
 
     def _unescaped(self) -> bytes:
-        offset = self._offset
-
-        def replace(match: re.Match[bytes]) -> bytes:
-            octal, hexadecimal, short, long, other = match.groups()
-            if octal is not None or hexadecimal is not None:
-                return bytes([int(octal, 8) & 255 if octal is not None else int(hexadecimal, 16)])
-            if short is not None or long is not None:
-                code = int(short or long, 16)
-                if code <= 0x10FFFF and not 0xD800 <= code < 0xE000:
-                    return chr(code).encode()
-            elif other in _SIMPLE_ESCAPES:
-                return _SIMPLE_ESCAPES[other]
-            raise _malformed(f"the escape {match[0].decode('utf-8', 'replace')!r}", offset)
-
-        return _ESCAPE.sub(replace, self._text[1:-1])
+        raw, end = self._text[1:-1], 0
+        # Not re.sub, which keeps every piece as an object until the end.
+        content = bytearray()
+        for match in _ESCAPE.finditer(raw):
+            content += raw[end : match.start()]
+            content += _unescape(match, self._offset)
+            end = match.end()
+        return bytes(content + raw[end:])
 
     def _unexpected(self, wanted: str) -> MalformedInput:
         found = "the end" if self._kind == "end" else repr(self._text[:40].decode("utf-8", "replace"))
         return _malformed(f"{wanted} is expected, {found} found", self._offset)
+
+
+def _unescape(match: re.Match[bytes], offset: int) -> bytes:
+    """What an escape in the string at `offset` stands for."""
+    octal, hexadecimal, short, long, other = match.groups()
+    if octal is not None or hexadecimal is not None:
+        return bytes([int(octal, 8) & 255 if octal is not None else int(hexadecimal, 16)])
+    if short is not None or long is not None:
+        code = int(short or long, 16)
+        if code <= 0x10FFFF and not 0xD800 <= code < 0xE000:
+            return chr(code).encode()
+    elif other in _SIMPLE_ESCAPES:
+        return _SIMPLE_ESCAPES[other]
+    raise _malformed(f"the escape {match[0].decode('utf-8', 'replace')!r}", offset)
 
 
 def _tokens(data: bytes) -> Iterator[tuple[str, bytes, int]]:

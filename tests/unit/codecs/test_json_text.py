@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import threading
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from app.codecs.json_text import NegativeZero, NonFinite, parse_json, read_json
 from app.domain.limits import Budget, Limits
 from app.domain.streams import MemoryStream
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from tests.memory import peak_bytes
 
 
 def parse(text: bytes | str, **options: bool) -> Any:
@@ -211,14 +211,29 @@ def test_a_body_over_the_budget_is_refused_before_it_is_parsed() -> None:
 def test_the_charge_covers_what_parsing_takes(text: str) -> None:
     encoded = text.encode()
     budget = Budget()
-    tracemalloc.start()
-    try:
-        document = read_json(MemoryStream(encoded), budget)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    documents = []
+    peak = peak_bytes(lambda: documents.append(read_json(MemoryStream(encoded), budget)))
     assert peak <= budget.peak
-    assert budget.remaining == Limits().max_decoded_bytes - document.num_bytes
+    assert budget.remaining == Limits().max_decoded_bytes - documents[0].num_bytes
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (',"a":1,"a":1}', "duplicate_key"),
+        (',"a":NaN}', "nonfinite_token"),
+        (',"a":' + "9" * 5000 + "}", "integer_too_large"),
+    ],
+)
+def test_finding_a_fault_behind_a_long_string_takes_little(fault: str, code: str) -> None:
+    text = ('{"x":"' + "\\n" * 500_000 + '"' + fault).encode()
+
+    def parse() -> None:
+        with pytest.raises(InputError) as caught:
+            parse_json(text, Budget())
+        assert caught.value.code == code
+
+    assert peak_bytes(parse) < 6 * len(text)
 
 
 def test_a_stream_is_read_to_its_end() -> None:

@@ -460,6 +460,24 @@ def test_a_long_string_that_is_named_again_and_again() -> None:
     assert caught.value.code == "compression_ratio"
 
 
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1])
+@pytest.mark.parametrize("layout", [pa.string_view(), pa.binary_view()], ids=str)
+def test_what_stands_in_the_view_of_a_null_is_not_looked_at(layout: pa.DataType, length: int) -> None:
+    """`validate(full=True)` does not look at it either, but Arrow's cast does, and dies."""
+    content = b"a string too long for its view"
+    views = np.zeros((3, 4), np.int32)
+    views[0] = [len(content), int.from_bytes(content[:4], "little"), 0, 0]
+    views[1] = [length, -1, 7, -5]
+    views[2] = [1, ord("b"), 0, 0]
+    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(views.tobytes()), pa.py_buffer(content)]
+    array = pa.Array.from_buffers(layout, 3, buffers)
+    array.validate(full=True)
+    for sliced in (array, pa.concat_arrays([pa.nulls(1, layout), array]).slice(1)):
+        assert rows(sliced)[1] == [content, None, b"b"]
+    nested = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), array)
+    refused(nested, UnprocessableInput, "null_value")
+
+
 def test_list_views_that_overlap() -> None:
     views: Any = pa.ListViewArray
     array = views.from_arrays(np.zeros(9, "i4"), np.full(9, 3, "i4"), pa.array(["a", "b", "c"]))

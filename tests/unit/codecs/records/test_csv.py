@@ -26,6 +26,7 @@ from app.errors import (
     UnprocessableInput,
 )
 from tests.kinds import again, records
+from tests.memory import peak_bytes
 
 
 def schema(**features: Any) -> Schema:
@@ -258,6 +259,22 @@ def test_a_line_that_never_ends() -> None:
         assert caught.value.code == "record_too_large"
     with pytest.raises(LimitExceeded):
         decoded("x,y\n" + "1,2\n" * 2**18, Budget(Limits(max_decoded_bytes=2**20)))
+
+
+def test_a_header_is_charged_before_it_is_taken_apart() -> None:
+    text = ("," * 2**20 + "\n1\n").encode()
+
+    def read(limits: Limits, code: str) -> None:
+        with pytest.raises(LimitExceeded) as caught:
+            decode(MemoryStream(text), RecordsDecodeOptions(), Budget(limits))
+        assert caught.value.code == code
+
+    assert peak_bytes(lambda: read(Limits(max_decoded_bytes=8 * 2**20), "payload_too_large")) < 8 * 2**20
+    assert peak_bytes(lambda: read(Limits(), "too_many_features")) < 45 * 2**20
+
+
+def test_a_name_of_many_lines_is_found_in_one_pass() -> None:
+    refused('"' + "\n" * 500_000 + '"\n1\n', UnprocessableInput, "invalid_feature_name", None)
 
 
 def test_what_a_field_does_not_hold() -> None:

@@ -202,6 +202,21 @@ def test_nothing_stays_charged() -> None:
     assert budget.peak > len(text)
 
 
+@pytest.mark.parametrize("blank", [b"\n", b" \n", b" \t\r\n"])
+def test_blank_lines_are_let_go_of_before_any_row(blank: bytes) -> None:
+    budget = Budget(Limits(max_decoded_bytes=8 * MIB))
+    text = blank * (12 * MIB // len(blank)) + b'{"a":1}'
+    records = decode(MemoryStream(text), RecordsDecodeOptions(), budget)
+    assert sum(batch.num_rows for batch in records.batches) == 1
+    assert budget.remaining == 8 * MIB
+
+
+def test_a_blank_line_that_is_too_long_is_refused() -> None:
+    limits = Limits(max_record_bytes=40)
+    error = refused(b'{"a":1}\n' + b" " * 50 + b"\n", None, limits)
+    assert (error.code, error.location.row) == ("record_too_large", 1)
+
+
 def test_many_rows_over_the_budget_are_refused_only_where_they_are_held() -> None:
     text = b'{"a":1}\n' * 200_000
     limits = Limits(max_decoded_bytes=20 * MIB)

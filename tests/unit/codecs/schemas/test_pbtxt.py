@@ -12,6 +12,7 @@ from app.codecs.schemas.pbtxt import parse_pbtxt, serialize_pbtxt
 from app.domain.schema import Schema
 from app.errors import InputError, UnprocessableInput
 from tests.features import NAMES, features
+from tests.memory import peak_bytes
 
 
 def written(**feature: Any) -> str:
@@ -265,6 +266,8 @@ def test_components_under_other_names_stay_what_they_are() -> None:
         ("feature { } }", "invalid_pbtxt"),
         ("a {" * 100, "too_deep"),
         ("a: 1 " * 200_001, "schema_too_large"),
+        ("a: [" + "1, " * 300_001, "schema_too_large"),
+        ("[" + "a " * 600_001, "schema_too_large"),
         ("feature { type: INT }", "invalid_schema"),
         ("feature { name: 'x' }", "invalid_schema"),
         ("feature { name: 'x' type: DOUBLE }", "invalid_schema"),
@@ -286,6 +289,27 @@ def test_what_is_no_schema_of_rows_is_refused(text: str, code: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_pbtxt(text.encode())
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "feature { name: '" + "a" * 2**20,
+        "feature { name: '" + "a" * 2**20 + "'",
+        "feature { name: '" + "\\n" * 2**19 + "'",
+        'feature { name: "' + "\\n" * 2**19 + '"',
+        "#\n" * 2**19 + "x",
+    ],
+    ids=["open", "plain", "escapes", "double", "comments"],
+)
+def test_long_tokens_take_little_beside_their_text(text: str) -> None:
+    data = text.encode()
+
+    def parse() -> None:
+        with pytest.raises(InputError):
+            parse_pbtxt(data)
+
+    assert peak_bytes(parse) < 8 * len(data)
 
 
 def test_a_feature_that_was_changed_beside_its_note_is_refused() -> None:

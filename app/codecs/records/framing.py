@@ -17,8 +17,9 @@ from ...domain.limits import KIB, Budget
 from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from ...errors import InputError, LimitExceeded, MalformedInput
 from .. import kernels
+from ..inflate import InflatedStream
 from ..kernels.framing import BAD_DATA, HEADER_BYTES, INCOMPLETE, OVERHEAD_BYTES, TOO_LARGE
-from .compression import InflatedStream, compress, detect_compression
+from .compression import compress, detect_compression
 from .frame_window import FrameBlock, FrameWindow, Stop
 
 __all__ = [

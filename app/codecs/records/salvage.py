@@ -17,8 +17,9 @@ from ...domain.losses import Losses, LostRange
 from ...domain.streams import ByteStream, PrefixedStream, read_up_to
 from ...errors import UnprocessableInput
 from .. import kernels
+from ..inflate import WBITS
 from ..kernels.framing import BAD_DATA, BAD_LENGTH, HEADER_BYTES, INCOMPLETE, TOO_LARGE
-from .compression import WBITS, RescuedStream, detect_compression
+from .compression import RescuedStream, detect_compression
 from .frame_window import FrameBlock, FrameWindow, Stop
 from .framing import BLOCK_BYTES, frame_header
 

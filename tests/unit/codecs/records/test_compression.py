@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import gzip
 import zlib
 
 import pytest
 
-from app.codecs.records.compression import InflatedStream, compress, detect_compression
+from app.codecs.records.compression import compress, detect_compression
 from app.domain.compression import Compression
-from app.domain.limits import Limits
 from app.domain.streams import Buffer, ByteStream, MemoryStream, PrefixedStream
-from app.errors import MalformedInput
 
 
 def drained(stream: ByteStream, n: int) -> bytes:
@@ -56,24 +53,6 @@ def test_without_compression_the_chunks_pass_as_they_are() -> None:
 )
 def test_the_container_is_known_by_its_header(head: bytes, expected: Compression | None) -> None:
     assert detect_compression(head) == expected
-
-
-@pytest.mark.parametrize("n", [1, 7, 100_000])
-@pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_a_stream_is_inflated_in_pieces_of_any_size(compression: Compression, n: int) -> None:
-    data = bytes(range(256)) * 10
-    for chunk in (1, 50, 10_000):
-        source = MemoryStream(b"".join(compress([data], compression)), chunk=chunk)
-        assert drained(InflatedStream(source, compression, Limits()), n) == data
-
-
-def test_what_follows_a_member_must_be_another_one() -> None:
-    for rest, code in ((b"x" * 20, "trailing_bytes"), (b"\x1f", "truncated")):
-        stream = InflatedStream(MemoryStream(gzip.compress(b"abc") + rest), "gzip", Limits())
-        assert stream.read(10) == b"abc"
-        with pytest.raises(MalformedInput) as caught:
-            stream.read(10)
-        assert (caught.value.code, caught.value.location.offset) == (code, 3)
 
 
 def test_a_head_that_was_read_is_read_again() -> None:

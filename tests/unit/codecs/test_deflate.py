@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.codecs.deflate import Coding, compress_as_it_comes
+from app.codecs.zstd import WINDOW_BYTES, zstd
+from app.domain.limits import KIB, MIB
+from app.domain.streams import Buffer
+
+CODINGS: tuple[Coding, ...] = ("gzip", "zstd")
+
+
+def inflated_by_others(body: bytes, coding: Coding) -> bytes:
+    """As a library reads it that is told nothing, to the end of the one member or frame."""
+    if coding == "gzip":
+        inflater = zlib.decompressobj(31)
+        data = inflater.decompress(body)
+        assert inflater.eof
+        assert not inflater.unused_data
+        return data
+    decompressor = zstd.ZstdDecompressor()
+    data = decompressor.decompress(body)
+    assert decompressor.eof
+    assert not decompressor.unused_data
+    return data
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@settings(max_examples=30, deadline=None)
+@given(chunks=st.lists(st.binary(max_size=300), max_size=8))
+def test_others_read_what_was_written(coding: Coding, chunks: list[bytes]) -> None:
+    body = b"".join(compress_as_it_comes(chunks, coding))
+    assert inflated_by_others(body, coding) == b"".join(chunks)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_any_buffer_of_any_size_is_taken(coding: Coding) -> None:
+    numbers = np.arange(500_000, dtype=np.float64)
+    chunks: list[Buffer] = [b"", bytearray(b"abc"), memoryview(numbers), memoryview(b"d")]
+    body = b"".join(compress_as_it_comes(chunks, coding))
+    assert inflated_by_others(body, coding) == b"abc" + numbers.tobytes() + b"d"
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_equal_bytes_in_equal_chunks_give_equal_bytes(coding: Coding) -> None:
+    once, again = (b"".join(compress_as_it_comes([b"abc" * 1000], coding)) for _ in range(2))
+    assert once == again
+    if coding == "gzip":
+        assert once[4:8] == bytes(4)  # no time stamp
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_less_than_a_block_is_held_back_while_more_is_drawn(coding: Coding) -> None:
+    drawn = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal drawn
+        for number in range(200):
+            drawn += 5000
+            yield (b"%d " % number * 5000)[:5000]
+
+    reader = zlib.decompressobj(31) if coding == "gzip" else zstd.ZstdDecompressor()
+    seen = before = 0
+    for piece in compress_as_it_comes(chunks(), coding):
+        assert before - seen < 128 * KIB + 5000
+        seen += len(reader.decompress(piece))
+        before = drawn
+    assert seen == drawn
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_large_chunk_comes_out_in_pieces(coding: Coding) -> None:
+    noise = np.random.default_rng(1).bytes(4 * MIB)
+    assert max(map(len, compress_as_it_comes([noise], coding))) < 512 * KIB
+
+
+def test_every_decoder_of_the_coding_has_the_window() -> None:
+    """RFC 9659: the window of what a server sends is 8 MiB at most."""
+    body = b"".join(compress_as_it_comes([bytes(100)] * 3, "zstd"))
+    assert body[4] & 0x20 == 0  # no single segment, so that the next byte is that of the window
+    assert 1 << (10 + (body[5] >> 3)) <= WINDOW_BYTES
+
+
+def test_a_flipped_bit_does_not_pass() -> None:
+    body = bytearray(b"".join(compress_as_it_comes([b"some bytes"], "zstd")))
+    body[-1] ^= 1
+    with pytest.raises(zstd.ZstdError, match="checksum"):
+        zstd.decompress(bytes(body))
+    body = bytearray(b"".join(compress_as_it_comes([b"some bytes"], "gzip")))
+    body[-5] ^= 1
+    with pytest.raises(gzip.BadGzipFile):
+        gzip.decompress(bytes(body))

@@ -8,6 +8,7 @@ ShardsmithError
 │   │   ├── SchemaConflict        a row does not fit the schema
 │   │   └── LossyConversion       the conversion would lose or alter values
 │   ├── UnknownForm               the input form is not known, or not accepted here
+│   │   └── UnknownEncoding       the body is encoded in a way that is not undone here
 │   ├── NotAcceptable             no output form matches what the client accepts
 │   └── LimitExceeded             larger, deeper or longer than allowed
 ├── Unauthenticated               who asks is not known
@@ -56,6 +57,7 @@ __all__ = [
     "StreamInterrupted",
     "StreamTimeout",
     "Unauthenticated",
+    "UnknownEncoding",
     "UnknownForm",
     "UnprocessableInput",
 ]
@@ -162,6 +164,12 @@ class UnknownForm(InputError):
     """The input form is not known, or not accepted on this route."""
 
     code = "unsupported_media_type"
+
+
+class UnknownEncoding(UnknownForm):
+    """The body is encoded in a way that is not undone here."""
+
+    code = "unsupported_content_encoding"
 
 
 class NotAcceptable(InputError):

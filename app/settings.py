@@ -31,7 +31,7 @@ class Settings(BaseSettings):
         8192 * MIB, ge=0, description="Most bytes on the spool disk, over all requests."
     )
     max_body_bytes: int = Field(
-        Limits().max_body_bytes, gt=0, description="Largest request body, as sent, in bytes."
+        Limits().max_body_bytes, gt=0, description="Largest request body in bytes, both as sent and decoded."
     )
     max_decoded_bytes: int = Field(
         Limits().max_decoded_bytes, gt=0, description="Most bytes one request may hold decoded in memory."

@@ -32,8 +32,9 @@ __all__ = [
 
 #: Ranges in a header: some 4 KiB of digits at most, half of what servers commonly allow for all.
 _NAMED_RANGES: Final = 100
-#: Of every answer whose form was negotiated.
-VARY: Mapping[str, str] = {"Vary": "Accept"}
+#: Of every answer whose form was negotiated, and of one that may be encoded.
+VARY: Mapping[str, str] = {"Vary": "Accept, Accept-Encoding"}
+_VARY_ENCODING: Mapping[str, str] = {"Vary": "Accept-Encoding"}
 
 
 def arrow_format(chosen: Chosen[FormName]) -> ArrowFormat:
@@ -44,7 +45,7 @@ def arrow_format(chosen: Chosen[FormName]) -> ArrowFormat:
 def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """A JSON document, with a newline at its end for people at a terminal."""
     body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    return Answer("application/json", iter([body]), dict(headers or {}), status=status)
+    return Answer("application/json", iter([body]), {**_VARY_ENCODING, **(headers or {})}, status=status)
 
 
 def underway_answer(value: object, location: str) -> Answer:

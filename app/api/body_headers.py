@@ -9,29 +9,25 @@ from starlette.datastructures import Headers
 from ..domain.limits import Limits
 from ..errors import LimitExceeded, MalformedInput, UnknownForm
 
-__all__ = ["check_body_headers"]
+__all__ = ["check_body_headers", "check_part_headers"]
 
-_PLAIN_ENCODINGS: Final = {
-    "content-encoding": ("", "identity"),
-    "content-transfer-encoding": ("", "7bit", "8bit", "binary"),
-}
+_PLAIN_TRANSFER: Final = ("", "7bit", "8bit", "binary")
 
 
 def check_body_headers(headers: Headers, limits: Limits) -> None:
     """Refuse what the headers of a body already say cannot be read.
 
     Raises:
-        UnknownForm: a Content-Encoding or Content-Transfer-Encoding, which is never undone here.
+        UnknownForm: a Content-Transfer-Encoding, which is never undone here.
         MalformedInput: a Content-Length that is no number.
         LimitExceeded: a Content-Length beyond what is accepted.
     """
-    for name, plain in _PLAIN_ENCODINGS.items():
-        encoding = headers.get(name, "").strip().lower()
-        if encoding not in plain:
-            raise UnknownForm(
-                f"{name.title()} {encoding[:40]!r} is not supported; send the body as it is.",
-                code="unsupported_content_encoding",
-            )
+    encoding = headers.get("content-transfer-encoding", "").strip().lower()
+    if encoding not in _PLAIN_TRANSFER:
+        raise UnknownForm(
+            f"Content-Transfer-Encoding {encoding[:40]!r} is not supported; send the body as it is.",
+            code="unsupported_content_encoding",
+        )
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise MalformedInput("Content-Length is not a number.", code="invalid_content_length")
@@ -40,3 +36,18 @@ def check_body_headers(headers: Headers, limits: Limits) -> None:
             f"The body has {length[:20]} bytes; at most {limits.max_body_bytes} are accepted.",
             code="payload_too_large",
         )
+
+
+def check_part_headers(headers: Headers, limits: Limits) -> None:
+    """Refuse what the headers of a part of a multipart body already say cannot be read.
+
+    Raises:
+        UnknownForm: a Content-Encoding, which is undone around a whole body only.
+        InputError: as `check_body_headers`.
+    """
+    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+        raise UnknownForm(
+            "A part with a Content-Encoding is not supported; encode the body as a whole.",
+            code="unsupported_content_encoding",
+        )
+    check_body_headers(headers, limits)

@@ -34,6 +34,7 @@ from .digests import digest_field
 from .lanes import Lane, Promise
 from .small_bodies import may_be_small, read_small, replayed
 from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
+from .transcoding import transcoded
 
 __all__ = ["Answer", "Exchanges", "Work"]
 
@@ -151,6 +152,7 @@ class Exchanges:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
         receive = request.receive
+        work = transcoded(work, request.headers)
         if quick and may_be_small(request.headers):
             check_body_headers(request.headers, self._limits)
             small, taken = await read_small(receive, self._body_timeout_s)

@@ -38,6 +38,7 @@ from ..domain.segments import SegmentedFile
 from ..errors import ShardsmithError
 from .bare_response import BareResponse
 from .conditions import failed_condition, ranges_apply
+from .content_encoding import require_identity
 from .digests import digest_field
 from .file_pieces import Content, content_pieces, content_size
 from .problems import problem_response
@@ -94,9 +95,11 @@ class Downloads:
         """The answer that the method and the headers of `request` ask for.
 
         Raises:
+            NotAcceptable: the client takes what is encoded alone.
             ShardsmithError: the bytes cannot be read, or are not those that were stored; before the
                 answer begins.
         """
+        require_identity(request.headers)
         etag = f'"{download.tag}"'
         headers = _headers(download, etag)
         failed = failed_condition(request.headers, etag)

@@ -22,6 +22,7 @@ __all__ = [
     "choose_output",
     "parse_accept",
     "parse_json_bytes",
+    "parse_weights",
 ]
 
 FormT = TypeVar("FormT", bound=str)
@@ -213,27 +214,36 @@ def parse_accept(value: str) -> list[tuple[str, float]]:
     """Media ranges and their quality; none at all means anything.
 
     Raises:
-        MalformedInput: a quality that is not a number from 0 to 1 (RFC 9110, section 12.4.2).
+        MalformedInput: as `parse_weights`.
     """
-    ranges = []
+    return parse_weights(value, "Accept") or [("*/*", 1.0)]
+
+
+def parse_weights(value: str, field: str) -> list[tuple[str, float]]:
+    """The items of a header such as Accept, in lower case, and their quality (RFC 9110, section 12.4.2).
+
+    Raises:
+        MalformedInput: a quality that is not a number from 0 to 1 (`invalid_accept`).
+    """
+    items = []
     for item in filter(None, (part.strip() for part in value.split(","))):
-        media_range, *parameters = (part.strip().lower() for part in item.split(";"))
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
         quality = 1.0
         for parameter in parameters:
-            name, _, text = parameter.partition("=")
-            if name.strip() == "q":
-                quality = _parse_quality(text.strip())
-        ranges.append((media_range, quality))
-    return ranges or [("*/*", 1.0)]
+            key, _, text = parameter.partition("=")
+            if key.strip() == "q":
+                quality = _parse_quality(text.strip(), field)
+        items.append((name, quality))
+    return items
 
 
-def _parse_quality(text: str) -> float:
+def _parse_quality(text: str, field: str) -> float:
     try:
         quality = float(text) if len(text) <= 5 else -1.0
     except ValueError:
         quality = -1.0
     if not 0.0 <= quality <= 1.0:
-        raise MalformedInput(f"Accept has q={text[:20]!r}; use 0 to 1.", code="invalid_accept")
+        raise MalformedInput(f"{field} has q={text[:20]!r}; use 0 to 1.", code="invalid_accept")
     return quality
 
 

@@ -18,6 +18,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from .. import errors
+from .content_encoding import ACCEPTED_ENCODINGS
 
 __all__ = [
     "PROBLEM_MEDIA_TYPE",
@@ -115,6 +116,8 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
     headers = {}
     if status in (429, 503) or isinstance(error, errors.InProgress):
         headers["Retry-After"] = retry_after()
+    if isinstance(error, errors.UnknownEncoding):
+        headers["Accept-Encoding"] = ACCEPTED_ENCODINGS
     if body_unread:
         # The rest of the body is not wanted, and would be taken for the next request.
         headers["Connection"] = "close"

@@ -9,7 +9,7 @@ from ..domain.limits import KIB, Limits
 from ..domain.schema import Schema
 from ..domain.streams import ByteStream
 from ..errors import MalformedInput, NotFound
-from .body_headers import check_body_headers
+from .body_headers import check_part_headers
 from .multipart import MULTIPART, open_multipart
 from .parameters import ExamplesQuery
 from .state import Services
@@ -69,7 +69,7 @@ def unwrap(
     if content_type.partition(";")[0].strip().lower() != MULTIPART:
         return body, headers, schema
     parts = open_multipart(body, content_type)
-    check_body_headers(parts.headers, limits)
+    check_part_headers(parts.headers, limits)
     if parts.schema is not None:
         if schema is not None:
             raise MalformedInput(

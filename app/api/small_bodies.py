@@ -19,7 +19,9 @@ SMALL_BODY: Final = 64 * KIB
 
 
 def may_be_small(headers: Headers) -> bool:
-    """Whether the headers do not say that the body is larger."""
+    """Whether the headers do not say that the body is larger, or may become so."""
+    if "content-encoding" in headers:
+        return False
     length = headers.get("content-length", "0")
     return length.isascii() and length.isdigit() and int(length[:20]) <= SMALL_BODY
 

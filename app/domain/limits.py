@@ -19,7 +19,7 @@ class Limits:
     """Bounds on what is read from outside.
 
     Attributes:
-        max_body_bytes: the body as sent.
+        max_body_bytes: the body as sent, and what it is without its Content-Encoding.
         max_decoded_bytes: all that is held decoded at one time for one request. A tensor is held
             whole, records only a batch at a time.
         max_compression_ratio: decompressed to compressed bytes, once past 1 MiB.

@@ -21,7 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..domain.limits import KIB, Budget
 from ..domain.streams import ByteStream, MemoryStream
 from ..errors import Overloaded, ShardsmithError, StreamInterrupted
-from .content_encoding import choose_coding
+from ..services.deferred import then
+from .content_encoding import AnswerCoding, choose_coding
 from .digests import digest_field
 from .exchange import COMPLETE_UP_TO, Answer
 from .lanes import Promise
@@ -40,7 +41,7 @@ _MAX_KEY_BYTES: Final = 2 * KIB
 _MOST_REMEMBERED: Final = 512
 #: What says how a body is read and how it is answered.
 _SAYING: Final = frozenset(
-    {b"accept", b"accept-encoding", b"content-type", b"inference-header-content-length"}
+    {b"content-type", b"accept", b"accept-encoding", b"inference-header-content-length"}
 )
 #: What says something that only the ordinary way knows about.
 _EXTRAORDINARY: Final = frozenset(
@@ -89,13 +90,10 @@ def quick_conversion(
         if is_ordinary(query):
             return None
         convert = prepare(query, headers, services)
-        coding = choose_coding(headers)
 
         def quick(_: str, body: bytes, budget: Budget) -> Answer:
             with ExitStack() as resources:
                 answer = convert(MemoryStream(body), budget, resources)
-                if coding is not None:
-                    answer = encoded_answer(answer, coding)
                 return replace(answer, chunks=iter(list(answer.chunks)))
 
         return quick
@@ -189,8 +187,8 @@ class FastPath:
         quick = None
         if len(given) == len(parameters.multi_items()):
             with suppress(ValidationError, ShardsmithError):
-                query = route.query.model_validate(given)
-                quick = route.prepare(query, Headers(raw=list(headers)), self._services)
+                query, named = route.query.model_validate(given), Headers(raw=list(headers))
+                quick = _encoded(route.prepare(query, named, self._services), choose_coding(named))
         if len(self._prepared) >= _MOST_REMEMBERED:
             self._prepared.clear()
         self._prepared[route, query_string, headers] = quick
@@ -201,6 +199,21 @@ class FastPath:
             return quick(path, body, Budget(self._limits))
         except ShardsmithError:
             return None
+
+
+def _encoded(quick: Quick | None, coding: AnswerCoding | None) -> Quick | None:
+    """`quick`, and its answer as the client asks for it."""
+    if quick is None or coding is None:
+        return quick
+
+    def encode(answer: Answer | None) -> Answer | None:
+        return None if answer is None else encoded_answer(answer, coding)
+
+    def encoded(path: str, body: bytes, budget: Budget) -> Answer | Future[Answer | None] | None:
+        answer = quick(path, body, budget)
+        return then(answer, encode) if isinstance(answer, Future) else encode(answer)
+
+    return encoded
 
 
 async def _arrived(answer: Future[Answer | None]) -> Answer | None:

@@ -30,6 +30,10 @@ Tensors in, TFRecord shards out, and back again, over plain HTTP.
 
 Decode by `Content-Type`, encode by `Accept`; `?from=` and `?to=` take the short names of the forms
 and beat both. Every error is `application/problem+json` (RFC 9457) with a stable `code`.
+
+Any body may have one `Content-Encoding`: `gzip`, `deflate` (the format of zlib) or `zstd` (a window of up to
+8 MiB). `Accept-Encoding` with `gzip` or `zstd` gets JSON, NDJSON and text of 1 KiB and more in that encoding;
+other answers where it refuses `identity`, and files never. `Repr-Digest` is of what is sent.
 """
 _PROBLEM_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 from ..domain.compression import Compression
 from ..domain.limits import KIB, MIB, Limits
-from ..domain.streams import Buffer, ByteStream
+from ..domain.streams import Buffer, ByteStream, read_up_to
 from ..errors import InputError, LimitExceeded, MalformedInput
 from . import zstd
 
@@ -22,6 +22,7 @@ Container = Compression | Literal["zstd"]
 #: zlib's `wbits`: a window of 32 KiB, in the container of that name.
 WBITS: Final[dict[Compression, int]] = {"zlib": 15, "gzip": 31}
 
+#: Gathered before it is looked at: nothing, not even what is refused, shall depend on how it arrives.
 _READ_BYTES: Final = 64 * KIB
 #: What a decompressor is given at one time. It copies what it leaves: more would make small members slow.
 _FED_BYTES: Final = 16 * KIB
@@ -132,7 +133,7 @@ class InflatedStream:
     def _fill(self) -> bool:
         """Whether there is something to feed."""
         if self._position == len(self._buffer):
-            self._buffer, self._position = memoryview(self._source.read(_READ_BYTES)), 0
+            self._buffer, self._position = memoryview(read_up_to(self._source, _READ_BYTES)), 0
             self._bytes_in += len(self._buffer)
         return bool(self._buffer)
 

@@ -24,6 +24,7 @@ from app.codecs.records.compression import detect_compression
 from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
+from app.codecs.zstd import zstd
 from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
@@ -223,6 +224,17 @@ def _undamaged_seeds() -> Iterator[bytes]:
         yield bytes([variant]) + _encoded_records(_PLAIN_ROWS, None, "tfrecord")
 
 
+def _encoding_seeds() -> Iterator[bytes]:
+    text = b"some text, " * 20
+    for variant in (0, 3):
+        yield bytes([variant]) + gzip.compress(text, mtime=0) + gzip.compress(b"", mtime=0)
+        yield bytes([variant + 1]) + zlib.compress(text)
+        for checksum in (0, 1):
+            frame = zstd.compress(text, options={zstd.CompressionParameter.checksum_flag: checksum})
+            yield bytes([variant + 2]) + frame
+        yield bytes([variant + 2]) + b"\x50\x2a\x4d\x18\x02\0\0\0ab" + frame + zstd.compress(bytes(1000))
+
+
 def _multipart_seeds() -> Iterator[bytes]:
     part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n%s\r\n%s\r\n'
     body = part % (b"schema", b"", b'{"features": {"x": {"dtype": "int64"}}}')
@@ -236,6 +248,7 @@ def _header_seeds() -> Iterator[bytes]:
     yield b"\0application/json; charset=utf-8\ntext/html, application/x-npy;q=0.5, */*;q=0.1\n120"
     yield b"\0application/octet-stream\napplication/octet-stream"
     yield b"\0\napplication/*;q=1.000;ext=1"
+    yield b"\0application/json\n*/*\n1\nidentity, gzip\nzstd;q=0.5, gzip;q=0.25, identity;q=0, *"
 
 
 def _schema_seeds() -> Iterator[bytes]:
@@ -264,6 +277,7 @@ def _seeds() -> Iterator[tuple[str, Iterator[bytes]]]:
         yield f"examples-{row_form}", _row_seeds(row_form)
     yield "salvage", _salvage_seeds()
     yield "salvage-framed", _framed_seeds("tfrecord", _undamaged_seeds())
+    yield "content-encoding", _encoding_seeds()
     yield "multipart", _multipart_seeds()
     yield "headers", _header_seeds()
     yield "schema", _schema_seeds()

@@ -15,8 +15,11 @@ from typing import Any, Final, TypeVar
 
 from starlette.datastructures import Headers
 
+from app.api.content_encoding import choose_coding, parse_content_encoding
 from app.api.multipart import open_multipart
 from app.api.negotiation import choose_input, choose_output, parse_json_bytes
+from app.api.transcoding import DecodedBody
+from app.codecs.inflate import Container
 from app.codecs.options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -51,6 +54,7 @@ from tests.fuzz.framing import FRAMINGS, Framing
 __all__ = [
     "DENSE",
     "ENCODED",
+    "ENCODINGS",
     "KINDS",
     "LIMITS",
     "SALVAGE_VARIANTS",
@@ -176,6 +180,7 @@ TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (
     ("tfrecord", TensorEncodeOptions(compression="gzip", sparse="many")),
     ("b64", TensorEncodeOptions()),
 )
+ENCODINGS: Final[tuple[Container, ...]] = ("gzip", "zlib", "zstd")
 SALVAGE_VARIANTS: Final[tuple[Compression | None, ...]] = ("none", None)
 _SMALL_READ: Final = 7
 
@@ -360,6 +365,10 @@ def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: Turn) 
     )
 
 
+def _decoded(container: Container, body: bytes, turn: Turn) -> object:
+    return bytes(read_all(DecodedBody(turn.stream(body), container, LIMITS), Budget(LIMITS)))
+
+
 def _multipart(content_type: str, body: bytes, turn: Turn) -> object:
     parts = open_multipart(turn.stream(body), content_type)
     data = read_all(parts.data, Budget(LIMITS))
@@ -373,10 +382,15 @@ def _multipart_header(body: bytes, turn: Turn) -> object:
 
 
 def _headers(body: bytes, turn: Turn) -> object:
-    """Content-Type, Accept and the length of a JSON, a line each."""
-    names = (b"content-type", b"accept", b"inference-header-content-length")
+    """Content-Type, Accept, the length of a JSON, and encodings, a line each."""
+    names = (
+        *(b"content-type", b"accept", b"inference-header-content-length"),
+        *(b"content-encoding", b"accept-encoding"),
+    )
     headers = Headers(raw=list(zip(names, body.split(b"\n"), strict=False)))
     parse_json_bytes(headers)
+    parse_content_encoding(headers)
+    choose_coding(headers)
     input_form = choose_input(MEDIA_TYPES, headers, from_=None, default="json")
     return input_form, choose_output(MEDIA_TYPES, headers, to=None, default="json", octets_are="raw")
 
@@ -412,6 +426,7 @@ def _other_targets() -> Iterator[Target]:
     salvages = [partial(_salvaged, compression) for compression in SALVAGE_VARIANTS]
     yield Target("salvage", salvages)
     yield Target("salvage-framed", salvages, FRAMINGS["tfrecord"])
+    yield Target("content-encoding", [partial(_decoded, container) for container in ENCODINGS])
     yield Target("multipart", [partial(_multipart, 'multipart/form-data; boundary="b"'), _multipart_header])
     yield Target("headers", [_headers])
     yield Target("schema", [_schema])

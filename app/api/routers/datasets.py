@@ -27,7 +27,6 @@ from ...services.small_appends import SmallAppend
 from ..answers import json_answer, manifest_json, no_content, underway_answer
 from ..applicability import refuse_inapplicable
 from ..auth.principal import visible_to
-from ..content_encoding import choose_coding
 from ..dataset_parameters import AppendParameters, AppendQuery, PublishParameters
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
@@ -222,9 +221,7 @@ def _prepare_append(query: AppendQuery, headers: Headers, services: Services) ->
     """How small appends are taken in, where nothing has to be waited for but those of others."""
     form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
     refuse_inapplicable(query, read=form)
-    coding = choose_coding(headers)
-    must_be_encoded = coding is not None and coding.required
-    if form != "json" or must_be_encoded or query.model_fields_set - _QUICK_PARAMETERS:
+    if form != "json" or query.model_fields_set - _QUICK_PARAMETERS:
         return None
     split = check_split_name(query.split)
     decode, encode = query.decode_options(None, json_bytes=None), query.encode_options()

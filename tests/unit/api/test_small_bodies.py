@@ -63,3 +63,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 )
 def test_the_length_says_what_is_too_large(length: str | None, small: bool) -> None:
     assert may_be_small(Headers({} if length is None else {"content-length": length})) is small
+
+
+def test_what_is_encoded_may_be_large() -> None:
+    assert not may_be_small(Headers({"content-length": "10", "content-encoding": "gzip"}))

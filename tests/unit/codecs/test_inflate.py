@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import zlib
 
@@ -171,6 +172,18 @@ def test_fault_14_15_a_bomb_is_refused_while_it_is_inflated(container: Container
         pieces.extend(iter(lambda: len(stream.read(MIB)), 0))
     assert caught.value.code == "compression_ratio_exceeded"
     assert sum(pieces) <= max(MIB, 100 * len(body))
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_what_is_refused_does_not_depend_on_how_it_arrives(container: Container) -> None:
+    """Much from little at the beginning is fine, where enough follows in the next 64 KiB."""
+    noise = random.Random(1).randbytes(64 * KIB)
+    for chunk in (997, None):
+        assert len(inflated(compressed(bytes(8 * MIB) + noise, container), container, chunk=chunk)) > 8 * MIB
+    if container == "zstd":
+        for chunk in (997, None):
+            error = refused(compressed(bytes(8 * MIB) + noise[:1000], container), container, chunk=chunk)
+            assert error.code == "compression_ratio_exceeded"
 
 
 def test_a_small_body_may_be_as_compressible_as_it_likes() -> None:

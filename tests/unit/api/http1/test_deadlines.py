@@ -7,7 +7,6 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -42,7 +41,10 @@ def test_a_head_that_does_not_end_is_408(loop: str, sent: bytes) -> None:
 
 def test_a_head_that_trickles_is_408(loop: str) -> None:
     with served(echo, ConnectionLimits(header_timeout_s=0.3), loop=loop) as server:
-        with server.connect() as connection, trickling(connection, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9999):
+        with (
+            server.connect() as connection,
+            trickling(connection, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9999),
+        ):
             assert problem_of(read_to_end(connection))["status"] == 408
 
 
@@ -82,11 +84,10 @@ def test_a_body_that_trickles_is_408(loop: str) -> None:
 
 
 def test_a_body_of_tiny_chunks_earns_no_more_than_its_bytes() -> None:
-    with served(echo, ConnectionLimits(body_grace_s=0.3)) as server:
-        with server.connect() as connection:
-            connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-            with trickling(connection, b"1\r\na\r\n" * 100_000):
-                assert problem_of(read_to_end(connection))["status"] == 408
+    with served(echo, ConnectionLimits(body_grace_s=0.3)) as server, server.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with trickling(connection, b"1\r\na\r\n" * 100_000):
+            assert problem_of(read_to_end(connection))["status"] == 408
 
 
 def test_a_body_that_was_fast_and_stops_is_408_all_the_same(loop: str) -> None:
@@ -251,5 +252,3 @@ class trickling:  # noqa: N801  # a context manager
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-
-

@@ -16,7 +16,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["FLUSH_BLOCK", "WINDOW_BYTES", "ZstdError", "compressor", "decompressor"]
+__all__ = ["FLUSH_BLOCK", "WINDOW_BYTES", "ZstdError", "compressor", "decompressor", "zstd"]
 
 ZstdError = zstd.ZstdError
 FLUSH_BLOCK: Final = zstd.ZstdCompressor.FLUSH_BLOCK

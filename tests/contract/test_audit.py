@@ -25,7 +25,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
     """Filled while the test runs, by the lines of the log as they are written out."""
     found: list[dict[str, Any]] = []
 
@@ -39,7 +39,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     caplog.set_level("INFO", "shardsmith.audit")
     logger.addHandler(handler := Collect())
     try:
-        yield found  # type: ignore[misc]
+        yield found
     finally:
         logger.removeHandler(handler)
 

@@ -438,7 +438,7 @@ def test_encoded_output_begins_while_encoded_input_arrives(service: Service, cod
 
 
 def dechunked(body: bytes) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     position = 0
     while True:
         end = body.index(b"\r\n", position)

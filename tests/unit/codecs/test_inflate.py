@@ -167,7 +167,7 @@ def test_fault_14_15_a_bomb_is_refused_while_it_is_inflated(container: Container
     limits = Limits(max_compression_ratio=100)
     body = compressed(bytes(64 * MIB), container)
     stream = InflatedStream(MemoryStream(body), container, limits)
-    pieces = []
+    pieces: list[int] = []
     with pytest.raises(LimitExceeded) as caught:
         pieces.extend(iter(lambda: len(stream.read(MIB)), 0))
     assert caught.value.code == "compression_ratio_exceeded"

@@ -23,7 +23,7 @@ def private_key(algorithm: str, which: int = 0) -> Any:
         return rsa.generate_private_key(65537, 1024 if which == -1 else 2048)
     if algorithm == "EdDSA":
         return ed25519.Ed25519PrivateKey.generate()
-    curves = {"ES256": ec.SECP256R1, "ES384": ec.SECP384R1, "ES512": ec.SECP521R1}
+    curves: dict[str, Any] = {"ES256": ec.SECP256R1, "ES384": ec.SECP384R1, "ES512": ec.SECP521R1}
     return ec.generate_private_key(curves[algorithm]())
 
 

@@ -55,7 +55,8 @@ def refused(issuer: Issuer, token: str, **options: Any) -> str:
 def test_a_token_signed_by_the_issuer_says_who_asks(issuer: Issuer, algorithm: str) -> None:
     issuer.keys = [public_jwk(algorithm, "k"), public_jwk("RS256", "other", 1)]
     [found] = verify(issuer, issuer.token(algorithm, "k"))
-    assert (found.name, found.scopes, found.prefix, found.via) == ("robot", {"read", "write"}, "", "oidc")
+    assert found.scopes == {"read", "write"}
+    assert (found.name, found.prefix, found.via) == ("robot", "", "oidc")
 
 
 def test_a_key_says_by_itself_what_it_signs_where_the_set_does_not(issuer: Issuer) -> None:
@@ -126,7 +127,7 @@ def unsigned(header: bytes, payload: dict[str, Any]) -> str:
 def test_only_signatures_by_key_pairs_count(issuer: Issuer) -> None:
     public = private_key("RS256").public_key()
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    nothing = jwt.encode(issuer.claims(), None, "none", headers={"kid": "one"})
+    nothing = jwt.encode(issuer.claims(), "", "none", headers={"kid": "one"})
     header = json.dumps({"alg": "HS256", "kid": "one"}).encode()
     signed = unsigned(header, issuer.claims()).rpartition(".")[0]
     mac = base64.urlsafe_b64encode(hashlib.sha256(pem + signed.encode()).digest()).rstrip(b"=").decode()

@@ -17,9 +17,9 @@ __all__ = [
     "body_of",
     "build_openapi",
     "conversion",
+    "file_response",
     "json_body",
     "json_response",
-    "octets_response",
 ]
 
 JSON_OBJECT: Final = {"type": "object"}
@@ -118,10 +118,15 @@ def conversion(inputs: Forms[FormT], outputs: Forms[FormT], *, default: FormT) -
     return {**body_of(inputs), **body_answer(outputs, default=default)}
 
 
-def json_response(status: int, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """For `openapi_extra`: one JSON answer."""
+def json_response(
+    status: int, description: str, schema: Mapping[str, Any], *, also: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """For `openapi_extra`: one JSON answer, and `also` others of that schema, by status."""
     content = {"application/json": {"schema": dict(schema)}}
-    return {"responses": {str(status): {"description": description, "content": content}}}
+    answers = {status: description, **(also or {})}
+    return {
+        "responses": {str(key): {"description": text, "content": content} for key, text in answers.items()}
+    }
 
 
 def json_body(description: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
@@ -130,12 +135,21 @@ def json_body(description: str, schema: Mapping[str, Any], *, required: bool) ->
     return {"requestBody": {"required": required, "description": description, "content": content}}
 
 
-def octets_response(statuses: Iterable[int], description: str) -> dict[str, Any]:
-    """For `openapi_extra`: an answer of bytes."""
-    content = {"application/octet-stream": {"schema": _BINARY}}
-    return {
-        "responses": {str(status): {"description": description, "content": content} for status in statuses}
+def file_response(media_types: Iterable[str], what: str, *, signed: bool = False) -> dict[str, Any]:
+    """For `openapi_extra`: a file of one of these types, as ranges and conditions ask for it.
+
+    The route has to have `response_class=Response`: otherwise FastAPI adds JSON.
+    """
+    whole = {media_type: {"schema": _BINARY} for media_type in media_types}
+    ranges = {**whole, "multipart/byteranges": {"schema": _BINARY}}
+    responses: dict[str, Any] = {
+        "200": {"description": f"{what}.", "content": whole},
+        "206": {"description": f"{what}: the ranges of it that were asked for.", "content": ranges},
+        "304": {"description": "It is what `If-None-Match` names."},
     }
+    if signed:
+        responses["307"] = {"description": "`redirect=signed`: the URL is in `Location`."}
+    return {"responses": responses}
 
 
 def build_openapi(app: FastAPI) -> dict[str, Any]:

@@ -84,7 +84,9 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
             JSON_OBJECT,
             required=False,
         ),
-        **json_response(201, "Created. 200: it was there already, with the same content.", JSON_OBJECT),
+        **json_response(
+            201, "Created.", JSON_OBJECT, also={200: "It was there already, with the same content."}
+        ),
     },
 )
 async def create_dataset(
@@ -165,6 +167,7 @@ async def delete_dataset(
             201,
             "Stored, as durably as the store is; with `publish=true` the manifest of the new version.",
             JSON_OBJECT,
+            also={202: "Stored; the publication takes longer, and the same request again follows it."},
         ),
     },
 )
@@ -274,8 +277,9 @@ async def get_append(
     operation_id="publish_version",
     openapi_extra=json_response(
         201,
-        "The manifest of the new version. 202: it takes longer; the same request again follows it.",
+        "The manifest of the new version.",
         JSON_OBJECT,
+        also={202: "It takes longer; the same request again follows it."},
     ),
 )
 async def publish_version(

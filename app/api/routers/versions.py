@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -18,7 +19,7 @@ from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParamete
 from ..exchange import Answer
 from ..files import Download
 from ..negotiation import choose_output
-from ..openapi import JSON_OBJECT, body_answer, json_response, octets_response
+from ..openapi import JSON_OBJECT, body_answer, file_response, json_response
 from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..state import Services, ServicesDependency
 from .records import RECORDS_OUT
@@ -26,6 +27,10 @@ from .records import RECORDS_OUT
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/datasets/{dataset}/versions", tags=["versions"])
+
+#: Of what a version holds: shards, and side files, which either route hands out.
+_FILE_TYPES: Final = ("application/x-tfrecord", "application/json", "text/plain")
+_TAR: Final = "application/x-tar"
 
 
 @router.get(
@@ -85,7 +90,8 @@ async def abort_version(
 @router.get(
     "/{version}/shards/{file}",
     operation_id="download_shard",
-    openapi_extra=octets_response((200, 206), "The TFRecord file, or the ranges of it that were asked for."),
+    response_class=Response,
+    openapi_extra=file_response(_FILE_TYPES, "The TFRecord file", signed=True),
 )
 @router.head("/{version}/shards/{file}", include_in_schema=False)
 async def download_shard(
@@ -103,7 +109,8 @@ async def download_shard(
 @router.get(
     "/{version}/files/{file}",
     operation_id="download_file",
-    openapi_extra=octets_response((200, 206), "The side file, or the ranges of it that were asked for."),
+    response_class=Response,
+    openapi_extra=file_response(_FILE_TYPES, "The side file", signed=True),
 )
 @router.head("/{version}/files/{file}", include_in_schema=False)
 async def download_file(
@@ -146,7 +153,8 @@ async def _download(
 @router.get(
     "/{version}/tar",
     operation_id="download_version",
-    openapi_extra=octets_response((200, 206), "The tar file, or the ranges of it that were asked for."),
+    response_class=Response,
+    openapi_extra=file_response((_TAR,), "The tar file"),
 )
 @router.head("/{version}/tar", include_in_schema=False)
 async def download_version(
@@ -160,7 +168,7 @@ async def download_version(
     download = Download(
         file=tar,
         name=f"{dataset}-{version}.tar",
-        media_type="application/x-tar",
+        media_type=_TAR,
         tag=tar.tag,
         sha256=None,
         immutable=version != "latest",

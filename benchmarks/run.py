@@ -37,6 +37,7 @@ BENCHMARKS = (
     "bench_appends",
     "bench_random_read",
     "bench_training_stream",
+    "bench_small_requests",
     "bench_stream_tensor",
 )
 LIBRARIES = (

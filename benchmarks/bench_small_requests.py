@@ -1,0 +1,154 @@
+"""How many small tensors are converted over HTTP in a second, next to a server that only echoes them?
+
+Arrays of 768 floats as JSON, such as embeddings, to TensorProto, over 16 connections that each send the next
+request once they have the answer to the last. The peer is a bare Starlette route that sends back the same
+body, one worker of the same uvicorn, access log included. Both take turns. This is time by the clock, the
+client on the same machine; the processor time of each server is printed.
+Run: python -m benchmarks.bench_small_requests
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import numpy as np
+import uvloop
+
+from benchmarks.bench_appends import server
+from benchmarks.measure import Answer, Session, main, memory_folder, processor_s
+
+CONNECTIONS = 16
+SECONDS = 3.0
+ROUNDS = 5
+PATH = "/v1/tensors/serialize"
+BODY = json.dumps(np.random.default_rng(0).standard_normal(768).astype(np.float32).tolist()).encode()
+REQUEST = (
+    f"POST {PATH} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(BODY)}\r\n\r\n"
+).encode() + BODY
+TARGET = 0.5
+ECHO = f"""
+import sys, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+async def echo(request):
+    return Response(await request.body(), media_type="application/json")
+app = Starlette(routes=[Route({PATH!r}, echo, methods=["POST"])])
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="info", timeout_keep_alive=75)
+"""
+
+
+@contextmanager
+def echo() -> Iterator[tuple[str, int]]:
+    """The peer in a process of its own: its address, and its id."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-c", ECHO, str(port)]
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
+        try:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}", process.pid
+        finally:
+            process.terminate()
+
+
+class Sender(asyncio.Protocol):
+    """One connection. It costs little itself: what it looks for in an answer is where that ends."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.count = 0
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._missing = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        transport.write(REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._missing:
+            head, found, rest = data.partition(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 200 ") or not found:
+                self.over.set_exception(RuntimeError(data.decode(errors="replace")))
+                self._transport.abort()
+                return
+            _, _, length = head.lower().partition(b"content-length: ")
+            self._missing = int(length.partition(b"\r\n")[0])
+            data = rest
+        self._missing -= len(data)
+        if self._missing:
+            return
+        self.count += 1
+        if time.monotonic() < self.deadline:
+            self._transport.write(REQUEST)
+        else:
+            self._transport.close()
+            self.over.set_result(None)
+
+
+async def _requests_a_second(url: str) -> float:
+    address = urlsplit(url)
+    loop = asyncio.get_running_loop()
+    begin = time.monotonic()
+    opened = [
+        await loop.create_connection(lambda: Sender(begin + SECONDS), address.hostname, address.port)
+        for _ in range(CONNECTIONS)
+    ]
+    await asyncio.gather(*(sender.over for _, sender in opened))
+    return sum(sender.count for _, sender in opened) / (time.monotonic() - begin)
+
+
+def requests_a_second(url: str) -> float:
+    """How many one server answers."""
+    return uvloop.run(_requests_a_second(url))
+
+
+def measure(session: Session) -> None:
+    with memory_folder() as folder, server((folder / "data").as_uri()) as ours, echo() as peer:
+        servers = {"ours": ours, "echo": peer}
+        rates: dict[str, list[float]] = {name: [] for name in servers}
+        processor: dict[str, list[float]] = {name: [] for name in servers}
+        for url, _ in servers.values():
+            requests_a_second(url)
+        for _ in range(session.runs or ROUNDS):
+            for name, (url, pid) in servers.items():
+                used = processor_s(pid)
+                rates[name].append(requests_a_second(url))
+                processor[name].append((processor_s(pid) - used) / (rates[name][-1] * SECONDS))
+    rate = {name: statistics.median(found) for name, found in rates.items()}
+    for name in servers:
+        used = 1e6 * statistics.median(processor[name])
+        print(f"{name}: {rate[name]:,.0f} requests/s, {used:.0f} us of the server's processor each")
+    answer = Answer(
+        "Small requests over HTTP, by the clock",
+        "768 floats as JSON to TensorProto",
+        "requests",
+        1 / rate["ours"],
+        None,
+        None,
+        "Starlette that echoes",
+        1 / rate["echo"],
+        TARGET,
+    )
+    session.answers.append(answer)
+
+
+if __name__ == "__main__":
+    main(measure)

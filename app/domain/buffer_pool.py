@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ class BufferPool:
     is, and in which thread, does not matter.
 
     Args:
-        budget: charged for all buffers, be they taken, lent or free; until `close`.
+        budget: charged for all buffers, be they taken, lent or free, until the pool is closed.
         what: names them in the error.
         most_lent: how many are lent at a time as a rule. Where more are held, the oldest are not waited for
             any longer: from then on they belong to whoever holds them, and are charged to nobody.
@@ -38,19 +39,25 @@ class BufferPool:
         self._charged = 0
         self._lock = threading.Lock()
 
+    def __enter__(self) -> BufferPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def take(self, size: int) -> NDArray[np.uint8]:
-        """A buffer of at least `size` bytes, with anything in it.
+        """A buffer of `size` bytes or up to twice as many, with anything in it.
 
         Raises:
             LimitExceeded: more than the budget.
         """
         with self._lock:
             self._collect()
-            while self._free:
-                buffer = self._free.pop()
-                if len(buffer) >= size:
-                    return buffer
-                self._forget(len(buffer))
+            fitting = [index for index, free in enumerate(self._free) if size <= len(free) <= 2 * size]
+            if fitting:
+                return self._free.pop(min(fitting, key=lambda index: len(self._free[index])))
             self._budget.charge(size, self._what)
             self._charged += size
         # From numpy: it asks the system for large pages, which cost less to touch.

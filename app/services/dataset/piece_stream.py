@@ -18,7 +18,7 @@ from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
 from .run_ahead import run_ahead
 
-__all__ = ["STORED_LIMITS", "LostData", "PieceStream", "load_piece", "load_run"]
+__all__ = ["STORED_LIMITS", "LostData", "PieceStream", "load_piece", "load_run", "piece_buffers"]
 
 #: For reading records that are stored: what one replica took, every other has to read, whatever it
 #: is set to itself. protobuf holds no message of 2 GiB; a reader of frames holds one twice over.
@@ -30,6 +30,11 @@ _AHEAD: Final = 16
 
 
 _AHEAD_BYTES: Final = 32 * MIB
+
+
+#: More than are held at a time: a shard that is written holds up to four parts of four pieces in its upload,
+#: three more that are hashed, and what is read ahead for it.
+_HELD: Final = 32
 
 
 #: Of an object, what a small read needs is fetched in one request. A long one makes several at a time.
@@ -114,13 +119,27 @@ def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
         raise LostData(f"{where} does not inflate as recorded: {error.detail}") from error
 
 
+def piece_buffers() -> BufferPool:
+    """Buffers for pieces of records that are read or written."""
+    return BufferPool(Budget(STORED_LIMITS), "Pieces of records", most_lent=_HELD)
+
+
 class PieceStream:
-    """A `ViewStream` over pieces, each verified before a byte of it is handed out."""
+    """A `ViewStream` over pieces, each verified before a byte of it is handed out.
+
+    Args:
+        pool: where they are read ahead.
+        buffers: what they are read into, where they are large.
+    """
 
     def __init__(
-        self, store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None = None
+        self,
+        store: ObjectStore,
+        pieces: Sequence[StoredPiece],
+        pool: ThreadPoolExecutor | None = None,
+        buffers: BufferPool | None = None,
     ) -> None:
-        self._loaded = _loaded(store, pieces, pool)
+        self._loaded = _loaded(store, pieces, pool, buffers or piece_buffers())
         self._rest = memoryview(b"")
 
     def read(self, n: int, /) -> bytes:
@@ -142,10 +161,12 @@ class PieceStream:
 
 
 def _loaded(
-    store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None
+    store: ObjectStore,
+    pieces: Sequence[StoredPiece],
+    pool: ThreadPoolExecutor | None,
+    buffers: BufferPool,
 ) -> Iterator[Buffer]:
     runs = list(_runs(pieces))
-    buffers = BufferPool(Budget(STORED_LIMITS), "Pieces of records", most_lent=_AHEAD)
     calls = ((_held_by(run), partial(_load_run, store, run, buffers)) for run in runs)
     for loaded in run_ahead(calls, pool if len(runs) > 1 else None, most=_AHEAD, most_bytes=_AHEAD_BYTES):
         yield from loaded
@@ -156,7 +177,7 @@ def _reader(store: ObjectStore, run: Sequence[StoredPiece], buffers: BufferPool 
     size = _stored_size(run)
     if buffers is None or size <= _LARGE_BYTES:
         return store.get_range
-    buffer = buffers.take(-(-size // MIB) * MIB)  # runs of one object differ by a record
+    buffer = buffers.take(-(-size // _RUN_BYTES) * _RUN_BYTES)  # few sizes, so that it is of use again
     view = buffers.lend(buffer, size)
 
     def read(key: str, offset: int, length: int) -> Buffer:

@@ -61,6 +61,11 @@ class FaultStore:
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         return self._do("get_range", key, lambda: bytes(self._inner.get_range(key, offset, length)))
 
+    def read_into(self, key: str, offset: int, target: memoryview) -> int:
+        data = self.get_range(key, offset, len(target))
+        target[: len(data)] = data
+        return len(data)
+
     def head(self, key: str) -> ObjectInfo:
         info = self._do("head", key, lambda: self._inner.head(key))
         return ObjectInfo(info.key, info.size, info.last_modified + self.clock_offset, info.etag)
@@ -118,6 +123,11 @@ class TimedStore:
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         return bytes(self._inner.get_range(key, offset, length))
+
+    def read_into(self, key: str, offset: int, target: memoryview) -> int:
+        data = self.get_range(key, offset, len(target))
+        target[: len(data)] = data
+        return len(data)
 
     def head(self, key: str) -> ObjectInfo:
         return self._timed(self._inner.head(key))

@@ -54,6 +54,22 @@ class LocalRoot:
                 f"{key} leads out of the storage folder by a symbolic link.", code="outside_storage_root"
             )
 
+    def read_into(self, key: str, offset: int, target: memoryview) -> int:
+        """Fill `target` from `offset` of the file `key`; how many bytes there were.
+
+        Raises:
+            OSError: as the system says; FileNotFoundError where there is no such file.
+        """
+        filled = 0
+        try:
+            with (self.path / key).open("rb", buffering=0) as file:
+                file.seek(offset)
+                while taken := file.readinto(target[filled:]):
+                    filled += taken
+        except (IsADirectoryError, NotADirectoryError) as error:
+            raise FileNotFoundError(key) from error
+        return filled
+
     def remove_unfinished(self, prefix: str, before: datetime) -> int:
         """Remove files below the folder `prefix` that a killed process was writing, and count them.
 

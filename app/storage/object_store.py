@@ -92,6 +92,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def read_into(self, key: str, offset: int, target: memoryview) -> int:
+        """As `get_range`, into memory that is there, for large ranges; how many bytes there were.
+
+        Raises:
+            ObjectNotFound: no such object.
+        """
+        ...
+
     def head(self, key: str) -> ObjectInfo:
         """What the store knows about an object.
 

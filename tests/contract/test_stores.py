@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import botocore.session
 import httpx
+import numpy as np
 import obstore
 import pytest
 from botocore.config import Config
@@ -206,6 +207,16 @@ class StoreContract:
     ) -> None:
         self.raw_set("a", b"0123456789")
         assert store.get_range("a", offset, length) == expected
+        target = bytearray(b"_" * length)
+        assert store.read_into("a", offset, memoryview(target)) == len(expected)
+        assert target == expected + b"_" * (length - len(expected))
+
+    def test_a_large_range_is_read_into_memory_that_is_there(self, store: ObstoreStore) -> None:
+        data = np.random.default_rng(0).bytes(3_000_000)
+        self.raw_set("a", data)
+        target = bytearray(2_500_000)
+        assert store.read_into("a", 100_000, memoryview(target)) == len(target)
+        assert target == data[100_000:2_600_000]
 
     def test_head_tells_size_and_time(self, store: ObstoreStore) -> None:
         self.raw_set("a/b", b"12345")
@@ -213,13 +224,13 @@ class StoreContract:
         assert (info.key, info.size) == ("a/b", 5)
         assert abs((datetime.now(UTC) - info.last_modified).total_seconds()) < 60
 
-    @pytest.mark.parametrize("operation", ["get", "head", "get_range"])
+    @pytest.mark.parametrize("operation", ["get", "head", "get_range", "read_into"])
     @pytest.mark.parametrize("key", ["missing", "folder/missing", "folder"])
     def test_what_is_not_there_is_not_found(self, store: ObstoreStore, operation: str, key: str) -> None:
         self.raw_set("folder/object", b"x")
-        arguments = (key, 0, 1) if operation == "get_range" else (key,)
+        arguments = {"get_range": (0, 1), "read_into": (0, memoryview(bytearray(1)))}.get(operation, ())
         with pytest.raises(ObjectNotFound):
-            getattr(store, operation)(*arguments)
+            getattr(store, operation)(key, *arguments)
 
     def test_list_finds_everything_below_a_folder(self, store: ObstoreStore) -> None:
         for key in ("a/x", "a/b/y", "ab/z", "c"):

@@ -180,6 +180,11 @@ class Connection:
         self._request("get_range", key)
         return self._objects.get(key).data[offset : offset + length]
 
+    def read_into(self, key: str, offset: int, target: memoryview) -> int:
+        data = self.get_range(key, offset, len(target))
+        target[: len(data)] = data
+        return len(data)
+
     def head(self, key: str) -> ObjectInfo:
         self._request("head", key)
         return self._info(key)

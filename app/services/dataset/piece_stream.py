@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
 from typing import Final
 
 from ...codecs.records.deflated_pieces import inflate_piece
-from ...domain.limits import MIB, Limits
+from ...domain.buffer_pool import BufferPool
+from ...domain.limits import MIB, Budget, Limits
 from ...domain.streams import Buffer
 from ...errors import CorruptData, MalformedInput, StorageUnavailable
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
 from .run_ahead import run_ahead
 
-__all__ = ["STORED_LIMITS", "LostData", "PieceStream", "load_piece", "load_run"]
+__all__ = ["STORED_LIMITS", "LostData", "PieceStream", "load_piece", "load_run", "piece_buffers"]
 
 #: For reading records that are stored: what one replica took, every other has to read, whatever it
 #: is set to itself. protobuf holds no message of 2 GiB; a reader of frames holds one twice over.
@@ -31,8 +32,17 @@ _AHEAD: Final = 16
 _AHEAD_BYTES: Final = 32 * MIB
 
 
+#: More than are held at a time: a shard that is written holds up to four parts of four pieces in its upload,
+#: three more that are hashed, and what is read ahead for it.
+_HELD: Final = 32
+
+
 #: Of an object, what a small read needs is fetched in one request. A long one makes several at a time.
 _RUN_BYTES: Final = 8 * MIB
+
+
+#: A longer read goes into memory that was there before, instead of what the store would allocate for it.
+_LARGE_BYTES: Final = 1 * MIB
 
 
 #: Seconds before each read of what has a checksum: one that does not match is repeated before the bytes
@@ -44,6 +54,10 @@ class LostData(CorruptData):
     """What is stored is gone, or does not have the checksum on record: reading it again is no use."""
 
 
+#: Reads a range of an object, as `ObjectStore.get_range`.
+_Read = Callable[[str, int, int], Buffer]
+
+
 def load_piece(store: ObjectStore, stored: StoredPiece) -> Buffer:
     """The framed records of a piece, verified, and inflated where they are compressed.
 
@@ -51,11 +65,15 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> Buffer:
         LostData: they are missing, short, not those that were stored, or do not inflate as recorded.
         StorageUnavailable: the store has them, but does not hand them all out.
     """
+    return _load_piece(store, stored, store.get_range)
+
+
+def _load_piece(store: ObjectStore, stored: StoredPiece, read: _Read) -> Buffer:
     piece = stored.piece
     try:
         for wait in WAITS_S:
             time.sleep(wait)
-            data = store.get_range(stored.key, stored.offset, piece.size)
+            data = read(stored.key, stored.offset, piece.size)
             if _is_intact(piece, data):
                 return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
         size = store.head(stored.key).size
@@ -68,12 +86,15 @@ def load_piece(store: ObjectStore, stored: StoredPiece) -> Buffer:
 
 def load_run(store: ObjectStore, run: Sequence[StoredPiece]) -> list[Buffer]:
     """As `load_piece`, for pieces that follow one another in one object: in one request."""
-    first, last = run[0], run[-1]
-    if first is last:
-        return [load_piece(store, first)]
+    return _load_run(store, run, None)
+
+
+def _load_run(store: ObjectStore, run: Sequence[StoredPiece], buffers: BufferPool | None) -> list[Buffer]:
+    first, read = run[0], _reader(store, run, buffers)
+    if len(run) == 1:
+        return [_load_piece(store, first, read)]
     try:
-        size = last.offset + last.piece.size - first.offset
-        data = memoryview(store.get_range(first.key, first.offset, size))
+        data = memoryview(read(first.key, first.offset, _stored_size(run)))
     except ObjectNotFound as error:
         raise LostData(f"{first.key} is missing.") from error
     return [_of_run(store, stored, data[stored.offset - first.offset :]) for stored in run]
@@ -98,13 +119,27 @@ def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
         raise LostData(f"{where} does not inflate as recorded: {error.detail}") from error
 
 
+def piece_buffers() -> BufferPool:
+    """Buffers for pieces of records that are read or written."""
+    return BufferPool(Budget(STORED_LIMITS), "Pieces of records", most_lent=_HELD)
+
+
 class PieceStream:
-    """A `ViewStream` over pieces, each verified before a byte of it is handed out."""
+    """A `ViewStream` over pieces, each verified before a byte of it is handed out.
+
+    Args:
+        pool: where they are read ahead.
+        buffers: what they are read into, where they are large.
+    """
 
     def __init__(
-        self, store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None = None
+        self,
+        store: ObjectStore,
+        pieces: Sequence[StoredPiece],
+        pool: ThreadPoolExecutor | None = None,
+        buffers: BufferPool | None = None,
     ) -> None:
-        self._loaded = _loaded(store, pieces, pool)
+        self._loaded = _loaded(store, pieces, pool, buffers or piece_buffers())
         self._rest = memoryview(b"")
 
     def read(self, n: int, /) -> bytes:
@@ -126,12 +161,33 @@ class PieceStream:
 
 
 def _loaded(
-    store: ObjectStore, pieces: Sequence[StoredPiece], pool: ThreadPoolExecutor | None
+    store: ObjectStore,
+    pieces: Sequence[StoredPiece],
+    pool: ThreadPoolExecutor | None,
+    buffers: BufferPool,
 ) -> Iterator[Buffer]:
     runs = list(_runs(pieces))
-    calls = ((_held_by(run), partial(load_run, store, run)) for run in runs)
+    calls = ((_held_by(run), partial(_load_run, store, run, buffers)) for run in runs)
     for loaded in run_ahead(calls, pool if len(runs) > 1 else None, most=_AHEAD, most_bytes=_AHEAD_BYTES):
         yield from loaded
+
+
+def _reader(store: ObjectStore, run: Sequence[StoredPiece], buffers: BufferPool | None) -> _Read:
+    """How a run is read: a large one into a buffer, which is lent to who gets it."""
+    size = _stored_size(run)
+    if buffers is None or size <= _LARGE_BYTES:
+        return store.get_range
+    buffer = buffers.take(-(-size // _RUN_BYTES) * _RUN_BYTES)  # few sizes, so that it is of use again
+    view = buffers.lend(buffer, size)
+
+    def read(key: str, offset: int, length: int) -> Buffer:
+        return view[: store.read_into(key, offset, buffer.data[:length])]
+
+    return read
+
+
+def _stored_size(run: Sequence[StoredPiece]) -> int:
+    return run[-1].offset + run[-1].piece.size - run[0].offset
 
 
 def _runs(pieces: Sequence[StoredPiece]) -> Iterator[list[StoredPiece]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from ...codecs.records.frames import find_frames
 from ...domain.buffer_pool import BufferPool
-from ...domain.limits import Budget
 
 __all__ = ["RecordCutter"]
 
@@ -21,29 +19,16 @@ _NO_ROOM: Final = np.empty(0, np.uint8)
 class RecordCutter:
     """Gathers framed records and hands them out in runs of at most `max_bytes`.
 
-    With each run comes how many records begin in it. Its memory is used again once nobody holds it any more;
-    see `BufferPool`.
-
-    Args:
-        budget: charged for all of it, until the end of the `with` block.
-        most_held: how many runs are held at a time by who they are handed to, as a rule.
+    With each run comes how many records begin in it. It lies in a buffer of `buffers`.
     """
 
-    def __init__(self, max_bytes: int, budget: Budget, *, most_held: int = 1) -> None:
+    def __init__(self, max_bytes: int, buffers: BufferPool) -> None:
         self._max = max_bytes
-        self._pool = BufferPool(budget, "A part of the records", most_lent=most_held)
+        self._buffers = buffers
         self._room = _NO_ROOM
         self._size = 0
         self._next_room = 0
         self._num_records = 0
-
-    def __enter__(self) -> RecordCutter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.close()
 
     def add_run(self, data: memoryview, num_records: int) -> Iterator[tuple[memoryview, int]]:
         """Add whole records, kept together where they fit into one run."""
@@ -74,7 +59,7 @@ class RecordCutter:
     def flush(self) -> Iterator[tuple[memoryview, int]]:
         """Hand out what is gathered, if anything."""
         if self._size:
-            run, num_records = self._pool.lend(self._room, self._size), self._num_records
+            run, num_records = self._buffers.lend(self._room, self._size), self._num_records
             self._room, self._next_room = _NO_ROOM, len(self._room)
             self._size = self._num_records = 0
             yield run, num_records
@@ -89,10 +74,10 @@ class RecordCutter:
 
     def _grow(self, needed: int) -> None:
         held = self._room
-        room = self._pool.take(max(needed, min(self._max, max(2 * len(held), self._next_room))))
+        room = self._buffers.take(max(needed, min(self._max, max(2 * len(held), self._next_room))))
         room[: self._size] = held[: self._size]
         self._room = room
-        self._pool.drop(held)
+        self._buffers.drop(held)
 
     def _cut_up(self, record: memoryview) -> Iterator[tuple[memoryview, int]]:
         """One record that is larger than a run."""

@@ -11,6 +11,7 @@ OPERATIONS: Mapping[str, Callable[[ObjectStore], object]] = {
     "put_stream": lambda store: store.put_stream("a", [bytes(8 << 20)] * 5),
     "get": lambda store: store.get("a"),
     "get_range": lambda store: store.get_range("a", 1, 10),
+    "read_into": lambda store: store.read_into("a", 1, memoryview(bytearray(10))),
     "head": lambda store: store.head("a"),
     "list": lambda store: list(store.list("a")),
     "list_children": lambda store: store.list_children("a"),

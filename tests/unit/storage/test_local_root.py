@@ -37,7 +37,9 @@ def store(root: Path) -> ObstoreStore:
 
 
 @pytest.mark.parametrize("key", ["link/secret", "file", "link/new"])
-@pytest.mark.parametrize("operation", ["get", "head", "delete", "put", "create", "put_stream", "get_range"])
+@pytest.mark.parametrize(
+    "operation", ["get", "head", "delete", "put", "create", "put_stream", "get_range", "read_into"]
+)
 def test_no_operation_follows_a_link_out(
     store: ObstoreStore, outside: Path, operation: str, key: str
 ) -> None:
@@ -46,6 +48,7 @@ def test_no_operation_follows_a_link_out(
         "create": (b"x",),
         "put_stream": ([b"x"],),
         "get_range": (0, 1),
+        "read_into": (0, memoryview(bytearray(1))),
     }
     with pytest.raises(StorageError) as caught:
         getattr(store, operation)(key, *arguments.get(operation, ()))

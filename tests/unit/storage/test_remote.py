@@ -114,7 +114,7 @@ def test_every_operation_on_a_store_that_hangs_ends(hanging: ObjectStore, operat
     assert time.monotonic() - started < ENDS_WITHIN_S
 
 
-@pytest.mark.parametrize("operation", ["get", "get_range", "list", "list_children", "sweep"])
+@pytest.mark.parametrize("operation", ["get", "get_range", "read_into", "list", "list_children", "sweep"])
 def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
     server = Hanging(PART_OF_AN_ANSWER)
     try:

@@ -17,6 +17,7 @@ import numpy as np
 from ....codecs.records.frames import find_frames
 from ....codecs.records.framing import OVERHEAD_BYTES
 from ....codecs.records.messages import RecordBlock
+from ....domain.buffer_pool import BufferPool
 from ....domain.limits import MIB, Budget
 from ....domain.streams import Buffer
 from ....domain.turns import waiting
@@ -81,7 +82,8 @@ class Attempt:
             LimitExceeded: a record is larger than allowed (`record_too_large`).
             StorageError: a part could not be stored.
         """
-        with RecordCutter(_PART_BYTES, budget, most_held=_PARTS_AT_ONCE) as cutter:
+        with BufferPool(budget, "A part of the records", most_lent=_PARTS_AT_ONCE) as buffers:
+            cutter = RecordCutter(_PART_BYTES, buffers)
             for block in blocks:
                 self._check_sizes(block)
                 self.num_records += block.num_records

@@ -16,6 +16,7 @@ from hashlib import sha256
 
 from ....codecs.schemas.features_json import serialize_features
 from ....codecs.schemas.pbtxt import serialize_pbtxt
+from ....domain.buffer_pool import BufferPool
 from ....domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ....domain.shard_plan import ShardPlan
 from ....errors import Conflict, CorruptData, ShardsmithError
@@ -26,7 +27,7 @@ from ..fingerprint import fingerprint
 from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import Aborted, PublishLog
-from ..piece_stream import LostData
+from ..piece_stream import LostData, piece_buffers
 from ..plan import Plan, Work
 from ..slot import parse_commits
 from ..stored_json import dump_json
@@ -132,10 +133,11 @@ class Executor:
         """Write all shards that no executor has written yet."""
         with ExitStack() as stack:
             shuffled = self._shuffled(n, work, inputs, stack)
+            buffers = stack.enter_context(piece_buffers())
             written = []
             for shard in work.shards:
                 done = self._done(n, shard)
-                written.append(done or self._write(n, work, shard, inputs, shuffled))
+                written.append(done or self._write(n, work, shard, inputs, shuffled, buffers))
             return written
 
     def _shuffled(self, n: int, work: Work, inputs: Inputs, stack: ExitStack) -> Mapping[str, ShuffledSplit]:
@@ -173,6 +175,7 @@ class Executor:
         shard: ShardPlan,
         inputs: Inputs,
         shuffled: Mapping[str, ShuffledSplit],
+        buffers: BufferPool,
     ) -> WrittenShard:
         """Write one shard and note that it is written."""
         written = self._copied(n, work, shard)
@@ -189,6 +192,7 @@ class Executor:
                 compression=work.compression,
                 index_in=self._spool if work.index else None,
                 pool=self._pool,
+                buffers=buffers,
             )
         noted = read_done(self._store, self._layout.done(n, shard.file), shard.file)
         if noted is not None and noted != written:

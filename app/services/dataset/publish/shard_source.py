@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....codecs.records.framing import FrameBlock, iter_frames
+from ....domain.buffer_pool import BufferPool
 from ....domain.limits import Budget
 from ....domain.shard_plan import ShardPlan, record_offsets
 from ....errors import CorruptData, MalformedInput
@@ -60,7 +61,11 @@ class ShardSource:
         return cls(tuple(pieces), skip, plan.num_records)
 
     def runs(
-        self, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None = None
+        self,
+        store: ObjectStore,
+        budget: Budget,
+        pool: ThreadPoolExecutor | None = None,
+        buffers: BufferPool | None = None,
     ) -> Iterator[RecordRun]:
         """The shard's records and no others.
 
@@ -70,7 +75,7 @@ class ShardSource:
         """
         skip, left = self.skip, self.take
         if left:
-            for run in self._counted(store, budget, pool):
+            for run in self._counted(store, budget, pool, buffers):
                 first, stop = min(skip, len(run.ends)), min(skip + left, len(run.ends))
                 skip -= first
                 left -= stop - first
@@ -82,15 +87,19 @@ class ShardSource:
             raise CorruptData(f"The inputs of a shard hold {left} records fewer than were counted.")
 
     def _counted(
-        self, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None
+        self,
+        store: ObjectStore,
+        budget: Budget,
+        pool: ThreadPoolExecutor | None,
+        buffers: BufferPool | None,
     ) -> Iterator[RecordRun]:
         """Those records of the pieces that count."""
         if all(stored.taken is None for stored in self.pieces):
-            for block in _frames(store, self.pieces, budget, pool):
+            for block in _frames(store, self.pieces, budget, pool, buffers):
                 yield _run(block)
             return
         expected, index = 0, -1
-        for found in iter_piece_blocks(store, self.pieces, budget, pool):
+        for found in iter_piece_blocks(store, self.pieces, budget, pool, buffers):
             taken = self.pieces[found.index].taken
             if found.index != index:
                 _require_counted(expected)
@@ -104,7 +113,11 @@ class ShardSource:
 
 
 def iter_piece_blocks(
-    store: ObjectStore, pieces: Sequence[StoredPiece], budget: Budget, pool: ThreadPoolExecutor | None = None
+    store: ObjectStore,
+    pieces: Sequence[StoredPiece],
+    budget: Budget,
+    pool: ThreadPoolExecutor | None = None,
+    buffers: BufferPool | None = None,
 ) -> Iterator[PieceBlock]:
     """All records of `pieces`, each with the piece in which it begins.
 
@@ -113,7 +126,7 @@ def iter_piece_blocks(
         CorruptData: the pieces hold other records than were counted.
     """
     offsets = np.array(record_offsets(stored.piece.num_records for stored in pieces), np.int64)
-    for block in _frames(store, pieces, budget, pool):
+    for block in _frames(store, pieces, budget, pool, buffers):
         done = 0
         while done < block.num_records:
             record = block.first_record + done
@@ -126,10 +139,14 @@ def iter_piece_blocks(
 
 
 def _frames(
-    store: ObjectStore, pieces: Sequence[StoredPiece], budget: Budget, pool: ThreadPoolExecutor | None
+    store: ObjectStore,
+    pieces: Sequence[StoredPiece],
+    budget: Budget,
+    pool: ThreadPoolExecutor | None,
+    buffers: BufferPool | None,
 ) -> Iterator[FrameBlock]:
     try:
-        yield from iter_frames(PieceStream(store, pieces, pool), budget, compression="none")
+        yield from iter_frames(PieceStream(store, pieces, pool, buffers), budget, compression="none")
     except MalformedInput as error:
         raise CorruptData(f"The records for a shard cannot be read: {error.detail}") from error
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, Final, Protocol
 
 from ....codecs.records.record_index import index_lines
+from ....domain.buffer_pool import BufferPool
 from ....domain.compression import Compression
 from ....domain.limits import MIB, Budget
 from ....domain.manifest import FileEntry, ShardEntry
@@ -23,7 +24,7 @@ from ....storage.object_store import ObjectNotFound, ObjectStore
 from ....storage.spool import Spool, SpoolFile
 from ..fingerprint import PIECE_BYTES
 from ..layout import record_index
-from ..piece_stream import STORED_LIMITS
+from ..piece_stream import STORED_LIMITS, piece_buffers
 from ..pieces import Piece
 from ..record_cutter import RecordCutter
 from ..stored_json import dump_json, load_json
@@ -42,15 +43,17 @@ __all__ = [
 
 #: What is uploaded of an index at a time.
 _INDEX_CHUNK: Final = 1 * MIB
-#: Pieces that are hashed or in an upload at a time: three parts of four, and as many as `seal` works ahead.
-_PIECES_HELD: Final = 16
 
 
 class RecordSource(Protocol):
     """The records of one shard."""
 
     def runs(
-        self, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None = None
+        self,
+        store: ObjectStore,
+        budget: Budget,
+        pool: ThreadPoolExecutor | None = None,
+        buffers: BufferPool | None = None,
     ) -> Iterator[RecordRun]:
         """All of them, in order.
 
@@ -87,11 +90,13 @@ def write_shard(
     compression: Compression = "none",
     index_in: Spool | None = None,
     pool: ThreadPoolExecutor | None = None,
+    buffers: BufferPool | None = None,
 ) -> WrittenShard:
     """Write the shard `key`, its index beside it where one is asked for, and see that they are there.
 
     Args:
         index_in: where the index of record offsets is gathered; None writes no index.
+        buffers: what records pass through; the same for several shards spares memory that was never used.
 
     Raises:
         LostData: an input is missing or does not match its checksum.
@@ -99,12 +104,13 @@ def write_shard(
         StorageFull: no room, in the store or for the index in the spool.
         StorageUnavailable: the store failed; writing the shard again is safe.
     """
+    buffers = buffers or piece_buffers()
     if index_in is None:
-        entry, pieces = _write_records(plan, source, store, key, compression, None, pool)
+        entry, pieces = _write_records(plan, source, store, key, compression, None, pool, buffers)
         written = WrittenShard(entry, pieces)
     else:
         with index_in.open() as lines:
-            entry, pieces = _write_records(plan, source, store, key, compression, lines, pool)
+            entry, pieces = _write_records(plan, source, store, key, compression, lines, pool, buffers)
             index = _write_index(store, key, record_index(plan.file), lines)
         written = WrittenShard(
             ShardEntry(entry.file, entry.num_records, entry.num_bytes, entry.sha256, index), pieces
@@ -122,12 +128,13 @@ def _write_records(
     compression: Compression,
     lines: SpoolFile | None,
     pool: ThreadPoolExecutor | None,
+    buffers: BufferPool,
 ) -> tuple[ShardEntry, tuple[Piece, ...]]:
     whole = sha256()
     pieces: list[Piece] = []
 
     def chunks() -> Iterator[Buffer]:
-        for data, piece in seal(_cut(source, store, lines, pool), compression, pool):
+        for data, piece in seal(_cut(source, store, lines, pool, buffers), compression, pool):
             whole.update(data)
             pieces.append(piece)
             yield data
@@ -137,18 +144,21 @@ def _write_records(
 
 
 def _cut(
-    source: RecordSource, store: ObjectStore, lines: SpoolFile | None, pool: ThreadPoolExecutor | None
+    source: RecordSource,
+    store: ObjectStore,
+    lines: SpoolFile | None,
+    pool: ThreadPoolExecutor | None,
+    buffers: BufferPool,
 ) -> Iterator[tuple[Buffer, int]]:
     """The source's records in runs of a piece each; their index lines go to `lines`."""
-    budget = Budget(STORED_LIMITS)
+    cutter = RecordCutter(PIECE_BYTES, buffers)
     offset = 0
-    with RecordCutter(PIECE_BYTES, budget, most_held=_PIECES_HELD) as cutter:
-        for run in source.runs(store, budget, pool):
-            if lines is not None:
-                lines.append(index_lines(offset, run.ends))
-            offset += len(run.data)
-            yield from cutter.add(run.data, run.ends)
-        yield from cutter.flush()
+    for run in source.runs(store, Budget(STORED_LIMITS), pool, buffers):
+        if lines is not None:
+            lines.append(index_lines(offset, run.ends))
+        offset += len(run.data)
+        yield from cutter.add(run.data, run.ends)
+    yield from cutter.flush()
 
 
 def _write_index(store: ObjectStore, key: str, file: str, lines: SpoolFile) -> FileEntry:

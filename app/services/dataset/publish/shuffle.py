@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from ....domain.buffer_pool import BufferPool
 from ....domain.limits import MIB, Budget
 from ....domain.permutation import Permutation
 from ....storage.object_store import ObjectStore
@@ -69,18 +70,29 @@ class ShuffledSplit:
         return [Bucket(*pair) for pair in pairwise(bounds)]
 
     def runs(
-        self, start: int, stop: int, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None
+        self,
+        start: int,
+        stop: int,
+        store: ObjectStore,
+        budget: Budget,
+        pool: ThreadPoolExecutor | None,
+        buffers: BufferPool | None = None,
     ) -> Iterator[RecordRun]:
         """The records for the places `start` to `stop`, one of the ranges given at first."""
         for number, bucket in enumerate(self._buckets):
             if start <= bucket.start < stop:
                 current = self._pass
                 if current is None or bucket not in current.buckets:
-                    current = self._begin_pass(number, store, budget, pool)
+                    current = self._begin_pass(number, store, budget, pool, buffers)
                 yield from current.read(bucket, budget)
 
     def _begin_pass(
-        self, number: int, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None
+        self,
+        number: int,
+        store: ObjectStore,
+        budget: Budget,
+        pool: ThreadPoolExecutor | None,
+        buffers: BufferPool | None,
     ) -> Pass:
         """Scatter what is bound for the bucket `number` and those behind it, as far as there is room."""
         self.close()
@@ -92,7 +104,7 @@ class ShuffledSplit:
                 break
             taken.append(bucket)
         self._pass = Pass(self._permutation, taken, self._spool.open())
-        self._pass.scatter(self._records.runs(store, budget, pool), budget)
+        self._pass.scatter(self._records.runs(store, budget, pool, buffers), budget)
         return self._pass
 
     def close(self) -> None:
@@ -111,7 +123,11 @@ class ShuffledShard:
     stop: int
 
     def runs(
-        self, store: ObjectStore, budget: Budget, pool: ThreadPoolExecutor | None = None
+        self,
+        store: ObjectStore,
+        budget: Budget,
+        pool: ThreadPoolExecutor | None = None,
+        buffers: BufferPool | None = None,
     ) -> Iterator[RecordRun]:
         """The shard's records in their new order.
 
@@ -120,4 +136,4 @@ class ShuffledShard:
             CorruptData: an input holds other records than were counted, or none.
             StorageFull: the spool has no room.
         """
-        return self.split.runs(self.start, self.stop, store, budget, pool)
+        return self.split.runs(self.start, self.stop, store, budget, pool, buffers)

@@ -2,13 +2,14 @@
 
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 
 import pytest
 
+from app.domain.limits import MIB
 from app.errors import StorageUnavailable
 from app.services.dataset import piece_stream as piece_stream_module
 from app.services.dataset.piece_stream import LostData, PieceStream, load_piece, load_run
@@ -89,6 +90,32 @@ def test_a_long_read_is_several_requests(
     counting = FaultStore(store)
     assert b"".join(read_out(PieceStream(counting, pieces), 1000)) == store.get("object")[2:]
     assert 13 <= len(counting.requests) <= 26
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_large_pieces_that_are_held_do_not_change(
+    store: ObstoreStore, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_stream_module, "_AHEAD_BYTES", 4 * MIB)
+    data = [bytes([i]) * (MIB + 5000 + i) for i in range(12)]
+    store.put("object", b"".join(data))
+    large = list(stored_in("object", [Piece.of(item, 1) for item in data]))
+    with ThreadPoolExecutor(4) as pool:
+        stream = PieceStream(store, large, pool if ahead else None)
+        views = [stream.read_view() for _ in range(6)]
+        held = views[::2]
+        del views
+        rest = [bytes(view) for view in iter(stream.read_view, b"")]
+    assert [bytes(view) for view in held] == data[:6:2]
+    assert rest == data[6:]
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"?" + data[1:], lambda data: data[:-1]])
+def test_a_large_piece_is_verified_too(store: ObstoreStore, damage: Callable[[bytes], bytes]) -> None:
+    data = bytes(2 * MIB)
+    store.put("key", damage(data))
+    with pytest.raises(LostData, match="SHA-256"):
+        PieceStream(store, [StoredPiece("key", 0, Piece.of(data, 1))]).read(1)
 
 
 def test_of_a_damaged_run_only_the_piece_at_fault_is_read_again(

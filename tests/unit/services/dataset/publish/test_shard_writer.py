@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.limits import Budget
 from app.domain.shard_plan import ShardPlan
 from app.domain.streams import Buffer
 from app.errors import CorruptData, StorageUnavailable
+from app.services.dataset.piece_stream import piece_buffers
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shard_writer
 from app.services.dataset.publish.shard_source import ShardSource
@@ -29,7 +29,7 @@ from tests.stores import FaultStore
 
 def stored(store: ObstoreStore, payloads: Sequence[bytes], piece_bytes: int) -> SplitPieces:
     """The payloads as an append would have left them, each piece an object of its own."""
-    cutter = RecordCutter(piece_bytes, Budget())
+    cutter = RecordCutter(piece_bytes, piece_buffers())
     cut = [item for data in payloads for item in cutter.add_run(memoryview(frame(data)), 1)]
     pieces = []
     for index, (data, num_records) in enumerate([*cut, *cutter.flush()]):

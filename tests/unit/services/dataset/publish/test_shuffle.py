@@ -12,6 +12,7 @@ from app.domain.permutation import Permutation
 from app.domain.shard_plan import ShardPlan
 from app.domain.streams import Buffer
 from app.errors import StorageFull, StorageUnavailable
+from app.services.dataset.piece_stream import piece_buffers
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shuffle, shuffle_pass
 from app.services.dataset.publish.shard_source import ShardSource
@@ -28,7 +29,7 @@ from tests.rows import Client
 
 
 def stored(store: ObstoreStore, frames: Sequence[bytes]) -> SplitPieces:
-    cutter = RecordCutter(64 * 1024, Budget())
+    cutter = RecordCutter(64 * 1024, piece_buffers())
     cut: list[tuple[Buffer, int]] = []
     for data in frames:
         cut += cutter.add_run(memoryview(data), 1)

@@ -43,7 +43,9 @@ class Settings(BaseSettings):
         60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."
     )
     min_rate: int = Field(
-        240, ge=0, description="Least bytes a second of a body, and of an answer that waits; 0: none (Kestrel)."
+        240,
+        ge=0,
+        description="Least bytes a second of a body, and of an answer that waits; 0: none (Kestrel).",
     )
     body_grace_s: float = Field(
         5.0, gt=0, description="Seconds before that rate is asked of a body (Kestrel)."

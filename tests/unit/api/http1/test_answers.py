@@ -45,7 +45,9 @@ def test_chunked_requests_that_are_pipelined_are_too(loop: str) -> None:
     one = b"POST /%d HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     with served(echo, QUICK, loop=loop) as server:
         answers = server.exchange(b"".join(one % i for i in range(50))).split(b"HTTP/1.1 200 OK\r\n")[1:]
-    assert [answer.partition(b"\r\n\r\n")[2] for answer in answers] == [b"POST /%d x|abc" % i for i in range(50)]
+    assert [answer.partition(b"\r\n\r\n")[2] for answer in answers] == [
+        b"POST /%d x|abc" % i for i in range(50)
+    ]
 
 
 def test_what_is_pipelined_waits_unread_until_its_turn(loop: str) -> None:

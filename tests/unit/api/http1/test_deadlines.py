@@ -42,7 +42,10 @@ def test_a_head_that_does_not_end_is_408(loop: str, sent: bytes) -> None:
 
 def test_a_head_that_trickles_is_408(loop: str) -> None:
     with served(echo, ConnectionLimits(header_timeout_s=0.3), loop=loop) as server:
-        with server.connect() as connection, trickling(connection, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9999):
+        with (
+            server.connect() as connection,
+            trickling(connection, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9999),
+        ):
             assert problem_of(read_to_end(connection))["status"] == 408
 
 
@@ -251,5 +254,3 @@ class trickling:  # noqa: N801  # a context manager
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-
-

@@ -34,7 +34,10 @@ REFUSED = {
     "an empty length": (POST + b"Content-Length:\r\n\r\nabc", "invalid_content_length"),
     "a hexadecimal length": (POST + b"Content-Length: 0x3\r\n\r\nabc", "invalid_content_length"),
     "a length in two words": (POST + b"Content-Length: 3 3\r\n\r\nabc", "invalid_content_length"),
-    "a length past 64 bits": (POST + b"Content-Length: 99999999999999999999\r\n\r\n", "invalid_content_length"),
+    "a length past 64 bits": (
+        POST + b"Content-Length: 99999999999999999999\r\n\r\n",
+        "invalid_content_length",
+    ),
     "no Host": (b"GET / HTTP/1.1\r\n\r\n", "invalid_host"),
     "two Hosts": (GET + b"Host: y\r\n\r\n", "invalid_host"),
     "one Host twice": (GET + b"Host: x\r\n\r\n", "invalid_host"),
@@ -56,9 +59,18 @@ REFUSED = {
     "NUL in a name": (GET + b"A\x00: b\r\n\r\n", "invalid_header"),
     "a control character": (GET + b"A: b\x01c\r\n\r\n", "invalid_header"),
     "gzip as framing": (POST + b"Transfer-Encoding: gzip\r\n\r\n", "invalid_transfer_encoding"),
-    "gzip and chunks": (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + END, "invalid_transfer_encoding"),
-    "chunks and gzip": (POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n" + END, "invalid_transfer_encoding"),
-    "chunks twice": (POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + END, "invalid_transfer_encoding"),
+    "gzip and chunks": (
+        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + END,
+        "invalid_transfer_encoding",
+    ),
+    "chunks and gzip": (
+        POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n" + END,
+        "invalid_transfer_encoding",
+    ),
+    "chunks twice": (
+        POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + END,
+        "invalid_transfer_encoding",
+    ),
     "chunks in two fields": (
         POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n" + END,
         "invalid_transfer_encoding",

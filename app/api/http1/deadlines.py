@@ -1,7 +1,7 @@
 """Until when a client has to do what is its turn to do.
 
-One timer a connection: it is set anew only where it would ring too late, so that a request which arrives in one
-piece and is answered at once costs no timer.
+One timer a connection: it is set anew only where it would ring too late, so that a request which arrives in
+one piece and is answered at once costs no timer.
 """
 
 from __future__ import annotations

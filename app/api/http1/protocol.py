@@ -2,8 +2,8 @@
 
 `receiving.py` has the half that takes requests in. What uvicorn 0.54 does not do, and this does: close
 connections on which no request, no body, or no reading of the answer goes on; answer clients that have closed
-their side; linger before it closes, so that a client that still writes can read why; refuse what is no request
-with a problem document, and after the answers to what came before it.
+their side; linger before it closes, so that a client that still writes can read why; refuse what is no
+request with a problem document, and after the answers to what came before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""More connections than there may be: the idle ones give way, and probes get through whatever the others do."""
+"""More connections than there may be: idle ones give way, and probes get through whatever others do."""
 
 import asyncio
 import socket

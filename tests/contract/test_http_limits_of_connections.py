@@ -91,7 +91,7 @@ REFUSED = {
         b"POST /v1/records/serialize HTTP/1.1\r\nHost: x\r\n"
         + NDJSON
         + b"Transfer-Encoding: chunked\r\n\r\n1;"
-        + b"a" * 2000,
+        + b"a" * 5000,
         400,
         "invalid_chunk",
     ),

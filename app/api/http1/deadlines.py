@@ -199,7 +199,7 @@ def bytes_not_taken(transport: asyncio.Transport) -> int:
 def _in_kernel(transport: asyncio.Transport) -> int:
     connection = transport.get_extra_info("socket")
     # Not to be had everywhere: then what is left here has to tell.
-    with contextlib.suppress(ImportError, OSError, ValueError):
+    with contextlib.suppress(AttributeError, ImportError, OSError):
         import fcntl
         import termios
 
@@ -212,6 +212,6 @@ def _in_kernel(transport: asyncio.Transport) -> int:
 def reset(transport: asyncio.Transport) -> None:
     """Close at once, and have the kernel forget what it still holds; nginx's reset_timedout_connection."""
     connection = transport.get_extra_info("socket")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(AttributeError, OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()

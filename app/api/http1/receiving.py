@@ -180,7 +180,9 @@ class ReceivingProtocol(HttpToolsProtocol):
         else:
             if in_body:
                 self._check_body_piece(len(piece))
-            elif self._head_bytes > self.limits.max_header_bytes:
+            elif self._head_bytes > self.limits.max_header_bytes or (
+                self._phase == HEAD and len(self.url) > self.limits.max_target_bytes
+            ):
                 self._refuse(too_large(self.url, self.limits))
 
     def _check_body_piece(self, num_bytes: int) -> None:

@@ -110,7 +110,7 @@ async def read_body(receive: Receive) -> bytes | None:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        body += message["body"]
+        body += bytes(message["body"])
         if not message["more_body"]:
             return body
 

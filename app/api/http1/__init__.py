@@ -1,6 +1,7 @@
 """HTTP/1.1 as it is spoken to clients that are not trusted: a uvicorn protocol with limits and deadlines.
 
-`protocol.py` is the connection; `head.py` says what a request may look like, `refusals.py` what is answered to
-what is none, `allowance.py` how slow a client may be, `connections.py` how many there may be, `limits.py` has
-every number.
+`protocol.py` is the connection, `receiving.py` the half of it that takes requests in; `head.py` says what a
+request may look like, `refusals.py` what is answered to what is none; `cycle.py` writes the answers of the
+application; `deadlines.py` and `allowance.py` say how slow a client may be, `connections.py` how many there
+may be, and `limits.py` has every number.
 """

@@ -16,7 +16,7 @@ __all__ = ["PROBES", "Connections", "Evictable"]
 #: What is answered beside the cap.
 PROBES: Final = frozenset({"/livez", "/readyz", "/startupz", "/v2/health/live", "/v2/health/ready"})
 
-#: Idle for less, a connection may have its next request under way; uvicorn keeps idle ones for 5 s by default.
+#: Idle for less, a connection may have its next request under way; uvicorn by default keeps them for 5 s.
 _IDLE_S: Final = 5.0
 #: Connections beside the cap.
 _BESIDE: Final = 64

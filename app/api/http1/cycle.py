@@ -1,8 +1,8 @@
 """One request and its answer: what the application sends, as HTTP/1.1.
 
-The head waits for the first piece of the body, as the ASGI specification asks for, and both leave in one write:
-for a small answer that is a third of its cost. So an application that fails between the two can still be
-answered 500.
+The head waits for the first piece of the body, as the ASGI specification asks for, and both leave in one
+write, where uvicorn takes two: that pays for all that is looked at in a small request. And an application
+that fails between the two is answered 500.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def malformed(reason: str) -> Refused:
     return Refused(400, code, f"{detail} ({reason})" if reason else detail)
 
 
-def timed_out(what: str, seconds: float) -> Refused:
-    """The refusal of a client that was too slow with `what`."""
-    return Refused(408, "request_timeout", f"{what} did not come within {seconds:g} s, or too slowly.")
+def timed_out(detail: str) -> Refused:
+    """The refusal of a client that was too slow."""
+    return Refused(408, "request_timeout", detail)
 
 
 def defect() -> Refused:

@@ -1,4 +1,4 @@
-"""Answers: in the order of the requests, whole, and readable to the end by who still writes or has stopped to."""
+"""Answers: in the order of the requests, whole, and readable by who still writes or has stopped to."""
 
 import asyncio
 import threading
@@ -124,19 +124,19 @@ def test_the_body_is_asked_for_when_it_is_first_read(loop: str) -> None:
         await asyncio.to_thread(go.wait)
         await echo(scope, receive, send)
 
-    with served(app, ConnectionLimits(body_grace_s=0.1, stall_s=0.1), loop=loop) as server:
-        with server.connect() as connection:
-            for _ in range(2):
-                connection.sendall(EXPECT % 3)
-                connection.settimeout(0.5)  # longer than it would have, were it to blame
-                with pytest.raises(TimeoutError):
-                    connection.recv(1)
-                connection.settimeout(60)
-                go.set()
-                assert connection.recv(len(CONTINUE)) == CONTINUE
-                connection.sendall(b"abc")
-                assert read_answer(connection)[1] == b"POST / x|abc"
-                go.clear()
+    limits = ConnectionLimits(body_grace_s=0.1, stall_s=0.2)
+    with served(app, limits, loop=loop) as server, server.connect() as connection:
+        for _ in range(2):
+            connection.sendall(EXPECT % 3)
+            connection.settimeout(0.5)  # longer than it would have, were it to blame
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+            connection.settimeout(60)
+            go.set()
+            assert connection.recv(len(CONTINUE)) == CONTINUE
+            connection.sendall(b"abc")
+            assert read_answer(connection)[1] == b"POST / x|abc"
+            go.clear()
 
 
 def test_a_body_that_comes_unasked_is_not_asked_for(loop: str) -> None:

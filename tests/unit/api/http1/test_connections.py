@@ -1,4 +1,4 @@
-"""More connections than there may be: the idle ones give way, and probes get through whatever the others do."""
+"""More connections than there may be: idle ones give way, and probes get through whatever others do."""
 
 import asyncio
 import socket
@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.http1.connections import Connections
 from app.api.http1.limits import ConnectionLimits
+from app.api.http1.protocol import HardenedProtocol
 from tests.served import answer_with, echo, problem_of, read_answer, served
 from tests.waiting import wait_for
 
@@ -68,8 +69,9 @@ def test_idle_connections_keep_nobody_out(loop: str) -> None:
         idle = [stack.enter_context(server.connect()) for _ in range(2)]
         wait_for(lambda: server.num_connections == 2)
         # As if they had been idle for long.
-        for connection in server.server.server_state.connections:
-            connection.idle_since = -1e9  # type: ignore[union-attr]
+        for protocol in server.server.server_state.connections:
+            assert isinstance(protocol, HardenedProtocol)
+            protocol.idle_since = -1e9
         with server.connect() as connection:
             connection.sendall(GET % b"")
             assert read_answer(connection)[1] == b"GET / x|"

@@ -40,12 +40,14 @@ def test_a_head_that_does_not_end_is_408(loop: str, sent: bytes) -> None:
 
 
 def test_a_head_that_trickles_is_408(loop: str) -> None:
-    with served(echo, ConnectionLimits(header_timeout_s=0.3), loop=loop) as server:
-        with (
-            server.connect() as connection,
-            trickling(connection, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9999),
-        ):
-            assert problem_of(read_to_end(connection))["status"] == 408
+    sent = b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9999
+    limits = ConnectionLimits(header_timeout_s=0.3)
+    with (
+        served(echo, limits, loop=loop) as server,
+        server.connect() as connection,
+        trickling(connection, sent),
+    ):
+        assert problem_of(read_to_end(connection))["status"] == 408
 
 
 def test_a_second_head_has_the_same_deadline(loop: str) -> None:
@@ -76,11 +78,11 @@ def test_a_body_that_does_not_come_is_408_and_the_application_is_told(loop: str)
 
 
 def test_a_body_that_trickles_is_408(loop: str) -> None:
-    with served(echo, ConnectionLimits(body_grace_s=0.3), loop=loop) as server:
-        with server.connect() as connection:
-            connection.sendall(POST % 1_000_000)
-            with trickling(connection, bytes(1_000_000)):
-                assert problem_of(read_to_end(connection))["status"] == 408
+    limits = ConnectionLimits(body_grace_s=0.3)
+    with served(echo, limits, loop=loop) as server, server.connect() as connection:
+        connection.sendall(POST % 1_000_000)
+        with trickling(connection, bytes(1_000_000)):
+            assert problem_of(read_to_end(connection))["status"] == 408
 
 
 def test_a_body_of_tiny_chunks_earns_no_more_than_its_bytes() -> None:
@@ -122,13 +124,13 @@ def test_a_client_waits_as_long_as_we_do_not_read(loop: str) -> None:
 
 
 def test_no_rate_is_asked_where_it_is_switched_off(loop: str) -> None:
-    with served(echo, ConnectionLimits(min_rate=0, body_grace_s=0.01, stall_s=30), loop=loop) as server:
-        with server.connect() as connection:
-            connection.sendall(POST % 20)
-            for _ in range(20):
-                time.sleep(0.04)
-                connection.send(b"a")
-            assert read_answer(connection)[1] == b"POST / x|" + b"a" * 20
+    limits = ConnectionLimits(min_rate=0, body_grace_s=0.01, stall_s=30)
+    with served(echo, limits, loop=loop) as server, server.connect() as connection:
+        connection.sendall(POST % 20)
+        for _ in range(20):
+            time.sleep(0.02)
+            connection.send(b"a")
+        assert read_answer(connection)[1] == b"POST / x|" + b"a" * 20
 
 
 async def flood(scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,8 +168,7 @@ def test_a_client_that_takes_an_answer_too_slowly_is_cut(loop: str) -> None:
     with served(flood, limits, loop=loop) as server, server.connect(receive_buffer=4096) as connection:
         connection.sendall(GET)
         with pytest.raises(ConnectionError):
-            while connection.recv(1000):
-                time.sleep(0.01)
+            take_slowly(connection)
         wait_for(lambda: server.num_connections == server.num_tasks == 0)
 
 
@@ -195,11 +196,11 @@ def test_an_answer_that_is_complete_and_not_taken_holds_nothing_for_long(loop: s
         for message in answer_with(bytes(32 << 20), 200, (b"connection", b"close")):
             await send(message)
 
-    with served(app, ConnectionLimits(stall_s=0.3), loop=loop) as server:
-        with server.connect(receive_buffer=4096) as connection:
-            connection.sendall(GET)
-            wait_for(lambda: server.server.server_state.total_requests == 1)
-            wait_for(lambda: server.num_connections == 0)
+    limits = ConnectionLimits(stall_s=0.3)
+    with served(app, limits, loop=loop) as server, server.connect(receive_buffer=4096) as connection:
+        connection.sendall(GET)
+        wait_for(lambda: server.server.server_state.total_requests == 1)
+        wait_for(lambda: server.num_connections == 0)
 
 
 def test_the_rest_of_a_refused_body_is_let_in_only_so_long(loop: str) -> None:
@@ -212,8 +213,7 @@ def test_the_rest_of_a_refused_body_is_let_in_only_so_long(loop: str) -> None:
             connection.sendall(POST % (1 << 40))
             assert read_answer(connection)[1] == b"no"
             with pytest.raises(ConnectionError):
-                while True:
-                    connection.sendall(bytes(100_000))
+                send_on(connection)
         wait_for(lambda: server.num_connections == 0)
 
 
@@ -226,6 +226,16 @@ def test_after_a_refused_body_that_ends_the_connection_goes_on(loop: str) -> Non
         for _ in range(3):
             connection.sendall(POST % 1_000_000 + bytes(1_000_000))
             assert read_answer(connection)[1] == b"no"
+
+
+def take_slowly(connection: socket.socket) -> None:
+    while connection.recv(1000):
+        time.sleep(0.01)
+
+
+def send_on(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(bytes(100_000))
 
 
 class trickling:  # noqa: N801  # a context manager

@@ -1,4 +1,4 @@
-"""What is no HTTP/1.1 request, or could be taken for two different ones, is refused with a problem document."""
+"""What is no HTTP/1.1 request, or could be taken for two of them, is refused with a problem document."""
 
 from collections.abc import Iterator
 

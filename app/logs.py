@@ -45,7 +45,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = _fields(record)
-        parts = [_time(record), record.levelname, record.name, record.getMessage()]
+        parts = [_time(record), record.levelname, record.name, record.getMessage().rstrip()]
         line = " ".join([*parts, json.dumps(fields, default=str)] if fields else parts).translate(_CONTROLS)
         if record.exc_info:
             traceback = self.formatException(record.exc_info).split("\n")

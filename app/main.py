@@ -131,7 +131,8 @@ def _auth_options(settings: Settings) -> AuthOptions:
             settings.oidc_scope_claim,
             settings.oidc_tenant_claim,
         )
-    return AuthOptions(settings.tokens_file, oidc, anyone=settings.allow_unauthenticated is not None)
+    anyone = settings.allow_unauthenticated is not None
+    return AuthOptions(settings.tokens_file, oidc, anyone=anyone, origins=settings.origins)
 
 
 def _wire(settings: Settings, store: ObjectStore, auth: Auth) -> Services:

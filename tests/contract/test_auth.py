@@ -97,6 +97,26 @@ def test_a_token_is_one_bearer_token(
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tensors/serialize", b"[1]"),
+        ("/v1/examples/serialize", b'{"x": 1}'),
+        ("/v1/records/serialize", ROWS),
+        ("/v1/datasets/small/records", ROWS),
+    ],
+)
+def test_what_is_answered_quickly_is_behind_the_check_too(
+    client: httpx.Client, path: str, body: bytes
+) -> None:
+    assert client.post(path, content=body, headers=JSON).status_code == 401
+    wrong, right = (
+        ("reading-5f0c", "writing-91ab") if "datasets" in path else ("writing-91ab", "reading-5f0c")
+    )
+    assert client.post(path, content=body, headers={**JSON, **as_(wrong)}).status_code == 403
+    assert client.post(path, content=body, headers={**JSON, **as_(right)}).status_code in (200, 201)
+
+
 def test_a_token_in_the_query_is_none(client: httpx.Client) -> None:
     assert client.get("/v1/datasets?access_token=reading-5f0c").status_code == 401
 

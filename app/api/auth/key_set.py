@@ -24,6 +24,8 @@ _FRESH_FOR_S: Final = 300.0
 _BELIEVED_FOR_S: Final = 3600.0
 #: Between two fetches, whatever tokens with unknown key ids come in.
 _FETCH_EVERY_S: Final = 30.0
+#: A fetch ends within that, unless the name of the issuer is not resolved.
+_WAIT_S: Final = 10.0
 
 
 class KeySet:
@@ -57,9 +59,9 @@ class KeySet:
         if age > _FRESH_FOR_S:
             asking = self._renewal()
             if age > _BELIEVED_FOR_S and asking is not None:
-                await asyncio.shield(asking)
+                await asyncio.wait({asking}, timeout=_WAIT_S)
             if time.monotonic() - self._fetched_at > _BELIEVED_FOR_S:
-                raise IssuerUnavailable("The keys of the token's issuer cannot be had now. Try again.")
+                raise _unavailable()
         return self._keys
 
     async def find(self, identifier: str | None) -> jwt.PyJWK | None:
@@ -70,7 +72,10 @@ class KeySet:
         """
         found = _pick(await self.current(), identifier)
         if found is None and (asking := self._renewal()) is not None:
-            await asyncio.shield(asking)
+            before = self.generation
+            await asyncio.wait({asking}, timeout=_WAIT_S)
+            if self.generation == before:
+                raise _unavailable()
             found = _pick(self._keys, identifier)
         return found
 
@@ -97,6 +102,10 @@ class KeySet:
         self._keys, self._fetched_at = keys, time.monotonic()
         self.generation += 1
         logger.info("the OpenID issuer signs with %d keys", len(keys))
+
+
+def _unavailable() -> IssuerUnavailable:
+    return IssuerUnavailable("The keys of the token's issuer cannot be had now. Try again.")
 
 
 def _pick(keys: Keys, identifier: str | None) -> jwt.PyJWK | None:

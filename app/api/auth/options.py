@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -50,6 +51,7 @@ class AuthOptions:
 
     Attributes:
         anyone: without authentication, let in who comes from beyond this machine too.
+        origins: without authentication, the pages that may change datasets.
 
     Raises:
         AuthConfigurationError: both authentication and everybody are asked for.
@@ -58,6 +60,7 @@ class AuthOptions:
     tokens_file: Path | None = None
     oidc: Oidc | None = None
     anyone: bool = False
+    origins: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.on and self.anyone:

@@ -35,7 +35,7 @@ class Auth:
         if self._options.on:
             app.add_middleware(Authentication, bearers=Bearers(self._tokens, self._verifier))
         elif not self._options.anyone:
-            app.add_middleware(LoopbackOnly)
+            app.add_middleware(LoopbackOnly, origins=self._options.origins)
 
     def checks(self) -> Mapping[str, Callable[[], Check]]:
         """For `/readyz`."""

@@ -53,21 +53,24 @@ async def nowhere(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-def answered(server: tuple[str, int | None] | None, kind: str = "http") -> list[Any]:
+def answered(
+    server: tuple[str, int | None] | None,
+    kind: str = "http",
+    *,
+    method: str = "GET",
+    path: str = "/v1/datasets",
+    headers: dict[str, str] | None = None,
+    origins: tuple[str, ...] = (),
+) -> list[Any]:
     """What comes of a request that arrived at that address."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope: dict[str, Any] = {
-        "type": kind,
-        "server": server,
-        "method": "GET",
-        "path": "/v1/datasets",
-        "headers": [],
-    }
-    asyncio.run(_awaited(LoopbackOnly(nowhere)(scope, None, send)))  # type: ignore[arg-type]  # not asked for
+    scope: dict[str, Any] = {"type": kind, "server": server, "method": method, "path": path}
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    asyncio.run(_awaited(LoopbackOnly(nowhere, origins)(scope, None, send)))  # type: ignore[arg-type]  # unused
     return sent
 
 
@@ -90,6 +93,39 @@ async def _awaited(answer: Any) -> None:
 def test_a_server_that_listens_beyond_all_the_same_is_refused(server: Any, served: bool) -> None:
     """`uvicorn --host 0.0.0.0 --factory app.main:create_app` asks no setting of ours."""
     assert answered(server)[0]["status"] == (299 if served else 403)
+
+
+HOST = {"host": "127.0.0.1:8000"}
+EVIL = "https://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("headers", "origins", "served"),
+    [
+        ({}, (), True),
+        ({"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8000"}, (), True),
+        ({"sec-fetch-site": "none"}, (), True),
+        ({"origin": "http://127.0.0.1:8000"}, (), True),
+        ({"sec-fetch-site": "cross-site", "origin": EVIL}, (), False),
+        ({"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:3000"}, (), False),
+        ({"sec-fetch-site": "cross-site"}, (), False),
+        ({"origin": EVIL}, (), False),
+        ({"origin": "null"}, (), False),
+        ({"origin": "http://127.0.0.1:3000"}, (), False),
+        ({"sec-fetch-site": "cross-site", "origin": EVIL}, (EVIL,), True),
+        ({"sec-fetch-site": "cross-site", "origin": EVIL}, ("*",), True),
+        ({"sec-fetch-site": "cross-site", "origin": EVIL}, ("https://lab.example",), False),
+    ],
+)
+def test_a_foreign_page_in_a_browser_here_changes_nothing(
+    headers: dict[str, str], origins: tuple[str, ...], served: bool
+) -> None:
+    here = ("127.0.0.1", 8000)
+    for method, path in (("POST", "/v1/datasets/x/records"), ("DELETE", "/v1/datasets/x")):
+        sent = answered(here, method=method, path=path, headers={**HOST, **headers}, origins=origins)
+        assert sent[0]["status"] == (299 if served else 403)
+    for method, path in (("GET", "/v1/datasets/x"), ("POST", "/v1/tensors/serialize")):
+        assert answered(here, method=method, path=path, headers={**HOST, **headers})[0]["status"] == 299
 
 
 def test_so_is_a_websocket() -> None:

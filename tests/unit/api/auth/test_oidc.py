@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from app.api.auth import key_set
-from app.api.auth.issuer import IssuerUnreachable, fetch_keys
+from app.api.auth.issuer import IssuerUnreachable, Keys, fetch_keys
 from app.api.auth.key_set import KeySet
 from app.api.auth.oidc import OidcVerifier
 from app.api.auth.options import AuthConfigurationError, AuthOptions, Oidc
@@ -271,6 +272,39 @@ def test_an_issuer_that_answers_with_something_else_has_no_keys(
         fetch_keys(issuer.url)
     with pytest.raises(IssuerUnavailable):
         verify(issuer, issuer.token())
+
+
+def test_an_issuer_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_set, "_WAIT_S", 0.01)
+    gone_on = threading.Event()
+
+    def hang() -> Keys:
+        gone_on.wait(30)
+        return {}
+
+    async def asked() -> None:
+        keys = KeySet(hang)
+        try:
+            with pytest.raises(IssuerUnavailable):
+                await keys.find("one")
+        finally:
+            gone_on.set()
+            keys.close()
+
+    asyncio.run(asked())
+
+
+def test_a_new_key_is_not_judged_while_the_issuer_is_silent(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_set, "_FETCH_EVERY_S", 0.0)
+
+    def unknown() -> str:
+        issuer.answers[CONFIGURATION] = (500, {}, b"")
+        return issuer.token("ES256", "two")
+
+    with pytest.raises(IssuerUnavailable):
+        verify(issuer, issuer.token(), unknown)
 
 
 def test_keys_that_are_none_are_passed_over(issuer: Issuer) -> None:

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from . import __version__
 from .allocator import return_large_blocks
-from .api.admission import Admission, LoopDelay
+from .api.admission import Admission, Load
 from .api.auth.loopback import is_loopback, refusal_to_listen
 from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
@@ -33,6 +33,7 @@ from .api.routers import care, datasets, examples, forms, health, records, tenso
 from .api.state import Services
 from .domain.memory import MemoryPool
 from .domain.turns import Turns
+from .garbage import collect_when_idle
 from .logs import configure_logging
 from .resources import available_processors, memory_for_requests
 from .services.collecting import BackgroundCollection
@@ -47,9 +48,6 @@ from .storage.spool import Spool
 __all__ = ["create_app", "create_app_with", "run"]
 
 _SWITCH_INTERVAL_S: Final = 0.0005
-#: What is loaded at the start stays: it is not looked over again. With Python's 700, a tenth of the time of
-#: small appends went into looking for cycles, of which they make none.
-_GC_THRESHOLDS: Final = (10_000, 20, 20)
 
 _TRY: Final = """
 Shardsmith is listening. Try:
@@ -72,17 +70,16 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     """
     auth = Auth(_auth_options(settings))
     services = _wire(settings, store if store is not None else open_store(settings.storage_url), auth)
-    delay = LoopDelay()
+    load = Load()
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by default.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        delay.start()
+        load.start()
         return_large_blocks()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_when_idle()
         services.readiness.start()
         auth.start()
         collection.start()
@@ -117,7 +114,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
     # The last is the outermost.
     auth.install(app)
-    app.add_middleware(Admission, max_requests=settings.max_requests, delay=delay)
+    app.add_middleware(Admission, max_requests=settings.max_requests, load=load)
     allow_origins(app, settings.origins)
     return app
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,6 +40,7 @@ from .services.datasets import Datasets
 from .services.readiness import Readiness
 from .services.small_appends import SmallAppends
 from .settings import Settings
+from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.obstore_store import open_store
 from .storage.spool import Spool
@@ -167,11 +167,18 @@ def run() -> None:
         port=settings.port,
         log_level=settings.log_level,
         log_config=None,  # its records go where all others go
-        timeout_graceful_shutdown=settings.shutdown_grace_s,
+        timeout_graceful_shutdown=max(0, settings.shutdown_grace_s - settings.shutdown_delay_s),
         http=hardened_protocol(_connection_limits(settings)),
         ws="none",
     )
-    _Server(config).run()
+    services: Services = app.state.services
+    Server(
+        config,
+        on_start=_say_what_to_try,
+        on_leave=services.readiness.leave,
+        delay_s=settings.shutdown_delay_s,
+        grace_s=settings.shutdown_grace_s,
+    ).run()
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:
@@ -209,14 +216,9 @@ def _exit(_: int, __: FrameType | None) -> NoReturn:
     sys.exit(0)
 
 
-class _Server(uvicorn.Server):
-    """Says what to try, once it listens."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for server in self.servers:
-            sys.stdout.write(_TRY.format(url=_url(*server.sockets[0].getsockname()[:2])))
-            sys.stdout.flush()
+def _say_what_to_try(host: str, port: int) -> None:
+    sys.stdout.write(_TRY.format(url=_url(host, port)))
+    sys.stdout.flush()
 
 
 def _url(host: str, port: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from fastapi import FastAPI
 
 from . import __version__
 from .allocator import return_large_blocks
-from .api.admission import Admission, LoopDelay
+from .api.admission import Admission, Load
 from .api.auth.loopback import is_loopback, refusal_to_listen
 from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
@@ -33,6 +32,7 @@ from .api.routers import care, datasets, examples, forms, health, records, tenso
 from .api.state import Services
 from .domain.memory import MemoryPool
 from .domain.turns import Turns
+from .garbage import collect_when_idle
 from .logs import configure_logging
 from .resources import available_processors, memory_for_requests
 from .services.collecting import BackgroundCollection
@@ -40,6 +40,7 @@ from .services.datasets import Datasets
 from .services.readiness import Readiness
 from .services.small_appends import SmallAppends
 from .settings import Settings
+from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.obstore_store import open_store
 from .storage.spool import Spool
@@ -47,9 +48,6 @@ from .storage.spool import Spool
 __all__ = ["create_app", "create_app_with", "run"]
 
 _SWITCH_INTERVAL_S: Final = 0.0005
-#: What is loaded at the start stays: it is not looked over again. With Python's 700, a tenth of the time of
-#: small appends went into looking for cycles, of which they make none.
-_GC_THRESHOLDS: Final = (10_000, 20, 20)
 
 _TRY: Final = """
 Shardsmith is listening. Try:
@@ -72,17 +70,16 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     """
     auth = Auth(_auth_options(settings))
     services = _wire(settings, store if store is not None else open_store(settings.storage_url), auth)
-    delay = LoopDelay()
+    load = Load()
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by default.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        delay.start()
+        load.start()
         return_large_blocks()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_when_idle()
         services.readiness.start()
         auth.start()
         collection.start()
@@ -117,7 +114,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
     # The last is the outermost.
     auth.install(app)
-    app.add_middleware(Admission, max_requests=settings.max_requests, delay=delay)
+    app.add_middleware(Admission, max_requests=settings.max_requests, load=load)
     allow_origins(app, settings.origins)
     return app
 
@@ -171,11 +168,18 @@ def run() -> None:
         port=settings.port,
         log_level=settings.log_level,
         log_config=None,  # its records go where all others go
-        timeout_graceful_shutdown=settings.shutdown_grace_s,
+        timeout_graceful_shutdown=max(0, settings.shutdown_grace_s - settings.shutdown_delay_s),
         http=hardened_protocol(_connection_limits(settings)),
         ws="none",
     )
-    _Server(config).run()
+    services: Services = app.state.services
+    Server(
+        config,
+        on_start=_say_what_to_try,
+        on_leave=services.readiness.leave,
+        delay_s=settings.shutdown_delay_s,
+        grace_s=settings.shutdown_grace_s,
+    ).run()
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:
@@ -213,14 +217,9 @@ def _exit(_: int, __: FrameType | None) -> NoReturn:
     sys.exit(0)
 
 
-class _Server(uvicorn.Server):
-    """Says what to try, once it listens."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for server in self.servers:
-            sys.stdout.write(_TRY.format(url=_url(*server.sockets[0].getsockname()[:2])))
-            sys.stdout.flush()
+def _say_what_to_try(host: str, port: int) -> None:
+    sys.stdout.write(_TRY.format(url=_url(host, port)))
+    sys.stdout.flush()
 
 
 def _url(host: str, port: int) -> str:

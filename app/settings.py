@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +36,31 @@ class Settings(BaseSettings):
     )
     max_decoded_bytes: int = Field(
         Limits().max_decoded_bytes, gt=0, description="Most bytes one request may hold decoded in memory."
+    )
+    max_compression_ratio: int = Field(
+        Limits().max_compression_ratio, gt=1, description="Most bytes that one compressed byte may become."
+    )
+    max_json_depth: int = Field(
+        Limits().max_json_depth, gt=0, description="Most arrays and objects of JSON in one another."
+    )
+    max_npy_header_bytes: int = Field(
+        Limits().max_npy_header_bytes, gt=0, description="Longest header of an NPY array, in bytes."
+    )
+    max_members: int = Field(
+        Limits().max_members, gt=0, description="Most tensors in one body, arrays in one NPZ."
+    )
+    max_features: int = Field(Limits().max_features, gt=0, description="Most features in one schema.")
+    max_name_bytes: int = Field(
+        Limits().max_name_bytes, gt=0, description="Longest name of a feature or tensor, in bytes of UTF-8."
+    )
+    max_record_bytes: int = Field(
+        Limits().max_record_bytes, gt=0, lt=2**31, description="Longest record of a TFRecord, in bytes."
+    )
+    max_rows: int = Field(Limits().max_rows, gt=0, description="Most rows in one body.")
+    max_seconds: float = Field(
+        Limits().max_seconds,
+        gt=0,
+        description="Seconds that one conversion may take, answer and all.",
     )
     memory_bytes: int | None = Field(
         None, gt=0, description="Most bytes that all requests may hold; half of the container's or machine's."
@@ -86,6 +112,9 @@ class Settings(BaseSettings):
         3600.0, ge=0, description="Seconds between two collections of leftovers; 0 leaves them to requests."
     )
     shutdown_grace_s: int = Field(25, ge=0, description="Seconds that running requests get at SIGTERM.")
+    shutdown_delay_s: int = Field(
+        0, ge=0, description="Of them, seconds in which it is unready but still takes connections."
+    )
     tokens_file: Path | None = Field(
         None, description="File of bearer tokens, as digests; read again when it changes (docs/auth.md)."
     )
@@ -125,4 +154,4 @@ class Settings(BaseSettings):
     @property
     def limits(self) -> Limits:
         """The limits that codecs are given."""
-        return Limits(max_body_bytes=self.max_body_bytes, max_decoded_bytes=self.max_decoded_bytes)
+        return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})

@@ -13,10 +13,11 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..garbage import Garbage
 from .http1.connections import PROBES
 from .problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 
-__all__ = ["Admission", "LoopDelay"]
+__all__ = ["Admission", "Load"]
 
 #: The delay of the event loop is looked at so often, and judged by the least of so many looks: a delay that
 #: stands, not a burst (CoDel, RFC 8289: the minimum over an interval of 100 ms).
@@ -31,13 +32,16 @@ _UP: Final = 0.01
 _ALWAYS_LET_IN: Final = 32
 
 
-class LoopDelay:
-    """How long what is ready to run has to wait for the event loop, and what share of requests to let in."""
+class Load:
+    """What the event loop has to do: how many requests are under way, and how late it comes to each step."""
 
     def __init__(self) -> None:
         self._looks = 0
         self._least = float("inf")
-        #: From 0 to 1.
+        self._garbage = Garbage()
+        #: Requests under way, but for probes.
+        self.under_way = 0
+        #: The share of requests to let in, from 0 to 1.
         self.let_in = 1.0
 
     def start(self) -> None:
@@ -49,6 +53,7 @@ class LoopDelay:
 
         def look() -> None:
             self.observe(loop.time() - due)
+            self._garbage.collect(idle=not self.under_way)
             self._look_later(loop)
 
         loop.call_at(due, look)
@@ -70,14 +75,13 @@ class Admission:
     Args:
         app: what is behind it.
         max_requests: how many are under way at a time.
-        delay: of the event loop.
+        load: what is under way, and how the event loop bears it.
     """
 
-    def __init__(self, app: ASGIApp, *, max_requests: int, delay: LoopDelay) -> None:
+    def __init__(self, app: ASGIApp, *, max_requests: int, load: Load) -> None:
         self._app = app
         self._max_requests = max_requests
-        self._delay = delay
-        self._under_way = 0
+        self._load = load
         self._refusal = json.dumps(
             problem(503, "overloaded", "The service is too busy; nothing was done. Try again.")
         ).encode()
@@ -89,17 +93,18 @@ class Admission:
         if self._is_too_busy():
             await self._refuse(scope, send)
             return
-        self._under_way += 1
+        self._load.under_way += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._under_way -= 1
+            self._load.under_way -= 1
 
     def _is_too_busy(self) -> bool:
-        if self._under_way >= self._max_requests:
+        load = self._load
+        if load.under_way >= self._max_requests:
             return True
-        share = self._delay.let_in
-        return share < 1.0 and self._under_way >= _ALWAYS_LET_IN and random.random() > share  # noqa: S311
+        late = load.let_in < 1.0 and load.under_way >= _ALWAYS_LET_IN
+        return late and random.random() > load.let_in  # noqa: S311
 
     async def _refuse(self, scope: Scope, send: Send) -> None:
         headers = [

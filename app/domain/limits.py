@@ -29,6 +29,7 @@ class Limits:
         max_features: features in one schema.
         max_name_bytes: UTF-8 bytes in the name of a feature or a tensor.
         max_record_bytes: one TFRecord payload; TensorFlow parses protos below 2 GiB.
+        max_rows: rows in one body; lists of Arrow and tables of Java count no further.
         max_seconds: from the first byte of a conversion's request to the last of its answer.
     """
 
@@ -41,6 +42,7 @@ class Limits:
     max_features: int = 10_000
     max_name_bytes: int = 4 * KIB
     max_record_bytes: int = 512 * MIB
+    max_rows: int = 2**31 - 1
     max_seconds: float = 3600.0
 
 

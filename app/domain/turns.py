@@ -19,8 +19,8 @@ __all__ = ["Turns", "offer_turn", "waiting"]
 #: others of its priority (`RR_TIMESLICE`, include/linux/sched/rt.h). Short work is never interrupted.
 _SLICE_S: Final = 0.1
 #: A turn is a courtesy: whoever has begun goes on without one rather than wait longer, so that no lock
-#: that it holds, and no computation that never pauses, can stop everything.
-_PATIENCE_S: Final = 2.0
+#: that it holds can stop everything. Large JSON is computed on for many seconds without a pause.
+_PATIENCE_S: Final = 30.0
 
 
 class Turns:

@@ -49,6 +49,7 @@ class Readiness:
         self._kernels = Check(False, "kernels are being compiled")
         self._storage = Check(False, "the object store has not been probed yet")
         self._stop = threading.Event()
+        self._leaving = False
         self._trusted = False
         self._threads = [
             threading.Thread(target=self._warm_kernels, name="warm-kernels", daemon=True),
@@ -67,6 +68,10 @@ class Readiness:
             if thread.is_alive():
                 thread.join(_STOPS_WITHIN_S)
 
+    def leave(self) -> None:
+        """Not ready any more, whatever the checks say: the process is about to end."""
+        self._leaving = True
+
     @property
     def started(self) -> bool:
         """Whether start-up is over: kernels warm and the store once seen to be trustworthy."""
@@ -75,6 +80,8 @@ class Readiness:
     def checks(self) -> dict[str, Check]:
         """Every condition as it was last seen, a few seconds ago at most."""
         further = {name: check() for name, check in self._further.items()}
+        if self._leaving:
+            further["shutdown"] = Check(False, "the process is about to end", "shutting_down")
         return {"kernels": self._kernels, "storage": self._storage, **further}
 
     def _warm_kernels(self) -> None:

@@ -14,6 +14,7 @@ from ..codecs.records.columns import Records
 from ..codecs.registry import RECORDS_CODECS, FormName
 from ..domain.limits import MIB, Budget
 from ..domain.streams import Buffer, ByteFile, ByteStream, MemoryFile
+from ..errors import LimitExceeded
 from ..storage.spool import Spool
 
 __all__ = [
@@ -106,7 +107,22 @@ def decode_body(
     if decode is None:
         raise LookupError(f"{form} has no records decoder")
     records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
-    return replace(records, schema=records.schema.with_message(options.message))
+    return replace(
+        records,
+        schema=records.schema.with_message(options.message),
+        batches=_bounded(records.batches, budget.limits.max_rows),
+    )
+
+
+def _bounded(batches: Iterator[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
+    num_rows = 0
+    for batch in batches:
+        num_rows += batch.num_rows
+        if num_rows > max_rows:
+            raise LimitExceeded(
+                f"The body has more than {max_rows} rows. Send them in several.", code="too_many_rows"
+            )
+        yield batch
 
 
 def _as_file(source: ByteStream, budget: Budget, spool: Spool, resources: ExitStack) -> ByteFile:

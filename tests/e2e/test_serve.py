@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import Service, needs_curl, start
+from tests.e2e.service import STOPS_WITHIN_S, Service, needs_curl, start
+from tests.waiting import wait_for
 
 IDLE_MIB = 250
 
@@ -62,5 +63,39 @@ def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> No
         assert answer.startswith(b"HTTP/1.1 503")
         assert b'"code": "shutting_down"' in answer
         assert "Traceback" not in service.log()
+    finally:
+        service.kill()
+
+
+def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(tmp_path: Path) -> None:
+    service = start(tmp_path, SHARDSMITH_SHUTDOWN_DELAY_S="3", SHARDSMITH_SHUTDOWN_GRACE_S="5")
+    try:
+        service.wait_until_ready()
+        service.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
+        checks = httpx.get(f"{service.url}/readyz").json()["checks"]
+        assert checks["shutdown"]["code"] == "shutting_down"
+        assert httpx.get(f"{service.url}/livez").status_code == 200
+        assert httpx.post(f"{service.url}/v1/datasets/late/records", json=[{"x": 1}]).status_code == 201
+        assert service.process.wait(STOPS_WITHIN_S) == 0, service.log()
+    finally:
+        service.kill()
+
+
+def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
+    service = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1")
+    line = b'{"x": "%s"}\n' % (b"a" * 1000)
+    try:
+        service.wait_until_ready()
+        url = httpx.URL(service.url)
+        with socket.create_connection((url.host, url.port or 80)) as connection:
+            connection.sendall(
+                b"POST /v1/datasets/large/records HTTP/1.1\r\nHost: x\r\n"
+                b"Content-Type: application/x-ndjson\r\nContent-Length: 1000000000\r\n\r\n" + line * 60_000
+            )
+            parts = tmp_path / "data" / "large"
+            wait_for(lambda: any("parts" in str(path) for path in parts.rglob("*")))
+            assert service.stop() == 0, service.log()
+        assert not [path for path in parts.rglob("*") if path.is_file() and "parts" in str(path)]
     finally:
         service.kill()

@@ -23,8 +23,8 @@ from ..options import TensorEncodeOptions
 
 __all__ = ["data_texts", "nested_ragged_texts"]
 
-#: Numbers that are spelled at a time: about a MiB of text.
-_CHUNK_VALUES: Final = 65_536
+#: Numbers that are spelled at a time: a few hundred KiB of text, since no other thread runs meanwhile.
+_CHUNK_VALUES: Final = 16_384
 
 
 def data_texts(

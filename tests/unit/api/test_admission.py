@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api import admission
-from app.api.admission import Admission, LoopDelay
+from app.api.admission import Admission, Load
 from app.api.http1.connections import PROBES
 
 
@@ -59,9 +59,9 @@ async def ask(app: Admission, path: str = "/v1/forms", method: str = "GET") -> A
 def with_one_under_way(test: Callable[[Admission], Awaitable[None]], **options: Any) -> None:
     async def run() -> None:
         until = asyncio.Event()
-        delay = LoopDelay()
-        delay.let_in = options.get("let_in", 1.0)
-        app = Admission(held_up(until), max_requests=options.get("max_requests", 1), delay=delay)
+        load = Load()
+        load.let_in = options.get("let_in", 1.0)
+        app = Admission(held_up(until), max_requests=options.get("max_requests", 1), load=load)
         first = asyncio.create_task(ask(app))
         await asyncio.sleep(0)
         await test(app)
@@ -111,30 +111,30 @@ def test_a_share_is_refused_while_the_loop_is_late(monkeypatch: pytest.MonkeyPat
 
 def test_a_few_requests_are_let_in_however_late_the_loop_is() -> None:
     async def run() -> None:
-        until, delay = asyncio.Event(), LoopDelay()
+        until, load = asyncio.Event(), Load()
         until.set()
-        delay.let_in = 0.0
-        asked = await ask(Admission(held_up(until), max_requests=100, delay=delay))
+        load.let_in = 0.0
+        asked = await ask(Admission(held_up(until), max_requests=100, load=load))
         assert asked.status == 200
 
     asyncio.run(run())
 
 
 def test_a_delay_that_stands_lets_ever_fewer_in_and_then_more_again() -> None:
-    delay = LoopDelay()
+    load = Load()
     for _ in range(100):
-        delay.observe(1.0)
-    assert delay.let_in == pytest.approx(0.5)
+        load.observe(1.0)
+    assert load.let_in == pytest.approx(0.5)
     for _ in range(1000):
-        delay.observe(1.0)
-    assert delay.let_in > 0
+        load.observe(1.0)
+    assert load.let_in > 0
     for _ in range(1000):
-        delay.observe(0.0)
-    assert delay.let_in == 1.0
+        load.observe(0.0)
+    assert load.let_in == 1.0
 
 
 def test_a_burst_changes_nothing() -> None:
-    delay = LoopDelay()
+    load = Load()
     for look in range(1000):
-        delay.observe(0.0 if look % 10 == 0 else 5.0)
-    assert delay.let_in == 1.0
+        load.observe(0.0 if look % 10 == 0 else 5.0)
+    assert load.let_in == 1.0

@@ -1,0 +1,81 @@
+"""How the process ends: unready at once, then closed to new connections, and gone before it is killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+__all__ = ["Server"]
+
+logger = logging.getLogger(__name__)
+
+#: What is left of Kubernetes' 30 s (terminationGracePeriodSeconds) after the default of shutdown_grace_s,
+#: less a second. A store that hangs keeps threads for longer, which only the end of the process stops.
+_LAST_S: Final = 4.0
+
+
+class Server(uvicorn.Server):
+    """Runs until SIGTERM or SIGINT.
+
+    SIGTERM makes it unready at once. For `delay_s` more it takes connections, until whoever sends it requests
+    has seen that; then it answers what is under way. Whatever holds it up is left behind after `grace_s`.
+
+    Args:
+        config: of uvicorn.
+        on_start: told the address that it listens on.
+        on_leave: makes `/readyz` say that it is about to end.
+        delay_s: from SIGTERM to the closing of the listener; part of `grace_s`.
+        grace_s: what requests under way have from SIGTERM on.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        on_start: Callable[[str, int], None],
+        on_leave: Callable[[], None],
+        delay_s: float,
+        grace_s: float,
+    ) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+        self._on_leave = on_leave
+        self._delay_s = delay_s
+        self._grace_s = grace_s
+        self._leave_at: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            self._on_start(*server.sockets[0].getsockname()[:2])
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._leave_at is None:
+            self._on_leave()
+            threading.Thread(target=self._end_in_time, name="end-in-time", daemon=True).start()
+            if sig == signal.SIGTERM and self._delay_s:
+                self._leave_at = time.monotonic() + self._delay_s
+                return
+            self._leave_at = time.monotonic()
+        super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._leave_at is not None and not self.should_exit and time.monotonic() >= self._leave_at:
+            super().handle_exit(signal.SIGTERM, None)
+        return await super().on_tick(counter)
+
+    def _end_in_time(self) -> None:
+        time.sleep(self._grace_s + _LAST_S)
+        logger.error("not at its end %g s after the signal: leaving work behind", self._grace_s + _LAST_S)
+        sys.stdout.flush()
+        os._exit(1)

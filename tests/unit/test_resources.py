@@ -1,0 +1,47 @@
+"""What a container may use is what its control groups say; without one, what the machine has."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.domain.limits import MIB
+from app.resources import available_memory, available_processors, memory_for_requests
+
+
+@pytest.mark.parametrize("file", ["memory.max", "memory/memory.limit_in_bytes"])
+def test_memory_is_what_the_control_group_allows(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("104857600\n")
+    assert available_memory(tmp_path) == 100 * MIB
+
+
+@pytest.mark.parametrize("text", ["max\n", "9223372036854771712\n", ""])
+def test_without_a_limit_it_is_what_is_installed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "memory.max").write_text(text)
+    assert available_memory(tmp_path) == available_memory(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(("quota", "count"), [("50000 100000\n", 1), ("100000 100000\n", 1)])
+def test_a_quota_bounds_the_processors(tmp_path: Path, quota: str, count: int) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    assert available_processors(tmp_path) == count
+
+
+def test_the_older_control_groups_have_a_quota_too(tmp_path: Path) -> None:
+    folder = tmp_path / "cpu"
+    folder.mkdir()
+    (folder / "cpu.cfs_quota_us").write_text("100000\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    assert available_processors(tmp_path) == 1
+
+
+@pytest.mark.parametrize("quota", ["max 100000\n", ""])
+def test_without_a_quota_there_are_all_processors(tmp_path: Path, quota: str) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert available_processors(tmp_path) == affine
+
+
+def test_requests_get_half() -> None:
+    assert memory_for_requests() in (available_memory() // 2, 64 * MIB)

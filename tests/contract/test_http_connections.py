@@ -31,7 +31,8 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 def dechunk(body: bytes) -> bytes:
     """The content of a chunked body; fails where its last chunk is missing."""
-    pieces, position = [], 0
+    pieces: list[bytes] = []
+    position = 0
     while True:
         end = body.index(b"\r\n", position)
         size = int(body[position:end], 16)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -76,11 +76,13 @@ def _check_schema(metadata: bytes) -> None:
     check_schema_table(table)
 
 
-def list_type(column: pa.DataType) -> pa.FixedSizeListType | None:
+def list_type(column: pa.DataType) -> pa.FixedSizeListType[Any, Any] | None:
     """The lists that a column holds, if they are all of one size and in the order of their axes."""
     if isinstance(column, pa.FixedShapeTensorType):
-        return None if column.permutation is not None else column.storage_type
-    return column if pa.types.is_fixed_size_list(column) else None
+        if column.permutation is not None:
+            return None
+        column = column.storage_type
+    return column if isinstance(column, pa.FixedSizeListType) else None
 
 
 def _has_fixed_width(item: pa.DataType) -> bool:

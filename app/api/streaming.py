@@ -245,9 +245,17 @@ class OutputPipe:
             offset = self._spill(data)
         with self._changed:
             self._require_reader()
-            self._queue.append((offset, length))
+            self._queue_spooled(offset, length)
             self.size += length
         self._wake()
+
+    def _queue_spooled(self, offset: int, length: int) -> None:
+        """What lies side by side in the spool is read at once: each read is a call of a thread."""
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, tuple) and sum(last) == offset and last[1] + length <= _PIECE:
+            self._queue[-1] = (last[0], last[1] + length)
+        else:
+            self._queue.append((offset, length))
 
     def _has_to_wait(self) -> bool:
         return self._in_memory >= OUTPUT_WINDOW and self._may_wait() and not self._abandoned

@@ -26,6 +26,7 @@ from .records import safetensors as records_safetensors
 from .records import tfrecord as records_tfrecord
 from .records.columns import Records
 from .tensors import arrow as tensors_arrow
+from .tensors import arrow_stream, tensor_proto_stream, tfrecord_stream
 from .tensors import b64 as tensors_b64
 from .tensors import json as tensors_json
 from .tensors import npy as tensors_npy
@@ -34,7 +35,6 @@ from .tensors import oip as tensors_oip
 from .tensors import raw as tensors_raw
 from .tensors import safetensors as tensors_safetensors
 from .tensors import tensor_proto as tensors_tensor_proto
-from .tensors import tensor_proto_stream, tfrecord_stream
 from .tensors import tfrecord as tensors_tfrecord
 from .tensors.arriving import StreamDecoder, StreamEncoder
 from .tensors.kinds import (
@@ -174,7 +174,13 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
             decode_stream=tensors_safetensors.decode_stream,
             encode_stream=tensors_safetensors.encode_stream,
         ),
-        TensorCodec("arrow", assembled(tensors_arrow.decode), in_components(tensors_arrow.encode)),
+        TensorCodec(
+            "arrow",
+            assembled(tensors_arrow.decode),
+            in_components(tensors_arrow.encode),
+            decode_stream=arrow_stream.decode_stream,
+            encode_stream=arrow_stream.encode_stream,
+        ),
         TensorCodec(
             "tfrecord",
             assembled(tensors_tfrecord.decode),

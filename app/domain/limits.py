@@ -21,14 +21,15 @@ class Limits:
     Attributes:
         max_body_bytes: the body as sent, and what it is without its Content-Encoding.
         max_decoded_bytes: all that is held decoded at one time for one request. A tensor is held
-            whole, records only a batch at a time.
+            whole unless both of its forms stream, records only a batch at a time.
         max_compression_ratio: decompressed to compressed bytes, once past 1 MiB.
         max_json_depth: nesting of arrays and objects.
         max_npy_header_bytes: as in numpy (`numpy.lib.format`, max_header_size).
         max_members: arrays in one NPZ, tensors in one body.
         max_features: features in one schema.
         max_name_bytes: UTF-8 bytes in the name of a feature or a tensor.
-        max_record_bytes: one TFRecord payload; TensorFlow parses protos below 2 GiB.
+        max_record_bytes: one TFRecord payload that is held; TensorFlow parses protos below 2 GiB,
+            and up to there a tensor streams.
         max_rows: rows in one body; lists of Arrow and tables of Java count no further.
         max_seconds: from the first byte of a conversion's request to the last of its answer.
     """

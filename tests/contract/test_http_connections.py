@@ -31,14 +31,15 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 def dechunk(body: bytes) -> bytes:
     """The content of a chunked body; fails where its last chunk is missing."""
-    content, position = b"", 0
+    pieces: list[bytes] = []
+    position = 0
     while True:
         end = body.index(b"\r\n", position)
         size = int(body[position:end], 16)
         if size == 0:
             assert body[end:] == b"\r\n\r\n"
-            return content
-        content += body[end + 2 : end + 2 + size]
+            return b"".join(pieces)
+        pieces.append(body[end + 2 : end + 2 + size])
         position = end + 2 + size + 2
 
 

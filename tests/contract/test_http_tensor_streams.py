@@ -51,7 +51,8 @@ def medium() -> tuple[bytes, bytes]:
     return bodies(6)
 
 
-def by_socket(url: str, body: bytes, _: Path) -> bytes:
+def by_socket(url: str, body: bytes, folder: Path) -> bytes:
+    del folder
     target = httpx.URL(url)
     with socket.create_connection((target.host, target.port or 80), timeout=120) as connection:
         head = f"POST {target.raw_path.decode()} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"

@@ -42,7 +42,7 @@ from app.domain.limits import MIB, Budget, Limits
 from app.domain.losses import LostRange
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream, read_all
-from app.domain.tensor import NamedAny, Tensor
+from app.domain.tensor import NamedAny, NamedTensor, Tensor
 from app.errors import InputError
 from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
@@ -279,11 +279,12 @@ def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, tu
         decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=1)
     held = _held(lambda budget: decode(MemoryStream(body), options, budget))
     for num_bytes in (None, len(body)):
-        streamed = _held(
-            lambda budget, known=num_bytes: [
-                in_memory(item, budget) for item in decode_stream(turn.stream(body), options, budget, known)
-            ]
-        )
+
+        def stream(budget: Budget, known: int | None = num_bytes) -> list[NamedTensor]:
+            arriving = decode_stream(turn.stream(body), options, budget, known)
+            return [in_memory(item, budget) for item in arriving]
+
+        streamed = _held(stream)
         if held != streamed and streamed != "late_field":
             raise AssertionError(f"{held!r:.500} became {streamed!r:.500} where it is streamed")
 

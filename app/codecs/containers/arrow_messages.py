@@ -21,16 +21,16 @@ from ..content import read_content
 from .arrow_schema import check_schema_table, measure_key_values, unsupported
 from .flatbuffers import FlatTable, root_table
 
-__all__ = ["FILE_MAGIC", "MessageFile"]
+__all__ = ["CONTINUATION", "END", "FILE_MAGIC", "RECORDS", "SCHEMA", "MessageFile"]
 
 FILE_MAGIC: Final = b"ARROW1"
 _FILE_HEADER: Final = FILE_MAGIC + b"\0\0"
-_CONTINUATION: Final = b"\xff\xff\xff\xff"
-_END: Final = _CONTINUATION + bytes(4)
+CONTINUATION: Final = b"\xff\xff\xff\xff"
+END: Final = CONTINUATION + bytes(4)
 
-_SCHEMA: Final = 1
+SCHEMA: Final = 1
 _DICTIONARY: Final = 2
-_RECORDS: Final = 3
+RECORDS: Final = 3
 #: Metadata holds 16 bytes for each column and each buffer; a schema holds names.
 _MAX_METADATA: Final = 32 * MIB
 #: What even an empty record takes in a TFRecord: rows that no bytes stand behind are counted so.
@@ -71,7 +71,7 @@ class MessageFile:
         self._began = False
         self._ended = False
         self._held = 0
-        self._blocks: dict[int, list[_Block]] = {_DICTIONARY: [], _RECORDS: []}
+        self._blocks: dict[int, list[_Block]] = {_DICTIONARY: [], RECORDS: []}
 
     def readable(self) -> bool:
         return True
@@ -113,11 +113,11 @@ class MessageFile:
         if not prefix:
             self._finish(has_end=False)
             return
-        if prefix != _CONTINUATION:
+        if prefix != CONTINUATION:
             raise self._no_message(prefix)
         size = int.from_bytes(self._exactly(4, "the length of a message"), "little", signed=True)
         if size == 0:
-            self._pending = [_END]
+            self._pending = [END]
             self._finish(has_end=True)
             return
         if not 0 < size <= _MAX_METADATA:
@@ -131,7 +131,7 @@ class MessageFile:
                 error.location = replace(error.location, offset=start)
             raise
         # Arrow asks for these one by one.
-        self._pending = [_CONTINUATION, struct.pack("<i", size), metadata]
+        self._pending = [CONTINUATION, struct.pack("<i", size), metadata]
         if body:
             self._pending.append(body)
 
@@ -156,11 +156,11 @@ class MessageFile:
         if header is None or not 0 <= size <= self._budget.limits.max_body_bytes:
             raise self._broken(f"A message declares a body of {size} bytes, or has no header", start)
         self._charge(measure_key_values(message, 4), "The metadata of an Arrow message")
-        if kind == _SCHEMA:
+        if kind == SCHEMA:
             self._charge(check_schema_table(header), "The schema of an Arrow stream")
         elif kind == _DICTIONARY:
             header = self._check_dictionary(header)
-        elif kind != _RECORDS:
+        elif kind != RECORDS:
             raise unsupported("Only schemas, dictionaries and record batches are read from Arrow, no tensors")
         if kind in self._blocks:
             self._blocks[kind].append(_Block(start, len(metadata) + 8, size))
@@ -170,7 +170,7 @@ class MessageFile:
         self._offset += size
         if kind in self._blocks:
             self._charge_uncompressed(header, body)
-        if kind != _RECORDS:
+        if kind != RECORDS:
             self._held = 0  # a schema and dictionaries are held to the end
         return body
 
@@ -244,7 +244,7 @@ class MessageFile:
                 f"The footer declares {size} bytes, but {len(rest) - 10} are there", self._offset
             )
         footer = root_table(bytes(rest[:size]))
-        for kind, number in ((_DICTIONARY, 2), (_RECORDS, 3)):
+        for kind, number in ((_DICTIONARY, 2), (RECORDS, 3)):
             named = {_Block(*block) for block in footer.structs(number, "qi4xq")}
             if named != set(self._blocks[kind]):
                 raise self._broken(

@@ -57,6 +57,17 @@ class FlatTable:
         position = self._field(number)
         return default if position is None else self._unpack(struct.Struct("<" + layout), position)
 
+    def position(self, number: int) -> int:
+        """Where a scalar field that is there stands in the buffer."""
+        position = self._field(number)
+        if position is None:
+            raise _broken()
+        return position
+
+    def vector_position(self, number: int) -> int:
+        """Where the items of a vector begin in the buffer."""
+        return self._vector(number, 1)[0]
+
     def _target(self, position: int) -> int:
         return position + self._unpack(_UINT32, position)
 

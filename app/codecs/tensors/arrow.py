@@ -37,7 +37,15 @@ from ..records.columns import check_columns, storage_type
 from ..records.lease import Lease
 from .declared import check_declared
 
-__all__ = ["decode", "encode"]
+__all__ = [
+    "arrow_field",
+    "arrow_schema_of",
+    "decode",
+    "encode",
+    "field_name",
+    "is_marked",
+    "marked_shape",
+]
 
 _MARK_KEY: Final = b"shardsmith:tensors"
 _SHAPE_KEY: Final = b"shardsmith:shape"
@@ -62,7 +70,7 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
             with arrow_faults(f"Column {column.name[:64]!r}"):
                 column.add(batch.column(index), num_rows, budget)
         num_rows += batch.num_rows
-    marked = _MARK_KEY in (reader.schema.metadata or {})
+    marked = is_marked(reader.schema)
     tensors = [NamedTensor(column.tensor(num_rows, marked=marked), column.name) for column in columns]
     for named in tensors:
         check_declared(named, options)
@@ -114,20 +122,35 @@ class _Column:
         values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
         shape = check_shape((num_rows, *self._row_shape))
         if marked and num_rows == 1:
-            shape = self._marked_shape()
+            shape = marked_shape(self._marks, self.name)
         return Tensor(self._dtype, shape, values)
 
-    def _marked_shape(self) -> Shape:
-        try:
-            dims = json.loads(self._marks.get(_SHAPE_KEY, b""))
-        except (ValueError, RecursionError):
-            dims = None
-        if not isinstance(dims, list):
-            raise self._refused(f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")
-        return check_shape(dims)
-
     def _refused(self, what: str, code: str) -> UnprocessableInput:
-        return UnprocessableInput(f"Column {self.name[:64]!r} {what}.", code=code, feature=self.name)
+        return _refused(self.name, what, code)
+
+
+def _refused(name: str, what: str, code: str) -> UnprocessableInput:
+    return UnprocessableInput(f"Column {name[:64]!r} {what}.", code=code, feature=name)
+
+
+def is_marked(schema: pa.Schema) -> bool:
+    """Whether a batch of this schema is one that `encode` wrote: its one row is the tensors."""
+    return _MARK_KEY in (schema.metadata or {})
+
+
+def marked_shape(marks: dict[bytes, bytes], name: str) -> Shape:
+    """The shape in the metadata of a field.
+
+    Raises:
+        InputError: there is none (`invalid_shape`), or as `check_shape`.
+    """
+    try:
+        dims = json.loads(marks.get(_SHAPE_KEY, b""))
+    except (ValueError, RecursionError):
+        dims = None
+    if not isinstance(dims, list):
+        raise _refused(name, f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")
+    return check_shape(dims)
 
 
 def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
@@ -138,10 +161,13 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
             (`not_expressible`).
         LimitExceeded: strings of more than 2 GiB.
     """
-    names = [_name(named, index, len(tensors)) for index, named in enumerate(tensors)]
+    names = [field_name(named.name, index, len(tensors)) for index, named in enumerate(tensors)]
     check_distinct(names)
-    fields = [_field(name, named.tensor) for name, named in zip(names, tensors, strict=True)]
-    schema = pa.schema(fields, {_MARK_KEY: b"1"})
+    fields = [
+        arrow_field(name, named.tensor.dtype, named.tensor.shape)
+        for name, named in zip(names, tensors, strict=True)
+    ]
+    schema = arrow_schema_of(fields)
     columns = [
         pa.Array.from_buffers(field.type, 1, [None], children=[_elements(named.tensor)])
         for field, named in zip(fields, tensors, strict=True)
@@ -150,14 +176,25 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     return serialize_arrow(schema, batches, options.arrow)
 
 
-def _name(named: NamedTensor, index: int, count: int) -> str:
-    if named.name is not None:
-        return named.name
+def field_name(name: str | None, index: int, count: int) -> str:
+    """The name of a column: that of its tensor, or one by its position."""
+    if name is not None:
+        return name
     return "tensor" if count == 1 else f"tensor_{index}"
 
 
-def _field(name: str, tensor: Tensor) -> pa.Field[Any]:
-    size, dtype = num_elements(tensor.shape), tensor.dtype
+def arrow_schema_of(fields: Sequence[pa.Field[Any]]) -> pa.Schema:
+    """The schema of the batch that `encode` writes."""
+    return pa.schema(fields, {_MARK_KEY: b"1"})
+
+
+def arrow_field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
+    """The column of a tensor.
+
+    Raises:
+        UnprocessableInput: more elements than a list of Arrow holds (`not_expressible`).
+    """
+    size = num_elements(shape)
     if size > _MAX_ELEMENTS:
         raise UnprocessableInput(
             f"Tensor {name[:64]!r} has {size} elements; a list of Arrow holds at most {_MAX_ELEMENTS}. "
@@ -165,13 +202,13 @@ def _field(name: str, tensor: Tensor) -> pa.Field[Any]:
             code="not_expressible",
             feature=name,
         )
-    marks = {_SHAPE_KEY: json.dumps(tensor.shape).encode()}
+    marks = {_SHAPE_KEY: json.dumps(shape).encode()}
     if not has_arrow_type(dtype):
         marks[DTYPE_KEY] = dtype.name.encode()
-    if size and tensor.shape and (dtype.is_integer or dtype.is_float):
-        shape = json.dumps({"shape": tensor.shape}, separators=(",", ":"))
+    if size and shape and (dtype.is_integer or dtype.is_float):
+        extension = json.dumps({"shape": shape}, separators=(",", ":"))
         marks[b"ARROW:extension:name"] = b"arrow.fixed_shape_tensor"
-        marks[b"ARROW:extension:metadata"] = shape.encode()
+        marks[b"ARROW:extension:metadata"] = extension.encode()
     item = pa.field("item", _element_type(dtype), nullable=False)
     return pa.field(name, pa.list_(item, size), nullable=False, metadata=marks)
 

@@ -15,9 +15,9 @@ from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from ...domain.tensor import NamedTensor
 from ...domain.tensor_stream import NamedStream, TensorStream
 from ...errors import MalformedInput
+from ..inflate import InflatedStream
 from ..kernels.framing import FOOTER_BYTES
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..records.compression import InflatedStream
 from ..records.framing import (
     HEADER_BYTES,
     OVERHEAD_BYTES,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.api.streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
+from app.domain.limits import MIB
 from app.errors import LimitExceeded, StreamInterrupted, StreamTimeout
 from app.storage.spool import Spool
 
@@ -157,6 +158,24 @@ def test_output_keeps_its_order_in_memory_and_on_the_spool(tmp_path: Path, may_w
     expected = b"".join(pieces)
     digest = base64.b64encode(hashlib.sha256(expected).digest()).decode()
     assert asyncio.run(main()) == (expected, f"sha-256=:{digest}:", len(expected))
+
+
+def test_small_pieces_on_the_spool_are_read_together(tmp_path: Path) -> None:
+    async def scenario() -> list[int]:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: False, digest_limit=0, timeout_s=10)
+        pipe.write(bytes(OUTPUT_WINDOW))  # all that memory holds
+        for number in range(40):
+            pipe.write(bytes([number]) * (MIB // 16))
+        pipe.finish()
+        pieces = []
+        while (piece := await pipe.next_piece()) is not None:
+            pieces.append(bytes(piece))
+        pipe.abandon()
+        spooled = b"".join(pieces)[OUTPUT_WINDOW:]
+        assert spooled == b"".join(bytes([number]) * (MIB // 16) for number in range(40))
+        return [len(piece) for piece in pieces if piece[0] or piece[-1]]
+
+    assert asyncio.run(scenario()) == [MIB, MIB, MIB // 2]
 
 
 def test_a_worker_that_may_wait_is_held_and_released_when_nobody_reads(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ _MOST_BYTES: Final = 1 * MIB
 #: Small bodies may be very compressible.
 _RATIO_COUNTS_FROM: Final = 1 * MIB
 
+#: Where members or frames are many, so many bytes has each on average: to begin one takes up to 16 us.
+_LEAST_MEMBER_BYTES: Final = 64
+
 #: How the libraries say that something does not begin as it has to, and that a window is too large.
 _NO_BEGINNING: Final = ("header", "Unknown frame descriptor")
 _LARGE_WINDOW: Final = "too much memory"
@@ -96,14 +99,16 @@ class InflatedStream:
         MalformedInput: not of that format (`invalid_compression`), cut short (`truncated`), or followed
             by something else (`trailing_bytes`).
         LimitExceeded: inflates to more than `limits.max_compression_ratio` times what has been read
-            (`compression_ratio_exceeded`), or needs a window of more than 8 MiB
-            (`compression_window_exceeded`).
+            (`compression_ratio_exceeded`), needs a window of more than 8 MiB
+            (`compression_window_exceeded`), or has more than `limits.max_members` members or frames of less
+            than 64 bytes on average (`too_many_members`).
     """
 
     def __init__(self, source: ByteStream, container: Container, limits: Limits) -> None:
         self._source = source
         self._container = container
         self._max_ratio = limits.max_compression_ratio
+        self._max_members = limits.max_members
         self._inflater = _DECOMPRESSORS[container]()
         self._buffer = memoryview(b"")
         self._position = 0
@@ -144,6 +149,12 @@ class InflatedStream:
             raise self._trailing()
         self._inflater = _DECOMPRESSORS[self._container]()
         self._num_members += 1
+        if self._num_members > self._max_members + self._bytes_in // _LEAST_MEMBER_BYTES:
+            raise LimitExceeded(
+                f"The {self._container} body is made of very many small parts; compress it as one.",
+                code="too_many_members",
+                offset=self._bytes_out,
+            )
         return True
 
     def _inflate(self, n: int) -> bytes:

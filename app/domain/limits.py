@@ -25,7 +25,7 @@ class Limits:
         max_compression_ratio: decompressed to compressed bytes, once past 1 MiB.
         max_json_depth: nesting of arrays and objects.
         max_npy_header_bytes: as in numpy (`numpy.lib.format`, max_header_size).
-        max_members: arrays in one NPZ, tensors in one body.
+        max_members: arrays in one NPZ, tensors in one body, tiny members of one gzip body.
         max_features: features in one schema.
         max_name_bytes: UTF-8 bytes in the name of a feature or a tensor.
         max_record_bytes: one TFRecord payload that is held; TensorFlow parses protos below 2 GiB,

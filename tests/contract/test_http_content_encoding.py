@@ -284,7 +284,7 @@ def test_fault_15_a_window_that_is_too_large_is_refused(bounded_client: httpx.Cl
 
 def test_what_is_decoded_may_be_no_longer_than_what_is_sent(bounded_client: httpx.Client) -> None:
     noise = random.Random(1).randbytes(MAX_BODY // 2).hex().encode()
-    params = {"from": "raw", "to": "raw", "dtype": "uint8"}
+    params = {"from": "raw", "to": "raw", "dtype": "uint8", "delivery": "checked"}
     for extra, status in ((b"", 200), (b"a", 413)):
         for body, headers in (
             (noise + extra, {}),

@@ -98,6 +98,19 @@ def test_members_and_frames_that_follow_one_another_are_joined(container: Contai
     assert inflated(many, container) == b"x" * 10_000
 
 
+@pytest.mark.parametrize(
+    ("body", "container"),
+    [(gzip.compress(b"", mtime=0), "gzip"), (zstd.compress(b""), "zstd"), (SKIPPABLE, "zstd")],
+)
+def test_members_are_few_or_hold_something(body: bytes, container: Container) -> None:
+    """To begin a member takes far longer than to inflate its few bytes."""
+    few = 10_000
+    assert inflated(body * few, container) == b""
+    assert refused(body * 100_000, container).code == "too_many_members"
+    noise = random.Random(3).randbytes(70)
+    assert inflated(compressed(noise, container) * 15_000, container) == noise * 15_000
+
+
 def test_frames_that_hold_nothing_for_the_reader_are_skipped() -> None:
     body = SKIPPABLE + compressed(b"ab", "zstd") + SKIPPABLE + compressed(b"c", "zstd") + SKIPPABLE
     for chunk in (1, 5, None):

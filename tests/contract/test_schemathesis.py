@@ -36,7 +36,9 @@ CHECKS: Final = [
 
 def bodies(form: str) -> st.SearchStrategy[bytes]:
     """Seeds without the byte that chooses the variant; or any bytes."""
-    files = [path for noun in ("tensors", "records") for path in sorted((CORPUS / f"{noun}-{form}").glob("*"))]
+    files = [
+        path for noun in ("tensors", "records") for path in sorted((CORPUS / f"{noun}-{form}").glob("*"))
+    ]
     seeds = [path.read_bytes()[1:] for path in files]
     return (st.sampled_from(seeds) if seeds else st.nothing()) | st.binary(max_size=64)
 

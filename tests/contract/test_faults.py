@@ -1,9 +1,9 @@
 """Bodies that must not be believed, rows 1-34 of the catalogue of faults, over a real connection.
 
 The corpus is tests/faults.py, and tests/hostile_bodies.py with lies that the catalogue does not spell out.
-Each body goes to every route that takes such, and is answered by a problem that names the place; /livez answers
-meanwhile, and memory stays within what one request may hold. Further cases of each row, and mutations of
-good bytes, are tested in tests/unit/codecs:
+Each body goes to every route that takes such, and is answered by a problem that names the place; /livez
+answers meanwhile, and memory stays within what one request may hold. Further cases of each row, and
+mutations of good bytes, are tested in tests/unit/codecs:
 
 | row   | here                 | there                                                                     |
 |-------|----------------------|---------------------------------------------------------------------------|
@@ -130,7 +130,7 @@ def test_big_endian_and_fortran_order_are_converted_exactly(bounded: Service) ->
 
 
 DIGITS = "9" * 5000
-LONG = "x" * 60_000
+LONG = "x" * 30_000
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ LONG = "x" * 60_000
         ("tensors/parse", {LONG: "1"}, "400 unknown_parameter"),
         ("tensors/parse", {"from": "raw", "dtype": LONG, "shape": "1"}, "400 unknown_dtype"),
         ("tensors/parse", {"from": "raw", "dtype": "int8", "shape": DIGITS}, "400 invalid_shape"),
-        ("tensors/parse", {"from": "raw", "dtype": "int8", "shape": "1," * 9999 + "1"}, "400 invalid_shape"),
+        ("tensors/parse", {"from": "raw", "dtype": "int8", "shape": "1," * 5000 + "1"}, "400 invalid_shape"),
         (
             "tensors/parse",
             {"from": "raw", "dtype": "int8", "shape": f"{2**62},{2**62}"},
@@ -155,7 +155,7 @@ LONG = "x" * 60_000
         ("datasets/faulty/records", {"split": "../train", "from": "json"}, "400 invalid_split_name"),
         ("datasets/faulty/versions", {"seed": DIGITS}, "400 invalid_parameter"),
         ("datasets/faulty/versions", {"num_shards": DIGITS}, "400 invalid_parameter"),
-        ("datasets/faulty/versions", {"fractions": "train:0.1," * 5000}, "400 invalid_fractions"),
+        ("datasets/faulty/versions", {"fractions": "train:0.1," * 1500}, "400 invalid_fractions"),
         ("datasets/faulty/versions", {"exclude": "," * 9000}, "400 invalid_exclude"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value,
@@ -163,7 +163,7 @@ LONG = "x" * 60_000
 def test_query_parameters_that_must_not_be_believed(
     bounded_client: httpx.Client, path: str, params: dict[str, str], code: str
 ) -> None:
-    body = b"" if path.endswith("versions") else b"[1]"
+    body = b"" if path.endswith("versions") else b'[{"x": 1}]'
     answer = bounded_client.post(f"/v1/{path}", params=params, content=body)
     assert f"{answer.status_code} {answer.json()['code']}" == code, answer.text[:300]
 

@@ -29,6 +29,7 @@ class Fault:
 
     Attributes:
         row: of the catalogue.
+        form: the short name, empty where the headers say it.
         body: or what makes it, where it is large.
         answer: the status, the code, and the members of the problem that say where.
     """
@@ -40,6 +41,20 @@ class Fault:
     answer: str
     path: str = "/v1/tensors/parse"
     params: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def routes(self) -> dict[str, dict[str, str]]:
+        """Every route that takes such a body, with its query."""
+        *_, noun, _ = self.path.split("/")
+        asked = {**({"from": self.form} if self.form else {}), **self.params}
+        plain = {name: value for name, value in asked.items() if name != "to"}
+        routes = {f"/v1/{noun}/{verb}": asked for verb in ("serialize", "parse")}
+        if noun != "examples":
+            routes[f"/v1/{noun}/describe"] = plain
+        if noun == "records":
+            routes["/v1/datasets/faulty/records"] = {**plain, "publish": "true"}
+        return routes
 
 
 def npy(header: str, content: bytes = b"", *, size: int | None = None) -> bytes:
@@ -348,7 +363,7 @@ FAULTS = [
         33,
         "compressed buffers",
         "arrow",
-        lambda: arrow(pa.table({"x": np.zeros(20 * MIB)}), "zstd"),
+        lambda: arrow(pa.table({"x": np.zeros(20 * MIB, np.float32)}), "zstd"),
         "413 compression_ratio offset",
     ),
     rows(

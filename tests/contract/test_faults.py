@@ -1,8 +1,9 @@
 """Bodies that must not be believed, rows 1-34 of the catalogue of faults, over a real connection.
 
-The corpus is tests/faults.py. Each body is answered by a problem that names the place, /livez answers
-meanwhile, and memory stays within what one request may hold. Further cases of each row, and mutations of
-good bytes, are tested in tests/unit/codecs:
+The corpus is tests/faults.py, and tests/hostile_bodies.py with lies that the catalogue does not spell out.
+Each body goes to every route that takes such, and is answered by a problem that names the place; /livez
+answers meanwhile, and memory stays within what one request may hold. Further cases of each row, and
+mutations of good bytes, are tested in tests/unit/codecs:
 
 | row   | here                 | there                                                                     |
 |-------|----------------------|---------------------------------------------------------------------------|
@@ -31,6 +32,7 @@ import pytest
 
 from tests.e2e.service import Service, start
 from tests.faults import FAULTS, MIB, Fault
+from tests.hostile_bodies import LIES
 
 #: What one request may hold in the service of these tests, and what the process may grow by beside it.
 HELD = 64 * MIB
@@ -55,18 +57,19 @@ def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         started.stop()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.row} {fault.name}")
+@pytest.mark.parametrize("fault", [*FAULTS, *LIES], ids=lambda fault: f"{fault.row} {fault.name}")
 def test_what_must_not_be_believed(bounded: Service, bounded_client: httpx.Client, fault: Fault) -> None:
     body = fault.body if isinstance(fault.body, bytes) else fault.body()
     before = bounded.resident_mib()
-    with Watch(bounded) as watch:
-        answer = bounded_client.post(fault.path, params={"from": fault.form, **fault.params}, content=body)
-    assert answer.headers["content-type"] == "application/problem+json", answer.text[:200]
-    problem = answer.json()
     status, code, *place = fault.answer.split()
-    assert (answer.status_code, problem["code"]) == (int(status), code), problem
-    assert set(place) <= problem.keys(), problem
-    assert watch.peak_mib - before < (HELD + SLACK) / MIB
+    for route, params in fault.routes.items():
+        with Watch(bounded) as watch:
+            answer = bounded_client.post(route, params=params, content=body, headers=fault.headers)
+        assert answer.headers["content-type"] == "application/problem+json", (route, answer.text[:200])
+        problem = answer.json()
+        assert (answer.status_code, problem["code"]) == (int(status), code), (route, problem)
+        assert set(place) <= problem.keys(), (route, problem)
+        assert watch.peak_mib - before < (HELD + SLACK) / MIB, route
 
 
 class Watch:
@@ -124,3 +127,56 @@ def test_big_endian_and_fortran_order_are_converted_exactly(bounded: Service) ->
     np.save(sink, values)
     answer = httpx.post(f"{bounded.url}/v1/tensors/parse", params={"from": "npy"}, content=sink.getvalue())
     assert answer.json() == {"dtype": "float32", "shape": [2, 3], "data": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
+
+
+DIGITS = "9" * 5000
+LONG = "x" * 30_000
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "code"),
+    [
+        ("tensors/parse", {"from": LONG}, "415 unsupported_media_type"),
+        ("tensors/parse", {"to": LONG}, "406 not_acceptable"),
+        ("tensors/parse", {LONG: "1"}, "400 unknown_parameter"),
+        ("tensors/parse", {"from": "raw", "dtype": LONG, "shape": "1"}, "400 unknown_dtype"),
+        ("tensors/parse", {"from": "raw", "dtype": "int8", "shape": DIGITS}, "400 invalid_shape"),
+        ("tensors/parse", {"from": "raw", "dtype": "int8", "shape": "1," * 5000 + "1"}, "400 invalid_shape"),
+        (
+            "tensors/parse",
+            {"from": "raw", "dtype": "int8", "shape": f"{2**62},{2**62}"},
+            "413 shape_too_large",
+        ),
+        ("records/serialize", {"schema": "x" * 9000}, "400 invalid_schema"),
+        ("records/serialize", {"schema": "[" * 8000, "from": "ndjson"}, "413 json_too_deep"),
+        ("records/serialize", {"schema": "a{" * 4000, "from": "ndjson"}, "413 too_deep"),
+        ("records/serialize", {"schema": f"dataset:{LONG}", "from": "ndjson"}, "400 invalid_dataset_name"),
+        ("datasets/faulty/records", {"sequence": DIGITS}, "400 invalid_parameter"),
+        ("datasets/faulty/records", {"split": "../train", "from": "json"}, "400 invalid_split_name"),
+        ("datasets/faulty/versions", {"seed": DIGITS}, "400 invalid_parameter"),
+        ("datasets/faulty/versions", {"num_shards": DIGITS}, "400 invalid_parameter"),
+        ("datasets/faulty/versions", {"fractions": "train:0.1," * 1500}, "400 invalid_fractions"),
+        ("datasets/faulty/versions", {"exclude": "," * 9000}, "400 invalid_exclude"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value,
+)
+def test_query_parameters_that_must_not_be_believed(
+    bounded_client: httpx.Client, path: str, params: dict[str, str], code: str
+) -> None:
+    body = b"" if path.endswith("versions") else b'[{"x": 1}]'
+    answer = bounded_client.post(f"/v1/{path}", params=params, content=body)
+    assert f"{answer.status_code} {answer.json()['code']}" == code, answer.text[:300]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129, LONG, '""', '"a', 'a"b', "a\tb", "\xe9", "%00", "a/b", "a b"])
+def test_keys_that_are_none(bounded_client: httpx.Client, key: str) -> None:
+    headers = {"Idempotency-Key": key.encode("latin-1"), "Content-Type": b"application/json"}
+    answer = bounded_client.post("/v1/datasets/faulty/records", content=b'[{"x": 1}]', headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_idempotency_key")
+
+
+def test_nothing_of_all_this_was_stored_or_took_the_service_by_surprise(
+    bounded: Service, bounded_client: httpx.Client
+) -> None:
+    assert bounded_client.get("/v1/datasets").json() == {"datasets": []}
+    assert "Traceback" not in bounded.log()

@@ -1,9 +1,10 @@
 """Requests that schemathesis draws from openapi.yaml, and the answers that it says they may have.
 
-Half of them go to a dataset that is there, and half of the bodies are seeds of the fuzzers, so that not all are
-refused at the door. The seed is fixed: the same requests each time.
+Half of them go to a dataset that is there, and half of the bodies are seeds of the fuzzers, so that not all
+are refused at the door. The seed is fixed: the same requests each time.
 """
 
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,9 @@ CHECKS: Final = [
 
 def bodies(form: str) -> st.SearchStrategy[bytes]:
     """Seeds without the byte that chooses the variant; or any bytes."""
-    files = [path for noun in ("tensors", "records") for path in sorted((CORPUS / f"{noun}-{form}").glob("*"))]
+    files = [
+        path for noun in ("tensors", "records") for path in sorted((CORPUS / f"{noun}-{form}").glob("*"))
+    ]
     seeds = [path.read_bytes()[1:] for path in files]
     return (st.sampled_from(seeds) if seeds else st.nothing()) | st.binary(max_size=64)
 
@@ -89,5 +92,5 @@ def test_every_answer_is_one_that_the_document_has(
         case.call_and_validate(base_url=service.url, checks=CHECKS, timeout=60)
         assert httpx.get(f"{service.url}/livez").status_code == 200
 
-    print(f"{operation_id}: seed {SEED}")
+    sys.stdout.write(f"{operation_id}: seed {SEED}\n")
     draw()

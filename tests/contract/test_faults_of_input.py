@@ -1,0 +1,226 @@
+"""Rows 1-34 and 38-57 of the catalogue of faults: what is sent, by whom and how, and the tests of each.
+
+Rows 35-37 stand in test_faults_of_stores.py. Of 1-34, the bodies of test_faults.py go to every route; what
+is named here tells more of each. 34: there is no form for images, and no decoder of them.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+CODECS: Final = "unit/codecs"
+NPY: Final = f"{CODECS}/containers/test_npy.py"
+NPY_HEADER: Final = f"{CODECS}/containers/test_npy_header.py"
+NPZ: Final = f"{CODECS}/containers/test_npz.py"
+FRAMING: Final = f"{CODECS}/records/test_framing.py"
+INFLATE: Final = f"{CODECS}/test_inflate.py"
+ENCODED: Final = "contract/test_http_content_encoding.py"
+PROTO: Final = f"{CODECS}/tensors/test_tensor_proto.py"
+PROTO_VALUES: Final = f"{CODECS}/tensors/test_tensor_proto_values.py"
+JSON: Final = f"{CODECS}/test_json_text.py"
+CONVERT: Final = f"{CODECS}/test_json_convert.py"
+ARROW: Final = f"{CODECS}/containers/test_arrow_messages.py"
+FAULTS: Final = "contract/test_faults.py"
+CONNECTIONS: Final = "contract/test_http_connections.py"
+AUTH: Final = "contract/test_auth.py"
+STRICT: Final = "unit/api/http1/test_strict_parsing.py"
+DEADLINES: Final = "unit/api/http1/test_deadlines.py"
+ANSWERS: Final = "unit/api/http1/test_answers.py"
+ADMISSION: Final = "unit/api/test_admission.py"
+LANES: Final = "unit/api/test_lanes.py"
+MEMORY: Final = "unit/domain/test_memory.py"
+
+ROWS: Final = {
+    1: [f"{NPY}::test_a_pickle_is_never_loaded", f"{NPY_HEADER}::test_unreadable_descr"],
+    2: [f"{NPY_HEADER}::test_products_beyond_int64", f"{PROTO}::test_huge_shapes"],
+    3: [f"{NPY_HEADER}::test_shapes_that_are_none"],
+    4: [f"{NPY_HEADER}::test_shapes_that_are_none"],
+    5: [f"{NPY}::test_a_dimension_of_zero_holds_nothing_whatever_the_others"],
+    6: [f"{NPY}::test_strings_of_width_zero", f"{NPY}::test_a_few_bytes_that_declare_too_much"],
+    7: [f"{NPY_HEADER}::test_elements_without_an_exact_counterpart"],
+    8: [
+        f"{NPY_HEADER}::test_the_length_is_checked_before_anything_is_read",
+        f"{NPY_HEADER}::test_texts_that_are_no_header",
+    ],
+    9: [
+        f"{NPY}::test_a_short_body",
+        f"{NPY}::test_bytes_behind_the_array",
+        f"{NPY_HEADER}::test_cut_short_anywhere",
+    ],
+    10: [
+        f"{NPY_HEADER}::test_every_dtype_in_every_byte_order",
+        f"{NPY_HEADER}::test_elements_without_an_exact_counterpart",
+        f"{FAULTS}::test_big_endian_and_fortran_order_are_converted_exactly",
+    ],
+    11: [
+        f"{NPZ}::test_a_bomb_is_stopped_by_the_budget_while_it_inflates",
+        f"{NPZ}::test_members_that_share_their_bytes_are_stopped_by_the_ratio",
+        f"{NPZ}::test_too_many_members",
+    ],
+    12: [f"{NPZ}::test_duplicate_members", f"{NPZ}::test_names_that_are_no_names_of_arrays"],
+    13: [
+        f"{NPZ}::test_an_encrypted_member",
+        f"{NPZ}::test_other_compressions",
+        f"{NPZ}::test_lies_in_zip64_fields",
+    ],
+    14: [
+        f"{ENCODED}::test_fault_14_15_a_bomb_is_refused_in_bounded_memory_and_stores_nothing",
+        f"{INFLATE}::test_fault_14_15_a_bomb_is_refused_while_it_is_inflated",
+        f"{FRAMING}::test_a_bomb_is_refused_while_it_inflates",
+    ],
+    15: [
+        f"{ENCODED}::test_fault_15_a_window_that_is_too_large_is_refused",
+        f"{INFLATE}::test_fault_15_a_window_beyond_that_of_the_content_coding_is_refused",
+    ],
+    16: [
+        f"{ENCODED}::test_fault_16_stacked_and_unknown_encodings_are_refused_with_what_there_is",
+        f"{ENCODED}::test_fault_16_codings_on_two_lines_are_stacked_too",
+    ],
+    17: [
+        f"{ENCODED}::test_fault_17_a_body_cut_short_anywhere_stores_nothing",
+        f"{INFLATE}::test_every_bit_of_the_checksum_counts",
+        f"{INFLATE}::test_what_follows_the_end_is_refused",
+        f"{FRAMING}::test_a_wrong_trailer_is_found",
+    ],
+    18: [
+        f"{PROTO}::test_a_few_bytes_that_declare_too_much",
+        f"{PROTO_VALUES}::test_the_size_comes_before_the_values",
+    ],
+    19: [f"{PROTO}::test_messages_that_contradict_themselves"],
+    20: [
+        f"{PROTO_VALUES}::test_values_that_the_dtype_does_not_hold",
+        f"{PROTO}::test_bool_content_is_zero_or_one",
+    ],
+    21: [
+        f"{PROTO}::test_dtypes_that_are_not_read",
+        f"{PROTO}::test_unknown_rank_is_refused_with_values_too",
+    ],
+    22: [
+        f"{PROTO}::test_messages_that_cannot_be_read",
+        f"{CODECS}/test_protobuf.py::test_a_message_that_is_none",
+        f"{CODECS}/records/test_example_decode.py::test_malformed_messages_are_named_with_row_and_offset",
+    ],
+    23: [
+        f"{FRAMING}::test_a_length_with_a_valid_checksum_is_not_believed",
+        f"{FRAMING}::test_nothing_is_allocated_ahead_of_what_arrives",
+    ],
+    24: [f"{FRAMING}::test_every_flipped_bit_is_found_with_its_record_and_offset"],
+    25: [f"{FRAMING}::test_a_cut_inside_a_record_is_refused"],
+    26: [
+        f"{JSON}::test_bare_tokens_are_told_from_overflow_when_asked_for",
+        f"{CONVERT}::test_overflow_is_refused",
+    ],
+    27: [
+        f"{CONVERT}::test_integers_reach_to_the_ends_of_their_dtype_and_no_further",
+        f"{CONVERT}::test_a_float_holds_an_integer_token_exactly_or_refuses_it",
+    ],
+    28: [
+        f"{JSON}::test_malformed_text_is_refused_where_it_goes_wrong",
+        f"{JSON}::test_finding_a_fault_behind_a_long_string_takes_little",
+    ],
+    29: [
+        f"{JSON}::test_a_hundred_thousand_levels_are_refused_in_any_thread",
+        f"{JSON}::test_integers_of_thousands_of_digits_are_refused_with_their_place",
+    ],
+    30: [
+        f"{JSON}::test_malformed_text_is_refused_where_it_goes_wrong",
+        f"{JSON}::test_pairs_of_surrogates_and_escaped_backslashes_are_text",
+    ],
+    31: [
+        f"{CODECS}/test_json_values.py::test_ragged_arrays_are_refused_at_the_first_that_differs",
+        f"{CODECS}/test_json_values.py::test_booleans_strings_and_numbers_never_mix",
+    ],
+    32: [
+        f"{ARROW}::test_offsets_that_lead_out_of_their_buffer",
+        f"{ARROW}::test_a_buffer_outside_of_its_body",
+        f"{CODECS}/records/test_arrow.py::test_what_stands_in_the_view_of_a_null_is_not_looked_at",
+    ],
+    33: [
+        f"{ARROW}::test_compressed_buffers_are_charged_before_they_are_inflated",
+        f"{ARROW}::test_a_stream_without_its_end_marker_ends_with_its_last_message",
+        f"{CODECS}/records/test_arrow.py::test_more_rows_than_bytes_can_stand_for",
+        f"{CODECS}/records/test_parquet.py::test_a_page_that_inflates_beyond_the_budget",
+    ],
+    34: [
+        f"{FAULTS}::test_images_are_no_form",
+        "unit/test_isolation.py::test_no_request_reaches_tensorflow_or_a_decoder_of_images",
+    ],
+    38: [  # Content-Disposition
+        f"{AUTH}::test_the_content_disposition_of_a_download_is_a_plain_name",
+        "unit/api/test_files.py::test_a_name_that_would_break_the_header_never_gets_there",
+    ],
+    39: [  # lines of the log
+        "unit/test_logs.py::test_json_lines_hold_everything_and_no_line_end",
+        "unit/test_logs.py::test_text_lines_show_control_characters",
+        "contract/test_audit.py::test_names_forge_no_lines",
+    ],
+    40: ["unit/api/auth/test_token_file.py::test_an_entry_is_found_by_the_digest_of_its_token"],
+    41: [  # scopes and tenants
+        f"{AUTH}::test_each_route_takes_the_scope_of_the_table_and_no_other",
+        f"{AUTH}::test_the_dataset_of_another_tenant_is_not_there",
+        "unit/api/auth/test_routes.py::test_every_route_of_the_application_is_in_the_table_and_no_other",
+    ],
+    42: [  # hosts and paths
+        f"{AUTH}::test_no_spelling_of_a_path_leads_around_the_check",
+        "unit/api/auth/test_routes.py::test_the_table_and_the_router_mean_the_same_path",
+        "unit/api/test_base_url.py::test_what_is_no_host_never_gets_into_a_line",
+    ],
+    43: ["e2e/test_auth.py::test_no_secret_shows_in_an_answer_or_a_log"],
+    44: [f"{STRICT}::test_too_large_a_head_is_refused"],
+    45: [
+        f"{DEADLINES}::test_a_connection_on_which_nothing_begins_is_closed",
+        f"{DEADLINES}::test_a_head_that_does_not_end_is_408",
+        f"{DEADLINES}::test_an_idle_connection_is_closed_without_a_word",
+    ],
+    46: [f"{DEADLINES}::test_a_body_that_trickles_is_408"],
+    47: [
+        f"{DEADLINES}::test_a_client_that_takes_nothing_is_cut",
+        f"{DEADLINES}::test_a_client_that_takes_an_answer_too_slowly_is_cut",
+    ],
+    48: [f"{STRICT}::test_what_has_no_meaning_or_two_is_refused"],
+    49: [
+        f"{CONNECTIONS}::test_an_upload_longer_than_allowed_is_refused_before_it_is_read",
+        f"{ANSWERS}::test_who_is_answered_without_being_asked_for_the_body_is_not_listened_to",
+    ],
+    50: [f"{CONNECTIONS}::test_a_client_that_leaves_anywhere_in_its_body_leaves_nothing"],
+    51: [
+        f"{ADMISSION}::test_one_too_many_is_told_when_to_come_again",
+        f"{ADMISSION}::test_a_delay_that_stands_lets_ever_fewer_in_and_then_more_again",
+        f"{LANES}::test_who_finds_the_queue_full_is_refused_at_once",
+    ],
+    52: [
+        f"{MEMORY}::test_charges_to_a_budget_come_out_of_the_pool_and_go_back",
+        f"{MEMORY}::test_where_all_wait_the_youngest_is_refused_and_the_others_end",
+    ],
+    53: [
+        "unit/domain/test_turns.py::test_no_more_compute_than_there_are_turns",
+        f"{ADMISSION}::test_a_share_is_refused_while_the_loop_is_late",
+    ],
+    54: [
+        f"{ADMISSION}::test_probes_pass_under_overload",
+        "unit/api/http1/test_connections.py::test_probes_get_through_where_all_others_are_at_work",
+    ],
+    55: [
+        "contract/test_http_tensor_streams.py::test_a_failure_after_the_first_byte_is_visible",
+        f"{CONNECTIONS}::test_a_failure_after_the_first_byte_leaves_the_last_chunk_out",
+    ],
+    56: [
+        "e2e/test_serve.py::test_an_unfinished_upload_does_not_keep_it_from_ending",
+        f"{ANSWERS}::test_what_is_answered_when_the_service_stops_ends_the_connection",
+    ],
+}
+
+
+def test_every_row_of_the_catalogue_is_here() -> None:
+    of_stores = {35, 36, 37}
+    missing = {57}
+    assert not missing & set(ROWS)
+    assert set(ROWS) | of_stores | missing == set(range(1, 58))
+
+
+@pytest.mark.parametrize("test", sorted({test for tests in ROWS.values() for test in tests}))
+def test_what_is_named_is_there(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert f"def {name}(" in (TESTS / file).read_text()

@@ -17,11 +17,20 @@ _CONTROLS: Final = {
 }
 
 
+#: The audit log, whose lines come whatever the level is.
+AUDIT: Final = "shardsmith.audit"
+
+
 def configure_logging(level: str, form: Literal["text", "json"]) -> None:
-    """Send every record of this process, uvicorn's too, to standard error."""
+    """Send every record of this process, uvicorn's too, to standard error.
+
+    Debugging is of this package alone: what clients of object stores and of HTTP tell then are credentials.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level="INFO" if level == "debug" else level.upper(), handlers=[handler], force=True)
+    logging.getLogger(__package__).setLevel(level.upper())
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,6 +1,7 @@
 """Tokens of an issuer and tokens of a file, at one service."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,15 +17,18 @@ def issuer() -> Iterator[Issuer]:
         yield started
 
 
+@contextmanager
+def service(issuer: Issuer, folder: Path) -> Iterator[httpx.Client]:
+    """A service that takes tokens of that issuer beside those of a file."""
+    claims = {"oidc_tenant_claim": "org", "oidc_scope_claim": "roles"}
+    with guarded(folder, oidc_issuer=issuer.url, oidc_audience=AUDIENCE, **claims) as started:
+        yield started
+
+
 @pytest.fixture
 def client(issuer: Issuer, tmp_path: Path) -> Iterator[httpx.Client]:
-    with guarded(
-        tmp_path,
-        oidc_issuer=issuer.url,
-        oidc_audience=AUDIENCE,
-        oidc_tenant_claim="org",
-        oidc_scope_claim="roles",
-    ) as started:
+    with service(issuer, tmp_path) as started:
+        assert issuer.asked, "the keys are fetched at the start"
         yield started
 
 
@@ -42,15 +46,15 @@ def test_both_are_taken_and_tenants_are_kept_apart(client: httpx.Client, issuer:
     assert 'error="invalid_token"' in refused.headers["www-authenticate"]
 
 
-def test_while_the_issuer_is_silent_tokens_of_the_file_are_taken(
-    client: httpx.Client, issuer: Issuer
-) -> None:
+def test_while_the_issuer_is_silent_tokens_of_the_file_are_taken(issuer: Issuer, tmp_path: Path) -> None:
     issuer.answers[CONFIGURATION] = (503, {}, b"")
+    issuer.asked.clear()
     token = issuer.token(org="umbrella", roles="read")
-    for _ in range(2):
-        answer = client.get("/v1/datasets", headers=as_(token))
-        assert (answer.status_code, answer.json()["code"]) == (503, "issuer_unreachable")
-        assert "retry-after" in answer.headers
-    assert issuer.asked.count(CONFIGURATION) <= 2, "the issuer is not asked for each request"
-    assert client.get("/v1/datasets", headers=as_("reading-5f0c")).status_code == 200
-    assert client.get("/readyz").status_code == 200
+    with service(issuer, tmp_path) as client:
+        for _ in range(2):
+            answer = client.get("/v1/datasets", headers=as_(token))
+            assert (answer.status_code, answer.json()["code"]) == (503, "issuer_unreachable")
+            assert "retry-after" in answer.headers
+        assert issuer.asked == [CONFIGURATION], "the issuer is not asked for each request"
+        assert client.get("/v1/datasets", headers=as_("reading-5f0c")).status_code == 200
+        assert client.get("/readyz").status_code == 200

@@ -54,6 +54,26 @@ def test_text_sets_the_lines_of_a_traceback_off() -> None:
     assert all(line.startswith("  | ") for line in others)
 
 
+def said(level: str, *calls: str) -> list[str]:
+    """What a process writes to its log by these calls, `LOGGER.METHOD(MESSAGE)`."""
+    code = f"import logging; from app.logs import configure_logging; configure_logging({level!r}, 'text');"
+    for call in calls:
+        logger, _, rest = call.rpartition("/")
+        code += f"logging.getLogger({logger!r}).{rest};"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [line.rpartition(" ")[2] for line in ended.stderr.splitlines()]
+
+
+def test_debugging_is_of_this_package_alone() -> None:
+    calls = ("app.api/debug('ours')", "botocore.auth/debug('theirs')", "botocore/info('known')")
+    assert said("debug", *calls) == ["ours", "known"]
+    assert said("info", *calls) == ["known"]
+
+
+def test_the_audit_log_is_written_at_any_level() -> None:
+    assert said("error", "shardsmith.audit/info('audit')", "app.api/warning('no')") == ["audit"]
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_every_logger_writes_so(form: str) -> None:
     code = (

@@ -45,6 +45,10 @@ class KeySet:
         #: Counts the key sets so far: what was found out with an older one is to be found out again.
         self.generation = 0
 
+    def start(self) -> None:
+        """Fetch the keys before they are asked for; to be called on the event loop."""
+        self._renewal()
+
     def close(self) -> None:
         """Fetch no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)

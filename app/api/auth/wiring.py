@@ -27,6 +27,7 @@ class Auth:
     def __init__(self, options: AuthOptions) -> None:
         self._options = options
         self._tokens = None if options.tokens_file is None else WatchedTokens(options.tokens_file)
+        self._starting: list[Callable[[], None]] = []
         self._closing: list[Callable[[], None]] = []
         self._verifier = None if options.oidc is None else self._open_issuer(options.oidc)
 
@@ -42,9 +43,11 @@ class Auth:
         return {} if self._tokens is None else {"tokens": self._tokens.check}
 
     def start(self) -> None:
-        """Begin to watch what changes."""
+        """Begin to watch what changes; to be called on the event loop."""
         if self._tokens is not None:
             self._tokens.start()
+        for start in self._starting:
+            start()
 
     def stop(self) -> None:
         """End that."""
@@ -60,5 +63,6 @@ class Auth:
         from .oidc import OidcVerifier
 
         keys = KeySet(partial(fetch_keys, options.issuer))
+        self._starting.append(keys.start)
         self._closing.append(keys.close)
         return OidcVerifier(options, keys)

@@ -35,6 +35,7 @@ BENCHMARKS = (
     "bench_crc32c",
     "bench_store_write",
     "bench_appends",
+    "bench_overload",
     "bench_random_read",
     "bench_training_stream",
     "bench_small_requests",

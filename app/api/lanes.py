@@ -21,7 +21,7 @@ _ADMISSION_WAIT_S: Final = 10.0
 #: makes every answer late, until clients give up before theirs comes ("Fail at Scale", ACM Queue 13/8, 2015).
 _LONGEST_QUEUE_S: Final = 2.0
 #: Weight of the latest interval between two workers that came free in the moving mean of all.
-_LATEST: Final = 0.1
+_LATEST: Final = 0.3
 
 
 class Lane:
@@ -92,7 +92,8 @@ class Lane:
     def _come_free(self) -> None:
         now = time.monotonic()
         if self._waiting:
-            self._interval_s += _LATEST * (now - self._came_free - self._interval_s)
+            latest = now - self._came_free
+            self._interval_s += (_LATEST if self._interval_s else 1.0) * (latest - self._interval_s)
             self._came_free = now
         self._hand_over()
 

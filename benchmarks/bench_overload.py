@@ -1,0 +1,91 @@
+"""How much of what a replica sustains does it still do when ten times as much is asked of it?
+
+A real server process on this machine. First clients that wait for their answers find out how much it
+sustains. Then others send ten times as many requests a second, whatever comes back: most are refused, and
+what counts is how many are not (goodput), how soon a refusal comes, how probes fare, and what memory is taken.
+Time is by the clock, over all cores, with the clients on the same machine. The requests have small bodies and
+take tens of milliseconds, so that clients and network take little of it.
+Run: python -m benchmarks.bench_overload
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.bench_appends import server
+from benchmarks.measure import Answer, Session, main, memory_folder
+from benchmarks.open_loop import Outcome, ask_in_turn, ask_on_time, probed, quantile, request
+
+CLIENTS = 16
+SECONDS = 8.0
+ROUNDS = 3
+TIMES = 10
+PROBES = ("/livez", "/readyz")
+#: A float32 tensor of four million equal values, as TensorFlow writes it: the body has 20 bytes.
+TENSOR = bytes.fromhex("080112071205088092f4012a040000803f")
+REQUEST = request("/v1/tensors/describe?from=tensorproto", "application/protobuf", TENSOR)
+
+
+def goodput(outcomes: Sequence[Outcome], seconds: float) -> float:
+    """Requests done a second."""
+    return sum(outcome.status == 200 for outcome in outcomes) / seconds
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text("utf-8").split()[1])
+    return pages * 4096 / 2**20
+
+
+async def overload(port: int, rate: float) -> tuple[list[Outcome], list[Outcome]]:
+    """What came of so many requests a second, and of probes meanwhile."""
+    done = asyncio.Event()
+    probing = asyncio.create_task(probed(port, PROBES, done))
+    outcomes = await ask_on_time(port, REQUEST, rate=rate, seconds=SECONDS)
+    done.set()
+    return outcomes, await probing
+
+
+def report(outcomes: Sequence[Outcome], probes: Sequence[Outcome], mib: float) -> None:
+    refused = [outcome for outcome in outcomes if outcome.status in (429, 503)]
+    other = len(outcomes) - len(refused) - sum(outcome.status == 200 for outcome in outcomes)
+    print(
+        f"{len(outcomes)} sent, {len(refused)} refused (p99 {1e3 * quantile(refused, 0.99):.0f} ms, median "
+        f"{1e3 * quantile(refused, 0.5):.0f} ms), {other} neither; {len(probes)} probes, "
+        f"{sum(probe.status != 200 for probe in probes)} failed (p99 {1e3 * quantile(probes, 0.99):.0f} ms); "
+        f"{mib:.0f} MiB"
+    )
+
+
+def measure(session: Session) -> None:
+    peaks, kept = [], []
+    with memory_folder() as folder, server((folder / "data").as_uri()) as (url, pid):
+        port = urlsplit(url).port or 80
+        asyncio.run(ask_in_turn(port, REQUEST, clients=CLIENTS, seconds=SECONDS / 4))
+        for _ in range(session.runs or ROUNDS):
+            done = asyncio.run(ask_in_turn(port, REQUEST, clients=CLIENTS, seconds=SECONDS))
+            peaks.append(goodput(done, SECONDS))
+            outcomes, probes = asyncio.run(overload(port, TIMES * peaks[-1]))
+            kept.append(goodput(outcomes, SECONDS))
+            report(outcomes, probes, resident_mib(pid))
+    session.answers.append(
+        Answer(
+            f"Requests done of {TIMES} times as many as are sustained, by the clock",
+            "statistics of 4 million values",
+            "requests",
+            1 / statistics.median(kept),
+            None,
+            None,
+            "as many as are sustained",
+            1 / statistics.median(peaks),
+            0.9,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(measure)

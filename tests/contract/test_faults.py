@@ -170,7 +170,7 @@ def test_query_parameters_that_must_not_be_believed(
 
 @pytest.mark.parametrize("key", ["", "x" * 129, LONG, '""', '"a', 'a"b', "a\tb", "\xe9", "%00", "a/b", "a b"])
 def test_keys_that_are_none(bounded_client: httpx.Client, key: str) -> None:
-    headers = {"Idempotency-Key": key.encode("latin-1"), "Content-Type": b"application/json"}
+    headers = {b"Idempotency-Key": key.encode("latin-1"), b"Content-Type": b"application/json"}
     answer = bounded_client.post("/v1/datasets/faulty/records", content=b'[{"x": 1}]', headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_idempotency_key")
 

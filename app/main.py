@@ -34,7 +34,7 @@ from .domain.memory import MemoryPool
 from .domain.turns import Turns
 from .garbage import collect_when_idle
 from .logs import configure_logging
-from .resources import available_processors, memory_for_requests
+from .resources import allow_open_files, available_processors, memory_for_requests
 from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
@@ -158,6 +158,7 @@ def run() -> None:
     """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
+    allow_open_files(settings.max_connections)
     app = _app_to_serve(settings)
     # uvicorn ends gracefully and then raises the signal again, which would make the status a failure.
     for number in (signal.SIGTERM, signal.SIGINT):

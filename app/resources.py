@@ -10,18 +10,36 @@ from typing import Final
 
 from .domain.limits import MIB
 
-__all__ = ["available_memory", "available_processors", "memory_for_requests"]
+__all__ = ["allow_open_files", "available_memory", "available_processors", "memory_for_requests"]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 #: The rest is for the interpreter, libraries and kernels (some 250 MiB), publications, and what no charge
 #: counts: copies within libraries, the allocator's slack. Elasticsearch's heap is half of the memory, too.
 _SHARE_FOR_REQUESTS: Final = 0.5
 _LEAST: Final = 64 * MIB
+#: Files that are open beside the connections of clients: spools, connections to the store, logs.
+_OTHER_FILES: Final = 1024
 
 
 def memory_for_requests() -> int:
     """Bytes that all requests together may hold: half of what the process may use."""
     return max(_LEAST, int(_SHARE_FOR_REQUESTS * available_memory()))
+
+
+def allow_open_files(num_connections: int) -> None:
+    """Have the system let this process open that many connections and the files beside them, if it may.
+
+    Many systems let a process open 1,024 until it asks for more; Go's runtime asks for all it may have.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return
+    asked = num_connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < asked:
+        most = asked if hard == resource.RLIM_INFINITY else min(asked, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def available_memory(root: Path = _ROOT) -> int:

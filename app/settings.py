@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     )
     linger_stall_s: float = Field(5.0, gt=0, description="The same, without any byte of it (nginx).")
     max_connections: int = Field(
-        512, ge=1, description="Connections at one time; beyond, probes alone are answered (nginx)."
+        2048, ge=1, description="Connections at one time; beyond, probes alone are answered."
     )
     max_target_bytes: int = Field(
         32 * KIB, gt=0, description="Longest request target, percent-encoded, in bytes; nginx has 8 KiB."

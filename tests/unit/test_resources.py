@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.limits import MIB
-from app.resources import available_memory, available_processors, memory_for_requests
+from app.resources import allow_open_files, available_memory, available_processors, memory_for_requests
 
 
 @pytest.mark.parametrize("file", ["memory.max", "memory/memory.limit_in_bytes"])
@@ -45,3 +45,18 @@ def test_without_a_quota_there_are_all_processors(tmp_path: Path, quota: str) ->
 
 def test_requests_get_half() -> None:
     assert memory_for_requests() in (available_memory() // 2, 64 * MIB)
+
+
+def test_as_many_files_may_be_open_as_connections_need_and_are_allowed() -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        low = 1024 if hard == resource.RLIM_INFINITY else min(1024, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+        allow_open_files(100)
+        expected = 1124 if hard == resource.RLIM_INFINITY else min(1124, hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (expected, hard)
+        allow_open_files(10)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (expected, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -7,14 +7,12 @@ that fails between the two is answered 500.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 
-from ..problems import PROBLEM_MEDIA_TYPE, problem
-from .refusals import defect
+from .refusals import defect, problem_parts
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent
@@ -119,13 +117,8 @@ class Cycle(RequestResponseCycle):
     async def send_500_response(self) -> None:
         """The answer of an application that failed before any of its own had left."""
         refused = defect()
-        body = json.dumps(problem(refused.status, refused.code, refused.detail)).encode("ascii")
-        headers = [
-            (b"content-type", PROBLEM_MEDIA_TYPE.encode("ascii")),
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-        ]
-        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
+        headers, body = problem_parts(refused)
+        await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     def disconnect(self) -> None:

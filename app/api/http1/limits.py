@@ -14,8 +14,9 @@ class ConnectionLimits:
     """Bounds on one connection, and on their number.
 
     Attributes:
-        max_connections: connections at one time; nginx's worker_connections is 512. Each takes a file
-            descriptor, of which many systems give a process 1,024.
+        max_connections: connections at one time: twice the requests that are let in (Envoy's circuit breakers
+            have 1,024 for each), so that most refusals are those of requests, which cost less. nginx's
+            worker_connections is 512. Each takes a file descriptor.
         max_target_bytes: the request target: `?schema=` takes 8 KiB of JSON, three times that once it is
             percent-encoded. nginx has 8 KiB, Apache's LimitRequestLine 8,190, and RFC 9112 wants 8,000.
         max_header_bytes: request line and header section; Envoy has 60 KiB, uvicorn with h11 64 KiB.
@@ -35,7 +36,7 @@ class ConnectionLimits:
         linger_stall_s: the same, without any byte; nginx's lingering_timeout is 5 s.
     """
 
-    max_connections: int = 512
+    max_connections: int = 2048
     max_target_bytes: int = 32 * KIB
     max_header_bytes: int = 64 * KIB
     max_headers: int = 100

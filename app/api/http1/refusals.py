@@ -8,9 +8,9 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from ..problems import PROBLEM_MEDIA_TYPE, problem
+from ..problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 
-__all__ = ["Refused", "defect", "malformed", "serialize_refusal", "timed_out"]
+__all__ = ["Refused", "defect", "malformed", "problem_parts", "serialize_refusal", "timed_out"]
 
 
 class Refused(Exception):
@@ -62,16 +62,21 @@ def defect() -> Refused:
     return Refused(500, "internal_error", "A defect in the service; its log has the cause.")
 
 
-def serialize_refusal(refused: Refused, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The whole answer."""
+def problem_parts(refused: Refused) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Headers and content of the answer."""
     body = json.dumps(problem(refused.status, refused.code, refused.detail)).encode("ascii")
-    fields = [
-        *default_headers,
+    headers = [
         (b"content-type", PROBLEM_MEDIA_TYPE.encode("ascii")),
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
-        *([(b"retry-after", b"1")] if refused.status == 503 else []),
     ]
-    return b"".join(
-        [STATUS_LINE[refused.status], *(b"%b: %b\r\n" % field for field in fields), b"\r\n", body]
-    )
+    if refused.status == 503:
+        headers.append((b"retry-after", retry_after().encode("ascii")))
+    return headers, body
+
+
+def serialize_refusal(refused: Refused, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The whole answer."""
+    headers, body = problem_parts(refused)
+    fields = [b"%b: %b\r\n" % field for field in (*default_headers, *headers)]
+    return b"".join([STATUS_LINE[refused.status], *fields, b"\r\n", body])

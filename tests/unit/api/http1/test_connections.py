@@ -102,7 +102,7 @@ def test_probes_get_through_where_all_others_are_at_work(loop: str) -> None:
         answer = server.exchange(GET % b"work")
         problem = problem_of(answer)
         assert (problem["status"], problem["code"]) == (503, "too_many_connections")
-        assert b"retry-after: 1\r\n" in answer
+        assert b"\r\nretry-after: " in answer
         go.set()
         for connection in working:
             assert read_answer(connection)[1] == b"/work"

@@ -69,8 +69,8 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
     """
     auth = Auth(_auth_options(settings))
-    services = _wire(settings, store if store is not None else open_store(settings.storage_url), auth)
     load = Load()
+    services = _wire(settings, load, store if store is not None else open_store(settings.storage_url), auth)
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
@@ -132,13 +132,13 @@ def _auth_options(settings: Settings) -> AuthOptions:
     return AuthOptions(settings.tokens_file, oidc, anyone=anyone, origins=settings.origins)
 
 
-def _wire(settings: Settings, store: ObjectStore, auth: Auth) -> Services:
+def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
     exchanges = Exchanges(
         limits=settings.limits,
         spool=spool,
         memory=MemoryPool(settings.memory_bytes or memory_for_requests()),
-        turns=Turns(settings.compute_threads or available_processors()),
+        turns=Turns(settings.compute_threads or available_processors(), lambda: load.is_late),
         streams=settings.streams,
         body_timeout_s=settings.body_timeout_s,
     )

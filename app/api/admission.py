@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +24,8 @@ __all__ = ["Admission", "Load"]
 #: stands, not a burst (CoDel, RFC 8289: the minimum over an interval of 100 ms).
 _LOOK_EVERY_S: Final = 0.01
 _LOOKS: Final = 10
+#: Computing threads pause for a loop that is later than this.
+_LATE_S: Final = 0.01
 #: Above this delay ever fewer requests are let in, below it more again.
 _TARGET_S: Final = 0.05
 #: Steps of the share that is let in, down and up (WeChat's DAGOR, SoCC 2018, section 4.2.3).
@@ -39,6 +42,7 @@ class Load:
         self._looks = 0
         self._least = float("inf")
         self._garbage = Garbage()
+        self._due = float("inf")
         #: Requests under way, but for probes.
         self.under_way = 0
         #: The share of requests to let in, from 0 to 1.
@@ -48,15 +52,20 @@ class Load:
         """Look at the running loop from now on."""
         self._look_later(asyncio.get_running_loop())
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the loop should have come to its next step by now; to be asked in any thread."""
+        return time.monotonic() - self._due > _LATE_S
+
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + _LOOK_EVERY_S
+        self._due = time.monotonic() + _LOOK_EVERY_S
 
         def look() -> None:
-            self.observe(loop.time() - due)
+            self.observe(time.monotonic() - self._due)
             self._garbage.collect(idle=not self.under_way)
             self._look_later(loop)
 
-        loop.call_at(due, look)
+        loop.call_later(_LOOK_EVERY_S, look)
 
     def observe(self, delay_s: float) -> None:
         """One look: so late was the loop."""

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from ..domain.limits import KIB
-from ..errors import StreamInterrupted, StreamTimeout
+from ..errors import Overloaded, StreamInterrupted, StreamTimeout
 
 __all__ = ["SMALL_BODY", "may_be_small", "read_small", "replayed"]
 
@@ -32,6 +32,7 @@ async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, 
     Raises:
         StreamInterrupted: the client went away.
         StreamTimeout: nothing came for too long.
+        Overloaded: the service is shutting down.
     """
     taken: list[Message] = []
     size = 0
@@ -41,6 +42,9 @@ async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, 
                 message = await receive()
         except TimeoutError:
             raise StreamTimeout(f"No byte of the body came for {timeout_s:g} s.") from None
+        except asyncio.CancelledError:
+            # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
+            raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
         if message["type"] == "http.disconnect":
             raise StreamInterrupted("The connection closed before the body ended.")
         taken.append(message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,10 +23,22 @@ _SLICE_S: Final = 0.1
 _PATIENCE_S: Final = 30.0
 
 
-class Turns:
-    """At most `count` threads have their turn at one time, but for those that lost patience."""
+#: Threads that hand the interpreter's lock to one another several times in a switch interval never let it time
+#: out for the event loop: then they pause, so long and so often at most, until the loop has come to it.
+_PAUSE_S: Final = 0.001
+_PAUSES: Final = 20
 
-    def __init__(self, count: int) -> None:
+
+class Turns:
+    """At most `count` threads have their turn at one time, but for those that lost patience.
+
+    Args:
+        count: of threads.
+        is_late: whether something more urgent than all of them waits for the interpreter's lock.
+    """
+
+    def __init__(self, count: int, is_late: Callable[[], bool] = lambda: False) -> None:
+        self._is_late = is_late
         self._lock = threading.Lock()
         self._free = count
         #: Who comes back from waiting goes before who has yet to begin, so that what has begun ends.
@@ -55,6 +67,13 @@ class Turns:
             yield
         finally:
             self._take(self._returning, timeout_s=_PATIENCE_S)
+
+    def make_way(self) -> None:
+        """Pause as long as something more urgent waits, but not for long."""
+        for _ in range(_PAUSES):
+            if not self._is_late():
+                return
+            time.sleep(_PAUSE_S)
 
     def pass_on(self) -> None:
         """Let one of the others compute, if any waits, and queue behind them."""
@@ -115,5 +134,9 @@ def waiting() -> Iterator[None]:
 
 def offer_turn() -> None:
     """Between two steps of long work: let others compute, if this thread has done so for long enough."""
-    if _this.holder is not None and time.monotonic() - _this.since > _SLICE_S:
-        _this.holder.pass_on()
+    holder = _this.holder
+    if holder is None:
+        return
+    holder.make_way()
+    if time.monotonic() - _this.since > _SLICE_S:
+        holder.pass_on()

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import DType
+from ..domain.turns import offer_turn
 
 __all__ = ["LengthStatistics", "NumberStatistics", "Range"]
 
@@ -88,6 +89,7 @@ class NumberStatistics:
     def add(self, values: NDArray[Any]) -> None:
         """Take in flat values of `dtype.numpy`."""
         for start in range(0, len(values), _PIECE):
+            offer_turn()
             piece = values[start : start + _PIECE]
             if self.dtype.is_float:
                 # Those of ml_dtypes have few functions of their own.

@@ -111,3 +111,22 @@ def test_who_has_begun_goes_on_without_a_turn_rather_than_wait_long(monkeypatch:
 def test_without_a_turn_there_is_nothing_to_lend() -> None:
     with waiting():
         offer_turn()
+
+
+def test_who_computes_makes_way_for_what_is_more_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [True, True, False]
+    pauses: list[float] = []
+    monkeypatch.setattr(turns, "_SLICE_S", 60.0)
+    of = Turns(1, lambda: late.pop(0))
+    with of.turn():
+        monkeypatch.setattr("app.domain.turns.time.sleep", pauses.append)
+        offer_turn()
+        monkeypatch.undo()
+    assert len(pauses) == 2
+
+
+def test_way_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = Turns(1, lambda: True)
+    with of.turn():
+        monkeypatch.setattr("app.domain.turns._PAUSE_S", 0.0)
+        offer_turn()

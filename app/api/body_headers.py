@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 
 from ..domain.limits import Limits
 from ..errors import LimitExceeded, MalformedInput, UnknownForm
+from .content_encoding import content_codings
 
 __all__ = ["check_body_headers", "check_part_headers", "declared_length"]
 
@@ -45,7 +46,7 @@ def check_part_headers(headers: Headers, limits: Limits) -> None:
         UnknownForm: a Content-Encoding, which is undone around a whole body only.
         InputError: as `check_body_headers`.
     """
-    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+    if content_codings(headers):
         raise UnknownForm(
             "A part with a Content-Encoding is not supported; encode the body as a whole.",
             code="unsupported_content_encoding",
@@ -56,8 +57,7 @@ def check_part_headers(headers: Headers, limits: Limits) -> None:
 def declared_length(headers: Headers) -> int | None:
     """The bytes of a body that comes as it is, where its headers say how many there are."""
     length = headers.get("content-length", "")
-    encoding = headers.get("content-encoding", "").strip().lower()
     transfer = headers.get("content-transfer-encoding", "").strip().lower()
-    plain = encoding in ("", "identity") and transfer in _PLAIN_TRANSFER
+    plain = not content_codings(headers) and transfer in _PLAIN_TRANSFER
     known = plain and length.isascii() and length.isdigit() and "transfer-encoding" not in headers
     return int(length[:20]) if known else None

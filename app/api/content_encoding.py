@@ -20,6 +20,7 @@ __all__ = [
     "ACCEPTED_ENCODINGS",
     "AnswerCoding",
     "choose_coding",
+    "content_codings",
     "is_compressible",
     "parse_content_encoding",
     "require_identity",
@@ -52,17 +53,19 @@ class AnswerCoding:
     required: bool
 
 
+def content_codings(headers: Headers) -> list[str]:
+    """What Content-Encoding names, on however many lines; `identity` is none."""
+    names = ",".join(headers.getlist("content-encoding")).lower().split(",")
+    return [name.strip() for name in names if name.strip() not in ("", "identity")]
+
+
 def parse_content_encoding(headers: Headers) -> Container | None:
     """How the body is encoded; None where it is not.
 
     Raises:
         UnknownEncoding: by a coding that is not known, or by several.
     """
-    lines = headers.getlist("content-encoding")
-    if not lines:
-        return None
-    codings = [name.strip().lower() for name in ",".join(lines).split(",")]
-    codings = [name for name in codings if name not in ("", "identity")]
+    codings = content_codings(headers)
     if not codings:
         return None
     if len(codings) == 1 and codings[0] in _CONTAINERS:

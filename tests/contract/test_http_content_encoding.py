@@ -228,6 +228,14 @@ def test_fault_16_codings_on_two_lines_are_stacked_too(client: httpx.Client) -> 
     assert code(answer) == (415, "unsupported_content_encoding")
 
 
+def test_identity_before_a_coding_hides_nothing(client: httpx.Client) -> None:
+    """Nor is the length of the encoded body taken for that of the tensor."""
+    lines = [("Content-Encoding", "identity"), ("Content-Encoding", "gzip")]
+    params = {"from": "raw", "dtype": "uint8", "to": "json"}
+    answer = client.post("/v1/tensors/parse", content=gzip.compress(bytes(500)), headers=lines, params=params)
+    assert answer.json()["shape"] == [500]
+
+
 def test_other_refusals_of_a_body_do_not_speak_of_encodings(client: httpx.Client) -> None:
     """RFC 9110, section 12.5.3: Accept-Encoding is for those 415 alone that an encoding caused."""
     for headers in ({"Content-Type": "image/png"}, {**AS_NDJSON, "Content-Transfer-Encoding": "base64"}):

@@ -59,6 +59,7 @@ class Collector:
         check_dataset_name(name)
         now = store_time(self._store)
         sweep = Sweep(self._store, self._pool, name, now, dry_run=dry_run, stopped=stopped)
+        sweep.step(PROBE_PREFIX, partial(_sweep_probes, sweep))  # they are nobody's, be there a dataset or not
         folders = self._store.list_children(name)
         if not folders:
             raise NotFound(f"There is no dataset {name!r}, and nothing of one.", code="dataset_not_found")
@@ -69,7 +70,6 @@ class Collector:
             generation += 1
         # This one lives, or never began: appends that were to begin it may have left parts.
         self._collect_living(sweep, Layout(name, generation))
-        sweep.step(PROBE_PREFIX, partial(_sweep_probes, sweep))
         sweep.step(name, partial(self._abort_uploads, sweep, name))
         return sweep.report
 

@@ -496,6 +496,14 @@ def test_probes_that_were_left_go_after_an_hour(client: Client, inner: TimedStor
     assert collect(client)["deleted"] == {"probes": {"objects": 1, "bytes": 0}}
 
 
+def test_they_go_where_nothing_else_is_left(client: Client, inner: TimedStore) -> None:
+    inner.put("_probe/x", b"")
+    inner.advance(2 * HOUR)
+    with pytest.raises(NotFound):
+        collect(client)
+    assert keys(inner, "_probe") == []
+
+
 def littered(store: FaultStore, inner: TimedStore) -> Client:
     """A dataset with leftovers of every kind, and rows 1 to 4 in its latest version, 5 acknowledged."""
     client = Client(store)

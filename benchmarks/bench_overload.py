@@ -1,8 +1,8 @@
 """How much of what a replica sustains does it still do when ten times as much is asked of it?
 
 A real server process on this machine. First clients that wait for their answers find out how much it
-sustains. Then others send ten times as many requests a second, whatever comes back: most are refused, and
-what counts is how many are not (goodput), how soon a refusal comes, how probes fare, and what memory is taken.
+sustains. Then others send ten times as many requests a second, whatever comes back: most are refused. What
+counts is how many are not (goodput), how soon a refusal comes, how probes fare, and what memory is taken.
 Time is by the clock, over all cores, with the clients on the same machine. The requests have small bodies and
 take tens of milliseconds, so that clients and network take little of it.
 Run: python -m benchmarks.bench_overload

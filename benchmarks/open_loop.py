@@ -31,7 +31,10 @@ class Outcome:
 
 def request(path: str, media_type: str, body: bytes) -> bytes:
     """A POST as it goes over the wire."""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\n"
+        f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 

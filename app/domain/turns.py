@@ -23,8 +23,8 @@ _SLICE_S: Final = 0.1
 _PATIENCE_S: Final = 30.0
 
 
-#: Threads that hand the interpreter's lock to one another several times in a switch interval never let it time
-#: out for the event loop: then they pause, so long and so often at most, until the loop has come to it.
+#: Threads that hand the interpreter's lock to one another several times in a switch interval never let it
+#: time out for the event loop: then they pause, so long and so often at most, until the loop has had it.
 _PAUSE_S: Final = 0.001
 _PAUSES: Final = 20
 

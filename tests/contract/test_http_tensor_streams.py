@@ -194,7 +194,7 @@ def test_a_failure_after_the_first_byte_is_visible(
     with post() as answer:
         assert answer.status_code == 200
         # No last chunk; a reset where the server closes on a body that still arrives.
-        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError), match="incomplete chunked|reset"):
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError), match=r"incomplete chunked|reset"):
             answer.read()
     with post(delivery="checked") as answer:
         answer.read()

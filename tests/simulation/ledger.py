@@ -57,7 +57,7 @@ class Append:
         unknown: some try got no definite answer.
         sequel_of: the append that the same process had acknowledged before this one was sent.
         padded: whether the rows have a second feature; None where the schema is not to be widened.
-        left_out: a publish was asked to consume it without its rows.
+        left_out: a publish was asked by its name to consume it without its rows.
     """
 
     rows: tuple[int, ...]
@@ -121,6 +121,8 @@ class Ledger:
         #: Rows that a shuffle or a division has touched, and manifests of versions that were given up.
         self.moved: set[int] = set()
         self.given_up: set[str] = set()
+        #: Ids of groups that a publish was asked to consume without their rows: all that share one.
+        self.groups_left_out: set[str] = set()
         self._immutable: dict[str, bytes] = {}
         self._next_row = 1
 
@@ -155,6 +157,11 @@ class Ledger:
             if version.name == name:
                 return version
         return None
+
+    def is_left_out(self, append: Append) -> bool:
+        """Whether a publish was asked to consume it without its rows."""
+        shared = {answer.append_id for answer in append.answers} & self.groups_left_out
+        return append.left_out or (append.key is None and bool(shared))
 
     def may_be_deleted(self, dataset: str, since: float) -> bool:
         """Whether a deletion of the dataset may have taken effect after that time."""
@@ -325,7 +332,7 @@ class Ledger:
         if not found[0]:
             if (
                 append.acknowledged is not None
-                and not append.left_out
+                and not self.is_left_out(append)
                 and not self.may_be_deleted(append.dataset, append.begun)
             ):
                 self.violate("lost", f"{append} was acknowledged")

@@ -84,7 +84,10 @@ class Publishing(Client):
             return ()
         append = self.rng.choice(known)
         append.left_out = True
-        return (append.answers[0].append_id,)
+        append_id = append.answers[0].append_id
+        if append.key is None:
+            self.ledger.groups_left_out.add(append_id)
+        return (append_id,)
 
     def publish(self, dataset: str, options: PublishOptions, *, repeated: bool) -> bool:
         """Whether there is no need to repeat it."""
@@ -124,7 +127,7 @@ class Publishing(Client):
         """An append acknowledged before the publish began is in that version or an earlier one."""
         total = {} if version is None else version.total
         for append in call.known:
-            if append.left_out or any(append.rows[0] in rows for rows in total.values()):
+            if self.ledger.is_left_out(append) or any(append.rows[0] in rows for rows in total.values()):
                 continue
             if not self.ledger.may_be_deleted(append.dataset, append.begun):
                 name = "no version" if version is None else version.name

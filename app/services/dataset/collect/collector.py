@@ -59,7 +59,8 @@ class Collector:
         check_dataset_name(name)
         now = store_time(self._store)
         sweep = Sweep(self._store, self._pool, name, now, dry_run=dry_run, stopped=stopped)
-        sweep.step(PROBE_PREFIX, partial(_sweep_probes, sweep))  # they are nobody's, be there a dataset or not
+        # They are nobody's, be there a dataset or not.
+        sweep.step(PROBE_PREFIX, partial(_sweep_probes, sweep))
         folders = self._store.list_children(name)
         if not folders:
             raise NotFound(f"There is no dataset {name!r}, and nothing of one.", code="dataset_not_found")

@@ -210,14 +210,13 @@ ROWS: Final = {
         "e2e/test_serve.py::test_an_unfinished_upload_does_not_keep_it_from_ending",
         f"{ANSWERS}::test_what_is_answered_when_the_service_stops_ends_the_connection",
     ],
+    57: ["e2e/test_rolling_restart.py::test_no_acknowledged_append_is_lost_by_a_rolling_restart"],
 }
 
 
 def test_every_row_of_the_catalogue_is_here() -> None:
     of_stores = {35, 36, 37}
-    missing = {57}
-    assert not missing & set(ROWS)
-    assert set(ROWS) | of_stores | missing == set(range(1, 58))
+    assert set(ROWS) | of_stores == set(range(1, 58))
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in ROWS.values() for test in tests}))

@@ -108,7 +108,9 @@ async def _requests_a_second(url: str) -> float:
     loop = asyncio.get_running_loop()
     begin = time.monotonic()
     opened = [
-        await loop.create_connection(lambda: Sender(begin + SECONDS), address.hostname, address.port)
+        await loop.create_connection(
+            lambda: Sender(begin + SECONDS), str(address.hostname), address.port or 80
+        )
         for _ in range(CONNECTIONS)
     ]
     await asyncio.gather(*(sender.over for _, sender in opened))

@@ -15,7 +15,9 @@ from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 from .refusals import defect, problem_parts
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+    from uvicorn._types import ASGI3Application, ASGISendEvent
+
+    from .flow import Flow
 
 __all__ = ["Cycle"]
 
@@ -32,6 +34,13 @@ class Cycle(RequestResponseCycle):
     #: The connection ends with this answer.
     last = False
     _head = b""
+
+    flow: Flow
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """Have the application answer."""
+        await super().run_asgi(app)
+        self.flow.closing()
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a part of the answer; see the ASGI specification.

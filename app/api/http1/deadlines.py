@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import struct
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from .allowance import NEVER, Allowance
 from .limits import ConnectionLimits
 
 __all__ = ["Deadlines", "LazyTimer", "bytes_not_taken", "reset"]
+
+logger = logging.getLogger(__name__)
 
 #: How often a client that does not take its answer is looked at; Kestrel's heartbeat is 1 s.
 _LOOK_S: Final = 1.0
@@ -104,8 +107,10 @@ class Deadlines:
         self.set_timer()
 
     def watch_taking(self) -> None:
-        """The client has yet to take what was written; where it takes too little, it is cut."""
-        if self._taking.idle and self._transport is not None:
+        """The client has yet to take what was written, if anything; where it takes too little, it is cut."""
+        if self._transport is None or not self._transport.get_write_buffer_size():
+            return
+        if self._taking.idle:
             self._taking.start(self._loop.time(), self._limits.stall_s)
             self._not_taken = bytes_not_taken(self._transport)
             self.set_timer()
@@ -126,6 +131,7 @@ class Deadlines:
             return
         now = self._loop.time() + _CLOCK_S
         if not self._taking.idle and not self._is_taking(self._transport, now):
+            logger.info("a client took too little of its answer")
             reset(self._transport)
             return
         if self._transport.is_closing():

@@ -23,6 +23,11 @@ class Flow(FlowControl):
         #: Nothing more is read, whoever asks for it.
         self.held = False
 
+    def closing(self) -> None:
+        """Where the transport has been told to close, it waits for what was written to be taken."""
+        if self._transport.is_closing():
+            self._deadlines.watch_taking()
+
     def pause_reading(self) -> None:
         """Read no more from the connection."""
         if not self.read_paused:

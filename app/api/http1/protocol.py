@@ -51,6 +51,9 @@ class HardenedProtocol(ReceivingProtocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """The client sends no more: true keeps our side open, for answers to what it has sent."""
         if self._phase != BETWEEN or not self._owes() or self.scheme == "https":
+            if self._active is not None:
+                self._active.disconnect()
+            self._close()
             return None
         self._ended = True
         return True
@@ -61,6 +64,7 @@ class HardenedProtocol(ReceivingProtocol):
             self._deadlines.hurry(_STOPPING_S)
         else:
             super().shutdown()
+            self.flow.closing()
 
     def evict(self) -> None:
         """Close at once: another connection is more worth."""
@@ -72,7 +76,7 @@ class HardenedProtocol(ReceivingProtocol):
         cycle = self._active
         if self.transport.is_closing() or cycle is None:
             return
-        if self.transport.get_write_buffer_size():
+        if self._phase != BODY and self.transport.get_write_buffer_size():
             self._deadlines.watch_taking()
         if cycle.last:
             self._end()
@@ -97,7 +101,7 @@ class HardenedProtocol(ReceivingProtocol):
             self._release()
         if self._phase == BETWEEN and not self._owes() and not self._lingering:
             if self._ended:
-                self.transport.close()
+                self._close()
                 return
             self._rest()
         self.flow.resume_reading()
@@ -116,7 +120,12 @@ class HardenedProtocol(ReceivingProtocol):
         if self._phase == BODY or self._held:
             self._part(b"")
         else:
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Close, once what was written is taken; while we wait for that, the deadline for it holds."""
+        self.transport.close()
+        self._deadlines.watch_taking()
 
     def _part(self, last: bytes) -> None:
         """Say `last`, close our side, and drop what still comes, for a while (RFC 9112, section 9.6)."""
@@ -127,8 +136,6 @@ class HardenedProtocol(ReceivingProtocol):
         self.pipeline.clear()
         self._held, self.flow.held = b"", False
         self._deadlines.linger()
-        if self.transport.get_write_buffer_size():
-            self._deadlines.watch_taking()
         self.flow.resume_reading()
 
     def _refuse(self, refused: Refused) -> None:
@@ -154,19 +161,21 @@ class HardenedProtocol(ReceivingProtocol):
     def pause_writing(self) -> None:
         """Called by the transport: more is written than the client takes."""
         super().pause_writing()
-        self._deadlines.watch_taking()
+        # Most clients write all before they read: as long as they write, nothing has to be taken.
+        if self._phase != BODY:
+            self._deadlines.watch_taking()
 
     def resume_writing(self) -> None:
         """Called by the transport: the client has taken most of it."""
         super().resume_writing()
         self._deadlines.stop_taking()
-        if not self._owes() and self.transport.get_write_buffer_size():
+        if self._phase != BODY and not self._owes():
             self._deadlines.watch_taking()
 
     def _on_overdue(self) -> None:
         limits = self.limits
         if self._lingering or self._phase == BETWEEN or (self._phase == BODY and not self._owes()):
-            self.transport.close()
+            self._close()
         elif self._phase == HEAD:
             self._refuse(
                 timed_out(f"The head of the request did not come within {limits.header_timeout_s:g} s.")

@@ -333,6 +333,8 @@ class ReceivingProtocol(HttpToolsProtocol):
             return
         self._phase = BETWEEN
         self._deadlines.body.stop()
+        if self.flow.write_paused:
+            self._deadlines.watch_taking()
         if self.cycle.response_complete:
             self._rest()
         else:

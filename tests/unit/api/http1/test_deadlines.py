@@ -203,6 +203,60 @@ def test_an_answer_that_is_complete_and_not_taken_holds_nothing_for_long(loop: s
         wait_for(lambda: server.num_connections == 0)
 
 
+def test_who_writes_on_need_not_read(loop: str) -> None:
+    """As most clients do: the answer has to be taken once the body has been sent, and not before."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(16 << 20), "more_body": True})
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.body", "body": b"end"})
+
+    limits = ConnectionLimits(min_rate=0, stall_s=2)
+    with served(app, limits, loop=loop) as server, server.connect(receive_buffer=65536) as connection:
+        connection.sendall(POST % 200)
+        for _ in range(20):
+            connection.sendall(bytes(10))
+            time.sleep(0.2)  # in all, twice what it has to take something
+        size, tail = 0, b""
+        while not tail.endswith(b"3\r\nend\r\n0\r\n\r\n"):
+            piece = connection.recv(1 << 20)
+            assert piece, size
+            size, tail = size + len(piece), tail[-20:] + piece
+        assert size > 16 << 20
+
+
+@pytest.mark.parametrize("sent", [POST % 100 + b"abc", GET])
+def test_an_answer_that_breaks_off_and_is_not_taken_holds_nothing_for_long(loop: str, sent: bytes) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(32 << 20), "more_body": True})
+
+    limits = ConnectionLimits(stall_s=0.3, body_grace_s=60)
+    with served(app, limits, loop=loop) as server, server.connect(receive_buffer=4096) as connection:
+        connection.sendall(sent)
+        wait_for(lambda: server.num_tasks == 0)
+        wait_for(lambda: server.num_connections == 0)
+
+
+def test_who_leaves_in_mid_body_with_an_answer_not_taken_holds_nothing(loop: str) -> None:
+    left: list[bytes | None] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(32 << 20), "more_body": True})
+        left.append(await read_body(receive))
+
+    limits = ConnectionLimits(stall_s=0.3)
+    with served(app, limits, loop=loop) as server, server.connect(receive_buffer=4096) as connection:
+        connection.sendall(POST % 100 + b"abc")
+        assert connection.recv(4) == b"HTTP"
+        connection.shutdown(socket.SHUT_WR)
+        wait_for(lambda: left == [None])
+        wait_for(lambda: server.num_connections == server.num_tasks == 0)
+
+
 def test_the_rest_of_a_refused_body_is_let_in_only_so_long(loop: str) -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         for message in answer_with(b"no", 415):

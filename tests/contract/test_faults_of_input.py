@@ -31,6 +31,9 @@ ANSWERS: Final = "unit/api/http1/test_answers.py"
 ADMISSION: Final = "unit/api/test_admission.py"
 LANES: Final = "unit/api/test_lanes.py"
 MEMORY: Final = "unit/domain/test_memory.py"
+LIMITS: Final = "contract/test_http_limits_of_connections.py"
+OVERLOAD: Final = "e2e/test_overload.py"
+SERVE: Final = "e2e/test_serve.py"
 
 ROWS: Final = {
     1: [f"{NPY}::test_a_pickle_is_never_loaded", f"{NPY_HEADER}::test_unreadable_descr"],
@@ -168,7 +171,10 @@ ROWS: Final = {
         "unit/api/test_base_url.py::test_what_is_no_host_never_gets_into_a_line",
     ],
     43: ["e2e/test_auth.py::test_no_secret_shows_in_an_answer_or_a_log"],
-    44: [f"{STRICT}::test_too_large_a_head_is_refused"],
+    44: [
+        f"{STRICT}::test_too_large_a_head_is_refused",
+        f"{LIMITS}::test_it_is_refused_with_a_problem_and_the_connection_is_closed",
+    ],
     45: [
         f"{DEADLINES}::test_a_connection_on_which_nothing_begins_is_closed",
         f"{DEADLINES}::test_a_head_that_does_not_end_is_408",
@@ -178,19 +184,26 @@ ROWS: Final = {
     47: [
         f"{DEADLINES}::test_a_client_that_takes_nothing_is_cut",
         f"{DEADLINES}::test_a_client_that_takes_an_answer_too_slowly_is_cut",
+        f"{LIMITS}::test_who_reads_nothing_of_a_large_answer_is_cut_and_holds_nothing",
     ],
     48: [f"{STRICT}::test_what_has_no_meaning_or_two_is_refused"],
     49: [
         f"{CONNECTIONS}::test_an_upload_longer_than_allowed_is_refused_before_it_is_read",
         f"{ANSWERS}::test_who_is_answered_without_being_asked_for_the_body_is_not_listened_to",
+        f"{LIMITS}::test_a_chunked_body_past_the_limit_is_413_while_it_is_sent",
     ],
-    50: [f"{CONNECTIONS}::test_a_client_that_leaves_anywhere_in_its_body_leaves_nothing"],
+    50: [
+        f"{CONNECTIONS}::test_a_client_that_leaves_anywhere_in_its_body_leaves_nothing",
+        f"{LIMITS}::test_who_leaves_at_a_tenth_of_its_body_leaves_nothing",
+    ],
     51: [
+        f"{OVERLOAD}::test_ten_times_the_load_is_answered_or_refused_and_probes_are_green",
         f"{ADMISSION}::test_one_too_many_is_told_when_to_come_again",
         f"{ADMISSION}::test_a_delay_that_stands_lets_ever_fewer_in_and_then_more_again",
         f"{LANES}::test_who_finds_the_queue_full_is_refused_at_once",
     ],
     52: [
+        f"{OVERLOAD}::test_many_large_bodies_share_the_memory_there_is",
         f"{MEMORY}::test_charges_to_a_budget_come_out_of_the_pool_and_go_back",
         f"{MEMORY}::test_where_all_wait_the_youngest_is_refused_and_the_others_end",
     ],
@@ -199,6 +212,7 @@ ROWS: Final = {
         f"{ADMISSION}::test_a_share_is_refused_while_the_loop_is_late",
     ],
     54: [
+        f"{OVERLOAD}::test_ten_times_the_load_is_answered_or_refused_and_probes_are_green",
         f"{ADMISSION}::test_probes_pass_under_overload",
         "unit/api/http1/test_connections.py::test_probes_get_through_where_all_others_are_at_work",
     ],
@@ -207,7 +221,9 @@ ROWS: Final = {
         f"{CONNECTIONS}::test_a_failure_after_the_first_byte_leaves_the_last_chunk_out",
     ],
     56: [
-        "e2e/test_serve.py::test_an_unfinished_upload_does_not_keep_it_from_ending",
+        f"{SERVE}::test_an_unfinished_upload_does_not_keep_it_from_ending",
+        f"{SERVE}::test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it",
+        f"{SERVE}::test_no_upload_survives_the_end_of_the_process",
         f"{ANSWERS}::test_what_is_answered_when_the_service_stops_ends_the_connection",
     ],
     57: ["e2e/test_rolling_restart.py::test_no_acknowledged_append_is_lost_by_a_rolling_restart"],

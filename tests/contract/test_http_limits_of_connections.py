@@ -36,11 +36,11 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         SHARDSMITH_MAX_TARGET_BYTES="2000",
         SHARDSMITH_MAX_HEADERS="20",
         SHARDSMITH_MAX_CHUNK_OVERHEAD="1000",
-        SHARDSMITH_HEADER_TIMEOUT_S="1",
+        SHARDSMITH_HEADER_TIMEOUT_S="3",
         SHARDSMITH_KEEP_ALIVE_S="1",
         SHARDSMITH_MIN_RATE="1000",
-        SHARDSMITH_BODY_GRACE_S="1",
-        SHARDSMITH_BODY_TIMEOUT_S="4",
+        SHARDSMITH_BODY_GRACE_S="3",
+        SHARDSMITH_BODY_TIMEOUT_S="6",
         SHARDSMITH_MAX_CONNECTIONS="20",
     )
     try:
@@ -175,7 +175,8 @@ def test_who_reads_nothing_of_a_large_answer_is_cut_and_holds_nothing(strict: Se
     """Its worker, the only one for streams, is free again."""
     body = LINE * (32 * MIB // len(LINE))
     with connect(strict, receive_buffer=4096) as connection:
-        connection.sendall(post("/v1/records/serialize?to=ndjson", len(body), NDJSON) + body)
+        connection.sendall(post("/v1/records/serialize?to=ndjson", len(body), NDJSON))
+        connection.sendall(body)
         wait_for(lambda: converts(strict))
         wait_for(lambda: num_spooled(strict) == 0)
 
@@ -244,8 +245,9 @@ def test_who_leaves_at_a_tenth_of_its_body_leaves_nothing(strict: Service, path:
     before = stored(strict)
 
     def leave(tenth: int) -> None:
+        sent = post(path, len(body), media_type) + body[: len(body) * tenth // 10]
         with connect(strict) as connection:
-            connection.sendall(post(path, len(body), media_type) + body[: len(body) * tenth // 10])
+            connection.sendall(sent)
 
     leave(9)
     wait_for(lambda: converts(strict))

@@ -61,7 +61,7 @@ class Answer:
 
 _CALL_THREADS: Final = 16
 #: How many may wait for a thread: a burst. What stands longer is refused by `Lane`.
-_QUEUED_STREAMS: Final = 32
+_QUEUED_STREAMS: Final = 128
 _QUEUED_CALLS: Final = 256
 #: Work that does not wait only hands the interpreter's lock around: more threads for it make it slower.
 _SMALL_THREADS: Final = 2

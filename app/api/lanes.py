@@ -36,6 +36,7 @@ class Lane:
 
     def __init__(self, num_threads: int, name: str, *, ahead: int = 0, queued: int = 0) -> None:
         self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+        self._num_threads = num_threads
         self._free = num_threads + ahead
         self._queued = queued
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -86,14 +87,16 @@ class Lane:
         """How long who comes now would wait, as threads have come free of late; or have not."""
         if not self._waiting:
             return 0.0
-        since = time.monotonic() - self._came_free
+        # Where none has come free for a while, all of them may in a moment: they began together.
+        since = (time.monotonic() - self._came_free) / self._num_threads
         return max(self._interval_s, since) * (len(self._waiting) + 1)
 
     def _come_free(self) -> None:
         now = time.monotonic()
         if self._waiting:
             latest = now - self._came_free
-            self._interval_s += (_LATEST if self._interval_s else 1.0) * (latest - self._interval_s)
+            weight = _LATEST if self._interval_s else 1 / self._num_threads
+            self._interval_s += weight * (latest - self._interval_s)
             self._came_free = now
         self._hand_over()
 

@@ -1,6 +1,7 @@
 """Few wait for a thread, none for long; who would is told at once."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -73,6 +74,34 @@ def test_who_leaves_the_queue_lets_the_next_one_have_the_thread() -> None:
         lane.leave()
         leaves.cancel()  # as it may just have been given the thread
         await stays
+        lane.close()
+
+    asyncio.run(run())
+
+
+def test_threads_that_began_together_are_given_the_time_to_end_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    async def run() -> None:
+        nonlocal now
+        lane = Lane(32, "test", queued=128)
+        for _ in range(32):
+            await lane.enter()
+        waiting = [asyncio.create_task(lane.enter())]
+        await turn_of_the_loop()
+        now += 0.2
+        waiting += [asyncio.create_task(lane.enter()) for _ in range(60)]
+        await turn_of_the_loop()
+        assert not any(task.done() for task in waiting)
+        now += 5
+        with pytest.raises(Overloaded):
+            await lane.enter()
+        for task in waiting:
+            lane.leave()
+            await task
         lane.close()
 
     asyncio.run(run())

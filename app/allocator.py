@@ -14,7 +14,7 @@ _MMAP_THRESHOLD: Final = -3
 #: Parts and pieces of shards are larger; blocks of records, which are used again and again, are smaller.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 #: So much of them a thread keeps: what a block of records takes on its way from TFRecord to TFRecord. With
-#: 2 MiB an append touched 90,000 new pages a GiB, a third of the service's time.
+#: 2 MiB an append touched 90,000 new pages a GiB more.
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 
 

@@ -1,9 +1,11 @@
 """A request that appends and publishes: one incarnation of the dataset from its first step to its last."""
 
+import io
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Literal
 
+import pyarrow as pa
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
@@ -11,14 +13,21 @@ from app.codecs.registry import FormName
 from app.domain.limits import MIB, Budget
 from app.domain.schema import Message, Schema
 from app.domain.streams import MemoryStream
-from app.errors import Conflict, LossyConversion, Overloaded, SchemaConflict, ShardsmithError
+from app.errors import (
+    Conflict,
+    LossyConversion,
+    Overloaded,
+    SchemaConflict,
+    ShardsmithError,
+    StreamInterrupted,
+)
 from app.services import publications
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from app.storage.spool import Spool
 from tests.rows import Client
-from tests.stores import FaultStore, Operation, When
+from tests.stores import FaultStore, Operation, When, keys
 
 X = Schema.from_json({"features": {"x": {"dtype": "float32"}}})
 
@@ -81,6 +90,20 @@ def test_rows_are_stored_and_published(client: Client) -> None:
     assert published.manifest is not None
     assert published.manifest.splits["train"].num_records == 2
     assert published.body["append"]["num_records"] == 1
+
+
+def test_rows_whose_reader_stops_before_the_end_are_stored_once_the_body_is_whole(client: Client) -> None:
+    table = pa.table({"x": pa.array([1, 2], pa.int64())})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+    def leave() -> None:
+        raise StreamInterrupted("The client went away.")
+
+    with pytest.raises(StreamInterrupted):
+        append(client, sink.getvalue(), form="arrow", publish=True, event=leave)
+    assert keys(client.store, "/slots/") == keys(client.store, "/parts/") == []
 
 
 def test_rows_are_read_by_the_schema_of_the_dataset(client: Client) -> None:

@@ -2,10 +2,10 @@
 
 Ours: one POST of TFRecord rows to a service in a process of its own, until it is acknowledged; then those
 rows published as shards. The peer: the same bytes as one object by obstore's own multipart upload, from this
-process. Each goes to a new Ceph gateway on this machine, which keeps all in memory, and they take turns. This is time
-by the clock, over all cores, which client, service and store share. What is printed beside it: what the
-service grew by, at its highest, and the processor time that service, client and gateway took, which tells
-more on a machine that does other things too.
+process. Each goes to a new Ceph gateway on this machine, which keeps all in memory, and they take turns. This
+is time by the clock, over all cores, which client, service and store share. What is printed beside it: what
+the service grew by, at its highest, and the processor time that service, client and gateway took, which
+tells more on a machine that does other things too.
 Run: python -m benchmarks.bench_store_write [--size MIB] [--runs N]
 """
 

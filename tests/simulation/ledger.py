@@ -57,7 +57,6 @@ class Append:
         unknown: some try got no definite answer.
         sequel_of: the append that the same process had acknowledged before this one was sent.
         padded: whether the rows have a second feature; None where the schema is not to be widened.
-        left_out: a publish was asked by its name to consume it without its rows.
     """
 
     rows: tuple[int, ...]
@@ -72,7 +71,6 @@ class Append:
     sequel_of: Append | None = None
     sequence: int | None = None
     padded: bool | None = None
-    left_out: bool = False
 
     def __str__(self) -> str:
         return f"append of {list(self.rows)} to {self.dataset}/{self.split} (key {self.key})"
@@ -121,8 +119,9 @@ class Ledger:
         #: Rows that a shuffle or a division has touched, and manifests of versions that were given up.
         self.moved: set[int] = set()
         self.given_up: set[str] = set()
-        #: Ids of groups that a publish was asked to consume without their rows: all that share one.
-        self.groups_left_out: set[str] = set()
+        #: Ids that a publish was asked to consume without their rows: all that share one, be they of one
+        #: group, or of one key in a dataset that was made anew.
+        self.left_out: set[tuple[str, str]] = set()
         self._immutable: dict[str, bytes] = {}
         self._next_row = 1
 
@@ -160,8 +159,7 @@ class Ledger:
 
     def is_left_out(self, append: Append) -> bool:
         """Whether a publish was asked to consume it without its rows."""
-        shared = {answer.append_id for answer in append.answers} & self.groups_left_out
-        return append.left_out or (append.key is None and bool(shared))
+        return any((append.dataset, answer.append_id) in self.left_out for answer in append.answers)
 
     def may_be_deleted(self, dataset: str, since: float) -> bool:
         """Whether a deletion of the dataset may have taken effect after that time."""

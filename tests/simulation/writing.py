@@ -83,10 +83,8 @@ class Publishing(Client):
         if not known:
             return ()
         append = self.rng.choice(known)
-        append.left_out = True
         append_id = append.answers[0].append_id
-        if append.key is None:
-            self.ledger.groups_left_out.add(append_id)
+        self.ledger.left_out.add((dataset, append_id))
         return (append_id,)
 
     def publish(self, dataset: str, options: PublishOptions, *, repeated: bool) -> bool:

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import numpy as np
 import uvloop
 
 from benchmarks.bench_appends import server
+from benchmarks.bench_stream_tensor import peer_process
 from benchmarks.measure import Answer, Session, main, memory_folder, processor_s
 
 CONNECTIONS = 16
@@ -46,27 +42,6 @@ async def echo(request):
 app = Starlette(routes=[Route({PATH!r}, echo, methods=["POST"])])
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="info", timeout_keep_alive=75)
 """
-
-
-@contextmanager
-def echo() -> Iterator[tuple[str, int]]:
-    """The peer in a process of its own: its address, and its id."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    quiet = subprocess.DEVNULL
-    command = [sys.executable, "-c", ECHO, str(port)]
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
-        try:
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}", process.pid
-        finally:
-            process.terminate()
 
 
 class Sender(asyncio.Protocol):
@@ -123,7 +98,7 @@ def requests_a_second(url: str) -> float:
 
 
 def measure(session: Session) -> None:
-    with memory_folder() as folder, server((folder / "data").as_uri()) as ours, echo() as peer:
+    with memory_folder() as folder, server((folder / "data").as_uri()) as ours, peer_process(ECHO) as peer:
         servers = {"ours": ours, "echo": peer}
         rates: dict[str, list[float]] = {name: [] for name in servers}
         processor: dict[str, list[float]] = {name: [] for name in servers}

@@ -50,13 +50,13 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="info", time
 
 
 @contextmanager
-def echo() -> Iterator[tuple[str, int]]:
-    """The peer in a process of its own: its address, and its id."""
+def peer_process(code: str) -> Iterator[tuple[str, int]]:
+    """A peer in a process of its own, told its port: its address, and its id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     quiet = subprocess.DEVNULL
-    command = [sys.executable, "-c", ECHO, str(port)]
+    command = [sys.executable, "-c", code, str(port)]
     with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
         try:
             while True:
@@ -174,7 +174,11 @@ def measure(session: Session) -> None:
         "/v1/tensors/serialize?from=npy&to=tfrecord",
         "/v1/tensors/parse?from=tfrecord&to=raw",
     )
-    with memory_folder() as folder, server((folder / "data").as_uri()) as (ours, pid), echo() as (url, peer):
+    with (
+        memory_folder() as folder,
+        server((folder / "data").as_uri()) as (ours, pid),
+        peer_process(ECHO) as (url, peer),
+    ):
         peers = Measured("echo", peer, lambda: exchange(url, "/", npy))
         runs = [
             Measured("NPY to TFRecord", pid, lambda: exchange(ours, to_tfrecord, npy)),

@@ -79,7 +79,7 @@ class Load:
 
 
 class Admission:
-    """The outermost layer of the application.
+    """In front of authentication and of all that is behind it.
 
     Args:
         app: what is behind it.

@@ -95,12 +95,7 @@ class SmallAppends:
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            try:
-                self._take_in(batch)
-            except BaseException as error:  # carried to those who wait
-                for append in batch:
-                    if not append.outcome.done():
-                        append.outcome.set_exception(error)
+            self._take_in(batch)
 
     def _next_batch(self) -> list[SmallAppend]:
         """What waits for the same place first, as far as it may be taken in at once."""
@@ -122,6 +117,14 @@ class SmallAppends:
         return batch
 
     def _take_in(self, batch: Sequence[SmallAppend]) -> None:
+        try:
+            self._take_in_together(batch)
+        except BaseException as error:  # carried to those who wait
+            for append in batch:
+                if not append.outcome.done():
+                    append.outcome.set_exception(error)
+
+    def _take_in_together(self, batch: Sequence[SmallAppend]) -> None:
         destination = self._datasets.remembered(batch[0].request.dataset)
         members = None if destination is None else self._encoded(batch, destination)
         if destination is None or (members is None and len(batch) == 1):
@@ -142,8 +145,11 @@ class SmallAppends:
         try:
             records, counts = decode_bodies([append.body for append in batch], options, budget)
             blocks = list(encode_messages(records, replace(request.encode, compression="none"), budget))
-        except InputError:
-            return None
+        except Exception as error:
+            # Nothing is stored yet: by itself, one that meets a defect fails for itself.
+            if len(batch) > 1 or isinstance(error, InputError):
+                return None
+            raise
         data = b"".join(block.data for block in blocks)
         ends = find_frames(np.frombuffer(data, np.uint8), sum(counts))
         offsets = [0, *(int(ends[last - 1]) if last else 0 for last in accumulate(counts))]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.parse
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import httptools
@@ -43,7 +44,7 @@ _HEAD_END: Final = b"\r\n\r\n"
 _MOST_QUEUED: Final = 64
 
 
-class ReceivingProtocol(HttpToolsProtocol):
+class ReceivingProtocol(HttpToolsProtocol, ABC):
     """The half of a connection that takes in requests and starts them; the other half answers."""
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
@@ -85,14 +86,17 @@ class ReceivingProtocol(HttpToolsProtocol):
         self._held = b""
         self._held_from = 0
 
+    @abstractmethod
     def _refuse(self, refused: Refused) -> None:
-        raise NotImplementedError
+        """Answer what is no request, in its turn, and take nothing more."""
 
+    @abstractmethod
     def _rest(self) -> None:
-        raise NotImplementedError
+        """Wait for the next request."""
 
+    @abstractmethod
     def _on_overdue(self) -> None:
-        raise NotImplementedError
+        """The client has not sent in time what it had to."""
 
     def _owes(self) -> bool:
         """Whether an answer is not complete."""

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records.json import decode_bodies
 from app.domain.limits import KIB, Limits
 from app.errors import StorageError
+from app.services import small_appends
 from app.services.appending import Appended, AppendRequest
 from app.services.datasets import DatasetOptions
 from app.services.small_appends import SmallAppend, SmallAppends
@@ -76,6 +78,26 @@ def test_one_that_is_refused_does_not_spoil_the_others(
         assert all(map(appends.add, waiting))
     found = [answered(append.outcome) for append in waiting]
     assert [body is None for body in found] == [False, True, False]
+    client.publish()
+    assert client.read() == [1, 2]
+
+
+def test_one_that_meets_a_defect_does_not_spoil_the_others(
+    appends: SmallAppends, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defective(bodies: list[bytes], *rest: Any) -> Any:
+        if any(b"666" in body for body in bodies):
+            raise RuntimeError("a defect")
+        return decode_bodies(bodies, *rest)
+
+    monkeypatch.setattr(small_appends, "decode_bodies", defective)
+    with held_back(appends):
+        waiting = [small(body) for body in (b'[{"x": 1}]', b'[{"x": 666}]', b'[{"x": 2}]')]
+        assert all(map(appends.add, waiting))
+    assert answered(waiting[0].outcome)
+    with pytest.raises(RuntimeError, match="a defect"):
+        answered(waiting[1].outcome)
+    assert answered(waiting[2].outcome)
     client.publish()
     assert client.read() == [1, 2]
 

@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import httpx
@@ -73,7 +75,23 @@ class Service:
         self.process.wait()
 
 
-def start(folder: Path, **settings: str) -> Service:
+def served_alone() -> Sequence[str]:
+    """`RUN` where nothing can be imported but what `bin/serve` installs.
+
+    The packages of the tests are here too, and numba takes scipy where it finds it, which no service has.
+    """
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    served = {"shardsmith", *re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
+    hidden = [
+        package
+        for package, distributions in packages_distributions().items()
+        if served.isdisjoint(re.sub(r"[-_.]+", "-", name).lower() for name in distributions)
+    ]
+    assert "pytest" in hidden
+    return (sys.executable, "-c", f"import sys; sys.modules.update(dict.fromkeys({hidden})); {RUN[-1]}")
+
+
+def start(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Service:
     """A service that keeps everything in `folder`; it may not be ready, nor listen, yet."""
     port = free_port()
     environment = {
@@ -85,7 +103,7 @@ def start(folder: Path, **settings: str) -> Service:
     }
     output = folder / "service.log"
     with output.open("wb") as log:
-        process = subprocess.Popen(RUN, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=log, stderr=log)
     return Service(process, f"http://127.0.0.1:{port}", output)
 
 

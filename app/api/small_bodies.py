@@ -11,6 +11,7 @@ from starlette.types import Message, Receive
 
 from ..domain.limits import KIB
 from ..errors import Overloaded, StreamInterrupted, StreamTimeout
+from .patience import in_time
 
 __all__ = ["SMALL_BODY", "may_be_small", "read_small", "replayed"]
 
@@ -38,8 +39,7 @@ async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, 
     size = 0
     while size <= SMALL_BODY:
         try:
-            async with asyncio.timeout(timeout_s):
-                message = await receive()
+            message = await in_time(receive, timeout_s)
         except TimeoutError:
             raise StreamTimeout(f"No byte of the body came for {timeout_s:g} s.") from None
         except asyncio.CancelledError:

@@ -23,6 +23,7 @@ from ..domain.turns import offer_turn, waiting
 from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
 from ..storage.spool import Spool, SpoolFile
 from .digests import digest_field
+from .patience import in_time, wait_in_time
 
 __all__ = ["BODY_HEAD", "BODY_WINDOW", "OUTPUT_WINDOW", "OutputPipe", "RequestBody"]
 
@@ -58,6 +59,7 @@ class RequestBody:
         self._complete = asyncio.Event()
         self._pieces: deque[bytes] = deque()
         self._held = 0
+        self._full = False
         self._received = 0
         self._ended = False
         self._wanted = True
@@ -98,7 +100,7 @@ class RequestBody:
         while not self._ended and self._received < num_bytes:
             self._arrived.clear()
             try:
-                await asyncio.wait_for(self._arrived.wait(), self._timeout_s)
+                await in_time(self._arrived.wait, self._timeout_s)
             except TimeoutError:
                 raise self._timed_out() from None
 
@@ -120,6 +122,7 @@ class RequestBody:
         self._arrived.set()
         while self._held > self._window and self._wanted:
             self._room.clear()
+            self._full = True  # before the next look, so that no reader misses it
             if self._held > self._window:
                 await self._room.wait()
 
@@ -157,14 +160,15 @@ class RequestBody:
                 self._pieces.appendleft(piece[n:])
                 piece = piece[:n]
             self._held -= len(piece)
-        if self._held <= BODY_WINDOW // 2:
-            self._wake(self._room)
+        if self._full and self._held <= BODY_WINDOW // 2:
+            self._make_room()
         return piece
 
     def _wait_for_piece(self) -> None:
-        self._wake(self._room)
+        if self._full:
+            self._make_room()
         while not self._pieces and not self._ended:
-            if not self._ready.wait(self._timeout_s) and not self._pieces and not self._ended:
+            if not wait_in_time(self._ready, self._timeout_s) and not self._pieces and not self._ended:
                 raise self._timed_out()
 
     def interrupt(self) -> None:
@@ -177,11 +181,13 @@ class RequestBody:
             self._wanted = False
             self._pieces.clear()
             self._held = 0
-        self._wake(self._room)
+        self._make_room()
 
-    def _wake(self, event: asyncio.Event) -> None:
+    def _make_room(self) -> None:
+        """Have the event loop go on taking the body: it waits, or is about to."""
+        self._full = False
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(event.set)
+            self._loop.call_soon_threadsafe(self._room.set)
 
 
 class OutputPipe:
@@ -262,7 +268,7 @@ class OutputPipe:
 
     def _wait_for_room(self) -> None:
         while self._has_to_wait():
-            if not self._changed.wait(self._timeout_s):
+            if not wait_in_time(self._changed, self._timeout_s):
                 raise StreamTimeout(f"The client took no byte of the answer for {self._timeout_s:g} s.")
 
     def _queued_in_memory(self, data: memoryview, length: int) -> bool:

@@ -6,7 +6,9 @@ serves the real routes.
 
 import http.client
 import json
+import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -272,3 +274,21 @@ def test_half_duplex_clients_are_answered(strict: Service) -> None:
         assert connection.getresponse().read().count(b"\n") == body.count(b"\n")
     finally:
         connection.close()
+
+
+def test_a_process_that_was_stopped_takes_what_came_meanwhile(tmp_path: Path) -> None:
+    service = start(tmp_path, SHARDSMITH_BODY_TIMEOUT_S="1")
+    try:
+        service.wait_until_ready()
+        with connect(service) as connection:
+            head = b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: x\r\n" + NDJSON
+            connection.sendall(head + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+            assert httpx.get(f"{service.url}/livez").status_code == 200
+            service.process.send_signal(signal.SIGSTOP)
+            connection.sendall(b'9\r\n{"x": 1}\n\r\n0\r\n\r\n')
+            time.sleep(3)
+            service.process.send_signal(signal.SIGCONT)
+            answer = read_to_end(connection)
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
+    finally:
+        service.kill()

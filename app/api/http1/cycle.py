@@ -15,7 +15,7 @@ from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 from .refusals import defect, problem_parts
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application, ASGISendEvent
+    from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
 
     from .flow import Flow
 
@@ -24,6 +24,7 @@ __all__ = ["Cycle"]
 #: What no header holds, neither in its name nor in its value: control characters, but for the tab.
 _CONTROLS: Final = bytes([*range(9), *range(10, 32), 127])
 _LINE_END: Final = b"\r\n"
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = b"connection: close\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 
@@ -37,10 +38,38 @@ class Cycle(RequestResponseCycle):
 
     flow: Flow
 
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._arrived: list[bytes] = []
+        self._num_arrived = 0
+
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Have the application answer."""
         await super().run_asgi(app)
         self.flow.closing()
+
+    def add_body(self, piece: bytes) -> int:
+        """Keep a piece of the content until the application asks for it; how many bytes are kept."""
+        self._arrived.append(piece)
+        self._num_arrived += len(piece)
+        self.message_event.set()
+        return self._num_arrived
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """What has arrived; see the ASGI specification. A single piece is not copied, by uvicorn twice."""
+        if self.waiting_for_100_continue and not self.transport.is_closing():
+            self.transport.write(_CONTINUE)
+            self.waiting_for_100_continue = False
+        if not self.disconnected and not self.response_complete:
+            self.flow.resume_reading()
+            await self.message_event.wait()
+            self.message_event.clear()
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body = b"".join(self._arrived)
+        self._arrived.clear()
+        self._num_arrived = 0
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a part of the answer; see the ASGI specification.

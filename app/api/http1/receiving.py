@@ -326,10 +326,8 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         if cycle.response_complete:
             return
         cycle.waiting_for_100_continue = False
-        cycle.body += body
-        if len(cycle.body) > HIGH_WATER_LIMIT:
+        if cycle.add_body(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
-        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """The request is whole."""

@@ -1,0 +1,39 @@
+"""Waiting for a client up to a deadline, and a moment longer.
+
+A process that was stopped, or a machine that slept, wakes with its deadlines behind it, and only then reads
+what clients sent meanwhile. So whatever is overdue is looked at once more before a client is told that it was
+too slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+__all__ = ["in_time", "wait_in_time"]
+
+T = TypeVar("T")
+
+#: How much longer; what hundreds of clients have sent is read within it.
+_SECOND_LOOK_S: Final = 1.0
+
+
+async def in_time(begin: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+    """What `begin()` gives, which is begun again for the second look.
+
+    Raises:
+        TimeoutError: nothing within `timeout_s`, nor at the second look.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await begin()
+    except TimeoutError:
+        async with asyncio.timeout(min(timeout_s, _SECOND_LOOK_S)):
+            return await begin()
+
+
+def wait_in_time(changed: threading.Condition, timeout_s: float) -> bool:
+    """Whether `changed`, whose lock is held, was notified within `timeout_s`, or by the second look."""
+    return changed.wait(timeout_s) or changed.wait(min(timeout_s, _SECOND_LOOK_S))

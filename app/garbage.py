@@ -10,7 +10,7 @@ import gc
 import time
 from typing import Final
 
-__all__ = ["Garbage", "collect_when_idle"]
+__all__ = ["Garbage", "collect_when_idle", "keep_what_is_loaded"]
 
 #: With Python's 700 a tenth of the time of small appends went into looking for cycles, of which they make
 #: none. Only the youngest objects are looked at unasked: what survives is the values of some body.
@@ -21,9 +21,14 @@ _BUSY_S: Final = 600.0
 
 
 def collect_when_idle() -> None:
-    """Set up: what is loaded by now stays, and is not looked at again."""
-    gc.freeze()
+    """Set up."""
+    keep_what_is_loaded()
     gc.set_threshold(*_THRESHOLDS)
+
+
+def keep_what_is_loaded() -> None:
+    """What there is by now is not looked at again: the objects of numba alone take 50 ms each time."""
+    gc.freeze()
 
 
 class Garbage:

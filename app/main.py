@@ -32,7 +32,7 @@ from .api.routers import care, datasets, examples, forms, health, records, tenso
 from .api.state import Services
 from .domain.memory import MemoryPool
 from .domain.turns import Turns
-from .garbage import collect_when_idle
+from .garbage import collect_when_idle, keep_what_is_loaded
 from .logs import configure_logging
 from .resources import allow_open_files, available_processors, memory_for_requests
 from .services.collecting import BackgroundCollection
@@ -150,7 +150,7 @@ def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Ser
         downloads=Downloads(exchanges.go_on),
         datasets=known,
         small_appends=SmallAppends(known, settings.limits, spool),
-        readiness=Readiness(store, further=auth.checks()),
+        readiness=Readiness(store, warmed=keep_what_is_loaded, further=auth.checks()),
     )
 
 

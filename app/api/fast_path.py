@@ -25,6 +25,7 @@ from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding
 from .digests import digest_field
 from .exchange import COMPLETE_UP_TO, Answer
+from .http1.limits import BODY_DEADLINES
 from .lanes import Promise
 from .problems import response_for
 from .small_bodies import read_small, replayed
@@ -135,7 +136,8 @@ class FastPath:
         if quick is None:
             return await self._app(scope, receive, send)
         try:
-            body, taken = await read_small(receive, self._body_timeout_s)
+            minded = BODY_DEADLINES in scope.get("extensions", ())
+            body, taken = await read_small(receive, None if minded else self._body_timeout_s)
             answer = None if body is None else self._answer(quick, scope["path"], body)
             complete = _complete(await _arrived(answer) if isinstance(answer, Future) else answer)
         except StreamInterrupted:

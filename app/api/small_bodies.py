@@ -27,8 +27,11 @@ def may_be_small(headers: Headers) -> bool:
     return length.isascii() and length.isdigit() and int(length[:20]) <= SMALL_BODY
 
 
-async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, Sequence[Message]]:
+async def read_small(receive: Receive, timeout_s: float | None) -> tuple[bytes | None, Sequence[Message]]:
     """The whole body, or None where it is not small; and the messages that were taken for it.
+
+    Args:
+        timeout_s: how long to wait for the next byte; None where the server looks after that.
 
     Raises:
         StreamInterrupted: the client went away.
@@ -39,7 +42,7 @@ async def read_small(receive: Receive, timeout_s: float) -> tuple[bytes | None, 
     size = 0
     while size <= SMALL_BODY:
         try:
-            message = await in_time(receive, timeout_s)
+            message = await (receive() if timeout_s is None else in_time(receive, timeout_s))
         except TimeoutError:
             raise StreamTimeout(f"No byte of the body came for {timeout_s:g} s.") from None
         except asyncio.CancelledError:

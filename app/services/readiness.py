@@ -41,11 +41,13 @@ class Readiness:
         store: ObjectStore,
         *,
         warm: Callable[[], object] = kernels.load,
+        warmed: Callable[[], object] = lambda: None,
         further: Mapping[str, Callable[[], Check]] | None = None,
     ) -> None:
         self._store = store
         self._further = dict(further or {})
         self._warm = warm
+        self._warmed = warmed
         self._kernels = Check(False, "kernels are being compiled")
         self._storage = Check(False, "the object store has not been probed yet")
         self._stop = threading.Event()
@@ -88,6 +90,7 @@ class Readiness:
         try:
             started = time.monotonic()
             self._warm()
+            self._warmed()
             logger.info("kernels warm after %.2f s", time.monotonic() - started)
             self._kernels = Check(True, "warm")
         except Exception as error:

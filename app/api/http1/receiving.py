@@ -22,7 +22,7 @@ from .cycle import Cycle
 from .deadlines import Deadlines
 from .flow import Flow
 from .head import CHUNKED, check_head, check_size, too_large
-from .limits import ConnectionLimits
+from .limits import BODY_DEADLINES, ConnectionLimits
 from .refusals import Refused, defect, malformed
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ BETWEEN: Final = 0
 HEAD: Final = 1
 BODY: Final = 2
 
-#: What every request has once, in its first line.
-_VERSION: Final = b" HTTP/"
 _HEAD_END: Final = b"\r\n\r\n"
 #: Requests that came in one piece with the end of a chunked body before them; all else waits unparsed.
 _MOST_QUEUED: Final = 64
@@ -115,7 +113,7 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
             if (
                 self._phase == BETWEEN
                 and len(data) <= self.limits.max_header_bytes
-                and data.count(_VERSION) <= 1
+                and _is_one(data)
                 and not self._owes()
             ):
                 self._feed(data)  # one request, and most often all of it
@@ -292,6 +290,7 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
             "query_string": target.query or b"",
             "headers": self.headers,
             "state": self.app_state.copy(),
+            "extensions": {BODY_DEADLINES: {}},
         }
 
     def _make_cycle(self, keep_alive: bool, expects_continue: bool) -> Cycle:
@@ -342,3 +341,9 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         else:
             self.cycle.more_body = False
             self.cycle.message_event.set()
+
+
+def _is_one(data: bytes) -> bool:
+    """Whether no second request can be seen in `data`, which begins with one: no line ends behind it."""
+    end = data.find(_HEAD_END)
+    return end < 0 or data.find(b"\n", end + len(_HEAD_END)) < 0

@@ -62,6 +62,19 @@ def test_ready_once_kernels_are_warm_and_the_store_is_probed() -> None:
         assert all(check.ok for check in readiness.checks().values())
 
 
+def test_what_is_to_follow_the_warm_up_does() -> None:
+    done: list[str] = []
+    readiness = Readiness(
+        open_store("memory://"), warm=lambda: done.append("warm"), warmed=lambda: done.append("warmed")
+    )
+    readiness.start()
+    try:
+        wait_for(lambda: readiness.started)
+    finally:
+        readiness.stop()
+    assert done == ["warm", "warmed"]
+
+
 def test_a_store_that_ignores_conditions_is_refused_by_name() -> None:
     store = Overwriting(open_store("memory://"))
     with running(store) as readiness:  # type: ignore[arg-type]  # the rest of the store is the inner one's

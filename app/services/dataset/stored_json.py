@@ -1,8 +1,8 @@
 """Small JSON objects on the store: written in one form, and distrusted when read.
 
 An object of its own is sealed with a checksum of all bytes before it, its last member:
-`{...,"crc32":"89abcdef"}`. What is read of one object goes into the next, so that a single wrong bit on its way
-from the store would stay for ever: in the digest of a part, or the name of a feature. What a sealed object
+`{...,"crc32":"89abcdef"}`. What is read of one object goes into the next, so that a single wrong bit on its
+way from the store would stay for ever: in the digest of a part, or the name of a feature. What a sealed object
 names with its SHA-256 needs no seal.
 """
 

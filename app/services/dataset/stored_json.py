@@ -2,8 +2,8 @@
 
 An object of its own is sealed with a checksum of all bytes before it, its last member:
 `{...,"crc32":"89abcdef"}`. What is read of one object goes into the next, so that a single wrong bit on its
-way from the store would stay for ever: in the digest of a part, or the name of a feature. What a sealed object
-names with its SHA-256 needs no seal.
+way from the store would stay for ever: in the digest of a part, or the name of a feature. What a sealed
+object names with its SHA-256 needs no seal.
 """
 
 from __future__ import annotations

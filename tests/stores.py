@@ -1,6 +1,6 @@
 """A store with faults, for tests of what stands on one."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
@@ -87,6 +87,43 @@ class FaultStore:
 
     def sweep(self, prefix: str, before: datetime) -> int:
         return self._do("sweep", prefix, lambda: self._inner.sweep(prefix, before))
+
+
+class WrongBitStore(FaultStore):
+    """A `FaultStore` that answers some reads of one object with a wrong bit.
+
+    Args:
+        bit: of the bytes that are read, the number of the one that comes wrong.
+        reads: which reads of the object do, counted from 0.
+    """
+
+    def __init__(
+        self, inner: ObjectStore, key: str, bit: Callable[[bytes], int], reads: Container[int] = (0,)
+    ) -> None:
+        super().__init__(inner)
+        self._key = key
+        self._bit = bit
+        self._wrong = reads
+        self.reads = 0
+
+    def get(self, key: str) -> bytes:
+        return self._as_read(key, super().get(key))
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        return self._as_read(key, super().get_range(key, offset, length))
+
+    def _as_read(self, key: str, data: bytes) -> bytes:
+        if key != self._key:
+            return data
+        self.reads += 1
+        return with_wrong_bit(data, self._bit(data)) if self.reads - 1 in self._wrong else data
+
+
+def with_wrong_bit(data: bytes, bit: int) -> bytes:
+    """All of `data` but one bit, counted from the lowest of the first byte."""
+    wrong = bytearray(data)
+    wrong[bit // 8] ^= 1 << bit % 8
+    return bytes(wrong)
 
 
 class TimedStore:

@@ -7,8 +7,11 @@ from tests.campaign.fault_rules import Fault, Rule
 __all__ = ["FAULTS"]
 
 #: What has a checksum on record; a read of it may hand out wrong bytes and none of them must pass.
-_CHECKED: Final = r"^get .*(/parts/|\.inputs|\.seen|\.tfrecord-|/_index\.json)"
-_INLINE: Final = r"^get .*/slots/.* bytes=[1-9]"
+_CHECKED: Final = (
+    r"^get .*(/parts/|\.inputs|\.seen|\.tfrecord-|/_index\.json"
+    r"|/_gen/\d+\.json|/schema/|\.plan|/_manifest\.json|/hint)"
+)
+_SLOTS: Final = "^get .*/slots/"
 _DATA: Final = r"^(get|put|create|delete|head|copy|list|part|initiate|complete) "
 
 FAULTS: Final[dict[str, tuple[Rule, ...]]] = {
@@ -48,7 +51,7 @@ FAULTS: Final[dict[str, tuple[Rule, ...]]] = {
     "wrong bytes": (
         Rule("flip", _CHECKED, Fault("flip"), 0.08),
         Rule("short", _CHECKED, Fault("short"), 0.05),
-        Rule("flip inline", _INLINE, Fault("flip"), 0.05),
+        Rule("flip slot", _SLOTS, Fault("flip"), 0.05),
         Rule("partial", "^get ", Fault("partial"), 0.05),
     ),
     "uploads": (

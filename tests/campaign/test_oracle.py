@@ -14,6 +14,7 @@ from tests.campaign.journal import Fate, Journal, PublishedAt
 from tests.campaign.oracle import Oracle
 from tests.campaign.raw_store import Folder
 from tests.campaign.workload import FORMS, SCHEMA, AppendSpec, Dataset, body_of
+from tests.seals import changed
 
 LAST = 99
 
@@ -119,12 +120,13 @@ def test_damage_in_the_store_is_found(scene: Scene) -> None:
 def test_an_append_consumed_twice_is_found(scene: Scene) -> None:
     """The second plan is made to know nothing of the first."""
     scene.publish()
-    plan = json.loads((scene.log / "1.plan").read_text())
-    seen = scene.folder.parent / plan["seen"]["key"]
+    plan = scene.log / "1.plan"
+    key = json.loads(plan.read_bytes())["seen"]["key"]
+    seen = scene.folder.parent / key
     lines = seen.read_text().splitlines(keepends=True)
     seen.write_text("".join(lines[1:]))
-    plan["seen"]["sha256"] = hashlib.sha256(seen.read_bytes()).hexdigest()
-    (scene.log / "1.plan").write_text(json.dumps(plan))
+    digest = hashlib.sha256(seen.read_bytes()).hexdigest()
+    plan.write_bytes(changed(plan.read_bytes(), seen={"key": key, "sha256": digest}))
     assert "is there more than once" in scene.violations()
 
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 from app.services.datasets import AppendResult
+from app.storage.object_store import ObjectNotFound
 from tests.simulation.store import CREATED_ONCE, Objects, kind_of
 
 __all__ = ["Append", "Deletion", "Ledger", "Version", "Violation", "rows_of"]
@@ -189,7 +190,10 @@ class Ledger:
         if old is not None and new is not None:
             self.violate("rule", f"{key} is overwritten")
         if kind == "manifest" and new is not None:
-            self._published(key, new)
+            try:
+                self._published(key, new)
+            except (LookupError, TypeError, ValueError, ObjectNotFound, struct.error, zlib.error) as error:
+                self.violate("torn", f"{key} makes no sense: {type(error).__name__}: {error}")
 
     def _mutated(self, key: str, new: bytes | None) -> None:
         match = _FILE.match(key)
@@ -305,7 +309,8 @@ class Ledger:
         if number is None:
             return False
         if number[2] == "done":
-            return any(str(version.n) == number[1] for version in self.versions[match[1], int(match[2])])
+            versions = self.versions.get((match[1], int(match[2])), ())
+            return any(str(version.n) == number[1] for version in versions)
         named_by = f"{match[1]}/_g{match[2]}/log/{number[1]}.plan"
         if named_by not in self.objects:
             return True  # it may name it yet

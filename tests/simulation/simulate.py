@@ -128,6 +128,7 @@ class _Run:
         faults = Faults(
             writes=rng.choice((0.0, 0.0, 0.02, 0.1, 0.3)),
             reads=rng.choice((0.0, 0.0, 0.0, 0.02, 0.1)),
+            flips=rng.choice((0.0, 0.0, 0.01, 0.05)),
             page=rng.choice((1, 2, 1000)),
         )
         self.cluster = Cluster(self.scheduler, self.ledger, faults, rng.choice((1, 3, 16)))

@@ -35,6 +35,8 @@ _KINDS: Final = (
     ("_probe/", "probe"),
     ("/_g", "log"),
 )
+#: As long is what was damaged on its way read unharmed afterwards.
+_UNHARMED_S: Final = 60.0
 #: Objects that are only ever created, by what `kind_of` calls them.
 CREATED_ONCE: Final = frozenset({"slot", "plan", "manifest", "deleted", "end", "gen", "schema"})
 
@@ -131,10 +133,15 @@ class Objects:
 
 @dataclass(slots=True)
 class Faults:
-    """How likely one request goes wrong: a write, a read; and how many keys a page of a list has."""
+    """How likely one request goes wrong: a write, a read; and how many keys a page of a list has.
+
+    Attributes:
+        flips: how likely one bit of what is read is wrong.
+    """
 
     writes: float = 0.0
     reads: float = 0.0
+    flips: float = 0.0
     page: int = 1000
 
 
@@ -146,6 +153,7 @@ class Connection:
         self._scheduler = scheduler
         self._process = process
         self.faults = faults
+        self._flipped: dict[str, float] = {}
 
     def put(self, key: str, data: Buffer) -> None:
         body, issued = bytes(data), self._scheduler.now
@@ -174,11 +182,11 @@ class Connection:
 
     def get(self, key: str) -> bytes:
         self._request("get", key)
-        return self._objects.get(key).data
+        return self._as_read(key, self._objects.get(key).data)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         self._request("get_range", key)
-        return self._objects.get(key).data[offset : offset + length]
+        return self._as_read(key, self._objects.get(key).data[offset : offset + length])
 
     def read_into(self, key: str, offset: int, target: memoryview) -> int:
         data = self.get_range(key, offset, len(target))
@@ -237,6 +245,18 @@ class Connection:
         self._scheduler.step(f"{operation} {kind_of(key)}", key)
         if self.faults.reads and self._scheduler.rng.random() < self.faults.reads:
             raise StorageUnavailable(f"The store failed at {key}.")
+
+    def _as_read(self, key: str, data: bytes) -> bytes:
+        """`data`, or all but one bit of it; not again where that happened to the object a moment ago."""
+        rng, now = self._scheduler.rng, self._scheduler.now
+        if not self.faults.flips or not data or rng.random() >= self.faults.flips:
+            return data
+        if now - self._flipped.get(key, -_UNHARMED_S) < _UNHARMED_S:
+            return data
+        self._flipped[key] = now
+        wrong = bytearray(data)
+        wrong[rng.randrange(len(wrong))] ^= 1 << rng.randrange(8)
+        return bytes(wrong)
 
     def _write(self, operation: str, key: str, apply: Callable[[], None]) -> None:
         if self._process.dead:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.ledger import Ledger
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.simulate import simulate, small_sizes
 
@@ -44,3 +45,12 @@ def test_a_seed_replays_exactly() -> None:
     ]
     assert len(traces[0].stdout) > 10_000
     assert traces[0].stdout == traces[1].stdout
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"{}", b'{"splits":{"train":{}},"files":[]}', b'{"splits":{},"files":[]}']
+)
+def test_a_manifest_that_makes_no_sense_is_a_violation(manifest: bytes) -> None:
+    ledger = Ledger()  # which knows of no plan either
+    ledger.objects.create("d/1.0.0/_manifest.json", manifest, 0.0)
+    assert [violation.kind for violation in ledger.violations] == ["torn"]

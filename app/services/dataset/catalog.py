@@ -8,6 +8,7 @@ widens, in steps that are numbered without gaps: the newest is found from any th
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from ...domain.evolution import widen
@@ -21,7 +22,7 @@ from .incarnation import DatasetOptions, Destination, Incarnation, parse_schema
 from .kept import Kept
 from .layout import Layout
 from .same_schema import require_same_schema
-from .stored_json import dump_json, load_json
+from .stored_json import open_json, read_again, seal_json
 
 __all__ = ["Catalog", "Outdated", "dataset_deleted"]
 
@@ -193,7 +194,7 @@ class Catalog:
                 return
             elif (target := widen(current, schema)) is current:
                 return
-            data = dump_json({"nonce": new_nonce(), "schema": target.to_json()})
+            data = seal_json({"nonce": new_nonce(), "schema": target.to_json()})
             if create_once(self._store, layout.schema(step + 1), data) is None:
                 self._schemas.put(layout, (step + 1, target), _ENTRY_BYTES + len(data))
                 return
@@ -210,14 +211,17 @@ class Catalog:
         while True:
             key = layout.schema(step + 1)
             try:
-                data = self._store.get(key)
+                schema, size = read_again(partial(self._read_schema, key))
             except ObjectNotFound:
                 break
-            step, schema = step + 1, parse_schema(load_json(data, key), key)
-            size = _ENTRY_BYTES + len(data)
+            step += 1
         if schema is not None and (known is None or known[0] != step):
             self._schemas.put(layout, (step, schema), size)
         return step, schema
+
+    def _read_schema(self, key: str) -> tuple[Schema, int]:
+        data = self._store.get(key)
+        return parse_schema(open_json(data, key), key), _ENTRY_BYTES + len(data)
 
     def end(self, name: str) -> None:
         """Delete a dataset.
@@ -226,19 +230,22 @@ class Catalog:
             NotFound: there is none (`dataset_not_found`).
         """
         layout = self.open(name).layout
-        create_once(self._store, layout.end, dump_json({"nonce": new_nonce()}))
+        create_once(self._store, layout.end, seal_json({"nonce": new_nonce()}))
         self._ended.put(layout, True)
 
     def _incarnation(self, layout: Layout) -> Incarnation | None:
         found = self._incarnations.get(layout)
         if found is None:
             try:
-                data = self._store.get(layout.incarnation)
+                parsed, size = read_again(partial(self._read_incarnation, layout))
             except ObjectNotFound:
                 return None
-            parsed = Incarnation.parse(layout, data)
-            found = self._incarnations.put(layout, parsed, _ENTRY_BYTES + len(data))
+            found = self._incarnations.put(layout, parsed, size)
         return found
+
+    def _read_incarnation(self, layout: Layout) -> tuple[Incarnation, int]:
+        data = self._store.get(layout.incarnation)
+        return Incarnation.parse(layout, data), _ENTRY_BYTES + len(data)
 
     def _create(
         self, layout: Layout, schema: Schema | None, options: DatasetOptions

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...domain.schema import Schema
 from ...errors import CorruptData, InputError, MalformedInput
 from .layout import Layout
-from .stored_json import dump_json, load_json
+from .stored_json import open_json, seal_json
 
 __all__ = ["DatasetOptions", "Destination", "Incarnation", "parse_schema"]
 
@@ -49,7 +49,7 @@ class Incarnation:
 
     def serialize(self, nonce: str) -> bytes:
         """The object that begins it; `nonce` tells its writer from others."""
-        return dump_json(
+        return seal_json(
             {
                 "nonce": nonce,
                 "dataset": self.layout.dataset,
@@ -66,7 +66,7 @@ class Incarnation:
         Raises:
             CorruptData: not of that form.
         """
-        value = load_json(data, layout.incarnation)
+        value = open_json(data, layout.incarnation)
         schema = None if value.get("schema") is None else parse_schema(value, layout.incarnation)
         try:
             options = value["options"]

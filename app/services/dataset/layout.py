@@ -18,7 +18,7 @@
 
 Those written once carry their writer's nonce and are never overwritten. The others have a nonce in
 their names, or bytes that an object written once determines, or are hints: whoever writes one late
-can only repeat it.
+can only repeat it. JSON that no other object names with its SHA-256 is sealed (`stored_json`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .piece_stream import WAITS_S, LostData
 from .pieces import Piece, SplitPieces, StoredPiece, stored_in
 from .plan import NamedFile, Plan
 from .seen import Seen
-from .stored_json import dump_json, load_json
+from .stored_json import load_json, open_json, read_again, seal_json
 
 __all__ = ["Aborted", "Decided", "PublishLog", "Verdict"]
 
@@ -108,15 +108,14 @@ class PublishLog:
         if (kept := self._decided.published.get(key) or self._decided.aborted.get(key)) is not None:
             return kept
         try:
-            data = self._store.get(key)
+            return read_again(lambda: self.decide(n, self._store.get(key)))
         except ObjectNotFound:
             return None
-        return self.decide(n, data)
 
     def decide(self, n: int, data: bytes) -> Manifest | Aborted:
         """The verdict that the manifest object of plan `n` states."""
         key = self._layout.manifest(n)
-        value = load_json(data, key)
+        value = open_json(data, key)
         if "aborted" in value:
             aborted = Aborted(str(value["aborted"]), value.get("lost_data") is not False)
             return self._decided.aborted.put(key, aborted)
@@ -130,7 +129,7 @@ class PublishLog:
 
     def settle(self, n: int, content: Mapping[str, object]) -> Manifest | Aborted:
         """Create the manifest object of plan `n`; whoever is first decides."""
-        data = dump_json({"nonce": new_nonce(), **content})
+        data = seal_json({"nonce": new_nonce(), **content})
         winner = create_once(self._store, self._layout.manifest(n), data)
         return self.decide(n, data if winner is None else winner)
 
@@ -146,10 +145,9 @@ class PublishLog:
         """
         key = self._layout.plan(n)
         try:
-            data = self._store.get(key)
+            return read_again(lambda: Plan.parse(self._store.get(key), key))
         except ObjectNotFound as error:
             raise CorruptData(f"{key} is missing.") from error
-        return Plan.parse(data, key)
 
     def named(self, file: NamedFile) -> bytes:
         """The bytes of an object that a plan names.
@@ -196,12 +194,12 @@ class PublishLog:
     def put_hint(self, n: int) -> None:
         """Note that `n` is published; only ever a saving, so a failure does not matter."""
         with contextlib.suppress(StorageError):
-            self._store.put(self._layout.hint, dump_json({"n": n}))
+            self._store.put(self._layout.hint, seal_json({"n": n}))
 
     def _hint(self) -> int:
         """A number that is published, 0 where none is known: nobody vouches for what the hint says."""
         try:
-            n = load_json(self._store.get(self._layout.hint), self._layout.hint).get("n")
+            n = open_json(self._store.get(self._layout.hint), self._layout.hint).get("n")
             if isinstance(n, int) and 0 < n < _NO_NUMBER and isinstance(self.verdict(n), Manifest):
                 return n
         except (ObjectNotFound, CorruptData):

@@ -13,7 +13,7 @@ from ...domain.schema import Schema
 from ...domain.shard_plan import ShardPlan
 from ...domain.stored_values import count, text
 from ...errors import CorruptData, InputError
-from .stored_json import dump_json, load_json
+from .stored_json import open_json, seal_json
 
 __all__ = ["NamedFile", "Plan", "Work"]
 
@@ -123,7 +123,7 @@ class Plan:
             "seen": asdict(self.seen),
             "fingerprint": self.fingerprint,
         }
-        return dump_json(value if self.work is None else {**value, **self.work.to_json()})
+        return seal_json(value if self.work is None else {**value, **self.work.to_json()})
 
     @classmethod
     def parse(cls, data: bytes, key: str) -> Plan:
@@ -132,7 +132,7 @@ class Plan:
         Raises:
             CorruptData: not of that form.
         """
-        value = load_json(data, key)
+        value = open_json(data, key)
         try:
             return cls(
                 n=count(value["n"]),

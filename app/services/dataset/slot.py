@@ -16,7 +16,7 @@ from ...errors import CorruptData
 from ...storage.object_store import ObjectStore
 from .layout import Layout
 from .pieces import Piece, StoredPiece
-from .stored_json import dump_json, load_json
+from .stored_json import dump_json, load_json, open_json, read_again, seal_json
 
 __all__ = [
     "DEAD_BYTES",
@@ -74,7 +74,7 @@ class Commit:
 
     def serialize(self, inline: bytes = b"") -> bytes:
         """The slot's bytes; `inline` are the records, where they go into it."""
-        return dump_json(self.header(inline=bool(inline))) + b"\n" + inline
+        return seal_json(self.header(inline=bool(inline))) + b"\n" + inline
 
     def header(self, *, inline: bool) -> dict[str, Any]:
         return {
@@ -138,7 +138,7 @@ class Dead:
 
     def serialize(self) -> bytes:
         """The slot's bytes, at most `DEAD_BYTES`."""
-        return dump_json({"fate": "dead", "nonce": self.nonce}) + b"\n"
+        return seal_json({"fate": "dead", "nonce": self.nonce}) + b"\n"
 
 
 Slot = Commit | Dead
@@ -151,7 +151,10 @@ def read_slot(store: ObjectStore, layout: Layout, append_id: str) -> Slot:
         ObjectNotFound: nothing is decided.
         CorruptData: not of the known form.
     """
-    key = layout.slot(append_id)
+    return read_again(lambda: _read_slot(store, layout.slot(append_id), append_id))
+
+
+def _read_slot(store: ObjectStore, key: str, append_id: str) -> Slot:
     data = bytes(store.get_range(key, 0, _HEADER_BYTES))
     if b"\n" not in data:
         data = store.get(key)
@@ -165,7 +168,7 @@ def parse_slot(append_id: str, data: bytes, key: str) -> Slot:
         CorruptData: not of the known form.
     """
     line, newline, _ = data.partition(b"\n")
-    header = load_json(line, key)
+    header = open_json(line, key)
     try:
         if header["fate"] == "dead":
             return Dead(str(header["nonce"]))

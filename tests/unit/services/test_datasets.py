@@ -13,6 +13,7 @@ from app.services.dataset.layout import Layout
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
+from tests.seals import sealed
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -118,7 +119,7 @@ def test_an_append_is_followed_to_its_version(client: Client, store: ObstoreStor
 
 def test_a_dead_append_is_said_to_be(client: Client, store: ObstoreStore) -> None:
     client.append([1])
-    store.create(Layout("d", 1).slot("0" * 32), b'{"nonce":"x","fate":"dead"}\n')
+    store.create(Layout("d", 1).slot("0" * 32), sealed(b'{"nonce":"x","fate":"dead"}') + b"\n")
     assert client.datasets.get_append("d", "0" * 32)["state"] == "dead"
     client.publish()
     assert client.read() == [1]

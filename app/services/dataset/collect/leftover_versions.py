@@ -15,7 +15,7 @@ from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectInfo, ObjectNotFound, ObjectStore
 from ..layout import DATASET_INFO, DELETED, MANIFEST, Layout
 from ..log import Aborted, PublishLog
-from ..stored_json import dump_json
+from ..stored_json import seal_json
 from .sweep import Kind, Sweep
 
 __all__ = ["delete_version", "sweep_dead_incarnation", "sweep_log", "sweep_versions"]
@@ -38,7 +38,7 @@ def delete_version(store: ObjectStore, layout: Layout, n: int) -> None:
     Then no plan that is undecided builds on it: a plan's base is the last version published before
     it, and all plans before the later version are decided. So nobody misses its bytes.
     """
-    create_once(store, layout.deleted(n), dump_json({"nonce": new_nonce()}))
+    create_once(store, layout.deleted(n), seal_json({"nonce": new_nonce()}))
 
 
 def version_numbers(layout: Layout, folders: Iterable[str]) -> list[int]:

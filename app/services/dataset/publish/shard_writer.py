@@ -27,7 +27,7 @@ from ..layout import record_index
 from ..piece_stream import STORED_LIMITS, piece_buffers
 from ..pieces import Piece
 from ..record_cutter import RecordCutter
-from ..stored_json import dump_json, load_json
+from ..stored_json import open_json, read_again, seal_json
 from .seal import seal
 from .shard_source import RecordRun
 
@@ -182,7 +182,7 @@ def beside(key: str, file: str) -> str:
 def read_done(store: ObjectStore, key: str, file: str) -> WrittenShard | None:
     """What an executor noted of the shard `file` once it had written it; None without a legible note."""
     try:
-        value = load_json(store.get(key), key)
+        value = read_again(lambda: open_json(store.get(key), key))
         entry = ShardEntry.from_json({**value, "file": file})
         return WrittenShard(entry, tuple(Piece.from_json(item) for item in value["pieces"]))
     except (ObjectNotFound, CorruptData, InputError, KeyError, TypeError, ValueError):
@@ -191,7 +191,7 @@ def read_done(store: ObjectStore, key: str, file: str) -> WrittenShard | None:
 
 def write_done(store: ObjectStore, key: str, shard: WrittenShard) -> None:
     """Note that a shard is written."""
-    store.put(key, dump_json(shard.to_json()))
+    store.put(key, seal_json(shard.to_json()))
 
 
 def is_stored(store: ObjectStore, key: str, shard: WrittenShard) -> bool:

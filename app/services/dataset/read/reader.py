@@ -17,7 +17,7 @@ from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, MANIFEST, media_type
 from ..log import Decided, PublishLog
 from ..pieces import SplitPieces
-from ..stored_json import dump_json, load_json
+from ..stored_json import dump_json, open_json, read_again
 from .row_plan import NO_ROWS, plan_rows
 from .rows import read_rows
 from .stored_file import StoredFile
@@ -110,7 +110,7 @@ class Reader:
         """
         n, manifest = self.find(version)
         key = self._layout.manifest(n)
-        stored = load_json(self._store.get(key), key)
+        stored = read_again(lambda: open_json(self._store.get(key), key))
         # Who published it is no part of the version: published again, it is the same tar.
         known = {MANIFEST: dump_json({name: value for name, value in stored.items() if name != "nonce"})}
         # Written last; its publisher may have died before.

@@ -11,6 +11,7 @@ from app.services.dataset.incarnation import DatasetOptions, Destination
 from app.services.dataset.layout import Layout
 from app.services.dataset.same_schema import require_same_message, require_same_schema
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.seals import sealed
 from tests.stores import FaultStore, Operation, When
 
 X = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
@@ -182,7 +183,14 @@ def test_a_lost_answer_to_a_creation_is_no_conflict(store: ObstoreStore) -> None
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b'{"schema":{},"options":{"description":""}}', b'{"schema":null}']
+    "data",
+    [
+        b"",
+        b'{"nonce":"x"}',
+        sealed(b'{"nonce":"x"}'),
+        sealed(b'{"schema":{},"options":{"description":""}}'),
+        sealed(b'{"schema":null}'),
+    ],
 )
 def test_a_damaged_incarnation_is_corrupt(store: ObstoreStore, data: bytes) -> None:
     store.put("d/_gen/1.json", data)

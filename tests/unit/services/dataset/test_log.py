@@ -16,8 +16,9 @@ from app.errors import CorruptData
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted, Decided, PublishLog
 from app.services.dataset.plan import NamedFile, Plan, Work
-from app.services.dataset.stored_json import dump_json
+from app.services.dataset.stored_json import seal_json
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.seals import resealed, sealed
 from tests.stores import FaultStore
 
 LAYOUT = Layout("d", 1)
@@ -38,7 +39,7 @@ def put_plans(store: FaultStore | ObstoreStore, count: int, *, aborted: Collecti
         store.put(LAYOUT.plan(n), b"")
         manifest = Manifest("d", str(LAYOUT.version(n)), {}, SCHEMA)
         content = {"aborted": "why"} if n in aborted else manifest.to_json()
-        store.put(LAYOUT.manifest(n), dump_json({"nonce": "x", **content}))
+        store.put(LAYOUT.manifest(n), seal_json({"nonce": "x", **content}))
 
 
 @settings(deadline=None, max_examples=100)
@@ -64,7 +65,18 @@ def test_a_fresh_hint_takes_two_requests(store: FaultStore) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"x", b"{}", b'{"n":-1}', b'{"n":"3"}', b'{"n":true}', b'{"n":6}', b'{"n":1%s}' % (b"0" * 3000)],
+    [
+        b"",
+        b"x",
+        b'{"n":4}',
+        b'{"n":4,"crc32":"00000000"}',
+        sealed(b'{"m":4}'),
+        sealed(b'{"n":-1}'),
+        sealed(b'{"n":"3"}'),
+        sealed(b'{"n":true}'),
+        sealed(b'{"n":6}'),
+        sealed(b'{"n":1%s}' % (b"0" * 3000)),
+    ],
 )
 def test_a_damaged_hint_is_no_hint(store: FaultStore, data: bytes) -> None:
     put_plans(store, 5)
@@ -76,7 +88,7 @@ def test_a_hint_at_a_plan_that_is_not_published_is_no_hint(store: FaultStore) ->
     put_plans(store, 5, aborted={4})
     store.put(LAYOUT.plan(6), b"")
     for n in (4, 6):
-        store.put(LAYOUT.hint, dump_json({"n": n}))
+        store.put(LAYOUT.hint, seal_json({"n": n}))
         assert log(store).newest() == 6
         assert log(store).newest_published(6) == 5
 
@@ -132,7 +144,7 @@ PLAN_JSON = (
     b'"shards":[{"split":"train","file":"file","start":0,"stop":3,"copy_of":null},'
     b'{"split":"train","file":"other","start":3,"stop":7,"copy_of":"old"}],"compression":"none",'
     b'"index":true,"shuffle_seed":7,"division":{"source":"all","fractions":{"train":"0.9","test":"0.1"},'
-    b'"by":"user","seed":5},"dealt":{"key":"d/_g1/log/3.x.dealt","sha256":"cc"}}'
+    b'"by":"user","seed":5},"dealt":{"key":"d/_g1/log/3.x.dealt","sha256":"cc"},"crc32":"7e141eaa"}'
 )
 
 
@@ -142,7 +154,8 @@ def test_a_plan_both_ways() -> None:
 
 
 def test_members_that_a_later_release_adds_to_a_plan_are_left_out() -> None:
-    data = PLAN_JSON.replace(b'"start":0', b'"group":7,"start":0').replace(b'"n":3', b'"n":3,"seed":1')
+    data = resealed(PLAN_JSON, b'"start":0', b'"group":7,"start":0')
+    data = resealed(data, b'"n":3', b'"n":3,"seed":1')
     assert Plan.parse(data, "key") == PLAN
 
 
@@ -156,11 +169,12 @@ def test_members_that_a_later_release_adds_to_a_plan_are_left_out() -> None:
     ],
 )
 def test_work_of_another_form_leaves_the_rest_of_a_plan_legible(old: bytes, new: bytes) -> None:
-    assert old in PLAN_JSON
-    assert Plan.parse(PLAN_JSON.replace(old, new), "key") == replace(PLAN, work=None)
+    assert Plan.parse(resealed(PLAN_JSON, old, new), "key") == replace(PLAN, work=None)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"n":1}', PLAN_JSON.replace(b'"nonce"', b'"once"')])
+@pytest.mark.parametrize(
+    "data", [b"", PLAN_JSON[:-1], sealed(b'{"n":1}'), resealed(PLAN_JSON, b'"nonce"', b'"once"')]
+)
 def test_anything_else_is_no_plan(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         Plan.parse(data, "key")

@@ -18,6 +18,7 @@ from app.services.dataset.slot import (
 )
 from app.storage.object_store import ObjectNotFound
 from app.storage.obstore_store import open_store
+from tests.seals import resealed, sealed
 from tests.stores import FaultStore
 
 LAYOUT = Layout("d", 1)
@@ -36,19 +37,21 @@ COMMIT = Commit(
 )
 HEADER = (
     b'{"fate":"commit","nonce":"n","attempt":"a","split":"train","digest":"dd","num_records":2,'
-    b'"num_bytes":5,"time":17,"writer":"w","inline":%s,"pieces":[[3,"s1",1],[2,"s2",1]]}\n'
+    b'"num_bytes":5,"time":17,"writer":"w","inline":%s,"pieces":[[3,"s1",1],[2,"s2",1]]'
 )
+IN_PARTS = HEADER % b"false" + b',"crc32":"434076d7"}\n'
+INLINE = HEADER % b"true" + b',"crc32":"e088c458"}\n'
 
 
 def test_a_slot_that_names_parts() -> None:
-    assert COMMIT.serialize() == HEADER % b"false"
-    assert parse_slot(ID, HEADER % b"false", "key") == COMMIT
+    assert COMMIT.serialize() == IN_PARTS
+    assert parse_slot(ID, IN_PARTS, "key") == COMMIT
 
 
 def test_a_slot_that_holds_its_records() -> None:
-    data = HEADER % b"true" + b"bytes\nwith\nlines"
+    data = INLINE + b"bytes\nwith\nlines"
     assert COMMIT.serialize(b"bytes\nwith\nlines") == data
-    assert parse_slot(ID, data, "key") == replace(COMMIT, inline_at=len(HEADER % b"true"))
+    assert parse_slot(ID, data, "key") == replace(COMMIT, inline_at=len(INLINE))
 
 
 def test_parts_lie_under_the_attempt() -> None:
@@ -66,7 +69,9 @@ def test_records_in_the_slot_lie_behind_its_header() -> None:
 
 
 def test_a_dead_slot() -> None:
-    assert parse_slot(ID, b'{"nonce":"n","fate":"dead"}\n', "key") == Dead("n")
+    data = b'{"fate":"dead","nonce":"n","crc32":"831fe7b1"}\n'
+    assert Dead("n").serialize() == data
+    assert parse_slot(ID, data, "key") == Dead("n")
 
 
 def test_a_header_is_read_by_range() -> None:
@@ -90,17 +95,29 @@ def test_no_slot_is_not_found() -> None:
         read_slot(open_store("memory://"), LAYOUT, ID)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}\n", b"[]\n", b'{"fate":"commit"}\n', b"\n", b'{"fate":'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"{}\n",
+        b'{"fate":',
+        b'{"fate":"dead","nonce":"n"}\n',
+        sealed(b'{"nonce":"n"}'),
+        sealed(b'{"fate":"commit"}'),
+        sealed(b'{"fate":"dead"}'),
+    ],
+)
 def test_anything_else_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         parse_slot(ID, data, "key")
 
 
 def test_the_inputs_of_a_plan_both_ways() -> None:
-    commits = [COMMIT, replace(COMMIT, append_id="f" * 32, inline_at=len(HEADER % b"true"))]
+    commits = [COMMIT, replace(COMMIT, append_id="f" * 32, inline_at=300)]
     data = serialize_commits(commits)
-    inline = b"f" * 32 + b" %d " % len(HEADER % b"true") + HEADER % b"true"
-    assert data == f"{ID} - ".encode() + HEADER % b"false" + inline
+    inline = b"f" * 32 + b" 300 " + HEADER % b"true" + b"}\n"
+    assert data == f"{ID} - ".encode() + HEADER % b"false" + b"}\n" + inline
     assert parse_commits(data, "key") == commits
 
 
@@ -112,7 +129,7 @@ def test_a_sequence_is_kept_in_the_slot_and_in_the_inputs(sequence: int) -> None
 
 
 def test_members_of_a_later_release_move_nothing() -> None:
-    header = (HEADER % b"true").replace(b'"time":17', b'"time":17,"later":5')
+    header = resealed(INLINE, b'"time":17', b'"time":17,"later":5')
     slot = parse_slot(ID, header + b"records", "key")
     assert slot == replace(COMMIT, inline_at=len(header))
     assert isinstance(slot, Commit)
@@ -120,7 +137,7 @@ def test_members_of_a_later_release_move_nothing() -> None:
 
 
 def test_pieces_may_say_more_one_day() -> None:
-    header = (HEADER % b"false").replace(b"[2,", b'[2,"s2",1,3,"crc"],[2,')
+    header = resealed(IN_PARTS, b"[2,", b'[2,"s2",1,3,"crc"],[2,')
     slot = parse_slot(ID, header, "key")
     assert isinstance(slot, Commit)
     assert slot.pieces == (COMMIT.pieces[0], replace(COMMIT.pieces[1], raw_size=3), COMMIT.pieces[1])
@@ -128,10 +145,12 @@ def test_pieces_may_say_more_one_day() -> None:
 
 def test_a_fate_that_is_not_known_is_no_commit() -> None:
     with pytest.raises(CorruptData, match="'merged'"):
-        parse_slot(ID, (HEADER % b"false").replace(b'"commit"', b'"merged"'), "key")
+        parse_slot(ID, resealed(IN_PARTS, b'"commit"', b'"merged"'), "key")
 
 
-@pytest.mark.parametrize("data", [b"x\n", b'0 - {"fate":"dead"}\n', f"{ID} x ".encode() + HEADER % b"true"])
+@pytest.mark.parametrize(
+    "data", [b"x\n", b'0 - {"fate":"dead"}\n', f"{ID} x ".encode() + HEADER % b"true" + b"}\n"]
+)
 def test_other_inputs_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData, match="key"):
         parse_commits(data, "key")
@@ -154,7 +173,5 @@ def test_a_dead_slot_is_told_by_its_size_alone() -> None:
     ],
 )
 def test_a_header_with_values_of_other_types_is_corrupt(old: bytes, new: bytes) -> None:
-    header = HEADER % b"false"
-    assert old in header
-    with pytest.raises(CorruptData, match="key"):
-        parse_slot(ID, header.replace(old, new), "key")
+    with pytest.raises(CorruptData, match="known form"):
+        parse_slot(ID, resealed(IN_PARTS, old, new), "key")

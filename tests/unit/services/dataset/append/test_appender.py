@@ -39,6 +39,7 @@ from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import PADDED, SCHEMA, Client, records
+from tests.seals import sealed
 from tests.stores import WRITES, FaultStore, Operation, When, keys
 
 LAYOUT = Layout("d", 1)
@@ -496,7 +497,7 @@ def test_a_full_store_leaves_nothing(
 def test_a_dead_slot_refuses_its_append(client: Client, inner: ObstoreStore) -> None:
     client.append([1])
     rival = client.append([2], key="k")
-    inner.put(LAYOUT.slot(rival.append_id), b'{"nonce":"x","fate":"dead"}\n')
+    inner.put(LAYOUT.slot(rival.append_id), sealed(b'{"nonce":"x","fate":"dead"}') + b"\n")
     with pytest.raises(Conflict) as caught:
         client.append([2], key="k")
     assert caught.value.code == "append_expired"

@@ -19,6 +19,7 @@ from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists
 from app.storage.obstore_store import open_store
 from tests.rows import SCHEMA, Client
+from tests.seals import sealed
 from tests.stores import FaultStore, KillAt, Killed, Operation, TimedStore, When, keys, kill_at
 
 LAYOUT = Layout("d", 1)
@@ -314,7 +315,7 @@ def aborted(client: Client, store: FaultStore, inner: TimedStore) -> None:
     with pytest.raises(Killed):
         client.publish()
     store.fault = None
-    inner.create(LAYOUT.manifest(1), b'{"nonce":"x","aborted":"by an operator"}')
+    inner.create(LAYOUT.manifest(1), sealed(b'{"nonce":"x","aborted":"by an operator"}'))
 
 
 def test_files_of_an_aborted_version_go_and_its_appends_stay(

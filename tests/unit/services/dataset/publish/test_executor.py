@@ -23,6 +23,7 @@ from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests import plans
 from tests.rows import Client
+from tests.seals import sealed
 from tests.stores import WRITES, FaultStore, KillAt, Killed, Operation, When
 
 #: Two shards, an append in its slot and one in parts, a base, and a row of a rival throughout.
@@ -331,7 +332,7 @@ def test_a_note_of_other_bytes_aborts() -> None:
     assert plan.work is not None
     shard = plan.work.shards[0].file
     note = {"num_records": 1, "num_bytes": 1, "sha256": "0" * 64, "pieces": []}
-    inner.put(f"d/_g1/log/2.done/{shard}", json.dumps(note).encode())
+    inner.put(f"d/_g1/log/2.done/{shard}", sealed(json.dumps(note).encode()))
     verdict = plans.executor(Client(inner).datasets).execute(plan)
     assert isinstance(verdict, Aborted)
     assert "different bytes" in verdict.reason

@@ -1,6 +1,5 @@
 """Publishing in trouble: appends left out, versions given up, what is consumed and for how long."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +15,7 @@ from app.services.dataset.seen import Seen
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client
+from tests.seals import changed, sealed
 from tests.stores import FaultStore, Killed, Operation, When, kill_at
 
 LAYOUT = Layout("d", 1)
@@ -106,7 +106,7 @@ def test_what_is_consumed_cannot_be_left_out(client: Client, fate: str) -> None:
 
 def test_what_is_not_there_cannot_be_left_out(client: Client, inner: ObstoreStore) -> None:
     client.append([1])
-    inner.put(LAYOUT.slot("f" * 32), b'{"fate":"dead","nonce":"x"}\n')
+    inner.put(LAYOUT.slot("f" * 32), sealed(b'{"fate":"dead","nonce":"x"}') + b"\n")
     before = sorted(info.key for info in inner.list(""))
     for append_id in ("0" * 32, "f" * 32):
         with pytest.raises(NotFound) as caught:
@@ -171,8 +171,8 @@ def test_a_plan_of_another_release_that_stands_still_is_given_up(
 ) -> None:
     client.append([1])
     die_publishing(inner)
-    plan = json.loads(inner.get(LAYOUT.plan(1)))
-    inner.put(LAYOUT.plan(1), json.dumps({**plan, "fingerprint": "another", "shards": "elsewhere"}).encode())
+    plan = inner.get(LAYOUT.plan(1))
+    inner.put(LAYOUT.plan(1), changed(plan, fingerprint="another", shards="elsewhere"))
     wants = client.append([2]).append_id if wanted else None
     with pytest.raises(Conflict) as caught:
         later(inner, 59).publish(wants=wants)
@@ -329,7 +329,7 @@ def test_a_slot_that_is_collected_between_its_listing_and_its_reading_is_no_appe
     client = Client(store)
     client.append([1])
     dead = LAYOUT.slot("f" * 32)
-    inner.create(dead, b'{"fate":"dead","nonce":"x"}\n')
+    inner.create(dead, sealed(b'{"fate":"dead","nonce":"x"}') + b"\n")
 
     def fault(when: When, operation: Operation, key: str) -> None:
         if operation == "get_range" and key == dead:
@@ -346,10 +346,10 @@ def test_a_hint_that_lies_misleads_neither_readers_nor_publishers(
 ) -> None:
     client.append([1])
     client.publish()
-    inner.put(LAYOUT.hint, b'{"n":%d}' % hint)
+    inner.put(LAYOUT.hint, sealed(b'{"n":%d}' % hint))
     assert Client(inner).datasets.manifest("d", "latest").version == "1.0.0"
     client.append([2])
-    inner.put(LAYOUT.hint, b'{"n":%d}' % hint)
+    inner.put(LAYOUT.hint, sealed(b'{"n":%d}' % hint))
     assert Client(inner).publish().version == "1.1.0"
     assert Client(inner).read() == [1, 2]
 

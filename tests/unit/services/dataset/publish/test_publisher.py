@@ -28,6 +28,7 @@ from app.services.dataset.publish import executor
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client
+from tests.seals import changed, resealed
 from tests.stores import FaultStore, Killed, Operation, When, keys, kill_at
 
 LAYOUT = Layout("d", 1)
@@ -257,7 +258,7 @@ def test_what_is_none_of_ours_below_the_slots_is_passed_over(client: Client, inn
 
 def test_a_slot_that_says_more_than_is_known_is_published(client: Client, inner: ObstoreStore) -> None:
     slot = LAYOUT.slot(client.append([1, 2, 3]).append_id)
-    inner.put(slot, inner.get(slot).replace(b'"time":', b'"sequence":5,"time":', 1))
+    inner.put(slot, resealed(inner.get(slot), b'"time":', b'"sequence":5,"time":'))
     client.publish()
     assert client.read() == [1, 2, 3]
 
@@ -398,8 +399,8 @@ def test_a_plan_whose_form_only_another_release_knows_is_left_to_it(
     kill_at(store, "put_stream", "tfrecord")
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
-    plan = json.loads(inner.get(LAYOUT.plan(1)))
-    inner.put(LAYOUT.plan(1), json.dumps({**plan, "fingerprint": "copy-9", "shards": "elsewhere"}).encode())
+    plan = inner.get(LAYOUT.plan(1))
+    inner.put(LAYOUT.plan(1), changed(plan, fingerprint="copy-9", shards="elsewhere"))
     with pytest.raises(Conflict) as caught:
         Client(inner).publish(PublishOptions(publish_key="k"))
     assert caught.value.code == "encoder_mismatch"
@@ -413,7 +414,7 @@ def test_a_plan_of_our_own_that_is_illegible_is_corrupt_but_not_aborted(
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     whole = inner.get(LAYOUT.plan(1))
-    inner.put(LAYOUT.plan(1), whole.replace(b'"shards"', b'"sherds"'))
+    inner.put(LAYOUT.plan(1), resealed(whole, b'"shards"', b'"sherds"'))
     with pytest.raises(CorruptData, match=r"log/1\.plan"):
         Client(inner).publish(PublishOptions(publish_key="k"))
     inner.put(LAYOUT.plan(1), whole)
@@ -425,10 +426,9 @@ def test_only_lost_bytes_abort(client: Client, store: FaultStore, inner: Obstore
     result = client.append([1, 2])
     slot = LAYOUT.slot(result.append_id)
     whole = inner.get(slot)
-    header, newline, rows = whole.partition(b"\n")
-    value = json.loads(header)
-    value["num_records"] = value["pieces"][0][2] = 3
-    inner.put(slot, json.dumps(value).encode() + newline + rows)
+    [[*size_and_digest, num_records]] = json.loads(whole.partition(b"\n")[0])["pieces"]
+    assert num_records == 2
+    inner.put(slot, changed(whole, num_records=3, pieces=[[*size_and_digest, 3]]))
     with pytest.raises(CorruptData, match="1 records fewer"):
         client.publish()
     assert keys(inner, "_manifest") == []
@@ -535,8 +535,7 @@ def test_executors_that_disagree_abort(client: Client, store: FaultStore, inner:
     with pytest.raises(Killed):
         client.publish()
     done = keys(inner, ".done/")[0]
-    note = json.loads(inner.get(done))
-    inner.put(done, json.dumps({**note, "sha256": "0" * 64}).encode())
+    inner.put(done, changed(inner.get(done), sha256="0" * 64))
     inner.delete(LAYOUT.file(1, "d-train.tfrecord-00000-of-00001"))
     other = Client(inner)
     wants = other.append([1]).append_id

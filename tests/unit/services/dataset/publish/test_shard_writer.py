@@ -24,6 +24,7 @@ from app.services.dataset.publish.shard_writer import (
 from app.services.dataset.record_cutter import RecordCutter
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.frames import frame
+from tests.seals import sealed
 from tests.stores import FaultStore
 
 
@@ -126,7 +127,14 @@ def test_done_both_ways(store: ObstoreStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"{}", b"[]", b'{"num_records":1,"num_bytes":1,"sha256":"x","pieces":[[1]]}']
+    "data",
+    [
+        b"{}",
+        b'{"num_records":1,"num_bytes":1,"sha256":"%s","pieces":[]}' % (b"0" * 64),
+        sealed(b'{"num_records":1}'),
+        sealed(b'{"num_records":1,"num_bytes":1,"sha256":"x","pieces":[[1]]}'),
+        sealed(b'{"num_records":1,"num_bytes":1,"sha256":"%s","pieces":[[1]]}' % (b"0" * 64)),
+    ],
 )
 def test_a_note_of_another_form_is_no_note(store: ObstoreStore, data: bytes) -> None:
     store.put("done", data)

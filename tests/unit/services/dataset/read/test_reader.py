@@ -16,6 +16,7 @@ from app.services.dataset.publish import shard_writer
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
+from tests.seals import changed
 from tests.stores import WRITES, FaultStore
 
 LAYOUT = Layout("d", 1)
@@ -331,8 +332,7 @@ def test_a_damaged_index_is_corrupt(client: Client, inner: ObstoreStore) -> None
 def test_rows_that_do_not_decode_are_corrupt_and_not_the_clients_fault(
     client: Client, inner: ObstoreStore
 ) -> None:
-    manifest = json.loads(inner.get(LAYOUT.manifest(1)))
-    manifest["schema"] = {"features": {"x": {"dtype": "float32"}}}
-    inner.put(LAYOUT.manifest(1), json.dumps(manifest).encode())
+    key, schema = LAYOUT.manifest(1), {"features": {"x": {"dtype": "float32"}}}
+    inner.put(key, changed(inner.get(key), schema=schema))
     with pytest.raises(CorruptData, match="cannot be read"):
         Client(inner).read("1.0.0")

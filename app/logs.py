@@ -31,6 +31,9 @@ def configure_logging(level: str, form: Literal["text", "json"]) -> None:
     logging.basicConfig(level="INFO" if level == "debug" else level.upper(), handlers=[handler], force=True)
     logging.getLogger(__package__).setLevel(level.upper())
     logging.getLogger(AUDIT).setLevel(logging.INFO)
+    # What no line shows need not be found out ("Optimization" in Python's Logging HOWTO).
+    logging._srcfile = None  # noqa: SLF001
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 class JsonFormatter(logging.Formatter):
@@ -55,7 +58,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = _fields(record)
         parts = [_time(record), record.levelname, record.name, record.getMessage().rstrip()]
-        line = " ".join([*parts, json.dumps(fields, default=str)] if fields else parts).translate(_CONTROLS)
+        line = " ".join([*parts, json.dumps(fields, default=str)] if fields else parts)
+        if not line.isprintable():
+            line = line.translate(_CONTROLS)
         if record.exc_info:
             traceback = self.formatException(record.exc_info).split("\n")
             line = "\n".join([line, *(f"  | {below.translate(_CONTROLS)}" for below in traceback)])

@@ -6,6 +6,7 @@ It takes the plain case alone. What it does not take, errors among it, goes the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ from .rounding import rounded
 __all__ = ["NotPlain", "NumberArray", "read_number_array"]
 
 _NUM_FOUND: Final = 6
+#: The first number of an array, where it is a decimal; looked for in so many bytes.
+_DECIMAL: Final = re.compile(rb"[\[ \t\r\n]*+-?+[0-9]++\.")
+_LOOK_BYTES: Final = 64
 #: A value and the comma or bracket behind it take two bytes at least.
 _MIN_TEXT_BYTES: Final = 2
 _WORD_BYTES: Final = 8
@@ -114,7 +118,8 @@ def read_number_array(text: NDArray[np.uint8], position: int, budget: Budget) ->
     shape = np.zeros(rank, np.int64)
     found = np.zeros(_NUM_FOUND, np.int64)
     read = kernels.load().read_number_array
-    as_floats = 0
+    # Where the first of them is none, the pass over integers would only find that.
+    as_floats = int(_DECIMAL.match(text[position : position + _LOOK_BYTES].tobytes()) is not None)
     status = read(text, position, as_floats, words, shape, np.zeros(rank, np.int64), found)
     if status == NOT_INTEGERS:
         as_floats = 1

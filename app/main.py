@@ -134,20 +134,21 @@ def _auth_options(settings: Settings) -> AuthOptions:
 
 def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
+    memory = MemoryPool(settings.memory_bytes or memory_for_requests())
     exchanges = Exchanges(
         limits=settings.limits,
         spool=spool,
-        memory=MemoryPool(settings.memory_bytes or memory_for_requests()),
+        memory=memory,
         turns=Turns(settings.compute_threads or available_processors(), lambda: load.is_late),
         streams=settings.streams,
         body_timeout_s=settings.body_timeout_s,
     )
-    known = Datasets(store, limits=settings.limits, spool=spool)
+    known = Datasets(store, limits=settings.limits, spool=spool, memory=memory)
     return Services(
         limits=settings.limits,
         spool=spool,
         exchanges=exchanges,
-        downloads=Downloads(exchanges.go_on),
+        downloads=Downloads(exchanges.go_on, memory),
         datasets=known,
         small_appends=SmallAppends(known, settings.limits, spool),
         readiness=Readiness(store, warmed=keep_what_is_loaded, further=auth.checks()),

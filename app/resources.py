@@ -13,7 +13,7 @@ from .domain.limits import MIB
 __all__ = ["allow_open_files", "available_memory", "available_processors", "memory_for_requests"]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
-#: The rest is for the interpreter, libraries and kernels (some 250 MiB), publications, and what no charge
+#: The rest is for the interpreter, libraries and kernels (some 250 MiB), small requests, and what no charge
 #: counts: copies within libraries, the allocator's slack. Elasticsearch's heap is half of the memory, too.
 _SHARE_FOR_REQUESTS: Final = 0.5
 _LEAST: Final = 64 * MIB

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 from app.domain.compression import SUFFIXES
 from app.domain.manifest import Manifest
+from app.domain.memory import MemoryPool
 from app.domain.shard_plan import ShardPlan
 from app.services.dataset.log import Aborted
 from app.services.dataset.plan import Plan, Work
 from app.services.dataset.publish.executor import Executor
 from app.services.dataset.publish.publisher import Publisher
+from app.services.dataset.publish.room import Room
 from app.services.datasets import Datasets, PublishOptions
 
 #: Makes of a plan's work the work that a test wants.
@@ -52,7 +54,13 @@ def copying(base: Manifest) -> Change:
 def publisher(datasets: Datasets, name: str = "d") -> Publisher:
     incarnation = datasets._catalog.open(name)
     return Publisher(
-        datasets._store, datasets._catalog, incarnation, datasets._decided, datasets._pool, datasets._spool
+        datasets._store,
+        datasets._catalog,
+        incarnation,
+        datasets._decided,
+        datasets._pool,
+        datasets._spool,
+        Room(MemoryPool(1 << 40)),
     )
 
 

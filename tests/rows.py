@@ -10,6 +10,7 @@ from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import Budget, Limits
 from app.domain.manifest import Manifest
+from app.domain.memory import MemoryPool
 from app.domain.schema import Schema
 from app.services.datasets import AppendResult, Datasets, PublishOptions
 from app.storage.object_store import ObjectStore
@@ -39,11 +40,15 @@ class Client:
     """One replica of the service and somebody who uses it: dataset `d`, split `train` unless said."""
 
     def __init__(
-        self, store: ObjectStore, limits: Limits | None = None, executor: ThreadPoolExecutor | None = None
+        self,
+        store: ObjectStore,
+        limits: Limits | None = None,
+        executor: ThreadPoolExecutor | None = None,
+        memory: MemoryPool | None = None,
     ) -> None:
         self.store = store
         self.datasets = Datasets(
-            store, limits=limits or Limits(), spool=Spool(None, 1 << 30), executor=executor
+            store, limits=limits or Limits(), spool=Spool(None, 1 << 30), memory=memory, executor=executor
         )
 
     def append(

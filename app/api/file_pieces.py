@@ -14,13 +14,13 @@ from ..domain.segments import Segment, SegmentedFile
 from ..errors import CorruptData
 from .ranges import ByteRange
 
-__all__ = ["Content", "content_pieces", "content_size"]
+__all__ = ["PIECE_BYTES", "Content", "content_pieces", "content_size"]
 
 #: What is sent: bytes, and ranges of the file.
 Content = tuple[bytes | ByteRange, ...]
 
 #: Read and sent at a time. One is under way while another is sent.
-_PIECE: Final = 2 * MIB
+PIECE_BYTES: Final = 2 * MIB
 
 
 def content_size(content: Content) -> int:
@@ -73,7 +73,7 @@ def _reads(file: SegmentedFile, content: Content) -> Iterator[bytes | Callable[[
         number = bisect_right(offsets, position) - 1
         while position < part.end:
             segment = file.segments[number]
-            length = min(_PIECE, segment.end - position, part.end - position)
+            length = min(PIECE_BYTES, segment.end - position, part.end - position)
             if length:
                 yield partial(verified.read, segment, position, length)
             position += length

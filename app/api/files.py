@@ -34,13 +34,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..domain.limits import MIB
+from ..domain.memory import MemoryPool, MemoryShare
 from ..domain.segments import SegmentedFile
 from ..errors import ShardsmithError
 from .bare_response import BareResponse
 from .conditions import failed_condition, ranges_apply
 from .content_encoding import require_identity
 from .digests import digest_field
-from .file_pieces import Content, content_pieces, content_size
+from .file_pieces import PIECE_BYTES, Content, content_pieces, content_size
 from .problems import problem_response
 from .ranges import ByteRange, RangeUnsatisfiable, parse_ranges
 
@@ -52,6 +53,8 @@ logger = logging.getLogger(__name__)
 _READ_FIRST: Final = 8 * MIB
 #: What all of them together may hold; past that they are sent as they are read, without a digest.
 _HELD_BYTES: Final = 128 * MIB
+#: What is held of an answer that is sent as it is read: a piece that comes, one that waits, one that leaves.
+_STREAMED_BYTES: Final = 3 * PIECE_BYTES
 #: A name that needs neither quotes nor an encoding.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
@@ -85,10 +88,12 @@ class Downloads:
 
     Args:
         call: runs the reading of a piece in a thread.
+        memory: what all requests may hold.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, memory: MemoryPool) -> None:
         self._call = call
+        self._memory = memory
         self._held = 0
 
     async def answer(self, request: Request, download: Download) -> Response:
@@ -96,6 +101,7 @@ class Downloads:
 
         Raises:
             NotAcceptable: the client takes what is encoded alone.
+            Overloaded: there is no memory for the answer.
             ShardsmithError: the bytes cannot be read, or are not those that were stored; before the
                 answer begins.
         """
@@ -130,20 +136,25 @@ class Downloads:
     ) -> Response:
         """The answer, read already where it is short."""
         size = content_size(content)
+        share = self._memory.share()
         if size > min(_READ_FIRST, _HELD_BYTES - self._held):
-            return _FileResponse(self._call, file, content, status, headers)
+            share.reserve(min(size, _STREAMED_BYTES))
+            return _FileResponse(self._call, file, content, status, headers, on_end=share.end)
+        share.reserve(size)
         self._held += size
         try:
             async with aclosing(content_pieces(self._call, file, content)) as pieces:
                 data = b"".join([piece async for piece in pieces])
             headers["Content-Digest"] = digest_field(sha256(data).digest())
         except BaseException:
-            self._release(size)
+            self._release(share, size)
             raise
-        return _FileResponse(self._call, file, (data,), status, headers, on_end=partial(self._release, size))
+        on_end = partial(self._release, share, size)
+        return _FileResponse(self._call, file, (data,), status, headers, on_end=on_end)
 
-    def _release(self, size: int) -> None:
+    def _release(self, share: MemoryShare, size: int) -> None:
         self._held -= size
+        share.end()
 
 
 def _headers(download: Download, etag: str) -> dict[str, str]:
@@ -195,7 +206,7 @@ class _FileResponse(BareResponse):
         content: Content,
         status: int,
         headers: Mapping[str, str],
-        on_end: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None],
     ) -> None:
         super().__init__(status, headers)
         self._call = call

@@ -72,9 +72,22 @@ class Budget:
         """Bytes that can still be charged."""
         return self._limit - self._used
 
-    def anew(self) -> Budget:
-        """Another budget of the same request, of which nothing is used yet."""
-        return Budget(self.limits, self._share)
+    def anew(self, limits: Limits | None = None) -> Budget:
+        """Another budget of the same request, of which nothing is used yet.
+
+        Args:
+            limits: other ones than the request's.
+        """
+        return Budget(limits or self.limits, self._share)
+
+    def reserve(self, num_bytes: int) -> None:
+        """Take memory for what is not decoded, as what is read ahead, before work begins and until it ends.
+
+        Raises:
+            Overloaded: there is no room; nothing was done.
+        """
+        if self._share is not None:
+            self._share.reserve(num_bytes)
 
     def charge(self, num_bytes: int, what: str) -> None:
         """Reserve `num_bytes` for `what`, before allocating them.

@@ -144,13 +144,18 @@ class MemoryShare:
         return self._pool.max_bytes
 
     def reserve(self, num_bytes: int) -> None:
-        """Take what the request needs before it begins; never waits.
+        """Take what the request needs before it begins, until it ends; never waits.
+
+        All of it together is no more than half of the pool, however much is asked for: what is stored has
+        to be read by every replica, however little memory that has.
 
         Raises:
             Overloaded: there is no room.
         """
-        self._pool.reserve(self, num_bytes)
-        self._reserved += num_bytes
+        num_bytes = min(num_bytes, self.max_bytes // 2 - self._reserved)
+        if num_bytes > 0:
+            self._pool.reserve(self, num_bytes)
+            self._reserved += num_bytes
 
     def charge(self, num_bytes: int) -> None:
         """Take `num_bytes` more; may wait for them.

@@ -19,6 +19,7 @@ from ..domain.streams import ByteStream, MemoryStream, PrefixedStream, read_up_t
 from ..errors import InputError, SchemaConflict, ShardsmithError
 from ..storage.spool import Spool
 from .dataset.catalog import Outdated
+from .dataset.publish.room import Room
 from .dataset.same_schema import require_same_message, require_same_schema
 from .datasets import AppendResult, Datasets, Destination, PublishOptions, Underway
 from .deferred import completed, settle, then
@@ -124,13 +125,15 @@ class _Appending:
 
     def alone(self, source: ByteStream) -> Appended:
         """Store the rows by a slot of their own, and publish them if that was asked for."""
+        room: Room | None = None
         if self.request.publish is not None and self.request.key is None:
-            self.datasets.require_room_to_publish()  # sent again without a key, the rows would come twice
+            # Before the rows are stored: sent again without a key, they would come twice.
+            room = self.resources.enter_context(self.datasets.reserve_publication())
         destination = self.datasets.destination(self.request.dataset)
         appended = self._stored_or_earlier(source, destination)
         if self.request.publish is None:
             return stored_answer(appended)
-        return _publish(self.datasets, destination, appended, self.request.publish)
+        return _publish(self.datasets, destination, appended, self.request.publish, room)
 
     def _stored_or_earlier(self, source: ByteStream, destination: Destination) -> AppendResult:
         """Store the rows; where they are refused, but were stored under this key before, that is the answer.
@@ -250,11 +253,17 @@ def stored_answer(appended: AppendResult) -> Appended:
 
 
 def _publish(
-    datasets: Datasets, destination: Destination, appended: AppendResult, options: PublishOptions
+    datasets: Datasets,
+    destination: Destination,
+    appended: AppendResult,
+    options: PublishOptions,
+    room: Room | None,
 ) -> Appended:
     name = appended.dataset
     try:
-        manifest = datasets.publish_within(name, options, wants=appended.append_id, destination=destination)
+        manifest = datasets.publish_within(
+            name, options, wants=appended.append_id, destination=destination, room=room
+        )
     except ShardsmithError as error:
         error.extra["append_id"] = appended.append_id
         raise

@@ -10,6 +10,7 @@ Writing is in `dataset.append` and `dataset.publish`, reading in `dataset.read`,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from ..codecs.options import RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..domain.limits import Budget, Limits
 from ..domain.manifest import Manifest
+from ..domain.memory import MemoryPool
 from ..domain.names import check_append_id
 from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema
@@ -35,6 +37,7 @@ from .dataset.incarnation import DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided, PublishLog
 from .dataset.publish.options import PublishOptions
 from .dataset.publish.publisher import Publisher, abort_version
+from .dataset.publish.room import Room
 from .dataset.read.reader import Reader
 from .dataset.read.stored_file import StoredFile
 from .dataset.read.tar import VersionTar
@@ -101,6 +104,7 @@ class Datasets:
         *,
         limits: Limits,
         spool: Spool,
+        memory: MemoryPool | None = None,
         publish_wait_s: float = _PUBLISH_WAIT_S,
         executor: ThreadPoolExecutor | None = None,
         group_executor: ThreadPoolExecutor | None = None,
@@ -108,6 +112,8 @@ class Datasets:
         """Wire the parts.
 
         Args:
+            memory: what all requests may hold, on which publications draw; without bounds where it is not
+                given.
             executor: runs the requests to the store that go side by side; made where it is not given.
             group_executor: stores groups of small appends; likewise.
         """
@@ -118,7 +124,8 @@ class Datasets:
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
         self._appender = Appender(store, self._catalog, limits, self._pool, groups)
-        self._publications = Publications(publish_wait_s)
+        self._memory = memory or MemoryPool(sys.maxsize)
+        self._publications = Publications(publish_wait_s, self._memory)
         self._collector = Collector(store, self._catalog, self._decided, self._pool, spool)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
@@ -282,6 +289,7 @@ class Datasets:
         wants: str | None = None,
         destination: Destination | None = None,
         on_plan: Callable[[str], None] | None = None,
+        room: Room | None = None,
     ) -> Manifest:
         """Publish every acknowledged append as the next version.
 
@@ -290,6 +298,7 @@ class Datasets:
                 answer. With it a publication in progress is helped along instead of refused.
             destination: where that append went.
             on_plan: told the version as soon as it is fixed.
+            room: what was reserved for it; taken now where it is not given.
 
         Raises:
             Conflict: another publication is in progress (`publish_in_progress`, with `version`), or
@@ -302,26 +311,30 @@ class Datasets:
                 rows cannot be dealt out as asked (`split_not_found`, `invalid_division`).
             LimitExceeded: more shards than a manifest may name (`too_many_shards`).
             CorruptData: an acknowledged append cannot be read back; the version is aborted.
+            Overloaded: there is no memory for it; nothing was done for this version.
         """
         if destination is None:
             incarnation = self._catalog.open(name)
         else:
             incarnation = self._catalog.reopen(destination.layout)
-        publisher = Publisher(self._store, self._catalog, incarnation, self._decided, self._pool, self._spool)
-        try:
-            return publisher.publish(options, wants, on_plan)
-        except (CorruptData, NotFound, StorageUnavailable):
-            # Collection takes the files of a deleted dataset from under a publication.
-            self._catalog.reopen(incarnation.layout)
-            raise
+        with Room(self._memory) if room is None else room.retain() as room:
+            publisher = Publisher(
+                self._store, self._catalog, incarnation, self._decided, self._pool, self._spool, room
+            )
+            try:
+                return publisher.publish(options, wants, on_plan)
+            except (CorruptData, NotFound, StorageUnavailable):
+                # Collection takes the files of a deleted dataset from under a publication.
+                self._catalog.reopen(incarnation.layout)
+                raise
 
-    def require_room_to_publish(self) -> None:
-        """Refuse what is to end in a publication, before it has stored anything.
+    def reserve_publication(self) -> Room:
+        """Room for what is to end in a publication, before it has stored anything; ended by the caller.
 
         Raises:
-            Overloaded: too many publications are under way (`too_many_publications`).
+            Overloaded: too many publications are under way (`too_many_publications`), or there is no memory.
         """
-        self._publications.require_room()
+        return self._publications.reserve()
 
     def publish_within(
         self,
@@ -330,6 +343,7 @@ class Datasets:
         *,
         wants: str | None = None,
         destination: Destination | None = None,
+        room: Room | None = None,
     ) -> Manifest | Underway:
         """As `publish`, but let go of the caller where it takes long; the same call again follows it.
 
@@ -337,17 +351,18 @@ class Datasets:
         let go of: the appends acknowledged since are not in that version.
 
         Raises:
-            Overloaded: too many publications are under way (`too_many_publications`).
+            Overloaded: too many publications are under way (`too_many_publications`), or there is no memory.
         """
         layout = self._catalog.open(name).layout if destination is None else destination.layout
         request = (layout, options.publish_key, wants, dump_json(options.to_json()))
         return self._publications.run(
             request,
-            lambda on_plan: self.publish(
-                name, options, wants=wants, destination=destination, on_plan=on_plan
+            lambda on_plan, taken: self.publish(
+                name, options, wants=wants, destination=destination, on_plan=on_plan, room=taken
             ),
             name=f"publish-{name}",
             exact=options.publish_key is not None or wants is not None,
+            room=room,
         )
 
     def abort(self, name: str, version: str) -> str:
@@ -422,16 +437,20 @@ class Datasets:
         incarnation = self._catalog.open(name)
         delete_version(self._store, incarnation.layout, self._reader(incarnation).deletable(version))
 
-    def validate(self, name: str, version: str) -> ValidationReport:
+    def validate(self, name: str, version: str, budget: Budget) -> ValidationReport:
         """Check every byte of a published version against all that is on record about it.
+
+        Args:
+            budget: the memory that it needs is taken from it before it begins.
 
         Raises:
             NotFound: no such version (`version_not_found`).
+            Overloaded: there is no memory for it.
         """
         incarnation = self._catalog.open(name)
         n, manifest = self._reader(incarnation).find(version)
         log = PublishLog(self._store, incarnation.layout, self._decided)
-        return Validator(self._store, log, incarnation, self._pool).validate(n, manifest)
+        return Validator(self._store, log, incarnation, self._pool).validate(n, manifest, budget)
 
     def collect(
         self, name: str, *, dry_run: bool = False, stopped: Callable[[], bool] = lambda: False

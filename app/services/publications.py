@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..domain.manifest import Manifest
+from ..domain.memory import MemoryPool
 from ..domain.turns import waiting
 from ..errors import Overloaded
+from .dataset.publish.room import Room
 from .deferred import settle
 
 __all__ = ["Publications", "Publish", "Underway"]
 
-#: Publishes; told to whom the version's name is to be announced, once it is fixed.
-Publish = Callable[[Callable[[str], None]], Manifest]
+#: Publishes; told to whom the version's name is to be announced, once it is fixed, and where there is room.
+Publish = Callable[[Callable[[str], None], Room], Manifest]
 
-#: Publications at a time; each holds the pieces of a shard in memory.
+#: Publications at a time, where there is memory for so many: they share the threads that talk to the store.
 _CAPACITY: Final = 16
 #: How long an outcome waits for the client that was told to come back.
 _KEPT_S: Final = 600.0
@@ -45,6 +47,7 @@ class Underway:
 
 @dataclass(eq=False, slots=True)
 class _Run:
+    room: Room
     outcome: Future[Manifest] = field(default_factory=Future)
     version: str | None = None
     ended: float | None = None
@@ -53,20 +56,31 @@ class _Run:
         self.version = version
 
     def work(self, publish: Publish) -> None:
-        settle(self.outcome, lambda: publish(self.announce))
-        self.ended = time.monotonic()
+        try:
+            settle(self.outcome, lambda: publish(self.announce, self.room))
+        finally:
+            self.room.end()
+            self.ended = time.monotonic()
 
 
 class Publications:
-    """Runs publications. Safe to use from several threads."""
+    """Runs publications. Safe to use from several threads.
 
-    def __init__(self, wait_s: float) -> None:
+    Args:
+        wait_s: how long who asks for one waits for it.
+        memory: what all requests may hold, of which each takes its room before it begins.
+    """
+
+    def __init__(self, wait_s: float, memory: MemoryPool) -> None:
         self._wait_s = wait_s
+        self._memory = memory
         self._lock = threading.Lock()
         self._running: set[_Run] = set()
         self._followed: dict[Hashable, _Run] = {}
 
-    def run(self, request: Hashable, publish: Publish, *, name: str, exact: bool) -> Manifest | Underway:
+    def run(
+        self, request: Hashable, publish: Publish, *, name: str, exact: bool, room: Room | None = None
+    ) -> Manifest | Underway:
         """Publish, or follow the publication that the same request began; wait for it, but not for long.
 
         Args:
@@ -75,13 +89,14 @@ class Publications:
             name: of the thread.
             exact: whether only a repetition can be equal to `request`. Another is followed only once it
                 has been answered as under way: else it may be a stranger's, with fewer rows in it.
+            room: what `reserve` gave for it; taken now where it is not given.
 
         Raises:
-            Overloaded: too many are under way (`too_many_publications`).
+            Overloaded: too many are under way (`too_many_publications`), or there is no memory.
             ShardsmithError: as the work raises it.
         """
         with self._lock:
-            run = self._followed.get(request) or self._start(publish, name)
+            run = self._followed.get(request) or self._start(publish, name, room)
             if exact:
                 self._followed[request] = run
         with waiting():
@@ -94,29 +109,33 @@ class Publications:
                 del self._followed[request]
         return run.outcome.result()
 
-    def require_room(self) -> None:
-        """Refuse what would begin a publication, before it has done anything else.
+    def reserve(self) -> Room:
+        """Room for a publication, before who asks for it does anything else; to be ended by the caller.
 
         Raises:
-            Overloaded: too many are under way (`too_many_publications`).
+            Overloaded: too many are under way (`too_many_publications`), or there is no memory.
         """
         with self._lock:
-            self._require_room()
+            return self._reserve()
 
-    def _require_room(self) -> None:
+    def _reserve(self) -> Room:
         self._tidy()
         if len(self._running) >= _CAPACITY:
             raise Overloaded(
                 f"{_CAPACITY} publications are under way in this replica. Try again.",
                 code="too_many_publications",
             )
+        return Room(self._memory)
 
-    def _start(self, publish: Publish, name: str) -> _Run:
-        self._require_room()
-        run = _Run()
+    def _start(self, publish: Publish, name: str, room: Room | None) -> _Run:
+        run = _Run(self._reserve() if room is None else room.retain())
+        try:
+            # A daemon: on shutdown it just dies, and another replica finishes what it began.
+            threading.Thread(target=run.work, args=(publish,), name=name, daemon=True).start()
+        except RuntimeError:  # the system gives no more threads
+            run.room.end()
+            raise
         self._running.add(run)
-        # A daemon: on shutdown it just dies, and another replica finishes what it began.
-        threading.Thread(target=run.work, args=(publish,), name=name, daemon=True).start()
         return run
 
     def _tidy(self) -> None:

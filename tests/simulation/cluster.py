@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 from app.domain.limits import Limits
 from app.domain.manifest import Manifest
 from app.errors import ShardsmithError
+from app.services.dataset.publish.room import Room
 from app.services.datasets import Datasets, Destination, PublishOptions
 from app.storage.spool import Spool
 from tests.simulation.ledger import Append, Ledger
@@ -34,8 +35,9 @@ class _Datasets(Datasets):
         *,
         wants: str | None = None,
         destination: Destination | None = None,
+        room: Room | None = None,
     ) -> Manifest:
-        return self.publish(name, options, wants=wants, destination=destination)
+        return self.publish(name, options, wants=wants, destination=destination, room=room)
 
 
 @dataclass

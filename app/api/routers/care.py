@@ -82,8 +82,8 @@ async def validate_version(
 ) -> Response:
     """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
 
-    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         refuse_body(body)
-        return json_answer(services.datasets.validate(dataset, version).to_json())
+        return json_answer(services.datasets.validate(dataset, version, budget).to_json())
 
     return await services.exchanges.run(request, work)

@@ -18,7 +18,15 @@ from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
 from .run_ahead import run_ahead
 
-__all__ = ["STORED_LIMITS", "LostData", "PieceStream", "load_piece", "load_run", "piece_buffers"]
+__all__ = [
+    "STORED_LIMITS",
+    "LostData",
+    "PieceStream",
+    "held_while_read",
+    "load_piece",
+    "load_run",
+    "piece_buffers",
+]
 
 #: For reading records that are stored: what one replica took, every other has to read, whatever it
 #: is set to itself. protobuf holds no message of 2 GiB; a reader of frames holds one twice over.
@@ -122,6 +130,11 @@ def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
 def piece_buffers() -> BufferPool:
     """Buffers for pieces of records that are read or written."""
     return BufferPool(Budget(STORED_LIMITS), "Pieces of records", most_lent=_HELD)
+
+
+def held_while_read(pieces: Sequence[StoredPiece]) -> int:
+    """At most how many bytes a `PieceStream` holds: what is read ahead, some of it as stored and inflated."""
+    return 2 * min(_held_by(pieces), _AHEAD_BYTES)
 
 
 class PieceStream:

@@ -24,7 +24,7 @@ from ...codecs.records.framing import FrameBlock
 from ...domain.shard_plan import covering, record_offsets
 from ...domain.streams import Buffer
 
-__all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "digest_of", "stored_in"]
+__all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "digest_of", "longest_record", "stored_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,18 @@ class Piece:
 def digest_of(pieces: Iterable[Piece]) -> str:
     """What stands for the bytes of all pieces: SHA-256 over theirs, as text, one after the other."""
     return sha256("".join(piece.sha256 for piece in pieces).encode()).hexdigest()
+
+
+def longest_record(pieces: Iterable[Piece]) -> int:
+    """At most how many bytes a record has that takes several pieces; 0 where none does."""
+    longest = begun = 0
+    for piece in pieces:
+        if piece.num_records:
+            begun = piece.num_bytes
+        else:
+            begun += piece.num_bytes
+            longest = max(longest, begun)
+    return longest
 
 
 class TakenRows(Protocol):
@@ -124,6 +136,11 @@ class SplitPieces:
             else stored.piece.num_bytes * stored.num_records // stored.piece.num_records
             for stored in self._pieces
         )
+
+    @cached_property
+    def longest_record(self) -> int:
+        """See `longest_record`."""
+        return longest_record(stored.piece for stored in self._pieces)
 
     def covering(self, start: int, stop: int) -> tuple[Sequence[StoredPiece], int]:
         """The pieces that hold the records `start` to `stop`, and how many of the first to pass over."""

@@ -13,8 +13,9 @@ from app.api import files
 from app.api.digests import digest_field
 from app.api.files import Download, Downloads
 from app.domain.limits import MIB
+from app.domain.memory import MemoryPool
 from app.domain.segments import Segment
-from app.errors import CorruptData
+from app.errors import CorruptData, Overloaded
 
 
 class File:
@@ -90,42 +91,44 @@ LONG = bytes(range(256)) * 4096 * 10  # 10 MiB
 
 
 def test_a_long_file_is_verified_as_it_is_sent() -> None:
-    sent = answer(Downloads(call), File(LONG))
+    sent = answer(Downloads(call, MemoryPool(1 << 30)), File(LONG))
     assert (sent.status, sent.body, sent.whole) == (200, LONG, True)
     assert sent.headers["content-digest"] == sent.headers["repr-digest"]
 
 
 def test_the_end_of_a_file_that_is_not_as_published_never_leaves() -> None:
-    sent = answer(Downloads(call), File(LONG, damaged=0))
+    sent = answer(Downloads(call, MemoryPool(1 << 30)), File(LONG, damaged=0))
     assert not sent.whole
     assert len(sent.body) < int(sent.headers["content-length"]) == len(LONG)
 
 
 def test_a_short_file_that_is_not_as_published_is_no_answer() -> None:
     with pytest.raises(CorruptData):
-        answer(Downloads(call), File(b"abc", damaged=0))
+        answer(Downloads(call, MemoryPool(1 << 30)), File(b"abc", damaged=0))
 
 
 def test_the_damaged_member_of_many_is_found() -> None:
-    sent = answer(Downloads(call), File(LONG, b"abc", LONG, damaged=1))
+    sent = answer(Downloads(call, MemoryPool(1 << 30)), File(LONG, b"abc", LONG, damaged=1))
     assert not sent.whole
     assert sent.body == LONG
 
 
 def test_a_range_over_whole_segments_is_verified_as_well() -> None:
     with pytest.raises(CorruptData):
-        answer(Downloads(call), File(b"abc", b"def", b"ghi", damaged=1), range="bytes=1-")
+        answer(
+            Downloads(call, MemoryPool(1 << 30)), File(b"abc", b"def", b"ghi", damaged=1), range="bytes=1-"
+        )
 
 
 def test_a_range_within_a_segment_is_read_alone() -> None:
     file = File(LONG)
-    sent = answer(Downloads(call), file, range="bytes=5000000-5000009")
+    sent = answer(Downloads(call, MemoryPool(1 << 30)), file, range="bytes=5000000-5000009")
     assert (sent.status, sent.body) == (206, LONG[5_000_000:5_000_010])
     assert file.read == 10
 
 
 def test_several_ranges_come_with_the_digest_of_all_that_is_sent() -> None:
-    sent = answer(Downloads(call), File(LONG), range="bytes=0-9,5000000-5000009,-3")
+    sent = answer(Downloads(call, MemoryPool(1 << 30)), File(LONG), range="bytes=0-9,5000000-5000009,-3")
     digest = hashlib.sha256(sent.body).digest()
     assert sent.status == 206
     assert len(sent.body) == int(sent.headers["content-length"])
@@ -134,7 +137,7 @@ def test_several_ranges_come_with_the_digest_of_all_that_is_sent() -> None:
 
 def test_no_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_HELD_BYTES", 1 * MIB)
-    downloads = Downloads(call)
+    downloads = Downloads(call, MemoryPool(1 << 30))
     short = answer(downloads, File(LONG), range="bytes=0-1000000")
     long = answer(downloads, File(LONG), range="bytes=0-1999999")
     assert "content-digest" in short.headers
@@ -143,9 +146,30 @@ def test_no_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "content-digest" in answer(downloads, File(LONG), range="bytes=0-1000000").headers
 
 
+def test_what_is_sent_comes_out_of_the_memory_of_all_and_goes_back() -> None:
+    memory = MemoryPool(16 * MIB)
+    other = memory.share()
+    other.charge(9 * MIB)
+    downloads = Downloads(call, memory)
+    answer(downloads, File(LONG))  # as it is read: less than a part of it
+    with pytest.raises(Overloaded):
+        answer(downloads, File(LONG[: 8 * MIB]))  # read first
+    assert memory.used == 9 * MIB
+    other.end()
+    assert "content-digest" in answer(downloads, File(LONG[: 8 * MIB])).headers
+    assert memory.used == 0
+
+
+def test_what_is_not_sent_takes_no_memory() -> None:
+    memory = MemoryPool(16 * MIB)
+    memory.share().charge(16 * MIB)
+    assert answer(Downloads(call, memory), File(LONG), "HEAD").status == 200
+    assert answer(Downloads(call, memory), File(LONG), if_none_match='"tag"').status == 304
+
+
 def test_what_is_refused_before_it_begins_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_HELD_BYTES", 4)
-    downloads = Downloads(call)
+    downloads = Downloads(call, MemoryPool(1 << 30))
     for _ in range(3):
         with pytest.raises(CorruptData):
             answer(downloads, File(b"abc", damaged=0))
@@ -153,17 +177,17 @@ def test_what_is_refused_before_it_begins_is_not_held(monkeypatch: pytest.Monkey
 
 def test_head_reads_nothing_and_knows_no_range() -> None:
     file = File(LONG)
-    sent = answer(Downloads(call), file, "HEAD", range="bytes=0-1")
+    sent = answer(Downloads(call, MemoryPool(1 << 30)), file, "HEAD", range="bytes=0-1")
     assert (sent.status, sent.body, file.read) == (200, b"", 0)
     assert sent.headers["content-length"] == str(len(LONG))
 
 
 def test_an_empty_file_is_sent() -> None:
-    assert answer(Downloads(call), File(b"")).whole
+    assert answer(Downloads(call, MemoryPool(1 << 30)), File(b"")).whole
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\r\nSet-Cookie: x", "naïve", "a/b", "", "a\\b", "a;b"])
 def test_a_name_that_would_break_the_header_never_gets_there(name: str) -> None:
     download = Download(File(b"x"), name, "text/plain", "tag", None, immutable=True)
     with pytest.raises(ValueError, match="no name"):
-        asyncio.run(Downloads(call).answer(request_of("GET"), download))
+        asyncio.run(Downloads(call, MemoryPool(1 << 30)).answer(request_of("GET"), download))

@@ -50,6 +50,22 @@ def test_who_has_yet_to_begin_is_refused_at_once() -> None:
     assert pool.used == 7 * MIB
 
 
+def test_no_more_than_half_of_the_pool_is_reserved_for_one() -> None:
+    pool = MemoryPool(8 * MIB)
+    share = pool.share()
+    for _ in range(3):
+        Budget(Limits(), share).reserve(3 * MIB)
+    assert pool.used == 4 * MIB
+    share.charge(MIB)
+    assert pool.used == 5 * MIB
+    share.end()
+    assert pool.used == 0
+
+
+def test_what_belongs_to_no_request_is_reserved_for_nothing() -> None:
+    Budget().reserve(1 << 60)
+
+
 def test_a_refused_charge_leaves_a_budget_as_it_was() -> None:
     pool = MemoryPool(8 * MIB)
     begun(pool, 7 * MIB)

@@ -5,13 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
+from app.domain.limits import MIB
 from app.domain.manifest import Manifest
+from app.domain.memory import MemoryPool
 from app.errors import Conflict, Overloaded
 from app.services import publications
+from app.services.dataset.publish.room import Room
 from app.services.publications import Publications, Publish, Underway
 from tests.rows import SCHEMA
 
 DONE = Manifest("d", "1.0.0", {}, SCHEMA)
+
+
+def memory() -> MemoryPool:
+    return MemoryPool(8 << 30)
 
 
 class Work:
@@ -22,7 +29,7 @@ class Work:
         self.may_end = threading.Event()
         self.count = 0
 
-    def __call__(self, announce: Callable[[str], None]) -> Manifest:
+    def __call__(self, announce: Callable[[str], None], _: Room) -> Manifest:
         self.count += 1
         announce("1.0.0")
         self.begun.set()
@@ -41,23 +48,23 @@ def run_to_its_end(underway: Publications, request: str, publish: Publish, *, ex
 
 
 def test_a_short_publication_is_answered_at_once() -> None:
-    assert run(Publications(60), "a", lambda _: DONE) is DONE
+    assert run(Publications(60, memory()), "a", lambda *_: DONE) is DONE
 
 
 def test_what_it_raises_reaches_the_client_and_the_next_request_begins_anew() -> None:
-    underway = Publications(60)
+    underway = Publications(60, memory())
 
-    def fails(_: object) -> Manifest:
+    def fails(*_: object) -> Manifest:
         raise Conflict("no")
 
     with pytest.raises(Conflict):
         run(underway, "a", fails)
-    assert run(underway, "a", lambda _: DONE) is DONE
+    assert run(underway, "a", lambda *_: DONE) is DONE
 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_same_request_follows_a_long_publication_to_its_end(exact: bool) -> None:
-    work, underway = Work(), Publications(0.01)
+    work, underway = Work(), Publications(0.01, memory())
     assert isinstance(run(underway, "a", work, exact=exact), Underway)
     work.begun.wait()
     assert run(underway, "a", work, exact=exact) == Underway("1.0.0")
@@ -65,31 +72,31 @@ def test_the_same_request_follows_a_long_publication_to_its_end(exact: bool) -> 
     assert run_to_its_end(underway, "a", work, exact=exact) is DONE
     assert work.count == 1
     own = Manifest("d", "1.1.0", {}, SCHEMA)
-    assert run_to_its_end(underway, "a", lambda _: own, exact=exact) is own
+    assert run_to_its_end(underway, "a", lambda *_: own, exact=exact) is own
 
 
 def test_another_request_does_not_follow() -> None:
-    work, underway = Work(), Publications(0.01)
+    work, underway = Work(), Publications(0.01, memory())
     run(underway, "a", work)
-    assert run_to_its_end(underway, "b", lambda _: DONE) is DONE
+    assert run_to_its_end(underway, "b", lambda *_: DONE) is DONE
     work.may_end.set()
 
 
 def test_a_stranger_follows_only_what_was_let_go_of() -> None:
-    work, underway = Work(), Publications(60)
+    work, underway = Work(), Publications(60, memory())
     answers: list[Manifest | Underway] = []
     first = threading.Thread(target=lambda: answers.append(run(underway, "a", work, exact=False)))
     first.start()
     work.begun.wait()
     own = Manifest("d", "1.1.0", {}, SCHEMA)
-    assert run(underway, "a", lambda _: own, exact=False) is own
+    assert run(underway, "a", lambda *_: own, exact=False) is own
     work.may_end.set()
     first.join()
     assert answers == [DONE]
 
 
 def test_a_repetition_joins_at_once_where_it_can_only_be_one() -> None:
-    work, underway = Work(), Publications(60)
+    work, underway = Work(), Publications(60, memory())
     answers: list[Manifest | Underway] = []
     threads = [threading.Thread(target=lambda: answers.append(run(underway, "a", work))) for _ in range(3)]
     threads[0].start()
@@ -106,26 +113,83 @@ def test_a_repetition_joins_at_once_where_it_can_only_be_one() -> None:
 
 def test_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publications, "_CAPACITY", 2)
-    work, underway = Work(), Publications(0.0)
+    work, underway = Work(), Publications(0.0, memory())
     run(underway, "a", work)
     run(underway, "b", work)
     with pytest.raises(Overloaded) as caught:
         run(underway, "c", work)
     assert caught.value.code == "too_many_publications"
     with pytest.raises(Overloaded):
-        underway.require_room()
+        underway.reserve()
     work.may_end.set()
+
+
+def test_each_takes_its_memory_before_it_begins_and_gives_it_back() -> None:
+    pool = MemoryPool(500 * MIB)
+    work, underway = Work(), Publications(0.0, pool)
+    others = [pool.share(), pool.share()]
+    others[0].reserve(200 * MIB)
+    run(underway, "a", work)
+    others[1].reserve(30 * MIB)
+    with pytest.raises(Overloaded, match="nothing was done"):
+        run(underway, "b", work)
+    with pytest.raises(Overloaded, match="nothing was done"):
+        underway.reserve()
+    assert work.count == 1
+    work.may_end.set()
+    run_to_its_end(underway, "a", work)
+    for other in others:
+        other.end()
+    assert pool.used == 0
+
+
+def test_what_was_reserved_is_held_as_long_as_the_publication_lasts() -> None:
+    pool = MemoryPool(300 * MIB)
+    work, underway = Work(), Publications(0.0, pool)
+    with underway.reserve() as room:
+        held = pool.used
+        underway.run("a", work, name="publish-d", exact=True, room=room)
+    assert pool.used == held > 0
+    work.may_end.set()
+    run_to_its_end(underway, "a", work)
+    assert pool.used == 0
+
+
+def test_who_follows_another_gives_back_what_was_reserved() -> None:
+    pool = MemoryPool(600 * MIB)
+    work, underway = Work(), Publications(0.0, pool)
+    run(underway, "a", work)
+    held = pool.used
+    with underway.reserve() as room:
+        assert pool.used == 2 * held
+        underway.run("a", work, name="publish-d", exact=True, room=room)
+    assert pool.used == held
+    work.may_end.set()
+
+
+def test_what_cannot_have_a_thread_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = MemoryPool(300 * MIB)
+    underway = Publications(60, pool)
+
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    with pytest.raises(RuntimeError):
+        run(underway, "a", lambda *_: DONE)
+    assert pool.used == 0
+    assert not underway._running
 
 
 def test_an_outcome_that_nobody_comes_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publications, "_KEPT_S", -1.0)
-    work, underway = Work(), Publications(0.01)
+    work, underway = Work(), Publications(0.01, memory())
     assert isinstance(run(underway, "a", work), Underway)
     work.may_end.set()
     begun = next(iter(underway._running))
     while begun.ended is None:
         pass
-    run(underway, "b", lambda _: DONE)
+    run(underway, "b", lambda *_: DONE)
     assert "a" not in underway._followed
 
 

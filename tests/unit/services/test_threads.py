@@ -127,7 +127,7 @@ def test_every_way_through_the_store_does_with_one_thread(replica: Replica, opti
     replica.append(range(4, 9), pad=MIB)
     version = replica.publish(options).version
     assert replica.leaf.num_tasks > 0
-    assert replica.datasets.validate("d", version).to_json()["valid"] is True
+    assert replica.datasets.validate("d", version, Budget()).to_json()["valid"] is True
     assert len(replica.read(version)) + (len(replica.read(version, "test")) if options.fractions else 0) == 11
     replica.datasets.delete_version("d", first.version)
     assert replica.datasets.collect("d").num_failures == 0

@@ -17,6 +17,7 @@ from ..catalog import Catalog
 from ..fingerprint import fingerprint
 from ..incarnation import Incarnation
 from ..log import PublishLog
+from ..pieces import longest_record
 from ..plan import NamedFile, Plan, Work
 from ..seen import Seen
 from ..slot import Commit, serialize_commits
@@ -24,6 +25,7 @@ from .dealing import Dealer, Dealt, count_dealt, serialize_dealt
 from .inputs import Inputs, base_pieces, gather_inputs
 from .options import PublishOptions
 from .planning import SplitContent, base_shards, can_keep_shards, plan_shards
+from .room import Room
 
 __all__ = ["Drafter"]
 
@@ -38,6 +40,7 @@ class Drafter:
         incarnation: Incarnation,
         log: PublishLog,
         pool: ThreadPoolExecutor,
+        room: Room,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -45,6 +48,7 @@ class Drafter:
         self._layout = incarnation.layout
         self._log = log
         self._pool = pool
+        self._room = room
 
     def draft(
         self, n: int, base: int | None, seen: Seen, commits: Sequence[Commit], options: PublishOptions
@@ -62,11 +66,15 @@ class Drafter:
             InputError: as `plan_shards`; rows cannot be dealt out as asked (`invalid_division`,
                 `split_not_found`). Nothing is stored.
             CorruptData: rows whose values decide where they go cannot be read.
+            Overloaded: no room for the longest records. Nothing is stored.
         """
         schema = self._schema()
         dealer = None if options.division is None else Dealer(options.division, schema)
-        dealt = None if dealer is None else self._deal(base, commits, dealer)
         pieces = base_pieces(self._log, self._layout, base)
+        longest = [longest_record(stored.piece for stored in of_split) for of_split in pieces.values()]
+        longest += [longest_record(commit.pieces) for commit in commits]
+        self._room.require_for(longest, shuffled=options.shuffle_seed is not None)
+        dealt = None if dealer is None else self._deal(base, commits, dealer)
         inputs = gather_inputs(self._layout, pieces, commits, dealer, dealt)
         shards = self._shards(base, inputs, options)
         nonce = new_nonce()

@@ -32,6 +32,7 @@ from ..plan import Plan, Work
 from ..slot import parse_commits
 from ..stored_json import dump_json
 from .inputs import Inputs, base_manifest, read_inputs
+from .room import Room
 from .shard_copy import copy_shard
 from .shard_source import ShardSource
 from .shard_writer import RecordSource, WrittenShard, is_stored, read_done, write_done, write_shard
@@ -49,7 +50,11 @@ def is_foreign(plan: Plan) -> bool:
 
 
 class Executor:
-    """Brings plans of one dataset to their end."""
+    """Brings plans of one dataset to their end.
+
+    Args:
+        room: for executing them; what is executed can be finished without.
+    """
 
     def __init__(
         self,
@@ -58,6 +63,7 @@ class Executor:
         incarnation: Incarnation,
         pool: ThreadPoolExecutor,
         spool: Spool,
+        room: Room | None = None,
     ) -> None:
         self._store = store
         self._log = log
@@ -65,6 +71,7 @@ class Executor:
         self._description = incarnation.options.description
         self._pool = pool
         self._spool = spool
+        self._room = room
 
     def execute(self, plan: Plan) -> Manifest | Aborted:
         """Do what is still to be done for `plan`, and say what became of it.
@@ -73,6 +80,7 @@ class Executor:
             Conflict: another release made the plan (`encoder_mismatch`).
             CorruptData: the plan, or what it names, is not of the known form.
             StorageError: the store failed; to be taken up again.
+            Overloaded: no room for the longest records of a plan that was begun elsewhere; nothing was done.
         """
         work = plan.work
         if is_foreign(plan):
@@ -85,6 +93,9 @@ class Executor:
             raise CorruptData(f"{self._layout.plan(plan.n)} is not of the known form.")
         try:
             inputs = read_inputs(self._log, self._layout, work)
+            if self._room is not None:
+                longest = [pieces.longest_record for pieces in inputs.values()]
+                self._room.require_for(longest, shuffled=work.shuffle_seed is not None)
             shards = self._shards(plan.n, work, inputs)
             verdict = self._publish(plan.n, work, shards, inputs)
         except LostData as error:

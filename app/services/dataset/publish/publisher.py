@@ -24,6 +24,7 @@ from .drafter import Drafter
 from .executor import Executor, is_foreign
 from .new_appends import NewAppends
 from .options import PublishOptions
+from .room import Room
 
 __all__ = ["Publisher", "abort_version"]
 
@@ -44,12 +45,13 @@ class Publisher:
         decided: Decided,
         pool: ThreadPoolExecutor,
         spool: Spool,
+        room: Room,
     ) -> None:
         self._store = store
         self._layout = incarnation.layout
         self._log = PublishLog(store, incarnation.layout, decided)
-        self._drafter = Drafter(store, catalog, incarnation, self._log, pool)
-        self._executor = Executor(store, self._log, incarnation, pool, spool)
+        self._drafter = Drafter(store, catalog, incarnation, self._log, pool, room)
+        self._executor = Executor(store, self._log, incarnation, pool, spool, room)
         self._new = NewAppends(store, incarnation.layout, pool)
 
     def publish(

@@ -17,7 +17,7 @@ from ....domain.row_order import RowOrder
 from ....domain.schema import Schema
 from ....errors import CorruptData, MalformedInput, UnprocessableInput
 from ....storage.object_store import ObjectStore
-from ..piece_stream import STORED_LIMITS, PieceStream
+from ..piece_stream import STORED_LIMITS, PieceStream, held_while_read
 from .row_plan import RowPlan
 
 __all__ = ["read_rows"]
@@ -36,11 +36,15 @@ def read_rows(
     Raises, as batches are drawn:
         CorruptData: the stored rows do not match their checksums, or are fewer than were counted.
         LimitExceeded: the shuffle buffer takes more than the budget has.
+
+    Raises:
+        Overloaded: no memory to read them ahead; nothing was done.
     """
     if not plan.num_rows:
         return Records(schema, iter(()), 0)
+    budget.reserve(held_while_read(plan.pieces))
     stream = PieceStream(store, plan.pieces, pool)
-    frames = _kept(iter_frames(stream, Budget(STORED_LIMITS), compression="none"), plan.kept)
+    frames = _kept(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
     if order.shuffle_buffer:
         frames = shuffle_frames(frames, order.shuffle_buffer, order.slots(), budget)
     return Records(schema, _parsed(frames, schema, budget), plan.num_rows)

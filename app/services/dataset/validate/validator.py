@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from typing import Final
 
 from ....codecs.schemas.features_json import serialize_features
 from ....codecs.schemas.pbtxt import serialize_pbtxt
+from ....domain.limits import MIB, Budget
 from ....domain.manifest import Manifest
 from ....errors import CorruptData
 from ....storage.object_store import ObjectStore
@@ -16,12 +18,17 @@ from ..fingerprint import FINGERPRINT
 from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import PublishLog
-from ..pieces import Piece
+from ..pieces import Piece, longest_record
 from .problems import Problems, ValidationReport
 from .range_stream import open_checked, require_checksum
 from .shard_check import ShardCheck
 
 __all__ = ["Validator"]
+
+#: Of a shard and of the index beside it, 4 ranges of 4 MiB each (`range_stream.py`); and blocks, decoded.
+_BYTES: Final = 40 * MIB
+#: A record that takes several pieces is held twice while it is read, and once more decoded.
+_HELD: Final = 3
 
 
 class Validator:
@@ -36,14 +43,17 @@ class Validator:
         self._description = incarnation.options.description
         self._pool = pool
 
-    def validate(self, n: int, manifest: Manifest) -> ValidationReport:
+    def validate(self, n: int, manifest: Manifest, budget: Budget) -> ValidationReport:
         """Check version `n`.
 
         Raises:
+            Overloaded: no memory for it; nothing was done.
             StorageError: the store failed, so that nothing can be said.
         """
         problems = Problems()
         index = self._index(n, manifest, problems)
+        longest = max(map(longest_record, index.values()), default=0)
+        budget.reserve(_BYTES + _HELD * longest)
         num_records = num_bytes = num_shards = 0
         for split in manifest.splits.values():
             for entry in split.shards:

@@ -2,7 +2,9 @@
 
 from hashlib import sha256
 
-from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece, stored_in
+import pytest
+
+from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece, longest_record, stored_in
 
 
 def test_a_piece_knows_its_size_its_digest_and_its_records() -> None:
@@ -24,3 +26,20 @@ def test_a_split_finds_its_pieces_by_counting() -> None:
     pieces = list(stored_in("object", [Piece.of(bytes([i]) * i, 1) for i in range(1, 51)]))
     found, skip = SplitPieces(pieces).covering(10, 12)
     assert (list(found), skip) == (pieces[10:12], 0)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "longest"),
+    [
+        ([], 0),
+        ([Piece(4, "", 1), Piece(4, "", 2)], 0),
+        ([Piece(4, "", 1), Piece(3, "", 0), Piece(9, "", 5)], 7),
+        ([Piece(4, "", 1), Piece(3, "", 0), Piece(4, "", 1), Piece(2, "", 0, 40), Piece(1, "", 0)], 45),
+    ],
+    ids=["none", "short", "long", "inflated"],
+)
+def test_the_longest_record_is_known_by_the_pieces_that_carry_it_on(
+    pieces: list[Piece], longest: int
+) -> None:
+    assert longest_record(pieces) == longest
+    assert SplitPieces(list(stored_in("key", pieces))).longest_record == longest

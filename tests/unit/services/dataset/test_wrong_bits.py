@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from app.domain.limits import Budget
 from app.domain.manifest import ShardEntry
 from app.errors import CorruptData
 from app.services.dataset.catalog import Catalog
@@ -169,7 +170,7 @@ def test_a_wrong_bit_in_a_digest_does_not_spoil_the_versions_to_come(digest: byt
     assert client.publish().version == "1.1.0"
     assert client.read("1.0.0") == list(range(100))
     assert client.read() == list(range(101))
-    assert client.datasets.validate("d", "1.0.0").to_json()["valid"]
+    assert client.datasets.validate("d", "1.0.0", Budget()).to_json()["valid"]
 
 
 def test_a_shard_whose_note_is_damaged_is_written_again() -> None:

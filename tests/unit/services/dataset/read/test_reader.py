@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from app.domain.compression import Compression
 from app.domain.limits import MIB, Budget, Limits
-from app.errors import CorruptData, MalformedInput, NotFound, UnprocessableInput
+from app.domain.memory import MemoryPool
+from app.errors import CorruptData, MalformedInput, NotFound, Overloaded, UnprocessableInput
 from app.services.dataset.layout import Layout, record_index
 from app.services.dataset.publish import shard_writer
 from app.services.datasets import PublishOptions
@@ -336,3 +337,21 @@ def test_rows_that_do_not_decode_are_corrupt_and_not_the_clients_fault(
     inner.put(key, changed(inner.get(key), schema=schema))
     with pytest.raises(CorruptData, match="cannot be read"):
         Client(inner).read("1.0.0")
+
+
+def test_without_memory_to_read_ahead_no_rows_are_read(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    client.append(range(8), pad=MIB)
+    client.publish()
+    pool = MemoryPool(64 * MIB)
+    other, share = pool.share(), pool.share()
+    other.charge(50 * MIB)
+    budget = Budget(Limits(), share)
+    with pytest.raises(Overloaded, match="nothing was done"):
+        client.datasets.read_records("d", "latest", "train", budget=budget)
+    client.datasets.read_records("d", "latest", "train", length=0, budget=budget)
+    other.end()
+    rows = client.datasets.read_records("d", "latest", "train", budget=budget)
+    assert sum(batch.num_rows for batch in rows.batches) == 8
+    share.end()
+    assert pool.used == 0

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from app.domain.compression import Compression
+from app.domain.limits import MIB, Budget, Limits
 from app.domain.manifest import FileEntry, ShardEntry
-from app.errors import NotFound, StorageUnavailable
+from app.domain.memory import MemoryPool
+from app.errors import NotFound, Overloaded, StorageUnavailable
 from app.services.dataset.layout import Layout
 from app.services.dataset.pieces import Piece
 from app.services.dataset.validate import range_stream
@@ -45,7 +47,7 @@ def client(store: ObstoreStore) -> Client:
 
 def validate(client: Client) -> dict[str, Any]:
     # By a replica that remembers nothing.
-    return Client(client.store).datasets.validate("d", "latest").to_json()
+    return Client(client.store).datasets.validate("d", "latest", Budget()).to_json()
 
 
 def problems(client: Client) -> list[tuple[str, str, int | None, int | None]]:
@@ -174,7 +176,7 @@ def test_a_side_file_that_says_something_else_than_the_manifest(store: ObstoreSt
 
 def test_a_version_that_is_not_there(client: Client) -> None:
     with pytest.raises(NotFound) as caught:
-        client.datasets.validate("d", "1.1.0")
+        client.datasets.validate("d", "1.1.0", Budget())
     assert caught.value.code == "version_not_found"
 
 
@@ -188,7 +190,7 @@ def test_a_store_that_hands_out_less_is_no_verdict(store: ObstoreStore) -> None:
     client.append([1])
     client.publish()
     with pytest.raises(StorageUnavailable):
-        client.datasets.validate("d", "latest")
+        client.datasets.validate("d", "latest", Budget())
 
 
 def test_a_store_that_fails_is_no_verdict(store: ObstoreStore) -> None:
@@ -203,7 +205,7 @@ def test_a_store_that_fails_is_no_verdict(store: ObstoreStore) -> None:
 
     faulty.fault = fault
     with pytest.raises(StorageUnavailable):
-        client.datasets.validate("d", "latest")
+        client.datasets.validate("d", "latest", Budget())
 
 
 def example(value: int) -> bytes:
@@ -357,3 +359,18 @@ def test_damage_in_too_many_places_ends_the_look_for_records(monkeypatch: pytest
     bad = flipped(12)(GOOD[0])
     found = check(bad * 4, 4)
     assert [code for code, *_ in codes(found)] == ["bad_payload"] * 2 + ["too_damaged", "wrong_count"]
+
+
+def test_without_memory_nothing_is_read() -> None:
+    client = Client(open_store("memory://"))
+    client.append([1], pad=20 * MIB)
+    client.publish()
+    pool = MemoryPool(160 * MIB)
+    other, share = pool.share(), pool.share()
+    other.charge(100 * MIB)
+    with pytest.raises(Overloaded):  # 40 MiB, and three times the record
+        client.datasets.validate("d", "latest", Budget(Limits(), share))
+    other.end()
+    assert client.datasets.validate("d", "latest", Budget(Limits(), share)).to_json()["valid"] is True
+    share.end()
+    assert pool.used == 0

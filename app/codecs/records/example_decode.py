@@ -19,6 +19,7 @@ from .example_rows import RowReader
 from .example_values import ColumnBuilder
 from .framing import FrameBlock
 from .lease import Lease
+from .nulls import AbsentColumns
 
 __all__ = ["column_from_cells", "parse_frames", "record_batch", "rows_at_a_time", "undeclared_feature"]
 
@@ -65,14 +66,23 @@ def _parse(
                         index.index(block, first, last)
                         if unknown := index.unknown(block, first):
                             raise undeclared_feature(unknown[0], declared=declared)
-                        columns = [
-                            column_from_cells(feature, index.cells(number, block, first), lease)
-                            for number, feature in enumerate(schema)
-                        ]
+                        columns = _columns(schema, index, block, first, last, lease)
                         reader.learn(index.last_begins())
                     # Not before there are rows that fit: Arrow has no lists of 2^31 values.
                     arrow = arrow or arrow_schema(schema)
                     yield record_batch(arrow, columns, last - first)
+
+
+def _columns(
+    schema: Schema, index: ExampleIndex, block: FrameBlock, first: int, last: int, lease: Lease
+) -> list[pa.Array[Any]]:
+    absent = AbsentColumns(last - first, lease)
+    return [
+        column_from_cells(feature, index.cells(number, block, first), lease)
+        if occurs or not feature.nullable
+        else absent.column(feature)
+        for number, (feature, occurs) in enumerate(zip(schema, index.occurring(), strict=True))
+    ]
 
 
 def rows_at_a_time(schema: Schema) -> int:

@@ -30,6 +30,8 @@ _MAX_FEATURES_BYTES: Final = 2**31 - 16
 #: Heads that are kept of each feature, for bodies of different sizes; and the most that they may take.
 _HEADS: Final = 8
 _MAX_HEAD_BYTES: Final = 1 * MIB
+#: A batch has few of the features where it has one of so many: then it gets a writer of its own.
+_FEW: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,27 +84,38 @@ class _Encoder:
 
     def blocks(self) -> Iterator[RecordBlock]:
         with Lease(self._budget) as lease:
-            writer = _RowWriter([column.key for column in self._columns], lease)
+            writer = self._writer(self._columns, lease)
             for batch in self._batches:
-                step = self._rows_at_a_time(batch)
-                for begin in range(0, batch.num_rows, step):
-                    rows = min(step, batch.num_rows - begin)
-                    columns = [column.slice(begin, rows) for column in batch.columns]
-                    yield from self._encode_chunk(writer, columns, rows)
-                    self._first_row += rows
+                # What no row has leaves no trace; a few bytes can name thousands of features.
+                columns = [c for c in self._columns if batch.column(c.index).null_count < batch.num_rows]
+                if _FEW * len(columns) > len(self._columns):
+                    yield from self._encode_batch(writer, batch, self._columns)
+                else:
+                    with Lease(self._budget) as of_batch:
+                        yield from self._encode_batch(self._writer(columns, of_batch), batch, columns)
 
-    def _rows_at_a_time(self, batch: pa.RecordBatch) -> int:
-        lowered = sum(_lowered_bytes(c.feature, batch.column(c.index)) for c in self._columns)
-        return max(1, min(MAX_BATCH_ROWS, batch.num_rows * _CHUNK_BYTES // max(lowered, 1)))
+    def _writer(self, columns: list[_Column], lease: Lease) -> _RowWriter:
+        return _RowWriter([column.key for column in columns], lease)
+
+    def _encode_batch(
+        self, writer: _RowWriter, batch: pa.RecordBatch, columns: list[_Column]
+    ) -> Iterator[RecordBlock]:
+        arrays = [batch.column(column.index) for column in columns]
+        step = _rows_at_a_time(columns, arrays, batch.num_rows)
+        for begin in range(0, batch.num_rows, step):
+            rows = min(step, batch.num_rows - begin)
+            some = [array.slice(begin, rows) for array in arrays]
+            yield from self._encode_chunk(writer, columns, some, rows)
+            self._first_row += rows
 
     def _encode_chunk(
-        self, writer: _RowWriter, columns: list[pa.Array[Any]], rows: int
+        self, writer: _RowWriter, columns: list[_Column], arrays: list[pa.Array[Any]], rows: int
     ) -> Iterator[RecordBlock]:
         with Lease(self._budget) as lease:
             lease.charge(16 * (rows + 1) * len(columns), "Offsets of a batch")
             entries = [
-                lower_column(column.feature, columns[column.index], lease, first_row=self._first_row)
-                for column in self._columns
+                lower_column(column.feature, array, lease, first_row=self._first_row)
+                for column, array in zip(columns, arrays, strict=True)
             ]
             yield from self._write_blocks(writer, entries, rows)
 
@@ -184,6 +197,11 @@ class _RowWriter:
             )
         self.max_bytes -= size
         return count, size, max(needed, BLOCK_BYTES)
+
+
+def _rows_at_a_time(columns: list[_Column], arrays: list[pa.Array[Any]], num_rows: int) -> int:
+    lowered = sum(map(_lowered_bytes, (column.feature for column in columns), arrays))
+    return max(1, min(MAX_BATCH_ROWS, num_rows * _CHUNK_BYTES // max(lowered, 1)))
 
 
 def _lowered_bytes(feature: Feature, column: pa.Array[Any]) -> int:

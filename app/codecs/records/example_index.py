@@ -152,6 +152,12 @@ class ExampleIndex:
             block.offset,
         )
 
+    def occurring(self) -> list[bool]:
+        """Whether any record of the last call has the feature, by feature."""
+        flags = self._flags[: self._rows * len(self._key_of)].reshape(len(self._key_of), self._rows)
+        found: list[bool] = np.logical_or.reduce(flags, axis=1)[self._key_of].tolist()
+        return found
+
     def last_begins(self) -> NDArray[np.int64] | None:
         """Where each feature begins in the last record of the last call; None where it lacks one."""
         cells = self._key_of * self._rows + self._rows - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, Final, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from .example_index import CELL_BYTES, Cells
 from .example_values import ColumnBuilder, expected_kind
 from .framing import FrameBlock
 from .lease import Lease
+from .nulls import AbsentColumns
 
 __all__ = ["RowReader"]
 
@@ -115,10 +117,25 @@ class RowReader:
             data, np.ones(rows, np.uint8), empty, empty, empty, empty,
             block.first_record + first, block.offset, complete=True,
         )  # fmt: skip
+        absent, lacking = AbsentColumns(rows, lease), self._lacking(rows)
         return [
-            self._column(number, feature, whole, arena[places[number] :], lease)
+            absent.column(feature)
+            if number in lacking
+            else self._column(number, feature, whole, arena[places[number] :], lease)
             for number, feature in enumerate(self._schema)
         ]
+
+    def _lacking(self, rows: int) -> Set[int]:
+        """The numbers of the features that none of the rows has."""
+        if not self._cells_at:
+            return frozenset()
+        kinds = self._kinds.reshape(len(self._cells_at), -1)[:, :rows]
+        occurring: list[bool] = np.logical_or.reduce(kinds, axis=1).tolist()
+        return {
+            number
+            for number, occurs in zip(self._cells_at, occurring, strict=True)
+            if not occurs and self._schema.features[number].nullable
+        }
 
     def _make_room(self, rows: int, lease: Lease) -> tuple[NDArray[np.uint8], list[int]]:
         """Memory for the values, and where each feature's begin."""

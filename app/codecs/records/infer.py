@@ -17,7 +17,9 @@ From exactly the first 1,000 rows, however the body is chunked (all rows with `i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import compress, count, repeat
+from operator import is_not
 from typing import Any, Final
 
 from ...domain.dtypes import STRING, DType
@@ -36,15 +38,40 @@ from ..json_values import ItemError, Reading, described, infer_dtype, null_error
 from .json_errors import cell_error
 from .json_nesting import Nesting
 
-__all__ = ["HEAD_ROWS", "infer_feature", "infer_schema"]
+__all__ = ["HEAD_ROWS", "FoundCells", "infer_feature", "infer_schema"]
 
 #: So many rows are looked at; part of the HTTP contract.
 HEAD_ROWS: Final = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class FoundCells:
+    """The cells of one feature that are there.
+
+    Attributes:
+        rows: the row of each.
+        num_rows: how many rows were looked at.
+    """
+
+    rows: Sequence[int]
+    cells: list[Any]
+    num_rows: int
+
+    @classmethod
+    def among(cls, cells: list[Any]) -> FoundCells:
+        """Those of all rows that are not None."""
+        rows = list(compress(count(), map(is_not, cells, repeat(None))))
+        return cls(rows, cells if len(rows) == len(cells) else [cells[row] for row in rows], len(cells))
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a row lacks the feature."""
+        return len(self.rows) < self.num_rows
+
+
 def infer_schema(
     names: Iterable[str],
-    cells_of: Callable[[str], list[Any]],
+    cells_of: Callable[[str], FoundCells],
     reading: Reading,
     limits: Limits,
     *,
@@ -54,8 +81,8 @@ def infer_schema(
     """The schema of the rows whose keys are `names`, in this order.
 
     Args:
-        cells_of: the cells of a feature by its name, None where a row lacks it. Asked for one
-            feature at a time, since a few rows can have a great many keys.
+        cells_of: the cells of a feature by its name. Asked for one feature at a time, since a few rows
+            can have a great many keys.
         sequences: which of the names are feature lists.
         known: features that are not to be inferred; one that a row lacks becomes nullable.
 
@@ -75,22 +102,22 @@ def infer_schema(
     return Schema(tuple(feature for feature in features if feature is not None))
 
 
-def _in_view_of(feature: Feature, cells: list[Any]) -> Feature:
-    return replace(feature, nullable=feature.nullable or None in cells)
+def _in_view_of(feature: Feature, found: FoundCells) -> Feature:
+    return replace(feature, nullable=feature.nullable or found.nullable)
 
 
-def infer_feature(name: str, cells: list[Any], reading: Reading, *, sequence: bool = False) -> Feature | None:
-    """The feature that holds these cells, or None where every cell is None.
+def infer_feature(
+    name: str, found: FoundCells, reading: Reading, *, sequence: bool = False
+) -> Feature | None:
+    """The feature that holds these cells, or None where there is none.
 
     Raises:
         SchemaConflict: values of two kinds.
         UnprocessableInput: values at differing depths, or steps that no dense feature holds (`ragged`).
     """
-    rows = [row for row, cell in enumerate(cells) if cell is not None]
+    rows, present = found.rows, found.cells
     if not rows:
         return None
-    nullable = len(rows) < len(cells)
-    present = [cells[row] for row in rows] if nullable else cells
     kind: FeatureKind = "dense"
     if sequence:
         dtype, shape = _infer_steps(name, present, rows, reading)
@@ -100,11 +127,11 @@ def infer_feature(name: str, cells: list[Any], reading: Reading, *, sequence: bo
         dtype = _infer_dtype(name, items, nesting, rows, reading)
         shape, kind = _infer_shape(nesting)
     encoding = default_encoding(dtype, shape, kind)
-    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=nullable)
+    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=found.nullable)
 
 
 def _infer_steps(
-    name: str, cells: list[Any], rows: list[int], reading: Reading
+    name: str, cells: list[Any], rows: Sequence[int], reading: Reading
 ) -> tuple[DType, FeatureShape]:
     """The dtype and the shape of a step."""
     for row, cell in zip(rows, cells, strict=True):

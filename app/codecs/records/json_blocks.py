@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -15,9 +15,11 @@ from ...errors import SchemaConflict, UnprocessableInput
 from ..json_values import Reading
 from ..options import RecordsDecodeOptions
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema
-from .infer import HEAD_ROWS, infer_schema
+from .infer import HEAD_ROWS, FoundCells, infer_schema
 from .json_arrays import build_column
-from .json_sequences import ROW_MEMBERS, SequenceBlock, first_beside, split_rows
+from .json_sequences import ROW_MEMBERS, SequenceBlock, first_beside, names_if_few, split_rows
+from .lease import Lease
+from .nulls import AbsentColumns
 
 __all__ = ["Block", "ColumnBlock", "PlainBatches", "RowBlock", "records_from_blocks"]
 
@@ -25,8 +27,14 @@ __all__ = ["Block", "ColumnBlock", "PlainBatches", "RowBlock", "records_from_blo
 #: row of that number, and not one of a later block, is to be parsed. Memory is accounted for as in a block.
 PlainBatches = Callable[[Schema, int], Iterator[pa.RecordBatch]]
 
+#: By key, the rows that have a value under it, each with the value.
+Values = Mapping[str, Sequence[tuple[int, Any]]]
+
 #: A row that lacks a wide feature still takes its place in a fixed-size column.
 _MAX_BATCH_BYTES: Final = 32 * MIB
+#: Of so much, values are put under their keys before a schema is inferred: with more of it, features are a
+#: small part of the cost.
+_SORTED_OUT_BYTES: Final = 16 * MIB
 
 
 class Block(Protocol):
@@ -53,6 +61,10 @@ class Block(Protocol):
         """The values of one feature, None where a row lacks it; indices count within the block."""
         ...
 
+    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:
+        """The keys of these rows, where those have few of so many features; None where they have many."""
+        ...
+
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         """A row, counted within the block, and a key other than `known` under which it has a value."""
         ...
@@ -74,7 +86,10 @@ class RowBlock:
         return dict.fromkeys(chain.from_iterable(self.rows[:stop]))
 
     def cells(self, name: str, start: int, stop: int) -> list[Any]:
-        return [row.get(name) for row in self.rows[start:stop]]
+        return list(map(dict.get, self.rows[start:stop], repeat(name)))
+
+    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:
+        return names_if_few(self.rows[start:stop], num_features)
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         return first_beside(self.rows, known)
@@ -95,6 +110,9 @@ class ColumnBlock:
     def cells(self, name: str, start: int, stop: int) -> list[Any]:
         column = self.columns.get(name)
         return [None] * (stop - start) if column is None else column[start:stop]
+
+    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:  # noqa: ARG002
+        return self.columns.keys()
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         for name, column in self.columns.items():
@@ -174,13 +192,37 @@ def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, b
     ]
     parts = list(zip(held, stops, strict=True))
     names = dict.fromkeys(chain.from_iterable(block.names(stop) for block, stop in parts))
+    num_bytes = sum(block.num_bytes for block in held)
+    sort_out = num_bytes <= min(_SORTED_OUT_BYTES, budget.remaining)
+    few: Values | None = None
 
-    def cells_of(name: str) -> list[Any]:
-        return list(chain.from_iterable(block.cells(name, 0, stop) for block, stop in parts))
+    def cells_of(name: str) -> FoundCells:
+        if few is not None:
+            rows, cells = zip(*few[name], strict=True) if name in few else ((), ())
+            return FoundCells(rows, list(cells), sum(stops))
+        return FoundCells.among(
+            list(chain.from_iterable(block.cells(name, 0, stop) for block, stop in parts))
+        )
 
     lists = _list_names(parts)
-    schema = infer_schema(names, cells_of, reading, budget.limits, sequences=lists, known=options.known)
+    with Lease(budget) as lease:
+        lease.charge(num_bytes if sort_out else 0, "Values by feature")
+        few = _values_if_few(parts, len(names)) if sort_out else None
+        schema = infer_schema(names, cells_of, reading, budget.limits, sequences=lists, known=options.known)
     return schema.with_message(options.message)
+
+
+def _values_if_few(parts: list[tuple[Block, int]], num_features: int) -> Values | None:
+    """What the rows that are looked at have under each key, where each has few of so many; else None."""
+    values: dict[str, list[tuple[int, Any]]] = {}
+    for block, stop in parts:
+        if not isinstance(block, RowBlock) or block.names_if_few(0, stop, num_features) is None:
+            return None
+        for row, cells in enumerate(block.rows[:stop], block.first_row):
+            for name, cell in cells.items():
+                if cell is not None:
+                    values.setdefault(name, []).append((row, cell))
+    return values
 
 
 def _list_names(parts: list[tuple[Block, int]]) -> Set[str]:
@@ -202,6 +244,8 @@ def _batches(
     drop: bool,
 ) -> Iterator[pa.RecordBatch]:
     row_bytes = sum(map(_row_bytes, schema))
+    # Not a pa.Schema: made from arrays, rows without any feature would lose their number.
+    fields: pa.StructType | None = None
     step = max(1, min(MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(row_bytes, 1)))
     yield from plain(schema, 0)
     for block in blocks:
@@ -215,7 +259,8 @@ def _batches(
             stop = min(start + step, block.num_rows)
             num_bytes = row_bytes * (stop - start)
             budget.charge(num_bytes, "A batch of rows")
-            yield _batch(block, start, stop, schema, reading)
+            fields = fields or pa.struct(list(arrow_schema(schema)))
+            yield _batch(block, start, stop, schema, fields, reading)
             budget.release(num_bytes)
         budget.release(block.num_bytes)
         yield from plain(schema, block.first_row + block.num_rows)
@@ -253,12 +298,16 @@ def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
     )
 
 
-def _batch(block: Block, start: int, stop: int, schema: Schema, reading: Reading) -> pa.RecordBatch:
+def _batch(
+    block: Block, start: int, stop: int, schema: Schema, fields: pa.StructType, reading: Reading
+) -> pa.RecordBatch:
+    names = block.names_if_few(start, stop, len(schema))
+    absent = AbsentColumns(stop - start)
     columns = [
-        build_column(feature, block.cells(feature.name, start, stop), reading, block.first_row + start)
+        absent.column(feature)
+        if names is not None and feature.nullable and feature.name not in names
+        else build_column(feature, block.cells(feature.name, start, stop), reading, block.first_row + start)
         for feature in schema
     ]
-    # Not RecordBatch.from_arrays: rows without any feature would lose their number.
-    fields = pa.struct(list(arrow_schema(schema)))
     rows: Any = pa.Array.from_buffers(fields, stop - start, [None], children=columns)
     return pa.RecordBatch.from_struct_array(rows)

@@ -55,7 +55,10 @@ def row_texts(
     for feature, column in zip(schema, batch.columns, strict=True):
         members = lists if feature.kind == "sequence" else context
         key = ("," if members else "") + quote(feature.name) + ":"
-        members += [key, cell_texts(column, feature, spelling, first_row)]
+        if batch.num_rows and column.null_count == batch.num_rows:  # one text that all rows share
+            members.append(f"{key}null")
+        else:
+            members += [key, cell_texts(column, feature, spelling, first_row)]
     parts = ["{", *context, "}"]
     if schema.message == "sequence_example":
         parts = ['{"context":', *parts, ',"feature_lists":{', *lists, "}}"]

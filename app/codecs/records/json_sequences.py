@@ -5,7 +5,7 @@ Either member may be missing or null. In columns every feature goes by its name 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -13,10 +13,12 @@ from typing import Any, Final
 from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 
-__all__ = ["ROW_MEMBERS", "SequenceBlock", "first_beside", "split_rows"]
+__all__ = ["ROW_MEMBERS", "SequenceBlock", "first_beside", "names_if_few", "split_rows"]
 
 #: What a row consists of.
 ROW_MEMBERS: Final = frozenset({"context", "feature_lists"})
+#: A row has few features where it has one of so many.
+_FEW: Final = 4
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -49,6 +51,9 @@ class SequenceBlock:
     def cells(self, name: str, start: int, stop: int) -> list[Any]:
         pairs = zip(self.contexts[start:stop], self.feature_lists[start:stop], strict=True)
         return [lists.get(name) if (cell := context.get(name)) is None else cell for context, lists in pairs]
+
+    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:
+        return names_if_few([*self.contexts[start:stop], *self.feature_lists[start:stop]], num_features)
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         found = [first_beside(rows, known) for rows in (self.contexts, self.feature_lists)]
@@ -92,6 +97,13 @@ class SequenceBlock:
                         raise SchemaConflict(
                             f"Feature {name!r}, row {number}: it is {hint}.", row=number, feature=name
                         )
+
+
+def names_if_few(rows: Sequence[dict[str, Any]], num_features: int) -> Set[str] | None:
+    """The keys of all rows, where a row has a small part of so many features; else None, as it is no use."""
+    if _FEW * sum(map(len, rows)) > len(rows) * num_features:
+        return None
+    return set().union(*rows)
 
 
 def first_beside(rows: list[dict[str, Any]], known: Set[str]) -> tuple[int, str] | None:

@@ -1,4 +1,4 @@
-"""Rows that lack a feature, put between those that have it."""
+"""Rows that lack a feature: put between those that have it, or all rows of a batch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,44 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .arrays import with_nulls
+from ...domain.schema import Feature
+from .arrays import null_column, with_nulls
 from .lease import Lease
 
-__all__ = ["spread_rows"]
+__all__ = ["AbsentColumns", "spread_rows"]
 
 Mask = NDArray[np.bool_]
+
+
+class AbsentColumns:
+    """The columns of features that no row of a batch has; those of one layout are one, in the same memory.
+
+    A few bytes can name thousands of features, each of them in another row: so nothing is done for each
+    row of each.
+
+    Args:
+        lease: charged for the memory, where the caller has not accounted for all columns.
+    """
+
+    def __init__(self, num_rows: int, lease: Lease | None = None) -> None:
+        self._num_rows = num_rows
+        self._lease = lease
+        self._columns: dict[object, pa.Array[Any]] = {}
+
+    def column(self, feature: Feature) -> pa.Array[Any]:
+        """As `null_column`.
+
+        Raises:
+            LimitExceeded: more than the budget.
+        """
+        layout = (feature.kind, feature.dtype.name, feature.shape)
+        found = self._columns.get(layout)
+        if found is None:
+            if self._lease is not None:
+                values = max(feature.dtype.itemsize, 8) * ((feature.num_values or 1) + len(feature.shape))
+                self._lease.charge(self._num_rows * values, "Rows that lack a feature")
+            found = self._columns[layout] = null_column(feature, self._num_rows)
+        return found
 
 
 def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease) -> pa.Array[Any]:

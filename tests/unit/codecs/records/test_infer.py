@@ -6,7 +6,7 @@ import pytest
 
 from app.codecs.json_text import NegativeZero
 from app.codecs.json_values import Reading
-from app.codecs.records.infer import HEAD_ROWS, infer_feature, infer_schema
+from app.codecs.records.infer import HEAD_ROWS, FoundCells, infer_feature, infer_schema
 from app.domain.limits import Limits
 from app.domain.schema import Feature, FeatureShape
 from app.errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
@@ -16,7 +16,7 @@ INFERRED = Reading(declared=False)
 
 def refused(*cells: Any, reading: Reading = INFERRED) -> InputError:
     with pytest.raises(InputError) as caught:
-        infer_feature("x", list(cells), reading)
+        infer_feature("x", FoundCells.among(list(cells)), reading)
     return caught.value
 
 
@@ -46,15 +46,15 @@ def test_the_contract_says_a_thousand_rows() -> None:
     ],
 )
 def test_a_feature_from_its_cells(cells: list[Any], dtype: str, shape: FeatureShape, nullable: bool) -> None:
-    feature = infer_feature("x", cells, INFERRED)
+    feature = infer_feature("x", FoundCells.among(cells), INFERRED)
     assert feature is not None
     assert (feature.name, feature.dtype.name, feature.shape) == ("x", dtype, shape)
     assert (feature.nullable, feature.encoding, feature.kind) == (nullable, "list", "dense")
 
 
 def test_nulls_alone_are_no_feature() -> None:
-    assert infer_feature("x", [None, None], INFERRED) is None
-    assert infer_feature("x", [], INFERRED) is None
+    assert infer_feature("x", FoundCells.among([None, None]), INFERRED) is None
+    assert infer_feature("x", FoundCells.among([]), INFERRED) is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_two_kinds_in_one_feature_are_a_conflict(cells: list[Any], row: int) -> 
     ],
 )
 def test_nested_arrays_that_vary(cells: list[Any], shape: FeatureShape, kind: str) -> None:
-    feature = infer_feature("x", cells, INFERRED)
+    feature = infer_feature("x", FoundCells.among(cells), INFERRED)
     assert feature is not None
     assert (feature.shape, feature.kind, feature.encoding) == (shape, kind, "list")
     assert feature.dtype.name == ("int64" if "1" in str(cells) else "float32")
@@ -132,7 +132,7 @@ def test_values_at_differing_depths_are_ragged_beyond_help(cells: list[Any], row
 def test_a_feature_list_is_a_sequence_of_steps(
     cells: list[Any], dtype: str, shape: FeatureShape, encoding: str
 ) -> None:
-    feature = infer_feature("x", cells, INFERRED, sequence=True)
+    feature = infer_feature("x", FoundCells.among(cells), INFERRED, sequence=True)
     assert feature is not None
     assert (feature.dtype.name, feature.shape, feature.kind) == (dtype, shape, "sequence")
     assert (feature.encoding, feature.nullable) == (encoding, None in cells)
@@ -154,7 +154,7 @@ def test_a_feature_list_is_a_sequence_of_steps(
 )
 def test_feature_lists_that_have_no_dense_step(cells: list[Any], code: str, row: int) -> None:
     with pytest.raises(InputError) as caught:
-        infer_feature("x", cells, INFERRED, sequence=True)
+        infer_feature("x", FoundCells.among(cells), INFERRED, sequence=True)
     error = caught.value
     assert (error.code, error.location.row, error.location.feature) == (code, row, "x")
 
@@ -169,7 +169,7 @@ def test_a_single_value_beside_an_array_names_the_row_of_the_other_kind(cells: l
 def test_null_inside_an_array_is_refused_or_nan() -> None:
     error = refused([1], [2, None])
     assert (error.code, error.location.row) == ("null_value", 1)
-    feature = infer_feature("x", [[1], [None]], Reading(declared=False, null_is_nan=True))
+    feature = infer_feature("x", FoundCells.among([[1], [None]]), Reading(declared=False, null_is_nan=True))
     assert feature is not None
     assert feature.dtype.name == "float32"
 
@@ -183,16 +183,16 @@ def test_too_many_axes_are_refused() -> None:
 
 def test_a_schema_keeps_the_order_of_its_names_and_drops_what_has_no_value() -> None:
     cells: dict[str, list[Any]] = {"b": [1, None], "none": [None, None], "a": ["x", "y"]}
-    schema = infer_schema(cells, cells.__getitem__, INFERRED, Limits())
+    schema = infer_schema(cells, lambda name: FoundCells.among(cells[name]), INFERRED, Limits())
     assert [(feature.name, feature.nullable) for feature in schema] == [("b", True), ("a", False)]
 
 
 @pytest.mark.parametrize("names", [["a" * 5000], [""]])
 def test_names_that_no_example_holds_are_refused(names: list[str]) -> None:
     with pytest.raises(UnprocessableInput):
-        infer_schema(names, lambda _: [1], INFERRED, Limits())
+        infer_schema(names, lambda _: FoundCells.among([1]), INFERRED, Limits())
 
 
 def test_too_many_features_are_refused() -> None:
     with pytest.raises(LimitExceeded):
-        infer_schema(["a", "b", "c"], lambda _: [1], INFERRED, Limits(max_features=2))
+        infer_schema(["a", "b", "c"], lambda _: FoundCells.among([1]), INFERRED, Limits(max_features=2))

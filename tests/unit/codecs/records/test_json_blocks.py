@@ -243,3 +243,31 @@ def test_sequences_after_the_head_have_to_fit(row: dict[str, Any], code: str, fe
     head = rows(*[sequence_row(index) for index in range(1000)])
     error = refused([head, rows(sequence_row(0), row, first_row=1000)], message="sequence_example")
     assert (error.code, error.location.row, error.location.feature) == (code, 1001, feature)
+
+
+def test_many_features_each_of_few_rows_are_read_as_any_others() -> None:
+    names = [f"f{number:04d}" for number in range(300)]
+    values: list[Any] = [1, 2.5, "x", [1, 2], [[1], [2]], [], None, True, {"b64": "AA=="}]
+    items = [{names[row]: values[row % len(values)]} for row in range(300)]
+    full = [{**dict.fromkeys(names), **item} for item in items]
+    sparse, dense = drawn([rows(*items)]), drawn([rows(*full)])
+    assert summary(sparse[0]) == summary(dense[0])
+    assert [batch.to_pydict() for batch in sparse[1]] == [batch.to_pydict() for batch in dense[1]]
+
+
+def test_a_batch_that_lacks_a_feature_has_it_null_in_the_memory_of_others() -> None:
+    schema = schema_of(
+        **{f"n{i}": {"dtype": "int64", "nullable": True} for i in range(10)}, x={"dtype": "int64"}
+    )
+    _, [batch] = drawn([rows({"x": 1}, {"x": 2, "n3": None})], schema=schema)
+    assert batch.column(0).null_count == 2
+    first, last = (batch.column(number).buffers()[1] for number in (0, 9))
+    assert first is not None
+    assert last is not None
+    assert first.address == last.address
+
+
+def test_a_feature_that_must_be_there_is_missed_where_no_row_has_it() -> None:
+    schema = schema_of(**{f"n{i}": {"dtype": "int64", "nullable": i > 0} for i in range(10)})
+    error = refused([rows({"n1": 1}, {"n2": 2})], schema=schema)
+    assert (error.code, error.location.feature, error.location.row) == ("schema_conflict", "n0", 0)

@@ -1,0 +1,73 @@
+"""Thousands of features, each in another row: read and written as any others, without a step a cell."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records import example_encode, ndjson, tfrecord
+from app.codecs.records import json as json_records
+from app.codecs.records.columns import Records
+from app.domain.limits import Budget, Limits
+from app.domain.streams import MemoryStream
+from app.errors import LimitExceeded
+
+CODECS: dict[str, Any] = {"json": json_records, "ndjson": ndjson, "tfrecord": tfrecord}
+NAMES = [f"f{number:04d}" for number in range(400)]
+#: A feature a row, and some that are in many; integers in lists, as an Example has them.
+ROWS: list[dict[str, Any]] = [
+    {NAMES[row]: [row], **({"often": [1]} if row % 3 else {}), **({"text": ["é"]} if row == 7 else {})}
+    for row in range(400)
+]
+
+
+def decoded(form: str, body: bytes, budget: Budget | None = None) -> Records:
+    records: Records = CODECS[form].decode(MemoryStream(body), RecordsDecodeOptions(), budget or Budget())
+    return records
+
+
+def encoded(records: Records, form: str) -> bytes:
+    chunks = CODECS[form].encode(records, RecordsEncodeOptions(), Budget())
+    return b"".join(chunk.encode() if isinstance(chunk, str) else bytes(chunk) for chunk in chunks)
+
+
+def bodies() -> dict[str, bytes]:
+    rows = json.dumps(ROWS).encode()
+    lines = b"\n".join(json.dumps(row).encode() for row in ROWS)
+    return {"json": rows, "ndjson": lines, "tfrecord": encoded(decoded("json", rows), "tfrecord")}
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "tfrecord"])
+def test_every_value_is_read_and_written_where_it_was(form: str) -> None:
+    rows = json.loads(encoded(decoded(form, bodies()[form]), "json"))
+    found = [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
+    if form == "tfrecord":  # an Example does not tell text from bytes
+        assert found[7].pop("text") == [{"b64": "w6k="}]
+        found[7]["text"] = ["é"]
+    assert found == ROWS
+    assert all(row.keys() == {*NAMES, "often", "text"} for row in rows)
+
+
+def test_examples_are_the_same_bytes_whichever_features_a_batch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = bodies()["json"]
+    few = encoded(decoded("json", body), "tfrecord")
+    monkeypatch.setattr(example_encode, "_FEW", 1 << 40)  # every feature is written, also of no row
+    assert encoded(decoded("json", body), "tfrecord") == few
+    alone = [encoded(decoded("json", json.dumps([row]).encode()), "tfrecord") for row in ROWS]
+    assert few == b"".join(alone)
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "tfrecord"])
+def test_more_features_than_the_limit_are_refused(form: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        list(decoded(form, bodies()[form], Budget(Limits(max_features=401))).batches)
+    assert caught.value.code == "too_many_features"
+
+
+def test_features_that_no_row_of_a_batch_has_share_their_memory() -> None:
+    batches = list(decoded("tfrecord", bodies()["tfrecord"]).batches)
+    for batch in batches:
+        absent = [column for column in batch.columns if column.null_count == batch.num_rows]
+        memory: list[Any] = [column.buffers()[1] for column in absent]
+        assert len({buffer.address for buffer in memory}) <= 2  # integers, and bytes

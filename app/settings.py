@@ -6,23 +6,30 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .domain.limits import KIB, MIB, Limits
+from .domain.urls import shown_url
 
 __all__ = ["Settings"]
 
 
 class Settings(BaseSettings):
-    """The configuration of one process; each field is read from `SHARDSMITH_<FIELD>`."""
+    """The configuration of one process; each field is read from `SHARDSMITH_<FIELD>`.
 
-    model_config = SettingsConfigDict(env_prefix="SHARDSMITH_", extra="ignore", frozen=True)
+    A secret may stand in a URL, though it should not: none is shown, nor is what errors complain about.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="SHARDSMITH_", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     storage_url: str = Field(
         "file://./data",
+        repr=False,
         description="Where datasets live: file://DIR, s3://BUCKET/PREFIX, gs://, az://, memory://.",
     )
     spool_dir: Path | None = Field(
@@ -119,7 +126,9 @@ class Settings(BaseSettings):
         None, description="File of bearer tokens, as digests; read again when it changes (docs/auth.md)."
     )
     oidc_issuer: str | None = Field(
-        None, description="OpenID Connect issuer whose signed tokens are accepted, as an https:// URL."
+        None,
+        repr=False,
+        description="OpenID Connect issuer whose signed tokens are accepted, as an https:// URL.",
     )
     oidc_audience: str | None = Field(None, description="What has to stand in the claim `aud` of its tokens.")
     oidc_scope_claim: str = Field(
@@ -145,6 +154,10 @@ class Settings(BaseSettings):
         if (self.oidc_issuer is None) != (self.oidc_audience is None):
             raise ValueError("SHARDSMITH_OIDC_ISSUER and SHARDSMITH_OIDC_AUDIENCE go together.")
         return self
+
+    @field_serializer("storage_url", "oidc_issuer")
+    def _hide_secrets(self, url: str | None) -> str | None:
+        return None if url is None else shown_url(url)
 
     @property
     def origins(self) -> list[str]:

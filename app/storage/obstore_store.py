@@ -32,6 +32,7 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 from ..domain.limits import KIB, MIB
 from ..domain.streams import Buffer
 from ..domain.turns import waiting
+from ..domain.urls import shown_url
 from ..errors import StorageError, StorageUnavailable
 from .failures import RangeNotSatisfiable, failure
 from .local_root import LocalRoot
@@ -273,7 +274,7 @@ def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
         once = open_remote(url, replace(timeouts, max_retries=0))
         return ObstoreStore(open_remote(url, timeouts), once=once)
     raise StorageError(
-        f"{url.partition('?')[0][:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
+        f"{shown_url(url)[:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
         code="invalid_storage_url",
     )
 
@@ -282,7 +283,7 @@ def _local_path(url: str, rest: str) -> Path:
     path = unquote(rest.removeprefix("localhost"))
     if not path.startswith(("/", "./", "../")):
         raise StorageError(
-            f"{url[:200]!r} is neither absolute, file:///folder, nor relative, file://./folder.",
+            f"{shown_url(url)[:200]!r} is neither absolute, file:///folder, nor relative, file://./folder.",
             code="invalid_storage_url",
         )
     return Path(path)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from ..domain.urls import shown_url
 from ..errors import StorageError
 from .failures import Hints, reason
 
@@ -106,9 +107,10 @@ def open_remote(url: str, timeouts: Timeouts) -> Remote:
             retry_config=timeouts.retries,
         )
     except (BaseError, ValueError) as error:
+        shown = shown_url(url)
+        said = reason(ValueError(str(error).replace(url, shown)))
         raise StorageError(
-            f"The store {url.partition('?')[0][:200]!r} cannot be set up: {reason(error)}. "
-            f"Check {HINTS[_KINDS[scheme]].credentials}.",
+            f"The store {shown[:200]!r} cannot be set up: {said}. Check {HINTS[_KINDS[scheme]].credentials}.",
             code="invalid_storage_url",
         ) from None  # obstore's error may quote what it was given
 

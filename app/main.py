@@ -142,6 +142,7 @@ def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Ser
         turns=Turns(settings.compute_threads or available_processors(), lambda: load.is_late),
         streams=settings.streams,
         body_timeout_s=settings.body_timeout_s,
+        encodes_answers=settings.encode_answers,
     )
     known = Datasets(store, limits=settings.limits, spool=spool, memory=memory)
     return Services(

@@ -81,6 +81,9 @@ class Settings(BaseSettings):
     compute_threads: int | None = Field(
         None, ge=1, description="Conversions that compute at one time; one a processor by default."
     )
+    encode_answers: bool = Field(
+        True, description="Whether answers are encoded (gzip, zstd) for clients that ask for it."
+    )
     body_timeout_s: float = Field(
         60.0, gt=0, description="Seconds without a byte, in or out, after which a request is given up."
     )

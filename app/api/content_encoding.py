@@ -77,13 +77,19 @@ def parse_content_encoding(headers: Headers) -> Container | None:
     )
 
 
-def choose_coding(headers: Headers) -> AnswerCoding | None:
+def choose_coding(headers: Headers, *, encodes: bool = True) -> AnswerCoding | None:
     """What the client takes and does not like less than no coding; None where it is no coding.
+
+    Args:
+        encodes: whether any answer is encoded.
 
     Raises:
         NotAcceptable: it refuses what is not encoded, and every coding that there is.
         MalformedInput: Accept-Encoding cannot be read.
     """
+    if not encodes:
+        require_identity(headers)
+        return None
     lines = headers.getlist("accept-encoding")
     if not lines:
         return None
@@ -118,7 +124,8 @@ def require_identity(headers: Headers) -> None:
     coding = choose_coding(headers)
     if coding is not None and coding.required:
         raise NotAcceptable(
-            "Accept-Encoding refuses identity, and files are never encoded.", extra={"served": ["identity"]}
+            "Accept-Encoding refuses identity, and this answer is not encoded.",
+            extra={"served": ["identity"]},
         )
 
 

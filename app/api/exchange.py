@@ -87,6 +87,7 @@ class Exchanges:
         memory: what all of them may hold.
         turns: at computing, for those of streams.
         streams: how many are under way at a time.
+        encodes_answers: whether they are, for clients that ask for it.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class Exchanges:
         turns: Turns,
         streams: int,
         body_timeout_s: float,
+        encodes_answers: bool = True,
     ) -> None:
+        self.encodes_answers = encodes_answers
         self._limits = limits
         self._spool = spool
         self._memory = memory
@@ -152,7 +155,7 @@ class Exchanges:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
         receive = request.receive
-        work = transcoded(work, request.headers)
+        work = transcoded(work, request.headers, encodes=self.encodes_answers)
         if quick and may_be_small(request.headers):
             check_body_headers(request.headers, self._limits)
             small, taken = await read_small(receive, self._body_timeout_s)

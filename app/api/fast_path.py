@@ -190,7 +190,8 @@ class FastPath:
         if len(given) == len(parameters.multi_items()):
             with suppress(ValidationError, ShardsmithError):
                 query, named = route.query.model_validate(given), Headers(raw=list(headers))
-                quick = _encoded(route.prepare(query, named, self._services), choose_coding(named))
+                coding = choose_coding(named, encodes=self._services.exchanges.encodes_answers)
+                quick = _encoded(route.prepare(query, named, self._services), coding)
         if len(self._prepared) >= _MOST_REMEMBERED:
             self._prepared.clear()
         self._prepared[route, query_string, headers] = quick

@@ -29,8 +29,11 @@ __all__ = ["DecodedBody", "encoded_answer", "transcoded"]
 _MIN_BYTES: Final = 1 * KIB
 
 
-def transcoded(work: Work, headers: Headers) -> Work:
+def transcoded(work: Work, headers: Headers, *, encodes: bool = True) -> Work:
     """`work` on the content of a body that is encoded, to an answer that is, where the client asks for it.
+
+    Args:
+        encodes: whether any answer is encoded.
 
     Raises:
         UnknownEncoding: a Content-Encoding other than one of gzip, deflate and zstd.
@@ -38,7 +41,7 @@ def transcoded(work: Work, headers: Headers) -> Work:
         MalformedInput: Accept-Encoding cannot be read.
     """
     container = parse_content_encoding(headers)
-    coding = choose_coding(headers)
+    coding = choose_coding(headers, encodes=encodes)
     if container is None and coding is None:
         return work
 

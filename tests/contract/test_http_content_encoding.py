@@ -21,6 +21,9 @@ import pytest
 from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS
 from app.codecs.zstd import zstd
 from app.domain.limits import KIB, MIB
+from app.main import create_app_with
+from app.settings import Settings
+from openapi.recorded import serving
 from tests import records_forms, tensor_forms
 from tests.e2e.service import Service, needs_curl, start
 
@@ -497,3 +500,22 @@ def test_curl_sends_and_takes_it(service: Service, tmp_path: Path, coding: str) 
     rows = [json.loads(line) for line in answer.stdout.splitlines()]
     assert [row["name"] for row in rows] == [row["name"] for row in ROWS]
     assert "content-encoding: " in (tmp_path / "head").read_text().lower()
+
+
+def test_where_answers_are_not_encoded_bodies_may_be_all_the_same() -> None:
+    app = create_app_with(Settings(storage_url="memory://", encode_answers=False))
+    every = {**AS_NDJSON, "Accept-Encoding": "gzip, zstd"}
+    with serving(app) as client:
+        for body, headers in (
+            (NDJSON, every),  # small enough for the fast path
+            (NDJSON * 30, every),
+            (gzip.compress(NDJSON), {**every, "Content-Encoding": "gzip"}),
+        ):
+            answer = client.post("/v1/records/serialize?to=json", content=body, headers=headers)
+            assert answer.status_code == 200
+            assert "content-encoding" not in answer.headers
+            assert answer.json()[0] == {"x": [0.0, 0.0], "name": "row 0"}
+        refused = {**AS_NDJSON, "Accept-Encoding": "gzip, identity;q=0"}
+        for body in (NDJSON, NDJSON * 30):
+            answer = client.post("/v1/records/serialize?to=json", content=body, headers=refused)
+            assert (answer.status_code, answer.json()["served"]) == (406, ["identity"])

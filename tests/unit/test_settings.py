@@ -63,11 +63,9 @@ def test_half_an_issuer_is_refused_without_a_word_of_the_other_settings(
 
 
 @pytest.mark.parametrize(
-    "url", [*SECRET_URLS, f"az://key:{CANARY}@container", f"ftp://{CANARY}@x", f"{CANARY}@"]
+    "url", [f"s3://a:{CANARY}/x@bucket", f"az://key:{CANARY}@container", f"ftp://{CANARY}@x", f"{CANARY}@"]
 )
-def test_a_secret_in_a_url_shows_in_no_error_of_the_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
-    try:
+def test_a_secret_in_a_url_shows_in_no_error_of_the_store(url: str) -> None:
+    with pytest.raises(StorageError) as caught:
         open_store(url)
-    except StorageError as error:
-        assert CANARY not in f"{error}{error.detail}"
+    assert CANARY not in f"{caught.value}{caught.value.detail}"

@@ -131,3 +131,12 @@ def test_who_refuses_identity_gets_no_file() -> None:
 )
 def test_text_is_worth_encoding(media_type: str, expected: bool) -> None:
     assert is_compressible(media_type) == expected
+
+
+def test_where_no_answer_is_encoded_who_refuses_identity_gets_none() -> None:
+    for line in ("gzip", "gzip, zstd;q=0.5", "*", "identity"):
+        assert choose_coding(headers("accept-encoding", line), encodes=False) is None
+    assert choose_coding(Headers(raw=[]), encodes=False) is None
+    with pytest.raises(NotAcceptable) as caught:
+        choose_coding(headers("accept-encoding", "gzip, identity;q=0"), encodes=False)
+    assert caught.value.extra["served"] == ["identity"]

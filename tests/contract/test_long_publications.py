@@ -1,5 +1,7 @@
 """A publication that takes long is answered 202, and followed by the same request; one is aborted."""
 
+import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from app.domain.limits import Limits
 from app.main import create_app_with
@@ -17,6 +20,7 @@ from app.storage.spool import Spool
 from openapi.recorded import serving
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When
+from tests.waiting import wait_for
 
 ROWS = [{"x": 1}, {"x": 2}]
 URL = "/v1/datasets/d"
@@ -39,6 +43,19 @@ class SlowStore(FaultStore):
 @pytest.fixture
 def store() -> SlowStore:
     return SlowStore()
+
+
+@pytest.fixture
+def app(store: SlowStore) -> FastAPI:
+    return create_app_with(Settings(storage_url="memory://"), store=store)
+
+
+@pytest.fixture
+def patient(app: FastAPI, store: SlowStore) -> Iterator[httpx.Client]:
+    """A service that is as patient as any."""
+    with serving(app) as client:
+        yield client
+        store.may_write.set()
 
 
 @pytest.fixture
@@ -111,3 +128,30 @@ def test_an_operator_aborts_a_version_that_stands(client: httpx.Client, store: S
     assert (gone.status_code, gone.json()["code"]) == (409, "publish_aborted")
     assert follow(client, f"{URL}/versions", {}).json()["version"] == "1.1.0"
     assert Client(store).read() == [1, 2]
+
+
+@pytest.mark.parametrize("headers", ["", "Idempotency-Key: k\r\n"], ids=["keyless", "keyed"])
+@pytest.mark.parametrize("path", ["/versions", "/records?publish=true"])
+def test_a_publication_goes_on_without_its_client_and_leaves_nothing_behind(
+    app: FastAPI, patient: httpx.Client, store: SlowStore, path: str, headers: str
+) -> None:
+    exchanges = app.state.services.exchanges
+    pool, lane = exchanges._memory, exchanges._streams
+    body = json.dumps(ROWS) if "publish" in path else ""
+    if not body:
+        patient.post(f"{URL}/records", json=ROWS)
+    wait_for(lambda: pool.used == 0)
+    idle = lane._free
+    with socket.create_connection((patient.base_url.host, patient.base_url.port or 0)) as gone:
+        head = f"POST {URL}{path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Type: application/json\r\n"
+        gone.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        store.planned.wait()
+    assert patient.get(f"{URL}/versions").json()["versions"] == []
+    store.may_write.set()
+    wait_for(lambda: patient.get(f"{URL}/versions").json()["versions"] == ["1.0.0"])
+    wait_for(lambda: pool.used == 0 and lane._free == idle)
+    assert not any(thread.name == "publish-d" for thread in threading.enumerate())
+    if headers:
+        sent = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+        again = patient.post(f"{URL}{path}", content=body, headers=sent)
+        assert (again.status_code, again.json()["version"]) == (201, "1.0.0")

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..domain.limits import MIB, Budget
-from ..domain.streams import ByteStream, read_all
-from ..errors import LimitExceeded, MalformedInput, UnprocessableInput
+from ..domain.streams import Buffer
+from ..errors import MalformedInput, UnprocessableInput
+from .json_bounds import check_depth, take_census, too_deep
 
-__all__ = ["JsonDocument", "NegativeZero", "NonFinite", "parse_body", "parse_json", "read_json"]
+__all__ = ["JsonDocument", "NegativeZero", "NonFinite", "parse_json"]
 
 _BOM: Final = b"\xef\xbb\xbf"
 #: Nothing is given back that was matched: of each repetition that can be, `re` keeps more than 100 bytes.
@@ -37,26 +34,6 @@ _NON_FINITE_TOKEN: Final = re.compile(rf"{_STRING}|(NaN|-?Infinity)", re.DOTALL)
 _NEGATIVE_ZERO_TOKEN: Final = re.compile(r"-0(?![0-9.eE])")
 _LONG_INTEGER: Final = re.compile(rf"{_STRING}|(-?[0-9]{{500,}})", re.DOTALL)
 _KEY_OR_BRACKET: Final = re.compile(rf"({_STRING})(\s*:)?|[{{}}\[\]]", re.DOTALL)
-
-#: Cuts any text as `_check_depth` does: an escape is skipped outside strings too, and a string that does
-#: not end takes all that follows.
-_BRACKET: Final = re.compile(rf"{_STRING}?|\\.|([\[{{\]}}])".encode(), re.DOTALL)
-
-_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
-_QUOTED: Final = re.compile(rb'"[^"]*"?')
-_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
-#: +1 for an opening bracket, -1 (as int8) for a closing one.
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-
-# What parsed values take at most in CPython 3.11 (64-bit), with the arrays that are made of them:
-# a float of 24 bytes and its slot in a list, in a flattened list and in two arrays of 8 bytes; the
-# headers of a list and of a dict; a member's tuple and its slots in a dict that grows; the headers
-# of a str and of the bytes object it becomes.
-_BYTES_A_VALUE: Final = 72
-_BYTES_A_LIST: Final = 96
-_BYTES_A_DICT: Final = 160
-_BYTES_A_MEMBER: Final = 120
-_BYTES_A_STRING: Final = 90
 
 
 #: Characters of a text that is read in less than a tenth of a second.
@@ -97,105 +74,41 @@ class JsonDocument:
     num_bytes: int
 
 
-def read_json(source: ByteStream, budget: Budget, *, bare_nonfinite: bool = False) -> JsonDocument:
-    """All of `source` as one JSON text; see `parse_json`.
-
-    Raises:
-        LimitExceeded: larger than the budget allows.
-    """
-    return parse_body(read_all(source, budget, "The JSON body"), budget, bare_nonfinite=bare_nonfinite)
-
-
-def parse_body(body: memoryview, budget: Budget, *, bare_nonfinite: bool = False) -> JsonDocument:
-    """A whole body, charged to `budget` as it was read; that charge is released.
-
-    Raises:
-        InputError: as `parse_json`.
-    """
-    num_bytes = len(body)
-    budget.charge(num_bytes, "The JSON body")
-    text = bytes(body)
-    del body
-    document = parse_json(text, budget, bare_nonfinite=bare_nonfinite)
-    budget.release(2 * num_bytes)
-    return document
-
-
-def parse_json(text: bytes, budget: Budget, *, bare_nonfinite: bool = False) -> JsonDocument:
-    """One JSON text, charged to `budget` before it is parsed.
+def parse_json(
+    text: Buffer, budget: Budget, *, bare_nonfinite: bool = False, enclosed_by: int = 0
+) -> JsonDocument:
+    """One JSON text, charged to `budget` before it is parsed, with what it takes meanwhile.
 
     Args:
         bare_nonfinite: accept the tokens NaN, Infinity and -Infinity.
+        enclosed_by: arrays and objects around the text, which count as its own.
 
     Raises:
         MalformedInput: not strict JSON; `offset` says where.
         LimitExceeded: nested too deeply (`json_too_deep`), or too large for the budget.
         UnprocessableInput: an integer of more digits than Python converts (`integer_too_large`).
     """
-    if text.startswith(_BOM):
+    if bytes(text[: len(_BOM)]) == _BOM:
         raise MalformedInput(
             "The text begins with a byte order mark (EF BB BF). Send plain UTF-8 without it.",
             code="byte_order_mark",
             offset=0,
         )
-    lists, dicts = text.count(b"["), text.count(b"{")
-    num_bytes = _estimate(text, lists, dicts)
-    budget.charge(num_bytes, "The parsed JSON")
-    if lists + dicts > budget.limits.max_json_depth:
-        _check_depth(text, budget.limits.max_json_depth)
+    max_depth = budget.limits.max_json_depth
+    census = take_census(text)
+    budget.charge(census.num_bytes, "The parsed JSON")
+    if census.num_brackets + enclosed_by > max_depth:
+        check_depth(text, max_depth, enclosed_by)
     decoded = _decode_utf8(text)
     if "\\u" in decoded:
         _check_surrogates(decoded)
-    value = _parse(decoded, budget.limits.max_json_depth, bare_nonfinite=bare_nonfinite)
-    return JsonDocument(value, num_bytes)
+    value = _parse(decoded, max_depth, bare_nonfinite=bare_nonfinite)
+    return JsonDocument(value, census.num_bytes)
 
 
-def _estimate(text: bytes, lists: int, dicts: int) -> int:
-    # One non-Latin character widens the whole str to 2 or 4 bytes a character; an escape hides it.
-    width = 1 if text.isascii() and b"\\u" not in text else 4
-    return (
-        _BYTES_A_VALUE * (text.count(b",") + 1)
-        + _BYTES_A_LIST * lists
-        + _BYTES_A_DICT * dicts
-        + _BYTES_A_MEMBER * text.count(b":")
-        + _BYTES_A_STRING * (text.count(b'"') // 2)
-        + len(text) * (2 * width + 1)
-    )
-
-
-def _check_depth(text: bytes, max_depth: int) -> None:
-    # Ahead of the parser, whose own bound is the recursion limit: it differs with the caller's stack.
-    depth = 0
-    for steps in _nesting_steps(text):
-        depths = depth + np.cumsum(steps, dtype=np.int64)
-        if len(depths) and int(depths.max()) > max_depth:
-            raise _too_deep(max_depth, offset=_find_depth(text, max_depth))
-        depth = int(depths[-1]) if len(depths) else depth
-
-
-def _nesting_steps(text: bytes) -> Iterator[NDArray[np.int8]]:
-    """+1 and -1 for the brackets outside strings; in pieces, since no other thread runs during a `sub`."""
-    begun = b""  # what the piece before left open: a string, an escape
-    for start in range(0, len(text), MIB):
-        piece = begun + text[start : start + MIB]
-        plain = _ESCAPE.sub(b"", piece) if b"\\" in piece else piece
-        escape = b"\\" if plain.endswith(b"\\") else b""
-        structure = plain.translate(None, _NOT_STRUCTURE)
-        begun = (b'"' if structure.count(b'"') % 2 else b"") + escape
-        yield np.frombuffer(_QUOTED.sub(b"", structure).translate(_STEPS), np.int8)
-
-
-def _too_deep(max_depth: int, *, offset: int | None = None) -> LimitExceeded:
-    return LimitExceeded(
-        f"The JSON is nested too deeply; at most {max_depth} arrays and objects may enclose a value.",
-        code="json_too_deep",
-        offset=offset,
-    )
-
-
-def _decode_utf8(text: bytes) -> str:
+def _decode_utf8(text: Buffer) -> str:
     try:
-        return text.decode()
+        return str(text, "utf-8")
     except UnicodeDecodeError as error:
         raise MalformedInput(
             f"The byte 0x{text[error.start]:02x} is not valid UTF-8 here. Send JSON as UTF-8; "
@@ -274,7 +187,7 @@ def _parse(text: str, max_depth: int, *, bare_nonfinite: bool) -> Any:
     except ValueError:
         raise _integer_too_large(text) from None
     except RecursionError:
-        raise _too_deep(max_depth) from None
+        raise too_deep(max_depth) from None
 
 
 # The parser's hooks know no offset. What follows runs once, when a text has failed, and finds it.
@@ -290,16 +203,6 @@ def _outside_strings(pattern: re.Pattern[str], text: str) -> tuple[str, int]:
         if match[1] is not None:
             return match[1], _byte_offset(text, match.start())
     raise AssertionError("called for a text that holds no match")  # pragma: no cover
-
-
-def _find_depth(text: bytes, max_depth: int) -> int:
-    depth = 0
-    for match in _BRACKET.finditer(text):
-        if match[1] is not None:
-            depth += 1 if match[1] in b"[{" else -1
-        if depth > max_depth:
-            return match.start()
-    raise AssertionError("called for a text that is not too deep")  # pragma: no cover
 
 
 def _duplicate_key(text: str) -> MalformedInput:

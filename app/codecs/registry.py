@@ -12,7 +12,7 @@ from typing import Final, Generic, Literal, TypeVar
 
 from ..domain.limits import Budget
 from ..domain.schema import FeatureKind
-from ..domain.streams import Buffer, ByteFile, ByteStream
+from ..domain.streams import Buffer, ByteStream, WholeBody
 from .options import RecordsDecodeOptions, RecordsEncodeOptions
 from .records import arrow as records_arrow
 from .records import b64 as records_b64
@@ -36,10 +36,11 @@ from .tensors import raw as tensors_raw
 from .tensors import safetensors as tensors_safetensors
 from .tensors import tensor_proto as tensors_tensor_proto
 from .tensors import tfrecord as tensors_tfrecord
-from .tensors.arriving import StreamDecoder, StreamEncoder
+from .tensors.arriving import FileStreamDecoder, StreamDecoder, StreamEncoder
 from .tensors.kinds import (
     TensorDecoder,
     TensorEncoder,
+    TensorFileDecoder,
     assembled,
     dense_in,
     dense_out,
@@ -80,7 +81,7 @@ DecoderT = TypeVar("DecoderT")
 EncoderT = TypeVar("EncoderT")
 
 RecordsDecoder = Callable[[ByteStream, RecordsDecodeOptions, Budget], Records]
-RecordsFileDecoder = Callable[[ByteFile, RecordsDecodeOptions, Budget], Records]
+RecordsFileDecoder = Callable[[WholeBody, RecordsDecodeOptions, Budget], Records]
 RecordsEncoder = Callable[[Records, RecordsEncodeOptions, Budget], Iterator[Buffer]]
 
 #: Short name -> media types; the first is what answers carry. `b64` and `safetensors` go by their short
@@ -109,7 +110,7 @@ class Codec(Generic[DecoderT, EncoderT]):
     Attributes:
         form: the short name.
         decode, encode: None where that direction does not exist.
-        needs: what the decoder reads: a stream as it arrives, or a file it can seek in.
+        needs: what the decoder reads: a stream as it arrives, or a body that is there as a whole.
     """
 
     form: FormName
@@ -124,15 +125,15 @@ class Codec(Generic[DecoderT, EncoderT]):
 
 
 @dataclass(frozen=True)
-class TensorCodec(Codec[TensorDecoder, TensorEncoder]):
+class TensorCodec(Codec[TensorDecoder | TensorFileDecoder, TensorEncoder]):
     """One form of tensors.
 
     Attributes:
-        decode_stream, encode_stream: the same for dense tensors while they arrive; None where the form has
-            to be in memory.
+        decode_stream, encode_stream: the same for dense tensors a piece at a time; None where they have to
+            be in memory.
     """
 
-    decode_stream: StreamDecoder | None = None
+    decode_stream: StreamDecoder | FileStreamDecoder | None = None
     encode_stream: StreamEncoder | None = None
 
 
@@ -142,7 +143,11 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
     codec.form: codec
     for codec in (
         TensorCodec(
-            "json", tensors_json.decode, tensors_json.encode, encode_stream=tensors_json.encode_stream
+            "json",
+            tensors_json.decode,
+            tensors_json.encode,
+            encode_stream=tensors_json.encode_stream,
+            needs="file",
         ),
         TensorCodec(
             "npy",
@@ -151,7 +156,13 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
             decode_stream=tensors_npy.decode_stream,
             encode_stream=tensors_npy.encode_stream,
         ),
-        TensorCodec("npz", assembled(tensors_npz.decode), in_components(tensors_npz.encode)),
+        TensorCodec(
+            "npz",
+            assembled(tensors_npz.decode),
+            in_components(tensors_npz.encode),
+            decode_stream=tensors_npz.decode_stream,
+            needs="file",
+        ),
         TensorCodec(
             "raw",
             dense_in(tensors_raw.decode, "raw"),
@@ -188,14 +199,14 @@ TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
             decode_stream=tfrecord_stream.decode_stream,
             encode_stream=tfrecord_stream.encode_stream,
         ),
-        TensorCodec("b64", assembled(tensors_b64.decode), in_messages(tensors_b64.encode)),
+        TensorCodec("b64", assembled(tensors_b64.decode), in_messages(tensors_b64.encode), needs="file"),
     )
 }
 
 RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
     codec.form: codec
     for codec in (
-        RecordsCodec("json", records_json.decode, records_json.encode),
+        RecordsCodec("json", records_json.decode, records_json.encode, needs="file"),
         RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
         RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
         RecordsCodec("oip", records_oip.decode, records_oip.encode),
@@ -204,7 +215,7 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("parquet", records_parquet.decode, records_parquet.encode, needs="file"),
         RecordsCodec("csv", records_csv.decode, records_csv.encode),
         RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
-        RecordsCodec("b64", records_b64.decode, records_b64.encode),
+        RecordsCodec("b64", records_b64.decode, records_b64.encode, needs="file"),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Where bytes come from: `ByteStream` (once, in order) and `ByteFile` (anywhere, known size)."""
+"""Where bytes come from: `ByteStream` (once, in order), `ByteFile` (anywhere, known size), `WholeBody`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "MemoryStream",
     "PrefixedStream",
     "ViewStream",
+    "WholeBody",
     "read_all",
     "read_exactly",
     "read_up_to",
@@ -60,6 +61,20 @@ class ByteFile(Protocol):
         ...
 
 
+class WholeBody(ByteFile, Protocol):
+    """A body that is there as a whole, be it in memory or on disk."""
+
+    def view(self) -> memoryview:
+        """All of it, read-only, for as long as anybody holds what is made of it.
+
+        Of a file it is a mapping: what is read of it takes no memory that the system cannot take back.
+
+        Raises:
+            StorageUnavailable: the disk failed.
+        """
+        ...
+
+
 class MemoryStream:
     """A `ByteStream` over bytes in memory, handed out at most `chunk` bytes at a time."""
 
@@ -91,7 +106,7 @@ class PrefixedStream:
 
 
 class MemoryFile:
-    """A `ByteFile` over bytes in memory."""
+    """A `WholeBody` over bytes in memory."""
 
     def __init__(self, data: Buffer) -> None:
         self._view = memoryview(data).cast("B")
@@ -102,6 +117,9 @@ class MemoryFile:
 
     def read_at(self, offset: int, n: int, /) -> bytes:
         return bytes(self._view[offset : offset + n])
+
+    def view(self) -> memoryview:
+        return self._view.toreadonly()
 
 
 def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:

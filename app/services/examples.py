@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -12,7 +13,9 @@ from ..codecs.records import json as records_json
 from ..codecs.records.columns import Records
 from ..codecs.registry import MEDIA_TYPES
 from ..domain.limits import Budget
-from ..domain.streams import Buffer, ByteStream, read_all
+from ..domain.streams import Buffer, ByteStream
+from ..storage.spool import Spool
+from .whole_bodies import whole_body
 
 __all__ = ["ROW_FORMS", "RowForm", "convert_row"]
 
@@ -46,12 +49,19 @@ def convert_row(
     decode: RecordsDecodeOptions,
     encode: RecordsEncodeOptions,
     budget: Budget,
+    spool: Spool,
 ) -> bytes:
     """The one row of `source` in another form.
 
+    Args:
+        spool: room for a large body, which has to be whole.
+
     Raises:
         InputError: not one row of that form, or one that the output form does not hold.
+        StorageFull: there is no room to spool it.
     """
-    row = _READ[input_form](read_all(source, budget), decode, budget)
-    row = replace(row, schema=row.schema.with_message(decode.message))
-    return _WRITE[output_form](row, encode, budget)
+    with ExitStack() as resources:
+        body = whole_body(source, budget, spool, resources)
+        row = _READ[input_form](body.view(), decode, budget)
+        row = replace(row, schema=row.schema.with_message(decode.message))
+        return _WRITE[output_form](row, encode, budget)

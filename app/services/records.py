@@ -12,10 +12,11 @@ from ..codecs.encoded import headers_of
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.registry import RECORDS_CODECS, FormName
-from ..domain.limits import MIB, Budget
-from ..domain.streams import Buffer, ByteFile, ByteStream, MemoryFile
+from ..domain.limits import Budget
+from ..domain.streams import Buffer, ByteStream, WholeBody
 from ..errors import LimitExceeded
 from ..storage.spool import Spool
+from .whole_bodies import as_needed
 
 __all__ = [
     "ConvertedRecords",
@@ -26,10 +27,6 @@ __all__ = [
     "open_body",
     "open_records",
 ]
-
-#: A body up to this size is read in memory where a codec needs a file; a larger one is spooled.
-_FILE_IN_MEMORY = 8 * MIB
-_CHUNK = 1 * MIB
 
 
 @dataclass(slots=True)
@@ -86,17 +83,17 @@ def needs_file(form: FormName) -> bool:
 
 def open_body(
     source: ByteStream, form: FormName, budget: Budget, spool: Spool, resources: ExitStack
-) -> ByteStream | ByteFile:
-    """What the decoder of the form reads: `source` itself, or all of it as a file.
+) -> ByteStream | WholeBody:
+    """What the decoder of the form reads: `source` itself, or all of it.
 
     Raises:
-        StorageFull: no room to spool it.
+        ShardsmithError: as `as_needed`.
     """
-    return _as_file(source, budget, spool, resources) if needs_file(form) else source
+    return as_needed(source, RECORDS_CODECS[form], budget, spool, resources)
 
 
 def decode_body(
-    body: ByteStream | ByteFile, form: FormName, options: RecordsDecodeOptions, budget: Budget
+    body: ByteStream | WholeBody, form: FormName, options: RecordsDecodeOptions, budget: Budget
 ) -> Records:
     """The rows of what `open_body` gave.
 
@@ -123,22 +120,6 @@ def _bounded(batches: Iterator[pa.RecordBatch], max_rows: int) -> Iterator[pa.Re
                 f"The body has more than {max_rows} rows. Send them in several.", code="too_many_rows"
             )
         yield batch
-
-
-def _as_file(source: ByteStream, budget: Budget, spool: Spool, resources: ExitStack) -> ByteFile:
-    """All of `source`, in memory where it is small and on the spool where it is not."""
-    head = bytearray()
-    while len(head) < _FILE_IN_MEMORY and (piece := source.read(_CHUNK)):
-        budget.charge(len(piece), "The body")
-        head += piece
-    if len(head) < _FILE_IN_MEMORY:
-        return MemoryFile(head)
-    spooled = resources.enter_context(spool.open())
-    spooled.append(head)
-    budget.release(len(head))
-    while piece := source.read(_CHUNK):
-        spooled.append(piece)
-    return spooled
 
 
 def encode_records(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from ..codecs.encoded import headers_of
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
@@ -19,6 +20,8 @@ from ..domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from ..domain.tensor import NamedAny
 from ..domain.tensor_stream import NamedStream, TensorStream
 from ..errors import UnprocessableInput
+from ..storage.spool import Spool
+from .whole_bodies import as_needed
 
 __all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors", "decode_tensors"]
 
@@ -65,34 +68,55 @@ class ConvertedTensors:
 
 
 def decode_tensors(
-    source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget
+    source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget, spool: Spool
 ) -> Sequence[NamedAny]:
     """All tensors of `source`.
 
+    Args:
+        spool: room for a form that has to be whole before it can be read.
+
     Raises:
         InputError: it cannot be read.
+        StorageFull: it has to be whole, and there is no room to spool it.
     """
-    decode = TENSOR_CODECS[form].decode
-    if decode is None:
+    codec = TENSOR_CODECS[form]
+    if codec.decode is None:
         raise LookupError(f"{form} has no tensor decoder")
-    return decode(source, options, budget)
+    with ExitStack() as resources:
+        body = as_needed(source, codec, budget, spool, resources)
+        return codec.decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
 
 
-def convert_tensors(source: ByteStream, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
-    """Decode `source`, and start encoding it; where both forms allow it, elements leave as they arrive.
+def convert_tensors(
+    source: ByteStream,
+    conversion: TensorConversion,
+    budget: Budget,
+    spool: Spool,
+    resources: ExitStack,
+) -> ConvertedTensors:
+    """Decode `source`, and start encoding it; where both forms allow it, a piece of the elements at a time.
+
+    Args:
+        source: the body.
+        conversion: what to do with it.
+        budget: what it may hold in memory.
+        spool: room for a form that has to be whole before it can be read.
+        resources: closed by the caller once the answer is drawn or given up.
 
     Raises:
+        StorageFull: the form has to be whole, and there is no room to spool it.
         InputError: what was sent cannot be read, or does not go into the output form. Of elements that
             leave as they arrive, this may show as the bytes of the answer are drawn.
     """
     form, options = conversion.input_form, conversion.decode
-    decode_stream = TENSOR_CODECS[form].decode_stream
-    if decode_stream is not None and options.kind not in ("sparse", "ragged"):
+    codec = TENSOR_CODECS[form]
+    if codec.decode_stream is not None and options.kind not in ("sparse", "ragged"):
         large, source = _is_large(source, conversion.body_bytes)
         if large:
-            arriving = decode_stream(source, options, budget, conversion.body_bytes)
+            body: Any = as_needed(source, codec, budget, spool, resources)  # `needs` says which
+            arriving = codec.decode_stream(body, options, budget, conversion.body_bytes)
             return _convert_arriving(arriving, conversion, budget)
-    return _convert_held(decode_tensors(source, form, options, budget), conversion)
+    return _convert_held(decode_tensors(source, form, options, budget, spool), conversion)
 
 
 def _is_large(source: ByteStream, num_bytes: int | None) -> tuple[bool, ByteStream]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +32,8 @@ class Spool:
         self._directory = directory
         self._max_bytes = max_bytes
         self._used = 0
-        self._lock = threading.Lock()
+        # Reentrant: room also comes back where Python finds that nothing refers to a mapping any more.
+        self._lock = threading.RLock()
 
     @property
     def used(self) -> int:
@@ -77,7 +80,7 @@ class Spool:
 
 
 class SpoolFile:
-    """An append-only temporary file that is also a `ByteFile`.
+    """An append-only temporary file that is also a `WholeBody`.
 
     One thread appends while another reads what was appended; the file position is not shared
     because both go through absolute offsets under a lock.
@@ -86,6 +89,7 @@ class SpoolFile:
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._size = 0
+        self._mapped: mmap.mmap | None = None
         self._lock = threading.Lock()
         # Unbuffered: what was appended is readable at once. Closed by `close`, not by a `with` here.
         with _disk_errors():
@@ -99,7 +103,7 @@ class SpoolFile:
         """Add `data` at the end and return the offset at which it begins.
 
         Raises:
-            ValueError: the file is closed.
+            ValueError: the file is closed, or was viewed.
             StorageFull: no room left in the spool or on the disk.
             StorageUnavailable: the disk failed.
         """
@@ -107,6 +111,8 @@ class SpoolFile:
         with self._lock:
             if self._file.closed:
                 raise ValueError("the spool file is closed")
+            if self._mapped is not None:
+                raise ValueError("the spool file is being viewed")
             self._spool.reserve(len(view))
             offset, self._size = self._size, self._size + len(view)
             with _disk_errors():
@@ -129,12 +135,29 @@ class SpoolFile:
                 n -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def view(self) -> memoryview:
+        """As `WholeBody`; nothing can be appended from then on.
+
+        Nobody else has the file, so it cannot become shorter than its mapping, which would be a fatal signal.
+        """
+        with self._lock, _disk_errors():
+            if self._file.closed:
+                raise ValueError("the spool file is closed")
+            if self._mapped is None and self._size:
+                self._mapped = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
+            return memoryview(self._mapped or b"")
+
     def close(self) -> None:
-        """Free the room. May be called twice."""
+        """Free the room; that of a mapping with the last view of it. May be called twice."""
         with self._lock:
-            if not self._file.closed:
-                self._file.close()
+            if self._file.closed:
+                return
+            self._file.close()
+            mapped, self._mapped = self._mapped, None
+            if mapped is None:
                 self._spool.release(self._size)
+            else:
+                weakref.finalize(mapped, self._spool.release, self._size).atexit = False
 
     def __enter__(self) -> Self:
         return self

@@ -16,9 +16,9 @@ from app.codecs.tensors.sparse_proto import parse_sparse, serialize_many_sparse,
 from app.codecs.tensors.tensor_proto import serialize_tensor_proto
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
+from tests.bodies import body_of
 from tests.elements import element_bytes
 
 tf = importlib.import_module("tensorflow")
@@ -36,7 +36,7 @@ def encoded(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
 def decoded(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
     decode = TENSOR_CODECS[form].decode
     assert decode is not None
-    return list(decode(MemoryStream(data), TensorDecodeOptions(**options), Budget()))
+    return list(decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget()))
 
 
 def strings(tensor: Any) -> Tensor:

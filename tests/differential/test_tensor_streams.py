@@ -2,6 +2,7 @@
 
 import importlib
 import io
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.domain.dtypes import DTYPES, DType
 from app.domain.limits import KIB, Budget, Limits
 from app.domain.streams import MemoryStream
 from app.services.tensors import TensorConversion, convert_tensors
+from app.storage.spool import Spool
 
 tf = importlib.import_module("tensorflow")
 
@@ -32,7 +34,8 @@ def array_of(dtype: DType) -> Any:
 def converted(data: bytes, form: FormName, to: FormName, dtype: DType) -> bytes:
     options = TensorDecodeOptions(dtype=dtype, shape=SHAPE)
     conversion = TensorConversion(form, to, True, options, TensorEncodeOptions(), None)
-    return b"".join(convert_tensors(MemoryStream(data, chunk=65_521), conversion, Budget(LITTLE)).chunks)
+    source = MemoryStream(data, chunk=65_521)
+    return b"".join(convert_tensors(source, conversion, Budget(LITTLE), Spool(None, 0), ExitStack()).chunks)
 
 
 @pytest.mark.parametrize("dtype", DTYPES_OF_NUMBERS, ids=str)

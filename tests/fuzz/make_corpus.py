@@ -131,7 +131,8 @@ def _encoded_tensors(tensors: list[Any], variant: int, form: FormName) -> bytes:
     encode = TensorEncodeOptions(byte_order=options.byte_order, order=options.order)
     plain = TENSOR_VARIANTS[0]
     body = MemoryStream(json.dumps({"tensors": tensors} if len(tensors) > 1 else tensors[0]).encode())
-    converted = convert_tensors(body, TensorConversion("json", form, True, plain, encode), Budget())
+    conversion = TensorConversion("json", form, True, plain, encode)
+    converted = convert_tensors(body, conversion, Budget(), Spool(None, 0), ExitStack())
     return _framed(form, b"".join(converted.chunks))
 
 

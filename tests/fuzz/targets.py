@@ -49,6 +49,7 @@ from app.services.examples import RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
 from app.storage.spool import Spool
+from tests.bodies import body_of
 from tests.fuzz.framing import FRAMINGS, Framing
 
 __all__ = [
@@ -265,23 +266,28 @@ def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Tu
     output, encode = turn.choose(TENSOR_OUTPUTS)
     conversion = TensorConversion(form, output, output != "tensorproto", options, encode)
     _check_streams(form, options, body, turn)
-    converted = convert_tensors(turn.stream(body), conversion, Budget(LIMITS))
-    tensors = [item for item in converted.tensors or () if isinstance(item, NamedAny)]
-    return describe_tensors(tensors), b"".join(converted.chunks)
+    with ExitStack() as resources:
+        source = turn.stream(body)
+        converted = convert_tensors(source, conversion, Budget(LIMITS), Spool(None, 0), resources)
+        tensors = [item for item in converted.tensors or () if isinstance(item, NamedAny)]
+        return describe_tensors(tensors), b"".join(converted.chunks)
 
 
 def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Turn) -> None:
     """What streams is what would be held, however short; both may be refused, for different reasons."""
-    decode, decode_stream = TENSOR_CODECS[form].decode, TENSOR_CODECS[form].decode_stream
+    codec = TENSOR_CODECS[form]
+    decode: Any = codec.decode
+    decode_stream: Any = codec.decode_stream
     if decode is None or decode_stream is None or options.kind in ("sparse", "ragged"):
         return
     if form == "tfrecord":
         decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=1)
-    held = _held(lambda budget: decode(MemoryStream(body), options, budget))
+    held = _held(lambda budget: decode(body_of(codec, body), options, budget))
     for num_bytes in (None, len(body)):
 
         def stream(budget: Budget, known: int | None = num_bytes) -> list[NamedTensor]:
-            arriving = decode_stream(turn.stream(body), options, budget, known)
+            source = body_of(codec, body) if codec.needs == "file" else turn.stream(body)
+            arriving = decode_stream(source, options, budget, known)
             return [in_memory(item, budget) for item in arriving]
 
         streamed = _held(stream)

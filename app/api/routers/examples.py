@@ -86,7 +86,8 @@ def _prepare(
         input_form = choose_input(ROW_FORMS, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_options(schema)
-        row = convert_row(source, input_form, chosen.form, decode, query.encode_options(), budget)
+        encode = query.encode_options()
+        row = convert_row(source, input_form, chosen.form, decode, encode, budget, services.spool)
         return Answer(chosen.media_type, iter([row]), VARY)
 
     return convert

@@ -80,7 +80,7 @@ async def describe(
     decode = query.decode_options(json_bytes=parse_json_bytes(request.headers))
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
-        tensors = decode_tensors(body, input_form, decode, budget)
+        tensors = decode_tensors(body, input_form, decode, budget, services.spool)
         return description_answer(describe_tensors(tensors), "application/json")
 
     return await services.exchanges.run(request, work)
@@ -97,18 +97,22 @@ async def _convert(
     return await services.exchanges.run(request, work, checked=query.delivery == "checked")
 
 
-def _prepare_serialize(query: TensorsQuery, headers: Headers, _: Services) -> Conversion:
+def _prepare_serialize(query: TensorsQuery, headers: Headers, services: Services) -> Conversion:
     chosen = choose_output(_OUT, headers, to=query.to, default="tensorproto", octets_are="tensorproto")
-    return _prepare(query, headers, None, chosen)
+    return _prepare(query, headers, services, None, chosen)
 
 
-def _prepare_parse(query: TensorsQuery, headers: Headers, _: Services) -> Conversion:
+def _prepare_parse(query: TensorsQuery, headers: Headers, services: Services) -> Conversion:
     chosen = choose_output(_OUT, headers, to=query.to, default="json", octets_are="raw")
-    return _prepare(query, headers, "tensorproto", chosen)
+    return _prepare(query, headers, services, "tensorproto", chosen)
 
 
 def _prepare(
-    query: TensorsQuery, headers: Headers, default_input: FormName | None, chosen: Chosen[FormName]
+    query: TensorsQuery,
+    headers: Headers,
+    services: Services,
+    default_input: FormName | None,
+    chosen: Chosen[FormName],
 ) -> Conversion:
     """What is done with the body of a request that says this."""
     input_form = choose_input(
@@ -126,8 +130,8 @@ def _prepare(
         body_bytes=declared_length(headers),
     )
 
-    def convert(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
-        converted = convert_tensors(body, plan, budget)
+    def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+        converted = convert_tensors(body, plan, budget, services.spool, resources)
         headers = {**VARY, **converted.headers}
         if converted.form == "raw" and converted.tensors is not None:
             headers |= _raw_headers(converted.tensors, query.byte_order)

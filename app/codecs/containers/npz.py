@@ -11,19 +11,22 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import IO, Final
 
 from ...domain.dtypes import DType
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.streams import Buffer, ByteFile
+from ...domain.tensor import Tensor
+from ...domain.tensor_stream import TensorStream
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES
 from .array import Array
-from .npy import read_npy
+from .npy import open_npy, read_npy
 from .stored_zip import Content, serialize_stored_zip
 
-__all__ = ["read_npz", "serialize_npz"]
+__all__ = ["open_npz", "read_npz", "serialize_npz"]
 
 _SUFFIX: Final = ".npy"
 #: Other tools would write outside their folder. A slash is common inside TensorFlow's names
@@ -75,25 +78,23 @@ def read_npz(
         LimitExceeded: too many members (`too_many_members`), inflated too much
             (`compression_ratio`), or larger than the budget.
     """
-    if file.read_at(0, 4) not in (b"PK\3\4", _END_SIGNATURE):
-        raise MalformedInput(
-            "This is not NPZ: it does not begin as a ZIP archive.", code="invalid_npz", offset=0
-        )
-    reader = _Seekable(file, budget.limits.max_members * _DIRECTORY_BYTES_PER_MEMBER)
-    with _zip_errors(None):
-        archive = zipfile.ZipFile(reader)
-    _check_extent(archive, file)
-    infos = archive.infolist()
-    budget.charge(archive_cost := reader.num_read * _DIRECTORY_EXPANSION, "The directory of the NPZ archive")
-    names = _member_names(infos, budget.limits)
-    _check_sizes(infos, file.size)
-    inflated = _Inflated(budget.limits, file.size)
-    arrays = {
-        name: _read_member(archive, info, name, inflated, budget, declared(name))
-        for name, info in zip(names, infos, strict=True)
-    }
-    budget.release(archive_cost)
+    archive = _Archive(file, budget)
+    arrays = {member.name: member.read(budget, declared(member.name)) for member in archive.members}
+    budget.release(archive.num_charged)
     return arrays
+
+
+def open_npz(
+    file: ByteFile, budget: Budget, *, declared: Callable[[str], DType | None] = lambda _: None
+) -> dict[str, TensorStream | Tensor]:
+    """The arrays by name, in the order of the archive, inflated as they are drawn.
+
+    In memory are those that `open_npy` has there. The directory of the archive stays charged.
+
+    Raises: as `read_npz`, here or as the contents are drawn.
+    """
+    archive = _Archive(file, budget)
+    return {member.name: member.open(budget, declared(member.name)) for member in archive.members}
 
 
 def serialize_npz(arrays: Sequence[tuple[str, Content]], limits: Limits | None = None) -> Iterator[Buffer]:
@@ -182,28 +183,89 @@ class _MemberStream:
         return piece
 
 
-def _read_member(
-    archive: zipfile.ZipFile,
-    info: zipfile.ZipInfo,
-    name: str,
-    inflated: _Inflated,
-    budget: Budget,
-    declared: DType | None,
-) -> Array:
-    with _zip_errors(name):
-        member = archive.open(info)
-    stream = _MemberStream(member, name, inflated)
-    try:
-        array = read_npy(stream, budget, declared=declared)
-    except InputError as error:
-        raise error.shifted(feature=name) from error.__cause__
-    if stream.num_read != info.file_size:
-        raise MalformedInput(
-            f"The NPZ archive says that the array takes {info.file_size} bytes; it takes {stream.num_read}.",
-            code="invalid_npz",
-            feature=name,
-        )
-    return array
+class _Archive:
+    """An archive of which everything that its directory says is found acceptable.
+
+    Attributes:
+        num_charged: bytes for the directory.
+    """
+
+    def __init__(self, file: ByteFile, budget: Budget) -> None:
+        if file.read_at(0, 4) not in (b"PK\3\4", _END_SIGNATURE):
+            raise MalformedInput(
+                "This is not NPZ: it does not begin as a ZIP archive.", code="invalid_npz", offset=0
+            )
+        reader = _Seekable(file, budget.limits.max_members * _DIRECTORY_BYTES_PER_MEMBER)
+        with _zip_errors(None):
+            archive = zipfile.ZipFile(reader)
+        _check_extent(archive, file)
+        infos = archive.infolist()
+        self.num_charged = reader.num_read * _DIRECTORY_EXPANSION
+        budget.charge(self.num_charged, "The directory of the NPZ archive")
+        names = _member_names(infos, budget.limits)
+        _check_sizes(infos, file.size)
+        inflated = _Inflated(budget.limits, file.size)
+        self.members = [
+            _Member(archive, info, name, inflated) for info, name in zip(infos, names, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One array of an archive."""
+
+    archive: zipfile.ZipFile
+    info: zipfile.ZipInfo
+    name: str
+    inflated: _Inflated
+
+    def read(self, budget: Budget, declared: DType | None) -> Array:
+        """All of it."""
+        with self._named_errors():
+            stream = self._stream()
+            array = read_npy(stream, budget, declared=declared)
+        self._check_size(stream)
+        return array
+
+    def open(self, budget: Budget, declared: DType | None) -> TensorStream | Tensor:
+        """As `open_npy`. Until it is drawn nothing of it is held open: there may be very many of them."""
+        with self._named_errors():
+            stream = self._stream()
+            found = open_npy(stream, budget, declared=declared)
+        if isinstance(found, TensorStream):
+            return TensorStream(found.dtype, found.shape, self._content(budget, declared))
+        self._check_size(stream)
+        return found
+
+    def _content(self, budget: Budget, declared: DType | None) -> Iterator[Buffer]:
+        with self._named_errors():
+            stream = self._stream()
+            found = open_npy(stream, budget, declared=declared)
+            if not isinstance(found, TensorStream):
+                raise AssertionError("the same bytes are another array")  # pragma: no cover
+            yield from found.content
+        self._check_size(stream)
+
+    def _stream(self) -> _MemberStream:
+        with _zip_errors(self.name):
+            member = self.archive.open(self.info)
+        return _MemberStream(member, self.name, self.inflated)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise error.shifted(feature=self.name) from error.__cause__
+
+    def _check_size(self, stream: _MemberStream) -> None:
+        if stream.num_read != self.info.file_size:
+            raise MalformedInput(
+                f"The NPZ archive says that the array takes {self.info.file_size} bytes; it takes "
+                f"{stream.num_read}.",
+                code="invalid_npz",
+                feature=self.name,
+            )
 
 
 def _check_extent(archive: zipfile.ZipFile, file: ByteFile) -> None:

@@ -19,6 +19,7 @@ from . import (
     example_values,
     framing,
     json_array,
+    json_objects,
     json_rows,
     json_write,
     record_index,
@@ -56,6 +57,7 @@ class Kernels:
         self.copy_spans = compiled(example_values.copy_spans)
         self.read_rows = compiled(json_rows.read_rows)
         self.gather_cells = compiled(json_rows.gather_cells)
+        self.find_objects = compiled(json_objects.find_objects)
         self.read_number_array = compiled(json_array.read_number_array)
         self.list_sizes = compiled(sequence_encode.list_sizes)
         self.int_step_bodies = compiled(sequence_encode.int_step_bodies)

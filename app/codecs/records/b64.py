@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, WholeBody
 from ...errors import InputError
 from ..b64_messages import message_texts, read_messages
 from ..json_convert import decode_b64
 from ..json_out import gather
-from ..json_text import read_json
+from ..json_text import parse_json
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from . import tfrecord
@@ -22,14 +22,14 @@ from .messages import encode_messages
 __all__ = ["decode", "encode"]
 
 
-def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+def decode(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
     """The rows of the messages, by the declared schema or an inferred one.
 
     Raises:
         AmbiguousInput: neither of the two forms.
-        InputError: as `read_json` and `tfrecord.decode`; `pointer` names a message that is not base64.
+        InputError: as `parse_json` and `tfrecord.decode`; `pointer` names a message that is not base64.
     """
-    document = read_json(source, budget)
+    document = parse_json(body.view(), budget)
     messages = read_messages(document.value)
     frames = _Frames(messages)
     return tfrecord.decode(frames, replace(options, compression="none"), budget)

@@ -1,7 +1,7 @@
 """Records as one JSON text: rows, columns, and the columns of an Open Inference request.
 
 Which of them a body is follows from its shape alone (`_read_body`); the table stands in the HTTP
-contract. A body is parsed whole; NDJSON is the form for what does not fit into memory.
+contract. A body is parsed whole, but for large ones of rows.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
-from ...errors import AmbiguousInput, UnprocessableInput
+from ...domain.limits import MIB, Budget
+from ...domain.streams import Buffer, WholeBody
+from ...errors import AmbiguousInput, InputError, UnprocessableInput
 from ..json_forms import IGNORED_MEMBERS, is_oip
 from ..json_out import gather
-from ..json_text import parse_json, read_json
+from ..json_text import parse_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .body_schema import with_body_schema
 from .columns import Records
 from .json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
 from .json_cells import row_texts, slices
 from .json_columns import RESERVED, columns_text
+from .json_objects import INSTANCES, ObjectReader, find_rows
 from .json_oip import read_oip_columns
-from .ndjson import require_row
+from .row_texts import head_rows, records_from_texts, require_row
 
 __all__ = ["decode", "decode_bodies", "encode", "format_row", "parse_row"]
 
 _ABSENT: Final = object()
+#: Rows of a body up to this size are parsed at once, and what is wrong with any of them is found at once.
+_WHOLE_UP_TO: Final = 1 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,19 @@ class _Body:
     schema: Any = _ABSENT
 
 
-def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
-    """The rows or columns of the body.
+def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows or columns of the body; of a large one, rows are read as they are drawn.
 
     Raises:
         MalformedInput: not strict JSON; a schema here and another one elsewhere (`schema_twice`).
         AmbiguousInput: none of the forms.
         UnprocessableInput: columns that differ in length (`row_count_mismatch`) or have none (`no_rows`).
-        InputError: as `records_from_blocks`.
+        InputError: as `records_from_blocks` and `records_from_texts`.
     """
-    document = read_json(source, budget, bare_nonfinite=options.nonfinite == "bare")
+    text = whole.view()
+    if len(text) > _WHOLE_UP_TO and (records := _decode_rows(text, options, budget)) is not None:
+        return records
+    document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
     body = _read_body(document.value)
     if body.schema is not _ABSENT:
         options = with_body_schema(body.schema, options, budget.limits)
@@ -71,6 +77,27 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         block = ColumnBlock(columns, _count_rows(columns), num_bytes)
         options = replace(options, schema=schema)
     records = records_from_blocks(iter([block]), options, budget)
+    return replace(records, is_declared=body.schema is not _ABSENT)
+
+
+def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget) -> Records | None:
+    """The rows of a body that is rows beyond doubt."""
+    found = find_rows(text)
+    if found is None:
+        return None
+    before = budget.remaining
+    try:
+        document = parse_json(found.around, budget, bare_nonfinite=options.nonfinite == "bare")
+    except InputError:  # the general way finds it as well, and says where
+        return None
+    finally:
+        budget.release(before - budget.remaining)
+    body = _read_body(document.value)
+    if body.schema is not _ABSENT:
+        options = with_body_schema(body.schema, options, budget.limits)
+    reader = ObjectReader(text, found.begin, budget, head_rows(options))
+    depth = 1 if isinstance(document.value, list) else 2
+    records = records_from_texts(reader, options, budget, enclosed_by=depth)
     return replace(records, is_declared=body.schema is not _ABSENT)
 
 
@@ -104,7 +131,7 @@ def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Re
         MalformedInput: not strict JSON, or not an object.
         InputError: as `records_from_blocks`.
     """
-    document = parse_json(bytes(text), budget, bare_nonfinite=options.nonfinite == "bare")
+    document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
     block = RowBlock([require_row(document)], document.num_bytes)
     return records_from_blocks(iter([block]), options, budget)
 
@@ -121,8 +148,8 @@ def _read_body(body: Any) -> _Body:
     if members == {"columns"} and isinstance(body["columns"], dict):
         return _Body("columns", body["columns"], schema)
     members -= IGNORED_MEMBERS
-    if members == {"instances"} and _are_objects(body["instances"]):
-        return _Body("rows", body["instances"], schema)
+    if members == {INSTANCES} and _are_objects(body[INSTANCES]):
+        return _Body("rows", body[INSTANCES], schema)
     if members == {"inputs"}:
         inputs = body["inputs"]
         if isinstance(inputs, dict):

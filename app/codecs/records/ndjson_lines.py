@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,12 +31,14 @@ class Lines:
         text: with their line feeds; the last one may lack it.
         starts, ends: of the lines that are not blank, without their line feeds.
         longest: bytes of the longest line, blank ones included.
+        offset: of the text in the body.
     """
 
     text: bytes
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     longest: int
+    offset: int
 
 
 class LineReader:
@@ -54,6 +56,7 @@ class LineReader:
         self._source = source
         self._budget = budget
         self._held = bytearray()
+        self._offset = 0
         # Of each whole line that is held: where it ends, and whether it is a row.
         self._ends = np.empty(0, np.int64)
         self._is_row = np.empty(0, np.bool_)
@@ -102,7 +105,7 @@ class LineReader:
             self._held += b"\n"
             self._add(np.array([len(self._held) - 1]))
             lines = self._take(len(self._ends))
-            return Lines(lines.text[:-1], lines.starts, lines.ends, lines.longest)
+            return replace(lines, text=lines.text[:-1])
         return self._take(len(self._ends))
 
     def _take(self, count: int) -> Lines:
@@ -112,4 +115,5 @@ class LineReader:
         text = bytes(memoryview(self._held)[:size])
         del self._held[:size]
         self._ends, self._is_row = self._ends[count:] - size, self._is_row[count:]
-        return Lines(text, starts[is_row], ends[is_row], int((ends - starts).max()))
+        offset, self._offset = self._offset, self._offset + size
+        return Lines(text, starts[is_row], ends[is_row], int((ends - starts).max()), offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, ByteStream, WholeBody
 from ...domain.tensor import NamedTensor, Tensor
 from ...domain.tensor_stream import NamedStream, TensorStream
 from ..content_stream import materialised
@@ -16,6 +16,7 @@ __all__ = [
     "Arrival",
     "Arriving",
     "ArrivingOneByOne",
+    "FileStreamDecoder",
     "StreamDecoder",
     "StreamEncoder",
     "in_memory",
@@ -40,6 +41,7 @@ class ArrivingOneByOne(Iterator[Arrival]):
 Arriving = Sequence[Arrival] | ArrivingOneByOne
 #: Also takes the length of the body, where that is known, in bytes.
 StreamDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget, int | None], Arriving]
+FileStreamDecoder = Callable[[WholeBody, TensorDecodeOptions, Budget, int | None], Arriving]
 #: Gives None where these tensors have to be in memory to be written so.
 StreamEncoder = Callable[[Sequence[NamedStream], TensorEncodeOptions], Iterator[Buffer] | None]
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, WholeBody
 from ...domain.tensor import NamedTensor
 from ...errors import InputError, LimitExceeded
 from ..b64_messages import message_texts, read_messages
 from ..json_convert import decode_b64
 from ..json_out import gather
-from ..json_text import read_json
+from ..json_text import parse_json
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .declared import check_declared
 from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
@@ -23,7 +23,7 @@ from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
 __all__ = ["decode", "encode"]
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
     """The tensors of the messages.
 
     Raises:
@@ -31,7 +31,7 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
         MalformedInput: `invalid_base64`; `pointer` says where.
         InputError: as `parse_json` and `parse_tensor_proto`; another dtype or shape than declared.
     """
-    document = read_json(source, budget)
+    document = parse_json(body.view(), budget)
     messages = read_messages(document.value)
     if len(messages) > budget.limits.max_members:
         raise LimitExceeded(

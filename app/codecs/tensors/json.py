@@ -13,7 +13,7 @@ import numpy as np
 
 from ...domain.dtypes import INT64
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream, read_all
+from ...domain.streams import Buffer, WholeBody
 from ...domain.tensor import (
     AnyTensor,
     NamedAny,
@@ -27,7 +27,7 @@ from ...domain.tensor_stream import NamedStream, TensorStream
 from ...errors import UnprocessableInput
 from ..content import STRING_OVERHEAD
 from ..json_out import gather, quote
-from ..json_text import parse_body
+from ..json_text import parse_json
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .components import components_of
 from .json_body import read_tensors
@@ -37,18 +37,16 @@ from .json_plain import read_plain
 __all__ = ["decode", "encode", "encode_stream"]
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
+def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
     """The tensors of the body.
 
     Raises:
-        InputError: as `parse_body` and `read_tensors`.
+        InputError: as `parse_json` and `read_tensors`.
     """
-    body = read_all(source, budget, "The JSON body")
-    tensors = read_plain(body, options, budget)
-    if tensors is not None:
-        budget.release(len(body))
-    else:
-        document = parse_body(body, budget, bare_nonfinite=options.nonfinite == "bare")
+    text = body.view()
+    tensors = read_plain(text, options, budget)
+    if tensors is None:
+        document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
         tensors = read_tensors(document.value, options, budget.limits)
         # The estimate covered the arrays; from here on they alone are held.
         budget.release(document.num_bytes)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
+from typing import TypeVar
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, ByteStream, WholeBody
 from ...domain.tensor import AnyTensor, NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
 from ...domain.tensor_stream import NamedStream
 from ...errors import UnprocessableInput
@@ -29,6 +30,7 @@ from .sparse_proto import is_serialized_sparse, parse_sparse, serialize_many_spa
 __all__ = [
     "TensorDecoder",
     "TensorEncoder",
+    "TensorFileDecoder",
     "assembled",
     "dense_in",
     "dense_out",
@@ -40,7 +42,10 @@ __all__ = [
 DenseDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
 DenseEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
 TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], Sequence[NamedAny]]
+TensorFileDecoder = Callable[[WholeBody, TensorDecodeOptions, Budget], Sequence[NamedAny]]
 TensorEncoder = Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]]
+
+SourceT = TypeVar("SourceT", ByteStream, WholeBody)
 
 
 def num_messages(tensors: Sequence[NamedAny | NamedStream]) -> int:
@@ -50,11 +55,13 @@ def num_messages(tensors: Sequence[NamedAny | NamedStream]) -> int:
     )
 
 
-def assembled(decode: DenseDecoder) -> TensorDecoder:
+def assembled(
+    decode: Callable[[SourceT, TensorDecodeOptions, Budget], list[NamedTensor]],
+) -> Callable[[SourceT, TensorDecodeOptions, Budget], Sequence[NamedAny]]:
     """A decoder of dense tensors that puts components together where `options.kind` says so."""
 
     @wraps(decode)
-    def decode_any(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> Sequence[NamedAny]:
+    def decode_any(source: SourceT, options: TensorDecodeOptions, budget: Budget) -> Sequence[NamedAny]:
         tensors = decode(source, options, budget)
         if options.kind not in ("sparse", "ragged"):
             return tensors

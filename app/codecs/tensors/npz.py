@@ -6,30 +6,44 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream, MemoryFile, read_all
+from ...domain.streams import Buffer, WholeBody
 from ...domain.tensor import NamedTensor
 from ..containers.array import named_chunks
 from ..containers.npy import serialize_npy
-from ..containers.npz import read_npz, serialize_npz
+from ..containers.npz import open_npz, read_npz, serialize_npz
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from .arriving import Arriving, named_arrival
 from .declared import check_declared
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "decode_stream", "encode"]
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
     """The arrays of the archive under their names, in its order.
 
     Raises:
         InputError: as `read_npz`; another dtype or shape than declared.
     """
-    archive = read_all(source, budget)
-    arrays = read_npz(MemoryFile(archive), budget, declared=lambda _: options.dtype)
-    budget.release(len(archive))
+    arrays = read_npz(body, budget, declared=lambda _: options.dtype)
     tensors = [NamedTensor(array.to_tensor(), name) for name, array in arrays.items()]
     for named in tensors:
         check_declared(named, options)
     return tensors
+
+
+def decode_stream(
+    body: WholeBody,
+    options: TensorDecodeOptions,
+    budget: Budget,
+    num_bytes: int | None,  # noqa: ARG001 (one signature for all)
+) -> Arriving:
+    """As `decode`, of each array no more in memory than a piece.
+
+    Raises:
+        InputError: as `decode`, here or as the contents are drawn.
+    """
+    arrays = open_npz(body, budget, declared=lambda _: options.dtype)
+    return [named_arrival(tensor, options, name) for name, tensor in arrays.items()]
 
 
 def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)

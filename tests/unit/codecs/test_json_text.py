@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_text import NegativeZero, NonFinite, parse_json, read_json
+from app.codecs.json_text import NegativeZero, NonFinite, parse_json
 from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from tests.memory import peak_bytes
 
@@ -212,7 +211,7 @@ def test_the_charge_covers_what_parsing_takes(text: str) -> None:
     encoded = text.encode()
     budget = Budget()
     documents = []
-    peak = peak_bytes(lambda: documents.append(read_json(MemoryStream(encoded), budget)))
+    peak = peak_bytes(lambda: documents.append(parse_json(memoryview(encoded), budget)))
     assert peak <= budget.peak
     assert budget.remaining == Limits().max_decoded_bytes - documents[0].num_bytes
 
@@ -234,10 +233,6 @@ def test_finding_a_fault_behind_a_long_string_takes_little(fault: str, code: str
         assert caught.value.code == code
 
     assert peak_bytes(parse) < 6 * len(text)
-
-
-def test_a_stream_is_read_to_its_end() -> None:
-    assert read_json(MemoryStream(b'{"a": [1, 2]}', chunk=3), Budget()).value == {"a": [1, 2]}
 
 
 @settings(deadline=None, max_examples=300)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from app.domain.tensor import NamedTensor, Tensor
 from app.domain.tensor_stream import NamedStream
 from app.errors import InputError, UnprocessableInput
 from app.services.tensors import ConvertedTensors, TensorConversion, convert_tensors
+from app.storage.spool import Spool
 
 COUNT = 80_000
 LARGE = Tensor(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))
@@ -55,7 +57,9 @@ def convert(
         encode or TensorEncodeOptions(),
         len(data) if known else None,
     )
-    return convert_tensors(MemoryStream(data, chunk=30_000), conversion, Budget(limits))
+    return convert_tensors(
+        MemoryStream(data, chunk=30_000), conversion, Budget(limits), Spool(None, 0), ExitStack()
+    )
 
 
 def code_of(converted: Any) -> str:
@@ -102,7 +106,7 @@ def test_the_answer_begins_before_the_body_ends() -> None:
     conversion = TensorConversion("npy", "tfrecord", True, TensorDecodeOptions(), TensorEncodeOptions(), None)
     source = Source()
     source.read = _buffered(source.read)  # type: ignore[method-assign]  # reads of any size
-    chunks = convert_tensors(source, conversion, Budget()).chunks
+    chunks = convert_tensors(source, conversion, Budget(), Spool(None, 0), ExitStack()).chunks
     first = list(itertools.islice(chunks, 3))
     assert sum(map(len, first)) > 200_000
     assert drawn == [280_000]

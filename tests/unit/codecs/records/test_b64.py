@@ -9,7 +9,7 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records import b64, ndjson, tfrecord
 from app.codecs.records.framing import iter_frames
 from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import AmbiguousInput, MalformedInput
 
 ROWS = b'{"x": 1, "s": "a"}\n{"x": -2, "s": "bc"}\n'
@@ -36,7 +36,7 @@ def cell(message: bytes) -> dict[str, str]:
 
 
 def decoded(body: object) -> list[dict[str, object]]:
-    records = b64.decode(MemoryStream(json.dumps(body).encode()), RecordsDecodeOptions(), Budget())
+    records = b64.decode(MemoryFile(json.dumps(body).encode()), RecordsDecodeOptions(), Budget())
     return [row for batch in records.batches for row in batch.to_pylist()]
 
 

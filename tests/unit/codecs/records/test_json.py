@@ -19,7 +19,7 @@ from app.codecs.records.ndjson import encode as encode_ndjson
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
 from app.domain.limits import Budget, Limits
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import (
     AmbiguousInput,
     InputError,
@@ -34,7 +34,7 @@ COLUMNS = RecordsEncodeOptions(layout="columns")
 
 def read(body: Any, **options: Any) -> Records:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    records = decode(MemoryStream(text, chunk=100), RecordsDecodeOptions(**options), Budget())
+    records = decode(MemoryFile(text), RecordsDecodeOptions(**options), Budget())
     return Records(records.schema, iter(list(records.batches)))
 
 

@@ -15,7 +15,7 @@ from app.codecs.records import ndjson
 from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import InputError, LossyConversion
 from tests.unit.codecs.records.kinds import rows_of, schemas
 
@@ -28,7 +28,7 @@ def schema_of(**features: Any) -> Schema:
 
 def decoded(body: Any, **options: Any) -> Records:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return records_json.decode(MemoryStream(text), RecordsDecodeOptions(**options), Budget())
+    return records_json.decode(MemoryFile(text), RecordsDecodeOptions(**options), Budget())
 
 
 def checked(records: Records) -> Records:

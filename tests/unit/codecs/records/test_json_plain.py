@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.codecs.json_numbers import NotPlain
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records import ndjson
+from app.codecs.records import ndjson, row_texts
 from app.codecs.records.columns import arrow_schema
 from app.codecs.records.json_plain import PlainRows, plain_rows
 from app.codecs.records.lease import Lease
@@ -240,7 +240,7 @@ def outcome(
     budget = Budget(Limits(max_record_bytes=400))
     with pytest.MonkeyPatch.context() as patch:
         if not fast:
-            patch.setattr(ndjson, "plain_rows", lambda *_, **__: None)
+            patch.setattr(row_texts, "plain_rows", lambda *_, **__: None)
         batches: list[pa.RecordBatch] = []
         try:
             records = ndjson.decode(MemoryStream(text, chunk=chunk), options, budget)
@@ -351,7 +351,7 @@ def test_plain_blocks_and_others_follow_one_another(bad: int | None) -> None:
 
 
 def test_plain_rows_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ndjson, "parse_json", None)
+    monkeypatch.setattr(row_texts, "parse_json", None)
     options = RecordsDecodeOptions(schema=SCHEMA)
     text = b'{"x":[1,2],"n":3,"t":"a","b":true}\n' * 10
     records = ndjson.decode(MemoryStream(text), options, Budget())

@@ -12,7 +12,7 @@ from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.b64 import decode, encode
 from app.domain.dtypes import DTYPES, FLOAT32, INT64
 from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.domain.tensor import NamedTensor, Tensor
 from app.errors import AmbiguousInput, InputError, LimitExceeded
 
@@ -24,7 +24,7 @@ TENSOR = Tensor(FLOAT32, (1,), np.array([1], np.float32))
 
 def read(body: Any, limits: Limits | None = None, **options: Any) -> list[NamedTensor]:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return decode(MemoryStream(text), TensorDecodeOptions(**options), Budget(limits))
+    return decode(MemoryFile(text), TensorDecodeOptions(**options), Budget(limits))
 
 
 def written(*tensors: Tensor) -> bytes:

@@ -15,7 +15,7 @@ from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.json import decode, encode
 from app.domain.dtypes import DTYPES, STRING, DType
 from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.domain.tensor import NamedTensor, Tensor
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from tests.elements import element_bytes
@@ -33,7 +33,7 @@ def tensor(name: str, shape: tuple[int, ...], values: list[Any]) -> Tensor:
 
 
 def read(text: bytes, budget: Budget | None = None, **options: Any) -> list[NamedTensor]:
-    found = decode(MemoryStream(text, chunk=1000), TensorDecodeOptions(**options), budget or Budget())
+    found = decode(MemoryFile(text), TensorDecodeOptions(**options), budget or Budget())
     return [NamedTensor(named.tensor, named.name) for named in found if isinstance(named.tensor, Tensor)]
 
 

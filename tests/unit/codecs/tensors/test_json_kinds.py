@@ -13,14 +13,14 @@ from app.codecs.tensors.components import components_of
 from app.codecs.tensors.json import decode, encode
 from app.domain.dtypes import DTYPES, FLOAT32, INT64
 from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
 
 
 def read(body: Any, **options: Any) -> list[NamedAny]:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return decode(MemoryStream(text), TensorDecodeOptions(**options), Budget())
+    return decode(MemoryFile(text), TensorDecodeOptions(**options), Budget())
 
 
 def written(*tensors: NamedAny, **options: Any) -> Any:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_text import parse_body
+from app.codecs.json_text import parse_json
 from app.codecs.options import TensorDecodeOptions
 from app.codecs.tensors.json import decode
 from app.codecs.tensors.json_body import read_tensors
 from app.codecs.tensors.json_plain import read_plain
 from app.domain.dtypes import DTYPES, FLOAT64
 from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
 
@@ -44,9 +44,8 @@ def outcome(text: bytes, options: TensorDecodeOptions, *, fast: bool, limits: Li
     budget = Budget(limits)
     try:
         if fast:
-            return shown(decode(MemoryStream(text), options, budget))
-        budget.charge(len(text), "")
-        document = parse_body(memoryview(text), budget, bare_nonfinite=options.nonfinite == "bare")
+            return shown(decode(MemoryFile(text), options, budget))
+        document = parse_json(memoryview(text), budget, bare_nonfinite=options.nonfinite == "bare")
         return shown(read_tensors(document.value, options, budget.limits))
     except InputError as error:
         return type(error), error.code, error.detail, error.location
@@ -174,5 +173,5 @@ def test_mutated_bytes_have_the_outcome_of_the_general_path(
 
 def test_nothing_but_the_tensors_stays_charged() -> None:
     budget = Budget()
-    decode(MemoryStream(b'{"dtype":"float32","data":[1,2,3]}'), TensorDecodeOptions(), budget)
+    decode(MemoryFile(b'{"dtype":"float32","data":[1,2,3]}'), TensorDecodeOptions(), budget)
     assert Limits().max_decoded_bytes - budget.remaining == 12

@@ -11,9 +11,9 @@ from app.codecs.tensors.components import components_of
 from app.codecs.tensors.kinds import num_messages
 from app.domain.dtypes import FLOAT32, INT64
 from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, tensor_from_array
 from app.errors import InputError
+from tests.bodies import body_of
 
 DENSE = tensor_from_array(np.arange(3, dtype="<f4"), FLOAT32)
 SPARSE = SparseTensor(FLOAT32, (3, 4), np.array([[0, 1], [2, 3]]), np.array([1, 2], "<f4"))
@@ -30,7 +30,7 @@ def written(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
 def read(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
     decode = TENSOR_CODECS[form].decode
     assert decode is not None
-    return list(decode(MemoryStream(data), TensorDecodeOptions(**options), Budget()))
+    return list(decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget()))
 
 
 def described(tensor: AnyTensor) -> Any:

@@ -8,7 +8,7 @@ from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.npz import decode, encode
 from app.domain.dtypes import DTYPES
 from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.domain.tensor import NamedTensor, tensor_from_array
 from app.errors import UnprocessableInput
 
@@ -20,7 +20,7 @@ def saved(*args: Any, **arrays: Any) -> bytes:
 
 
 def decoded(data: bytes, budget: Budget | None = None, **options: Any) -> list[NamedTensor]:
-    return decode(MemoryStream(data), TensorDecodeOptions(**options), budget or Budget())
+    return decode(MemoryFile(data), TensorDecodeOptions(**options), budget or Budget())
 
 
 def tensor(name: str | None, *values: int) -> NamedTensor:

@@ -23,6 +23,7 @@ from app.domain.streams import ByteStream, MemoryStream
 from app.domain.tensor import NamedTensor, Shape, Tensor, num_elements
 from app.domain.tensor_stream import NamedStream
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from tests.bodies import body_of
 from tests.feature_values import varint
 
 FORMS: tuple[FormName, ...] = ("npy", "raw", "tensorproto", "safetensors", "arrow", "tfrecord")
@@ -268,7 +269,7 @@ def code_of(function: Callable[..., object], *arguments: Any, **options: Any) ->
 def whole(form: FormName, data: bytes, **options: Any) -> Any:
     decode = TENSOR_CODECS[form].decode
     assert decode is not None
-    return decode(MemoryStream(data), TensorDecodeOptions(**options), Budget())
+    return decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget())
 
 
 def outcome(function: Callable[..., list[NamedTensor]], *arguments: Any, **options: Any) -> object:

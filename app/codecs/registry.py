@@ -210,7 +210,7 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
         RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
         RecordsCodec("oip", records_oip.decode, records_oip.encode),
-        RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode),
+        RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode, needs="file"),
         RecordsCodec("arrow", records_arrow.decode, records_arrow.encode),
         RecordsCodec("parquet", records_parquet.decode, records_parquet.encode, needs="file"),
         RecordsCodec("csv", records_csv.decode, records_csv.encode),

@@ -11,6 +11,7 @@ __all__ = [
     "Buffer",
     "ByteFile",
     "ByteStream",
+    "FileStream",
     "MemoryFile",
     "MemoryStream",
     "PrefixedStream",
@@ -120,6 +121,20 @@ class MemoryFile:
 
     def view(self) -> memoryview:
         return self._view.toreadonly()
+
+
+class FileStream:
+    """The bytes of a `ByteFile` from `begin` to `end` as a stream."""
+
+    def __init__(self, file: ByteFile, begin: int, end: int) -> None:
+        self._file = file
+        self._position = begin
+        self._end = end
+
+    def read(self, n: int, /) -> bytes:
+        piece = self._file.read_at(self._position, min(n, self._end - self._position))
+        self._position += len(piece)
+        return piece
 
 
 def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:

@@ -65,6 +65,13 @@ class Service:
         ps = ["ps", "-o", "rss=", "-p", str(self.process.pid)]
         return int(subprocess.run(ps, capture_output=True, text=True, check=True).stdout) / 1024
 
+    def anonymous_mib(self) -> float:
+        """Memory of the process that is not that of a file, which the system may take back; Linux alone."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        kib = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+        assert kib is not None
+        return int(kib[1]) / 1024
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end, and give its exit status."""
         self.process.send_signal(how)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import STRING, DType
 from ...domain.tensor import NamedTensor, Shape, Tensor
+from ...domain.tensor_stream import TensorStream
 
-__all__ = ["Array", "ChunkedArray", "named_chunks", "position_name"]
+__all__ = ["Array", "ChunkedArray", "FoundArray", "named_chunks", "position_name"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +30,10 @@ class Array:
 
     def to_tensor(self) -> Tensor:
         return Tensor(STRING if self.dtype.is_string else self.dtype, self.shape, self.values)
+
+
+#: An array of numbers may also be read a piece at a time, whatever becomes of the others.
+FoundArray = Array | TensorStream
 
 
 @dataclass(frozen=True, slots=True, eq=False)

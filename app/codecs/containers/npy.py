@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...domain.dtypes import TEXT, DType
 from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, ByteStream
-from ...domain.tensor import Shape, Tensor, num_elements
+from ...domain.tensor import Shape, num_elements
 from ...domain.tensor_stream import TensorStream
 from ...errors import MalformedInput, UnprocessableInput
 from ..content import (
@@ -31,7 +31,7 @@ from ..content import (
     to_little_endian,
 )
 from ..content_stream import arriving_pieces, checked_pieces, swapped_pieces
-from .array import Array
+from .array import Array, FoundArray
 from .npy_header import MAX_NUMPY_RANK, NpyHeader, read_npy_header, serialize_npy_header
 
 __all__ = ["npy_number_header", "open_npy", "read_npy", "serialize_npy"]
@@ -57,7 +57,7 @@ def read_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = Non
     return _read_content(stream, read_npy_header(stream, budget.limits, declared=declared), budget)
 
 
-def open_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = None) -> TensorStream | Tensor:
+def open_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = None) -> FoundArray:
     """The one array of an NPY stream, while it arrives; in memory where that must be.
 
     Strings must, and what lies in Fortran order.
@@ -67,7 +67,7 @@ def open_npy(stream: ByteStream, budget: Budget, *, declared: DType | None = Non
     header = read_npy_header(stream, budget.limits, declared=declared)
     dtype = header.element.dtype
     if dtype.is_string or (header.fortran_order and num_axes(header.shape) > 1):
-        return _read_content(stream, header, budget).to_tensor()
+        return _read_content(stream, header, budget)
     content: Iterator[Buffer] = checked_pieces(_pieces(stream, header), dtype, offset=header.num_bytes)
     if header.element.big_endian:
         content = swapped_pieces(content, dtype)

@@ -18,11 +18,10 @@ from typing import IO, Final
 from ...domain.dtypes import DType
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.streams import Buffer, ByteFile
-from ...domain.tensor import Tensor
 from ...domain.tensor_stream import TensorStream
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES
-from .array import Array
+from .array import Array, FoundArray
 from .npy import open_npy, read_npy
 from .stored_zip import Content, serialize_stored_zip
 
@@ -85,16 +84,26 @@ def read_npz(
 
 
 def open_npz(
-    file: ByteFile, budget: Budget, *, declared: Callable[[str], DType | None] = lambda _: None
-) -> dict[str, TensorStream | Tensor]:
-    """The arrays by name, in the order of the archive, inflated as they are drawn.
+    file: ByteFile,
+    budget: Budget,
+    *,
+    declared: Callable[[str], DType | None] = lambda _: None,
+    streamed_from: int = 0,
+) -> dict[str, FoundArray]:
+    """The arrays by name, in the order of the archive, inflated as they are drawn, in whatever order that is.
 
-    In memory are those that `open_npy` has there. The directory of the archive stays charged.
+    In memory are those that `open_npy` has there, and those of less than `streamed_from` bytes. The
+    directory of the archive stays charged.
 
     Raises: as `read_npz`, here or as the contents are drawn.
     """
     archive = _Archive(file, budget)
-    return {member.name: member.open(budget, declared(member.name)) for member in archive.members}
+    return {
+        member.name: member.read(budget, declared(member.name))
+        if member.info.file_size < streamed_from
+        else member.open(budget, declared(member.name))
+        for member in archive.members
+    }
 
 
 def serialize_npz(arrays: Sequence[tuple[str, Content]], limits: Limits | None = None) -> Iterator[Buffer]:
@@ -227,7 +236,7 @@ class _Member:
         self._check_size(stream)
         return array
 
-    def open(self, budget: Budget, declared: DType | None) -> TensorStream | Tensor:
+    def open(self, budget: Budget, declared: DType | None) -> FoundArray:
         """As `open_npy`. Until it is drawn nothing of it is held open: there may be very many of them."""
         with self._named_errors():
             stream = self._stream()

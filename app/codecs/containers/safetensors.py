@@ -23,7 +23,7 @@ import numpy as np
 
 from ...domain.dtypes import DTYPES, DType
 from ...domain.limits import Budget, Limits
-from ...domain.streams import Buffer, ByteStream, read_exactly
+from ...domain.streams import Buffer, ByteFile, ByteStream, FileStream, read_exactly
 from ...domain.tensor import Shape, Tensor, check_distinct, check_shape, num_elements
 from ...domain.tensor_stream import TensorStream
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
@@ -32,11 +32,12 @@ from ..content_stream import arriving_pieces, checked_pieces
 from ..json_forms import check_name
 from ..json_out import quote
 from ..json_text import parse_json
-from .array import Array, ChunkedArray
+from .array import Array, ChunkedArray, FoundArray
 
 __all__ = [
     "check_dtype",
     "open_safetensors",
+    "open_safetensors_file",
     "read_safetensors",
     "safetensors_header",
     "safetensors_order",
@@ -99,12 +100,40 @@ def read_safetensors(stream: ByteStream, budget: Budget) -> dict[str, Array]:
             (`too_many_members`), a name that is too long, or larger than the budget.
     """
     length = _read_length(stream)
-    entries = _read_header(stream, length, budget)
+    return _read_arrays(stream, length, _read_header(stream, length, budget), budget)
+
+
+def _read_arrays(
+    stream: ByteStream, length: int, entries: Sequence[_Entry], budget: Budget
+) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for entry in _tiled(entries):
         found[entry.name] = _read_array(stream, entry, _LENGTH.size + length, budget)
     _check_end(stream, length, entries)
     return {entry.name: found[entry.name] for entry in entries}
+
+
+def open_safetensors_file(file: ByteFile, budget: Budget, *, streamed_from: int) -> dict[str, FoundArray]:
+    """The arrays by name, in the order of the header, read as they are drawn, in whatever order that is.
+
+    Those of less than `streamed_from` bytes are in memory.
+
+    Raises: as `read_safetensors`, here or as the contents are drawn.
+    """
+    stream = FileStream(file, 0, file.size)
+    length = _read_length(stream)
+    entries = _read_header(stream, length, budget)
+    begin = _LENGTH.size + length
+    if file.size != begin + max((entry.end for entry in _tiled(entries)), default=0):
+        return {**_read_arrays(stream, length, entries, budget)}  # which says what is wrong
+
+    def found(entry: _Entry) -> FoundArray:
+        content = FileStream(file, begin + entry.begin, begin + entry.end)
+        if entry.end - entry.begin < streamed_from:
+            return _read_array(content, entry, begin, budget)
+        return TensorStream(entry.dtype, entry.shape, _arriving(content, entry, length, ()))
+
+    return {entry.name: found(entry) for entry in entries}
 
 
 def open_safetensors(stream: ByteStream, budget: Budget) -> dict[str, TensorStream | Tensor]:
@@ -118,9 +147,8 @@ def open_safetensors(stream: ByteStream, budget: Budget) -> dict[str, TensorStre
     entries = _read_header(stream, length, budget)
     tiled = _tiled(entries)
     if tiled != entries:
-        found = {entry.name: _read_array(stream, entry, _LENGTH.size + length, budget) for entry in tiled}
-        _check_end(stream, length, entries)
-        return {entry.name: found[entry.name].to_tensor() for entry in entries}
+        arrays = _read_arrays(stream, length, entries, budget)
+        return {name: array.to_tensor() for name, array in arrays.items()}
     if not entries:
         _check_end(stream, length, entries)
     return {

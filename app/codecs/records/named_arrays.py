@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from ...domain.limits import MIB, Budget
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
 from ...domain.tensor import Shape, num_elements
+from ...domain.tensor_stream import TensorStream
 from ...errors import SchemaConflict, UnprocessableInput
-from ..containers.array import Array, ChunkedArray
+from ..containers.array import Array, ChunkedArray, FoundArray
 from ..content import STRING_OVERHEAD
 from ..options import RecordsDecodeOptions
-from .arrays import column_from_values, keeps_shape, null_column, values_from_column
+from .array_columns import STREAMED_BYTES, column_of
+from .arrays import keeps_shape, values_from_column
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema, without_features
 from .convert import convert_values
 
@@ -36,15 +38,16 @@ _LIST_BYTES: Final = 16
 
 
 def records_from_arrays(
-    arrays: Mapping[str, Array], options: RecordsDecodeOptions, budget: Budget
+    arrays: Mapping[str, FoundArray], options: RecordsDecodeOptions, budget: Budget
 ) -> Records:
-    """The arrays as columns, held whole; batches are slices of them.
+    """The arrays as columns; batches are slices of those in memory, others are read as batches are drawn.
 
     Raises:
         UnprocessableInput: an array without a first axis (`no_rows`), arrays of different lengths
             (`row_count_mismatch`), and as `convert_values`.
         SchemaConflict: a feature that the schema has and the arrays lack, or the other way round,
             or one of another shape or dtype.
+        InputError: while batches are drawn, as the arrays that are read then.
     """
     num_rows = _count_rows(arrays)
     if options.schema is None:
@@ -56,7 +59,7 @@ def records_from_arrays(
     return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)
 
 
-def _count_rows(arrays: Mapping[str, Array]) -> int:
+def _count_rows(arrays: Mapping[str, FoundArray]) -> int:
     first: str | None = None
     for name, array in arrays.items():
         if not array.shape:
@@ -75,7 +78,7 @@ def _count_rows(arrays: Mapping[str, Array]) -> int:
     return 0 if first is None else arrays[first].shape[0]
 
 
-def _inferred(arrays: Mapping[str, Array], budget: Budget) -> Schema:
+def _inferred(arrays: Mapping[str, FoundArray], budget: Budget) -> Schema:
     check_feature_names(list(arrays), budget.limits)
     return Schema(
         tuple(
@@ -88,9 +91,9 @@ def _inferred(arrays: Mapping[str, Array], budget: Budget) -> Schema:
 
 
 def _fitted(
-    arrays: Mapping[str, Array], schema: Schema, options: RecordsDecodeOptions, budget: Budget
-) -> dict[str, Array]:
-    """The arrays that the schema names, as the dtypes that it declares."""
+    arrays: Mapping[str, FoundArray], schema: Schema, options: RecordsDecodeOptions, budget: Budget
+) -> dict[str, FoundArray]:
+    """The arrays that the schema names; those in memory as the dtypes that it declares."""
     unnamed = [name for name in arrays if name not in schema.by_name]
     if unnamed and options.undeclared == "error":
         raise SchemaConflict(
@@ -98,6 +101,8 @@ def _fitted(
             "?undeclared=drop.",
             feature=unnamed[0],
         )
+    for name in unnamed:
+        _read_to_its_end(arrays[name])
     return {
         feature.name: _fit(arrays[feature.name], feature, budget)
         for feature in schema
@@ -105,7 +110,14 @@ def _fitted(
     }
 
 
-def _is_present(feature: Feature, arrays: Mapping[str, Array]) -> bool:
+def _read_to_its_end(array: FoundArray) -> None:
+    """What is wrong with an array is wrong with the body, whether the array is wanted or not."""
+    if isinstance(array, TensorStream):
+        for _ in array.content:
+            pass
+
+
+def _is_present(feature: Feature, arrays: Mapping[str, FoundArray]) -> bool:
     if feature.name in arrays or feature.nullable:
         return feature.name in arrays
     raise SchemaConflict(
@@ -115,7 +127,7 @@ def _is_present(feature: Feature, arrays: Mapping[str, Array]) -> bool:
     )
 
 
-def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
+def _fit(array: FoundArray, feature: Feature, budget: Budget) -> FoundArray:
     if feature.kind == "sparse":
         raise UnprocessableInput(
             f"Feature {feature.name!r} is declared sparse, but an array holds a value at every place. Send "
@@ -135,6 +147,8 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
             f"A row of {feature.name!r} has shape {list(row_shape)}; {list(feature.shape)} is declared.",
             feature=feature.name,
         )
+    if isinstance(array, TensorStream):
+        return array
     if array.dtype.numpy != feature.dtype.numpy:
         budget.charge(len(array.values) * feature.dtype.itemsize, f"Feature {feature.name!r}, converted,")
     rows = array.values.reshape(array.shape[0], -1) if array.values.size else array.values
@@ -149,15 +163,16 @@ def _keeps_shape(feature: Feature, row_shape: Shape) -> bool:
 
 
 def _batches(
-    schema: Schema, arrays: Mapping[str, Array], num_rows: int, batch_rows: int
+    schema: Schema, arrays: Mapping[str, FoundArray], num_rows: int, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
+    columns = [column_of(arrays.get(feature.name), feature) for feature in schema]
     for start in range(0, num_rows, batch_rows):
         count = min(batch_rows, num_rows - start)
-        columns = [_column(feature, arrays.get(feature.name), start, count) for feature in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+        rows = [column.take(start, count) for column in columns]
+        yield pa.RecordBatch.from_arrays(rows, schema=arrow_schema(schema))
 
 
-def _batch_rows(schema: Schema, arrays: Mapping[str, Array], num_rows: int, budget: Budget) -> int:
+def _batch_rows(schema: Schema, arrays: Mapping[str, FoundArray], num_rows: int, budget: Budget) -> int:
     """Rows of a batch; what its rows take beside the arrays is charged."""
     total = sum(map(_num_bytes, arrays.values()))
     if not total:
@@ -171,7 +186,19 @@ def _batch_rows(schema: Schema, arrays: Mapping[str, Array], num_rows: int, budg
     row_bytes = total // max(1, num_rows) + null_bytes + list_bytes
     batch_rows = max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes)))
     budget.charge(batch_rows * (null_bytes + list_bytes), "A batch of rows")
+    streamed = {name: array for name, array in arrays.items() if isinstance(array, TensorStream)}
+    read_bytes = sum(_read_bytes(array, schema.by_name[name]) for name, array in streamed.items())
+    # A batch is there until the next one is made.
+    budget.charge(len(streamed) * STREAMED_BYTES + 2 * batch_rows * read_bytes, "A batch of rows")
     return batch_rows
+
+
+def _read_bytes(stream: TensorStream, feature: Feature) -> int:
+    """What a row takes as it is read, and as what is declared."""
+    itemsize = stream.dtype.itemsize
+    if stream.dtype.numpy != feature.dtype.numpy:
+        itemsize += feature.dtype.itemsize
+    return num_elements(stream.shape[1:]) * itemsize
 
 
 def _list_bytes(feature: Feature, row_shape: Shape) -> int:
@@ -182,17 +209,10 @@ def _list_bytes(feature: Feature, row_shape: Shape) -> int:
     return num_lists * (_LIST_BYTES + 8 * len(row_shape))
 
 
-def _num_bytes(array: Array) -> int:
+def _num_bytes(array: FoundArray) -> int:
+    if isinstance(array, TensorStream):
+        return array.num_bytes
     return sum(map(len, array.values)) if array.dtype.is_string else int(array.values.nbytes)
-
-
-def _column(feature: Feature, array: Array | None, start: int, count: int) -> pa.Array[Any]:
-    if array is None:
-        return null_column(feature, count)
-    row_shape = array.shape[1:]
-    size = num_elements(row_shape)
-    values = array.values[start * size : (start + count) * size]
-    return column_from_values(values, feature, row_shape, count)
 
 
 def gather_arrays(records: Records, form: str, budget: Budget) -> list[ChunkedArray]:

@@ -11,24 +11,30 @@ from functools import partial
 from ...domain.dtypes import DType
 from ...domain.limits import Budget
 from ...domain.schema import Schema
-from ...domain.streams import Buffer, ByteFile
+from ...domain.streams import Buffer, WholeBody
 from ..containers.npy import serialize_npy
-from ..containers.npz import read_npz, serialize_npz
+from ..containers.npz import open_npz, serialize_npz
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .array_columns import STREAMED_FROM
 from .columns import Records
 from .named_arrays import gather_arrays, records_from_arrays
 
 __all__ = ["decode", "encode"]
 
 
-def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Records:
-    """The arrays of the archive as columns, held whole.
+def decode(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The arrays of the archive as columns.
 
     Raises:
-        InputError: as `read_npz` and `records_from_arrays`.
+        InputError: as `open_npz` and `records_from_arrays`.
     """
     declared = options.schema
-    arrays = read_npz(file, budget, declared=lambda name: _declared_dtype(declared, name))
+    arrays = open_npz(
+        body,
+        budget,
+        declared=lambda name: _declared_dtype(declared, name),
+        streamed_from=STREAMED_FROM,
+    )
     return records_from_arrays(arrays, options, budget)
 
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
-from ..containers.safetensors import check_dtype, read_safetensors, serialize_safetensors
+from ...domain.streams import Buffer, WholeBody
+from ..containers.safetensors import check_dtype, open_safetensors_file, serialize_safetensors
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .array_columns import STREAMED_FROM
 from .columns import Records
 from .named_arrays import gather_arrays, records_from_arrays
 
 __all__ = ["decode", "encode"]
 
 
-def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
-    """The arrays as columns, in the order of the header, held whole.
+def decode(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The arrays as columns, in the order of the header.
 
     Raises:
-        InputError: as `read_safetensors` and `records_from_arrays`.
+        InputError: as `open_safetensors_file` and `records_from_arrays`.
     """
-    return records_from_arrays(read_safetensors(source, budget), options, budget)
+    arrays = open_safetensors_file(body, budget, streamed_from=STREAMED_FROM)
+    return records_from_arrays(arrays, options, budget)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)

@@ -8,6 +8,7 @@ from ...domain.limits import Budget
 from ...domain.streams import Buffer, ByteStream, WholeBody
 from ...domain.tensor import NamedTensor, Tensor
 from ...domain.tensor_stream import NamedStream, TensorStream
+from ..containers.array import Array
 from ..content_stream import materialised
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .declared import check_declared
@@ -47,13 +48,15 @@ StreamEncoder = Callable[[Sequence[NamedStream], TensorEncodeOptions], Iterator[
 
 
 def named_arrival(
-    tensor: TensorStream | Tensor, options: TensorDecodeOptions, name: str | None = None
+    tensor: TensorStream | Tensor | Array, options: TensorDecodeOptions, name: str | None = None
 ) -> Arrival:
     """The tensor under its name, if it is what the client declared.
 
     Raises:
         UnprocessableInput: as `check_declared`.
     """
+    if isinstance(tensor, Array):
+        tensor = tensor.to_tensor()
     named = NamedStream(tensor, name) if isinstance(tensor, TensorStream) else NamedTensor(tensor, name)
     check_declared(named, options)
     return named

@@ -10,7 +10,7 @@ from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.safetensors import decode, encode
 from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.errors import SchemaConflict, UnprocessableInput
 
 
@@ -19,7 +19,7 @@ def schema(**features: Any) -> Schema:
 
 
 def decoded(data: bytes, **options: Any) -> tuple[Schema, pa.Table]:
-    records = decode(MemoryStream(data), RecordsDecodeOptions(**options), Budget())
+    records = decode(MemoryFile(data), RecordsDecodeOptions(**options), Budget())
     return records.schema, pa.Table.from_batches(list(records.batches), arrow_schema(records.schema))
 
 

@@ -1,0 +1,121 @@
+"""Forms that must be whole are spooled: the service grows by what it decodes of them, not by the body."""
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.e2e.service import Service, start
+from tests.waiting import wait_for
+
+MIB = 1 << 20
+BODY_MIB = 192
+#: Windows of body and answer, a block of text and the batch of rows that it becomes.
+GROWTH_MIB = 96
+
+
+@pytest.fixture(scope="module")
+def spooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("spooling")
+    started = start(folder, SHARDSMITH_SPOOL_DIR=str(folder / "spool"))
+    try:
+        started.wait_until_ready()
+        if not Path(f"/proc/{started.process.pid}/status").exists():
+            pytest.skip("reads /proc")
+        yield started
+    finally:
+        started.stop()
+
+
+@dataclass
+class Memory:
+    """The most memory of its own that a process has had, beyond what it had at first."""
+
+    growth_mib: float = 0
+
+
+@contextmanager
+def watched(service: Service) -> Iterator[Memory]:
+    before, found, ended = service.anonymous_mib(), Memory(), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.01):
+            found.growth_mib = max(found.growth_mib, service.anonymous_mib() - before)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def num_spooled(service: Service) -> int:
+    """Files of the spool that are open or mapped; they have no names."""
+    process = Path(f"/proc/{service.process.pid}")
+    found = (process / "maps").read_text().count("/spool/")
+    for one in (process / "fd").iterdir():
+        try:
+            found += "/spool/" in str(one.readlink())
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def converted(service: Service, path: str, body: bytes, media_type: str) -> int:
+    """The length of the answer, of which nothing is kept."""
+    with httpx.stream(
+        "POST", f"{service.url}{path}", content=body, headers={"Content-Type": media_type}, timeout=120
+    ) as answer:
+        assert answer.status_code == 200, answer.read()
+        return sum(map(len, answer.iter_bytes()))
+
+
+def saved(**arrays: np.ndarray) -> bytes:
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)
+    return sink.getvalue()
+
+
+def tensor_npz(mib: int) -> bytes:
+    return saved(x=np.zeros(mib * MIB // 4, "<f4"))
+
+
+def records_npz(mib: int) -> bytes:
+    rows = mib * MIB // 1024
+    return saved(x=np.zeros((rows, 255), "<f4"), n=np.zeros(rows, "<i4"))
+
+
+def blank_rows(mib: int) -> bytes:
+    row = b'{"n": 1, "x": [0.5, 2' + b" " * 10_000 + b"]}"
+    return b'{"instances": [' + b", \n".join([row] * (mib * MIB // len(row))) + b"]}"
+
+
+def long_rows(mib: int) -> bytes:
+    row = b'{"n": 1, "text": "' + b"a" * 10_000 + b'"}'
+    return b"[" + b",".join([row] * (mib * MIB // len(row))) + b"]"
+
+
+BODIES = {
+    "tensors, npz": ("/v1/tensors/serialize", "application/x-npz", tensor_npz),
+    "records, npz": ("/v1/records/serialize", "application/x-npz", records_npz),
+    "records, rows that are mostly blank": ("/v1/records/serialize", "application/json", blank_rows),
+    "records, rows of long texts": ("/v1/records/parse?to=ndjson", "application/json", long_rows),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_memory_does_not_grow_with_the_body(spooling: Service, case: str) -> None:
+    path, media_type, written = BODIES[case]
+    converted(spooling, path, written(4), media_type)
+    with watched(spooling) as memory:
+        assert converted(spooling, path, written(BODY_MIB), media_type)
+    assert memory.growth_mib < GROWTH_MIB
+    wait_for(lambda: num_spooled(spooling) == 0)

@@ -209,7 +209,7 @@ RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
         RecordsCodec("json", records_json.decode, records_json.encode, needs="file"),
         RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
         RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
-        RecordsCodec("oip", records_oip.decode, records_oip.encode),
+        RecordsCodec("oip", records_oip.decode, records_oip.encode, needs="file"),
         RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode, needs="file"),
         RecordsCodec("arrow", records_arrow.decode, records_arrow.encode),
         RecordsCodec("parquet", records_parquet.decode, records_parquet.encode, needs="file"),

@@ -12,24 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import BYTES, DType
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream, read_exactly
+from ...domain.streams import Buffer, ByteFile, ByteStream, FileStream, read_exactly
 from ...domain.tensor import check_distinct, num_elements
+from ...domain.tensor_stream import TensorStream
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, read_content
+from ..content_stream import arriving_pieces, checked_pieces
 from ..encoded import Encoded
 from ..json_out import quote
 from ..json_text import JsonDocument, parse_json
-from .array import Array, ChunkedArray
-from .oip_json import BINARY_SIZE, STRING_LENGTH, Blob, JsonReader, OipTensor, describe_tensors
+from .array import Array, ChunkedArray, FoundArray
+from .oip_json import BINARY_SIZE, STRING_LENGTH, ArrayT_co, Blob, JsonReader, OipTensor, describe_tensors
 
-__all__ = ["JSON_LENGTH_HEADER", "OipBody", "check_dtype", "read_oip", "serialize_oip"]
+__all__ = ["JSON_LENGTH_HEADER", "OipBody", "check_dtype", "open_oip", "read_oip", "serialize_oip"]
 
 JSON_LENGTH_HEADER: Final = "Inference-Header-Content-Length"
 
@@ -39,14 +41,14 @@ _MAX_STRING_BYTES: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OipBody:
+class OipBody(Generic[ArrayT_co]):
     """What a body holds.
 
     Attributes:
         members: those members of the JSON that the caller asked for, where they are there.
     """
 
-    tensors: list[OipTensor]
+    tensors: Sequence[OipTensor[ArrayT_co]]
     members: dict[str, Any]
 
 
@@ -58,7 +60,7 @@ def read_oip(
     *,
     bare_nonfinite: bool = False,
     members: frozenset[str] = frozenset(),
-) -> OipBody:
+) -> OipBody[Array]:
     """The tensors of a request or a response, in their order.
 
     Args:
@@ -77,6 +79,45 @@ def read_oip(
         LimitExceeded: too many tensors (`too_many_tensors`), a name that is too long (`name_too_long`), or
             larger than the budget.
     """
+    described, beside = _read_head(
+        stream, json_bytes, budget, read_json, members, bare_nonfinite=bare_nonfinite
+    )
+    return OipBody(_read_blobs(stream, described, json_bytes or 0, budget), beside)
+
+
+def open_oip(
+    file: ByteFile,
+    json_bytes: int | None,
+    budget: Budget,
+    read_json: JsonReader,
+    *,
+    streamed_from: int,
+    bare_nonfinite: bool = False,
+    members: frozenset[str] = frozenset(),
+) -> OipBody[FoundArray]:
+    """As `read_oip`; numbers are read as they are drawn, in whatever order that is.
+
+    In memory are those that stand in the JSON, and those of less than `streamed_from` bytes.
+
+    Raises: as `read_oip`, here or as the contents are drawn.
+    """
+    stream = FileStream(file, 0, file.size)
+    described, beside = _read_head(
+        stream, json_bytes, budget, read_json, members, bare_nonfinite=bare_nonfinite
+    )
+    return OipBody(_open_blobs(file, described, json_bytes or 0, budget, streamed_from), beside)
+
+
+def _read_head(
+    stream: ByteStream,
+    json_bytes: int | None,
+    budget: Budget,
+    read_json: JsonReader,
+    members: frozenset[str],
+    *,
+    bare_nonfinite: bool,
+) -> tuple[list[OipTensor[Array] | Blob], dict[str, Any]]:
+    """What the JSON says of each tensor, and those of its members that were asked for."""
     if json_bytes is None:
         raise MalformedInput(
             "The form oip is JSON and then bytes: send the length of the JSON in the header "
@@ -91,7 +132,7 @@ def read_oip(
     budget.release(document.num_bytes)
     del document
     budget.charge(sum(map(_held_bytes, described)), "The tensors of the JSON")
-    return OipBody(_read_blobs(stream, described, json_bytes, budget), beside)
+    return described, beside
 
 
 def _read_document(
@@ -104,7 +145,7 @@ def _read_document(
     return document
 
 
-def _held_bytes(found: OipTensor | Blob) -> int:
+def _held_bytes(found: OipTensor[Array] | Blob) -> int:
     if isinstance(found, Blob):
         return 0
     values = found.array.values
@@ -114,9 +155,9 @@ def _held_bytes(found: OipTensor | Blob) -> int:
 
 
 def _read_blobs(
-    stream: ByteStream, described: Sequence[OipTensor | Blob], offset: int, budget: Budget
-) -> list[OipTensor]:
-    tensors: list[OipTensor] = []
+    stream: ByteStream, described: Sequence[OipTensor[Array] | Blob], offset: int, budget: Budget
+) -> list[OipTensor[Array]]:
+    tensors: list[OipTensor[Array]] = []
     for found in described:
         if isinstance(found, Blob):
             array = _read_blob(stream, found, offset, budget)
@@ -130,6 +171,43 @@ def _read_blobs(
             offset=offset,
         )
     return tensors
+
+
+def _open_blobs(
+    file: ByteFile,
+    described: Sequence[OipTensor[Array] | Blob],
+    offset: int,
+    budget: Budget,
+    streamed_from: int,
+) -> Sequence[OipTensor[FoundArray]]:
+    if file.size != offset + sum(found.num_bytes for found in described if isinstance(found, Blob)):
+        # Which says what is wrong.
+        return _read_blobs(FileStream(file, offset, file.size), described, offset, budget)
+    tensors: list[OipTensor[FoundArray]] = []
+    for found in described:
+        if isinstance(found, Blob):
+            stream = FileStream(file, offset, offset + found.num_bytes)
+            array: FoundArray
+            if found.dtype.is_string or found.num_bytes < streamed_from:
+                array = _read_blob(stream, found, offset, budget)
+            else:
+                array = TensorStream(found.dtype, found.shape, _arriving(stream, found, offset))
+            offset += found.num_bytes
+            tensors.append(OipTensor(found.name, array, found.pointer))
+        else:
+            tensors.append(found)
+    return tensors
+
+
+def _arriving(stream: ByteStream, blob: Blob, offset: int) -> Iterator[Buffer]:
+    """The elements of one tensor, of which the stream has nothing more."""
+    what = "A tensor" if blob.name is None else f"Tensor {blob.name[:64]!r}"
+    try:
+        pieces = arriving_pieces(stream, blob.num_bytes, what, offset=offset)
+        yield from checked_pieces(pieces, blob.dtype, offset=offset)
+    except InputError as error:
+        error.location = replace(error.location, pointer=blob.pointer)
+        raise error.shifted(feature=blob.name) from None
 
 
 def _read_blob(stream: ByteStream, blob: Blob, offset: int, budget: Budget) -> Array:

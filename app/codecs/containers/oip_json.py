@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from ...domain.dtypes import DType
 from ...domain.limits import Limits
 from ...domain.tensor import Shape, num_elements
 from ...errors import AmbiguousInput, LimitExceeded, MalformedInput, UnprocessableInput
 from ..json_forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
-from .array import Array
+from .array import Array, FoundArray
 
 __all__ = ["BINARY_SIZE", "STRING_LENGTH", "Blob", "JsonReader", "OipTensor", "describe_tensors"]
 
@@ -24,13 +24,15 @@ STRING_LENGTH: Final = struct.Struct("<I")
 #: Reads a tensor whose elements are JSON: the item, and the pointer to it.
 JsonReader = Callable[[dict[str, Any], str], Array]
 
+ArrayT_co = TypeVar("ArrayT_co", bound=FoundArray, covariant=True)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OipTensor:
+class OipTensor(Generic[ArrayT_co]):
     """One tensor as it was found; `pointer` leads to it in the JSON."""
 
     name: str | None
-    array: Array
+    array: ArrayT_co
     pointer: str
 
 
@@ -47,14 +49,14 @@ class Blob:
 
 def describe_tensors(
     body: Any, read_json: JsonReader, limits: Limits, members: frozenset[str]
-) -> list[OipTensor | Blob]:
+) -> list[OipTensor[Array] | Blob]:
     """What the JSON says of each tensor, and those of them that it holds; for the rest see `read_oip`."""
     key, items = _items(body, members)
     if len(items) > limits.max_members:
         raise LimitExceeded(
             f"{len(items)} tensors; at most {limits.max_members} are allowed.", code="too_many_tensors"
         )
-    described: list[OipTensor | Blob] = []
+    described: list[OipTensor[Array] | Blob] = []
     seen: set[str] = set()
     for index, item in enumerate(items):
         pointer = f"/{key}/{index}"
@@ -97,7 +99,7 @@ def _holds_tensors(outputs: Any) -> bool:
     )
 
 
-def _describe(item: dict[str, Any], pointer: str, read_json: JsonReader) -> OipTensor | Blob:
+def _describe(item: dict[str, Any], pointer: str, read_json: JsonReader) -> OipTensor[Array] | Blob:
     parameters = item.get("parameters")
     size = parameters.get(BINARY_SIZE) if isinstance(parameters, dict) else None
     if size is None:

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from ...domain.dtypes import BYTES, TEXT
 from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream
+from ...domain.streams import Buffer, WholeBody
 from ...errors import MalformedInput, UnprocessableInput
-from ..containers.array import Array
-from ..containers.oip import check_dtype, read_oip, serialize_oip
+from ..containers.array import Array, FoundArray
+from ..containers.oip import check_dtype, open_oip, serialize_oip
 from ..json_values import flatten
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions, TensorDecodeOptions
 from ..tensors.json_body import read_tensor
+from .array_columns import STREAMED_FROM
 from .body_schema import with_body_schema
 from .columns import Records
 from .named_arrays import gather_arrays, records_from_arrays
@@ -27,11 +28,11 @@ __all__ = ["decode", "encode"]
 _SCHEMA: Final = "schema"
 
 
-def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
-    """The inputs as columns, held whole.
+def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The inputs as columns.
 
     Raises:
-        InputError: as `read_oip`, `read_tensor`, `with_body_schema` and `records_from_arrays`.
+        InputError: as `open_oip`, `read_tensor`, `with_body_schema` and `records_from_arrays`.
         UnprocessableInput: a raw tensor, which has no columns (`no_rows`).
         MalformedInput: an input without a name (`invalid_tensor`).
     """
@@ -50,17 +51,18 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         return Array(dtype, tensor.shape, tensor.values)
 
     bare = options.nonfinite == "bare"
-    body = read_oip(
-        source,
+    body = open_oip(
+        whole,
         options.json_bytes,
         budget,
         read_json,
+        streamed_from=STREAMED_FROM,
         bare_nonfinite=bare,
         members=frozenset({_SCHEMA}),
     )
     if _SCHEMA in body.members:
         options = with_body_schema(body.members[_SCHEMA], options, budget.limits)
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, FoundArray] = {}
     for found in body.tensors:
         if found.name is None:
             raise MalformedInput('An input needs a "name".', code="invalid_tensor", pointer=found.pointer)

@@ -11,7 +11,7 @@ from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.oip import decode, encode
 from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile
 from app.errors import InputError, MalformedInput, SchemaConflict, UnprocessableInput
 
 
@@ -31,7 +31,7 @@ def request_of(*inputs: dict[str, Any], data: bytes = b"", **members: Any) -> tu
 
 def decoded(data: bytes, json_bytes: int | None, **options: Any) -> tuple[Schema, pa.Table]:
     given = RecordsDecodeOptions(json_bytes=json_bytes, **options)
-    records = decode(MemoryStream(data), given, Budget())
+    records = decode(MemoryFile(data), given, Budget())
     return records.schema, pa.Table.from_batches(list(records.batches), arrow_schema(records.schema))
 
 

@@ -60,15 +60,16 @@ def take_census(text: Buffer) -> TextCensus:
     """Count what makes values."""
     commas = colons = quotes = lists = dicts = 0
     # One non-Latin character widens the whole str to 2 or 4 bytes a character; an escape hides it.
-    width = 1
+    width, last = 1, b""
     for piece in _pieces(text):
         commas += piece.count(b",")
         colons += piece.count(b":")
         quotes += piece.count(b'"')
         lists += piece.count(b"[")
         dicts += piece.count(b"{")
-        if not piece.isascii() or b"\\u" in piece or piece.endswith(b"\\"):
+        if not piece.isascii() or b"\\u" in piece or (last == b"\\" and piece.startswith(b"u")):
             width = 4
+        last = piece[-1:]
     num_bytes = (
         _BYTES_A_VALUE * (commas + 1)
         + _BYTES_A_LIST * lists

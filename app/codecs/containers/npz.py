@@ -241,10 +241,12 @@ class _Member:
         with self._named_errors():
             stream = self._stream()
             found = open_npy(stream, budget, declared=declared)
-        if isinstance(found, TensorStream):
-            return TensorStream(found.dtype, found.shape, self._content(budget, declared))
-        self._check_size(stream)
-        return found
+        if isinstance(found, Array):
+            self._check_size(stream)
+            return found
+        if stream.num_read + found.num_bytes != self.info.file_size:
+            return self.read(budget, declared)  # which says what is wrong
+        return TensorStream(found.dtype, found.shape, self._content(budget, declared))
 
     def _content(self, budget: Budget, declared: DType | None) -> Iterator[Buffer]:
         with self._named_errors():

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import mmap
 import os
 import tempfile
 from pathlib import Path
@@ -70,3 +71,43 @@ def test_a_disk_that_fails_is_an_error_of_the_store(
     assert spool.used == 0
     with spool.open() as file:
         assert file.append(b"x") == 0
+
+
+def test_a_view_is_all_that_was_appended_and_ends_it(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        file.append(b"hello")
+        file.append(b" world")
+        view = file.view()
+        assert (bytes(view), bytes(file.view()), view.readonly) == (b"hello world", b"hello world", True)
+        assert file.read_at(6, 5) == b"world"
+        with pytest.raises(ValueError, match="viewed"):
+            file.append(b"!")
+    assert bytes(view) == b"hello world"
+    assert spool.used == 11
+    del view
+    assert spool.used == 0
+    with pytest.raises(ValueError, match="closed"):
+        file.view()
+
+
+def test_the_view_of_an_empty_file_is_empty(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        assert bytes(file.view()) == b""
+    assert spool.used == 0
+
+
+def test_a_disk_that_cannot_be_mapped_is_an_error_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    monkeypatch.setattr(mmap, "mmap", fails)
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        file.append(b"x")
+        with pytest.raises(StorageUnavailable):
+            file.view()
+    assert spool.used == 0

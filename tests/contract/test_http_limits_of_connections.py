@@ -5,6 +5,7 @@ serves the real routes.
 """
 
 import http.client
+import io
 import json
 import signal
 import socket
@@ -14,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.e2e.service import Service, start
@@ -230,10 +232,21 @@ def npy(num_bytes: int) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(num_bytes)
 
 
+def npz(num_bytes: int) -> bytes:
+    sink = io.BytesIO()
+    np.savez(sink, x=np.zeros(num_bytes // 4, "<f4"))
+    return sink.getvalue()
+
+
 UPLOADS = {
     "/v1/records/serialize": (NDJSON, LINE * (48 * MIB // len(LINE))),
     "/v1/records/serialize?delivery=checked": (NDJSON, LINE * (48 * MIB // len(LINE))),
     "/v1/tensors/serialize": (b"Content-Type: application/x-npy\r\n", npy(48 * MIB)),
+    "/v1/tensors/serialize?to=tfrecord": (b"Content-Type: application/x-npz\r\n", npz(48 * MIB)),
+    "/v1/records/serialize?from=json": (
+        b"Content-Type: application/json\r\n",
+        b"[" + b",".join([LINE] * (48 * MIB // len(LINE))) + b"]",
+    ),
     "/v1/datasets/left/records": (NDJSON, LINE * (48 * MIB // len(LINE))),
 }
 

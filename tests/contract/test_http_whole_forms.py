@@ -1,6 +1,7 @@
 """Forms that must be whole are spooled: the service grows by what it decodes of them, not by the body."""
 
 import io
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.service import Service, start
+from tests.served import read_to_end
 from tests.waiting import wait_for
 
 MIB = 1 << 20
@@ -71,9 +73,9 @@ def num_spooled(service: Service) -> int:
 
 def converted(service: Service, path: str, body: bytes, media_type: str) -> int:
     """The length of the answer, of which nothing is kept."""
-    with httpx.stream(
-        "POST", f"{service.url}{path}", content=body, headers={"Content-Type": media_type}, timeout=120
-    ) as answer:
+    headers = {"Content-Type": media_type, "Accept-Encoding": "identity"}
+    url = f"{service.url}{path}"
+    with httpx.stream("POST", url, content=body, headers=headers, timeout=120) as answer:
         assert answer.status_code == 200, answer.read()
         return sum(map(len, answer.iter_bytes()))
 
@@ -118,4 +120,50 @@ def test_memory_does_not_grow_with_the_body(spooling: Service, case: str) -> Non
     with watched(spooling) as memory:
         assert converted(spooling, path, written(BODY_MIB), media_type)
     assert memory.growth_mib < GROWTH_MIB
+    wait_for(lambda: num_spooled(spooling) == 0)
+
+
+@pytest.fixture(scope="module")
+def little_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose spool has no room for much."""
+    folder = tmp_path_factory.mktemp("little_room")
+    settings = {"SHARDSMITH_SPOOL_DIR": str(folder / "spool"), "SHARDSMITH_SPOOL_MAX_BYTES": str(24 * MIB)}
+    started = start(folder, **settings)
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        started.stop()
+
+
+ROWS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+
+
+@pytest.mark.parametrize("delivery", ["streamed", "checked"])
+@pytest.mark.parametrize("mib", [16, 32])
+def test_body_and_answer_share_the_room_and_neither_waits_for_it(
+    little_room: Service, delivery: str, mib: int
+) -> None:
+    """The answer is as large as the body: where it has to be complete first, both lie on the spool."""
+    params = {"to": "ndjson"} | ({"delivery": "checked"} if delivery == "checked" else {})
+    answer = httpx.post(
+        f"{little_room.url}/v1/records/parse", params=params, content=long_rows(mib), headers=ROWS, timeout=60
+    )
+    if delivery == "streamed" and mib == 16:
+        assert (answer.status_code, answer.content.count(b"\n")) == (200, long_rows(mib).count(b"{"))
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (507, "spool_full")
+    wait_for(lambda: num_spooled(little_room) == 0)
+    assert converted(little_room, "/v1/records/serialize", blank_rows(2), "application/json")
+
+
+def test_a_client_of_http_1_0_is_answered_from_the_spool(spooling: Service) -> None:
+    url, body = httpx.URL(spooling.url), long_rows(16)
+    head = b"POST /v1/records/parse?to=ndjson HTTP/1.0\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        answer = read_to_end(connection)
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"content-length: %d" % len(content) in head.lower()
     wait_for(lambda: num_spooled(spooling) == 0)

@@ -28,7 +28,7 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, Tenso
 from app.codecs.records import ndjson, tfrecord
 from app.codecs.tensors.json import decode
 from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
+from app.domain.streams import MemoryFile, MemoryStream
 
 NUMBERS = 1_000_000
 ROWS = 100_000
@@ -56,7 +56,7 @@ def tensor_bodies() -> Iterator[tuple[str, bytes, bool]]:
 
 def measure_tensor(session: Session, name: str, body: bytes, *, is_flat: bool) -> None:
     def ours() -> Any:
-        return decode(MemoryStream(body), TensorDecodeOptions(), Budget())[0].tensor.values
+        return decode(MemoryFile(body), TensorDecodeOptions(), Budget())[0].tensor.values
 
     def theirs() -> Any:
         parsed = orjson.loads(body)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -80,7 +81,7 @@ def converted(service: Service, path: str, body: bytes, media_type: str) -> int:
         return sum(map(len, answer.iter_bytes()))
 
 
-def saved(**arrays: np.ndarray) -> bytes:
+def saved(**arrays: Any) -> bytes:
     sink = io.BytesIO()
     np.savez(sink, **arrays)
     return sink.getvalue()

@@ -205,7 +205,9 @@ def _row_seeds(form: RowForm) -> Iterator[bytes]:
         if variant in (0, 5) and form != "json":
             options = RecordsDecodeOptions()
         body = MemoryStream(json.dumps(samples[0][0]).encode())
-        yield bytes([variant]) + convert_row(body, "json", form, options, RecordsEncodeOptions(), Budget())
+        encode = RecordsEncodeOptions()
+        row = convert_row(body, "json", form, options, encode, Budget(), Spool(None, 0))
+        yield bytes([variant]) + row
 
 
 def _salvage_seeds() -> Iterator[bytes]:

@@ -367,9 +367,8 @@ _ROW_FORMS: Final[tuple[RowForm, ...]] = ("json", "example", "b64")
 
 def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: Turn) -> object:
     output = turn.choose(_ROW_FORMS)
-    return convert_row(
-        turn.stream(body), form, output, options, RecordsEncodeOptions(lossy=True), Budget(LIMITS)
-    )
+    encode = RecordsEncodeOptions(lossy=True)
+    return convert_row(turn.stream(body), form, output, options, encode, Budget(LIMITS), Spool(None, 0))
 
 
 def _decoded(container: Container, body: bytes, turn: Turn) -> object:

@@ -36,7 +36,7 @@ def body_of(
 
 def read(
     body: tuple[bytes, int | None], limits: Limits | None = None, chunk: int | None = None, **options: Any
-) -> OipBody:
+) -> OipBody[Array]:
     return read_oip(MemoryStream(body[0], chunk=chunk), body[1], Budget(limits), read_json, **options)
 
 
@@ -44,7 +44,7 @@ def read_json(found: dict[str, Any], pointer: str) -> Array:
     return Array(DTYPES["int8"], (len(found["data"]),), np.array(found["data"], "i1"))
 
 
-def described(body: OipBody) -> list[tuple[str | None, str, tuple[int, ...], list[Any]]]:
+def described(body: OipBody[Array]) -> list[tuple[str | None, str, tuple[int, ...], list[Any]]]:
     return [
         (found.name, found.array.dtype.name, found.array.shape, found.array.values.tolist())
         for found in body.tensors

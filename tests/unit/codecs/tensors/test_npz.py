@@ -1,16 +1,20 @@
 import io
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.npz import decode, encode
+from app.codecs.tensors.arriving import Arrival, in_memory
+from app.codecs.tensors.npz import decode, decode_stream, encode
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget
+from app.domain.limits import MIB, Budget, Limits
 from app.domain.streams import MemoryFile
 from app.domain.tensor import NamedTensor, tensor_from_array
-from app.errors import UnprocessableInput
+from app.domain.tensor_stream import NamedStream
+from app.errors import InputError, LimitExceeded, UnprocessableInput
 
 
 def saved(*args: Any, **arrays: Any) -> bytes:
@@ -79,3 +83,80 @@ def test_two_tensors_of_one_name_are_refused() -> None:
     with pytest.raises(UnprocessableInput) as caught:
         encode([tensor("x", 1), tensor("x", 2)], TensorEncodeOptions())
     assert caught.value.code == "duplicate_member"
+
+
+def streamed(data: bytes, budget: Budget | None = None, **options: Any) -> list[Arrival]:
+    return list(decode_stream(MemoryFile(data), TensorDecodeOptions(**options), budget or Budget(), None))
+
+
+def outcome(read: Callable[[], list[NamedTensor]]) -> object:
+    try:
+        tensors = [(item.name, item.tensor) for item in read()]
+        return [(name, found.dtype, found.shape, found.values.tolist()) for name, found in tensors]
+    except InputError as error:
+        return error.code
+
+
+def drawn(data: bytes) -> list[NamedTensor]:
+    return [in_memory(item, Budget()) for item in streamed(data)]
+
+
+MIXED = {
+    "x": np.arange(6, dtype="<f4").reshape(2, 3),
+    "big": np.arange(4, dtype=">i8"),
+    "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "text": np.array(["a", "\N{GRINNING FACE}"]),
+    "flag": np.array([True, False]),
+    "none": np.zeros((0, 3), "<i2"),
+}
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_arrays_are_inflated_as_they_are_drawn(write: Callable[..., None]) -> None:
+    sink = io.BytesIO()
+    write(sink, **MIXED)
+    data = sink.getvalue()
+    arrivals = streamed(data)
+    assert [type(item) for item in arrivals] == [
+        NamedStream,
+        NamedStream,
+        NamedTensor,
+        NamedTensor,
+        NamedStream,
+        NamedStream,
+    ]
+    found = {item.name: in_memory(item, Budget()) for item in reversed(arrivals)}
+    assert outcome(lambda: [found[name] for name in MIXED]) == outcome(lambda: decoded(data))
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_broken_archives_have_the_outcome_of_arrays_in_memory(write: Callable[..., None]) -> None:
+    sink = io.BytesIO()
+    write(sink, x=MIXED["x"], flag=MIXED["flag"])
+    data = sink.getvalue()
+    broken = [data[:end] for end in range(len(data))]
+    for at in range(len(data)):
+        mutated = bytearray(data)
+        mutated[at] ^= 0x11
+        broken.append(bytes(mutated))
+    for body in broken:
+        held = outcome(partial(decoded, body))
+        found = outcome(partial(drawn, body))
+        assert found == held or (isinstance(found, str) and isinstance(held, str))
+
+
+def test_a_large_array_takes_little() -> None:
+    budget = Budget(Limits(max_decoded_bytes=MIB))
+    sink = io.BytesIO()
+    np.savez_compressed(sink, x=np.zeros(4 * MIB, "<f8"), y=np.zeros(4 * MIB, "<f8"))
+    with pytest.raises(LimitExceeded):
+        decoded(sink.getvalue(), Budget(Limits(max_decoded_bytes=MIB)))
+    arrivals: list[Any] = streamed(sink.getvalue(), budget)
+    sizes = [sum(map(len, item.tensor.content)) for item in arrivals]
+    assert sizes == [32 * MIB, 32 * MIB]
+
+
+def test_what_was_declared_is_compared_before_an_array_is_drawn() -> None:
+    with pytest.raises(UnprocessableInput) as caught:
+        streamed(saved(x=np.zeros(3, "<f4")), dtype=DTYPES["int32"])
+    assert caught.value.code == "dtype_mismatch"

@@ -75,7 +75,7 @@ def arriving(
     budget: Budget | None = None,
     **options: Any,
 ) -> Any:
-    decode_stream = TENSOR_CODECS[form].decode_stream
+    decode_stream: Any = TENSOR_CODECS[form].decode_stream
     assert decode_stream is not None
     if form == "tfrecord":  # in which short records are not streamed
         decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=16)

@@ -77,7 +77,7 @@ def append(
             Deleting(body, event),
             lambda: digest,
             Budget(),
-            Spool(None, MIB),
+            Spool(None, 4 * MIB),
             resources,
         ).result()
 

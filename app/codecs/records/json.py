@@ -82,7 +82,7 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
 
 def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget) -> Records | None:
     """The rows of a body that is rows beyond doubt."""
-    found = find_rows(text)
+    found = find_rows(text, budget)
     if found is None:
         return None
     before = budget.remaining

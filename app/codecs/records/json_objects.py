@@ -48,10 +48,14 @@ class RowsInText:
     around: bytes
 
 
-def find_rows(text: memoryview) -> RowsInText | None:
-    """The array that the text is, or that is its member `instances`; None where that is not plain to see."""
+def find_rows(text: memoryview, budget: Budget) -> RowsInText | None:
+    """The array that the text is, or that is its member `instances`; None where that is not plain to see.
+
+    Raises:
+        LimitExceeded, StreamInterrupted: the request has taken too long, or was given up.
+    """
     begin = _find_array(str(text[:_HEAD_BYTES], "latin-1"))  # a character a byte
-    end = None if begin is None else _find_end(text, begin)
+    end = None if begin is None else _find_end(text, begin, budget)
     if begin is None or end is None or begin + len(text) - end > _AROUND_BYTES:
         return None
     return RowsInText(begin, end, b"".join((text[:begin], b"[]", text[end:])))
@@ -91,9 +95,10 @@ def _skip_blanks(head: str, position: int) -> int:
     return position if blanks is None else blanks.end()
 
 
-def _find_end(text: memoryview, begin: int) -> int | None:
+def _find_end(text: memoryview, begin: int, budget: Budget) -> int | None:
     walk = _Walk(text, begin)
     while not walk.is_over:
+        budget.charge(0, "Rows of JSON")  # asks whether to go on
         if walk.objects(MAX_BATCH_ROWS) is None:
             return None
     return walk.position + 1

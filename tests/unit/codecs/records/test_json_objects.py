@@ -15,9 +15,10 @@ from app.codecs.records import json as records_json
 from app.codecs.records import json_objects
 from app.codecs.records.json_objects import find_rows
 from app.domain.limits import Budget, Limits
+from app.domain.memory import MemoryPool
 from app.domain.schema import Schema
 from app.domain.streams import MemoryFile
-from app.errors import InputError
+from app.errors import InputError, StreamInterrupted
 from tests.memory import peak_bytes
 
 SCHEMA = {"features": {"n": {"dtype": "int64", "nullable": True}, "x": {"dtype": "float32", "shape": [2]}}}
@@ -180,13 +181,23 @@ def test_no_more_is_taken_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_the_array_lies() -> None:
     text = memoryview(b' {"id": "a", "instances" : [{"a": 1}, {}], "schema": {}} ')
-    found = find_rows(text)
+    found = find_rows(text, Budget())
     assert found is not None
     assert bytes(text[found.begin : found.end]) == b'[{"a": 1}, {}]'
     assert found.around == b' {"id": "a", "instances" : [], "schema": {}} '
 
 
 def test_much_around_the_array_is_left_to_the_general_parser() -> None:
-    assert find_rows(memoryview(b'[{"a": 1}]' + b" " * (1 << 20))) is not None
-    assert find_rows(memoryview(b'[{"a": 1}]' + b" " * (1 << 20) + b" ")) is None
-    assert find_rows(memoryview(b'{"id": "' + b"a" * (1 << 16) + b'", "instances": [{"a": 1}]}')) is None
+    assert find_rows(memoryview(b'[{"a": 1}]' + b" " * (1 << 20)), Budget()) is not None
+    assert find_rows(memoryview(b'[{"a": 1}]' + b" " * (1 << 20) + b" "), Budget()) is None
+    assert (
+        find_rows(memoryview(b'{"id": "' + b"a" * (1 << 16) + b'", "instances": [{"a": 1}]}'), Budget())
+        is None
+    )
+
+
+def test_a_request_that_is_given_up_is_not_walked_on() -> None:
+    share = MemoryPool(1 << 30).share()
+    share.give_up()
+    with pytest.raises(StreamInterrupted):
+        find_rows(memoryview(b"[{}]"), Budget(Limits(), share))

@@ -91,6 +91,17 @@ class MemoryStream:
         self._position += len(piece)
         return piece
 
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._view) - self._position
+
+    def rest(self) -> memoryview:
+        """All that was not read yet, where it lies."""
+        rest = self._view[self._position :]
+        self._position = len(self._view)
+        return rest
+
 
 class PrefixedStream:
     """A stream of which `head` has been read already."""

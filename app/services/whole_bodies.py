@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..codecs.registry import Codec
 from ..domain.limits import MIB, Budget
-from ..domain.streams import ByteStream, MemoryFile, WholeBody, read_up_to
+from ..domain.streams import ByteStream, MemoryFile, MemoryStream, WholeBody, read_up_to
 from ..domain.turns import waiting
 from ..storage.spool import Spool
 
@@ -41,6 +41,9 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
         StorageFull: there is no room on the spool (`spool_full`).
         StreamInterrupted: the sender went away.
     """
+    if isinstance(source, MemoryStream) and source.left <= _IN_MEMORY:
+        budget.charge(source.left, "The body")
+        return MemoryFile(source.rest())
     head = bytearray()
     while len(head) <= _IN_MEMORY and (piece := source.read(_IN_MEMORY)):
         budget.charge(len(piece), "The body")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Outcome", "ask_in_turn", "ask_on_time", "probed", "quantile"]
 
@@ -22,17 +22,22 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True)
 class Outcome:
-    """An answer: its status, 0 where there was none; whether it said when to come again; how long it took."""
+    """An answer: its status, 0 where there was none; whether it said when to come again; how long it took.
+
+    Attributes:
+        at: when it was there, by the monotonic clock.
+    """
 
     status: int
     retry_after: bool
     seconds: float
+    at: float = field(default_factory=time.monotonic)
 
 
-def request(path: str, media_type: str, body: bytes) -> bytes:
-    """A POST as it goes over the wire."""
+def request(path: str, media_type: str, body: bytes, *, fields: str = "") -> bytes:
+    """A POST as it goes over the wire, with further header fields."""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: x\r\n{fields}"
         f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -7,16 +7,15 @@ service is no dead one, and to restart it would only move its load to the others
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from typing import Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..garbage import Garbage
 from .http1.connections import PROBES
-from .problems import PROBLEM_MEDIA_TYPE, problem, retry_after
+from .refusal import refuse
 
 __all__ = ["Admission", "Load"]
 
@@ -91,16 +90,13 @@ class Admission:
         self._app = app
         self._max_requests = max_requests
         self._load = load
-        self._refusal = json.dumps(
-            problem(503, "overloaded", "The service is too busy; nothing was done. Try again.")
-        ).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         if self._is_too_busy():
-            await self._refuse(scope, send)
+            await refuse(scope, send)
             return
         self._load.under_way += 1
         try:
@@ -114,15 +110,3 @@ class Admission:
             return True
         late = load.let_in < 1.0 and load.under_way >= _ALWAYS_LET_IN
         return late and random.random() > load.let_in  # noqa: S311
-
-    async def _refuse(self, scope: Scope, send: Send) -> None:
-        headers = [
-            (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
-            (b"content-length", str(len(self._refusal)).encode()),
-            (b"retry-after", retry_after().encode()),
-            (b"vary", b"Accept"),
-        ]
-        await send({"type": "http.response.start", "status": 503, "headers": headers})
-        body = b"" if scope["method"] == "HEAD" else self._refusal
-        message: Message = {"type": "http.response.body", "body": body, "more_body": False}
-        await send(message)

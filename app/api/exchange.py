@@ -133,6 +133,11 @@ class Exchanges:
         """As `call`, for what has been let in: it is not refused any more."""
         return await asyncio.get_running_loop().run_in_executor(self._calls.pool, function)
 
+    @property
+    def are_full(self) -> bool:
+        """Whether a conversion that came now would be refused, since too many are under way."""
+        return self._streams.is_full
+
     async def run(
         self,
         request: Request,

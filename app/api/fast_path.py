@@ -28,6 +28,7 @@ from .exchange import COMPLETE_UP_TO, Answer
 from .http1.limits import BODY_DEADLINES
 from .lanes import Promise
 from .problems import response_for
+from .refusal import refuse
 from .small_bodies import read_small, replayed
 from .state import Services
 from .transcoding import encoded_answer
@@ -49,6 +50,8 @@ _EXTRAORDINARY: Final = frozenset(
     {b"content-encoding", b"content-transfer-encoding", b"expect", b"idempotency-key", b"transfer-encoding"}
 )
 
+#: Where all that is posted takes a worker for streams.
+_CONVERSIONS: Final = ("/v1/tensors/", "/v1/records/", "/v1/examples/")
 _DATASETS: Final = "/v1/datasets/"
 _RECORDS: Final = "/records"
 _SLASHES: Final = 4
@@ -132,24 +135,33 @@ class FastPath:
         self._prepared: dict[tuple[QuickRoute, bytes, RawHeaders], Quick | None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        quick = self._quick(scope) if scope["type"] == "http" else None
-        if quick is None:
+        if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        complete = None
         try:
-            minded = BODY_DEADLINES in scope.get("extensions", ())
-            body, taken = await read_small(receive, None if minded else self._body_timeout_s)
-            answer = None if body is None else self._answer(quick, scope["path"], body)
-            complete = _complete(await _arrived(answer) if isinstance(answer, Future) else answer)
+            quick = self._quick(scope)
+            if quick is not None:
+                minded = BODY_DEADLINES in scope.get("extensions", ())
+                body, taken = await read_small(receive, None if minded else self._body_timeout_s)
+                answer = None if body is None else self._answer(quick, scope["path"], body)
+                complete = _complete(await _arrived(answer) if isinstance(answer, Future) else answer)
+                receive = replayed(taken, receive)
         except StreamInterrupted:
             return None  # nobody is left to be answered
         except ShardsmithError as error:
             return await response_for(error)(scope, receive, send)
         if complete is None:
-            return await self._app(scope, replayed(taken, receive), send)
+            refused = self._is_refused(scope)
+            return await (refuse(scope, send) if refused else self._app(scope, receive, send))
         start, content = complete
         await send(start)
         await send({"type": "http.response.body", "body": content})
         return None
+
+    def _is_refused(self, scope: Scope) -> bool:
+        """Whether it is a conversion for which there is no room, as the ordinary way finds at its end."""
+        is_conversion = scope["method"] == "POST" and scope["path"].startswith(_CONVERSIONS)
+        return is_conversion and self._services.exchanges.are_full
 
     def _quick(self, scope: Scope) -> Quick | None:
         """What the head of a request asks for, unless that is out of the ordinary."""

@@ -54,7 +54,7 @@ class Lane:
         if self._free:
             self._free -= 1
             return
-        if len(self._waiting) >= self._queued or self._expected_wait() > _LONGEST_QUEUE_S:
+        if self.is_full:
             raise Overloaded("All workers are busy; nothing was done. Try again.")
         if not self._waiting:
             self._came_free = time.monotonic()
@@ -71,6 +71,13 @@ class Lane:
         except BaseException:
             self._forgo(turn)
             raise
+
+    @property
+    def is_full(self) -> bool:
+        """Whether who enters now is refused at once: too many wait, or the wait would be long."""
+        if self._free:
+            return False
+        return len(self._waiting) >= self._queued or self._expected_wait() > _LONGEST_QUEUE_S
 
     def leave(self, broken: Promise[Any] | None = None) -> None:
         """A thread has come free; `broken` is what it was to keep, where it never began."""

@@ -208,3 +208,29 @@ def test_a_client_may_ask_in_more_ways_than_are_remembered() -> None:
             path = f"/v1/tensors/serialize?dtype=int32&shape={number}"
             status = runner.run(post(app, (path, JSON, b"[1]"))).status_code
             assert status == (200 if number == 1 else 422)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/tensors/serialize", b"[1, 2]", 200),
+        ("/v1/tensors/serialize", b"[" + b"1," * 40_000 + b"1]", 503),
+        ("/v1/tensors/describe", b"[1, 2]", 503),
+        ("/v1/records/serialize", b'[{"x": 1}]', 200),
+        ("/v1/records/describe", b'[{"x": 1}]', 503),
+        ("/v1/datasets/d/records", b'[{"x": 1}]', 201),
+    ],
+)
+def test_where_no_worker_is_free_it_refuses_what_would_take_one(
+    path: str, body: bytes, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Exchanges, "are_full", True)
+    routed: list[object] = []
+    monkeypatch.setattr(Exchanges, "_run_streamed", lambda *arguments, **_: routed.append(arguments))
+    with service() as (app, runner):
+        answer = runner.run(post(app, (path, JSON, body)))
+    assert answer.status_code == status, answer.text
+    assert not routed
+    if status == 503:
+        assert answer.json()["code"] == "overloaded"
+        assert answer.headers["retry-after"]

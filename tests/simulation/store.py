@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,8 +36,10 @@ _KINDS: Final = (
     ("_probe/", "probe"),
     ("/_g", "log"),
 )
-#: As long is what was damaged on its way read unharmed afterwards.
+#: As long, and so often, is what was damaged on its way read unharmed afterwards: whoever reads it again may
+#: have been paused meanwhile, and others read it too.
 _UNHARMED_S: Final = 60.0
+_UNHARMED_READS: Final = 8
 #: Objects that are only ever created, by what `kind_of` calls them.
 CREATED_ONCE: Final = frozenset({"slot", "plan", "manifest", "deleted", "end", "gen", "schema"})
 
@@ -154,6 +157,7 @@ class Connection:
         self._process = process
         self.faults = faults
         self._flipped: dict[str, float] = {}
+        self._unharmed_reads: Counter[str] = Counter()
 
     def put(self, key: str, data: Buffer) -> None:
         body, issued = bytes(data), self._scheduler.now
@@ -249,11 +253,13 @@ class Connection:
     def _as_read(self, key: str, data: bytes) -> bytes:
         """`data`, or all but one bit of it; not again where that happened to the object a moment ago."""
         rng, now = self._scheduler.rng, self._scheduler.now
-        if not self.faults.flips or not data or rng.random() >= self.faults.flips:
+        if not self.faults.flips or not data:
             return data
-        if now - self._flipped.get(key, -_UNHARMED_S) < _UNHARMED_S:
+        lasts = now - self._flipped.get(key, -_UNHARMED_S) < _UNHARMED_S or self._unharmed_reads[key] > 0
+        self._unharmed_reads[key] -= 1
+        if rng.random() >= self.faults.flips or lasts:
             return data
-        self._flipped[key] = now
+        self._flipped[key], self._unharmed_reads[key] = now, _UNHARMED_READS
         wrong = bytearray(data)
         wrong[rng.randrange(len(wrong))] ^= 1 << rng.randrange(8)
         return bytes(wrong)

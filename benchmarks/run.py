@@ -36,6 +36,7 @@ BENCHMARKS = (
     "bench_store_write",
     "bench_appends",
     "bench_overload",
+    "bench_probes",
     "bench_random_read",
     "bench_training_stream",
     "bench_small_requests",

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import example_encode, ndjson, tfrecord
-from app.codecs.records import json as json_records
+from app.codecs.records import example_encode
 from app.codecs.records.columns import Records
+from app.codecs.registry import RECORDS_CODECS
 from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded
+from tests.bodies import body_of
 
-CODECS: dict[str, Any] = {"json": json_records, "ndjson": ndjson, "tfrecord": tfrecord}
+CODECS: dict[str, Any] = {form: RECORDS_CODECS[form] for form in ("json", "ndjson", "tfrecord")}
 NAMES = [f"f{number:04d}" for number in range(400)]
 #: A feature a row, and some that are in many; integers in lists, as an Example has them.
 ROWS: list[dict[str, Any]] = [
@@ -23,7 +23,9 @@ ROWS: list[dict[str, Any]] = [
 
 
 def decoded(form: str, body: bytes, budget: Budget | None = None) -> Records:
-    records: Records = CODECS[form].decode(MemoryStream(body), RecordsDecodeOptions(), budget or Budget())
+    records: Records = CODECS[form].decode(
+        body_of(CODECS[form], body), RecordsDecodeOptions(), budget or Budget()
+    )
     return records
 
 

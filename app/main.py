@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 
 from . import __version__
@@ -118,6 +119,12 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         FastPath,
         routes={**tensors.QUICK_ROUTES, **examples.QUICK_ROUTES, **records.QUICK_ROUTES},
         appends=datasets.QUICK_APPENDS,
+        conversions=frozenset(
+            route.path
+            for module in (tensors, examples, records)
+            for route in module.router.routes
+            if isinstance(route, APIRoute)
+        ),
         services=services,
         body_timeout_s=settings.body_timeout_s,
     )

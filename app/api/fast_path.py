@@ -7,7 +7,7 @@ that would hold more than 256 KiB, and all that is refused. So there is one plac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -50,8 +50,6 @@ _EXTRAORDINARY: Final = frozenset(
     {b"content-encoding", b"content-transfer-encoding", b"expect", b"idempotency-key", b"transfer-encoding"}
 )
 
-#: Where all that is posted takes a worker for streams.
-_CONVERSIONS: Final = ("/v1/tensors/", "/v1/records/", "/v1/examples/")
 _DATASETS: Final = "/v1/datasets/"
 _RECORDS: Final = "/records"
 _SLASHES: Final = 4
@@ -112,6 +110,7 @@ class FastPath:
         app: answers all else.
         routes: by path.
         appends: the route to append to a dataset, whose path has its name.
+        conversions: the paths of which all that is posted there takes a worker, unless it is answered here.
         services: what they work with.
         body_timeout_s: as long may a body be silent.
     """
@@ -121,6 +120,7 @@ class FastPath:
         app: ASGIApp,
         routes: Mapping[str, QuickRoute],
         appends: QuickRoute,
+        conversions: Collection[str],
         services: Services,
         body_timeout_s: float,
     ) -> None:
@@ -128,6 +128,7 @@ class FastPath:
         self._app = app
         self._routes = routes
         self._appends = appends
+        self._conversions = conversions
         self._services = services
         self._limits = replace(limits, max_decoded_bytes=min(limits.max_decoded_bytes, _MAX_DECODED_BYTES))
         self._max_body_bytes = min(limits.max_body_bytes, _MAX_BODY_BYTES)
@@ -160,7 +161,7 @@ class FastPath:
 
     def _is_refused(self, scope: Scope) -> bool:
         """Whether it is a conversion for which there is no room, as the ordinary way finds at its end."""
-        is_conversion = scope["method"] == "POST" and scope["path"].startswith(_CONVERSIONS)
+        is_conversion = scope["method"] == "POST" and scope["path"] in self._conversions
         return is_conversion and self._services.exchanges.are_full
 
     def _quick(self, scope: Scope) -> Quick | None:

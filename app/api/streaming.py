@@ -268,7 +268,7 @@ class OutputPipe:
 
     def _wait_for_room(self) -> None:
         while self._has_to_wait():
-            if not wait_in_time(self._changed, self._timeout_s):
+            if not wait_in_time(self._changed, self._timeout_s) and self._has_to_wait():
                 raise StreamTimeout(f"The client took no byte of the answer for {self._timeout_s:g} s.")
 
     def _queued_in_memory(self, data: memoryview, length: int) -> bool:

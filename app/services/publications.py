@@ -16,7 +16,7 @@ from ..domain.manifest import Manifest
 from ..domain.memory import MemoryPool
 from ..domain.turns import waiting
 from ..errors import Overloaded
-from .dataset.publish.room import Room
+from .dataset.publish.room import ROOM_BYTES, Room
 from .deferred import settle
 
 __all__ = ["Publications", "Publish", "Underway"]
@@ -123,6 +123,13 @@ class Publications:
         if len(self._running) >= _CAPACITY:
             raise Overloaded(
                 f"{_CAPACITY} publications are under way in this replica. Try again.",
+                code="too_many_publications",
+            )
+        # Beside one, no more than leave half of the memory to all other requests.
+        held = sum(run.room.num_bytes for run in self._running)
+        if held and held + ROOM_BYTES > self._memory.max_bytes // 2:
+            raise Overloaded(
+                "The memory for publications is taken in this replica. Try again.",
                 code="too_many_publications",
             )
         return Room(self._memory)

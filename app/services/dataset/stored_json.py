@@ -65,7 +65,7 @@ def open_json(data: bytes, key: str) -> dict[str, Any]:
         CorruptData: damaged, or not sealed.
     """
     if data[-_SEAL_BYTES:] != _seal(data[:-_SEAL_BYTES]):
-        raise CorruptData(f"{key} does not match its checksum.")
+        raise CorruptData(f"{key} does not match its checksum, or was written before there was one.")
     value = load_json(data, key)
     del value["crc32"]
     return value

@@ -124,13 +124,26 @@ def test_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     work.may_end.set()
 
 
+def test_they_leave_half_of_the_memory_to_all_else_but_for_one_that_may_always_begin() -> None:
+    pool = MemoryPool(400 * MIB)
+    work, underway = Work(), Publications(0.0, pool)
+    run(underway, "a", work)
+    with pytest.raises(Overloaded) as caught:
+        run(underway, "b", work)
+    assert caught.value.code == "too_many_publications"
+    work.may_end.set()
+    run_to_its_end(underway, "a", work)
+    run_to_its_end(underway, "b", work)
+    assert (work.count, pool.used) == (2, 0)
+
+
 def test_each_takes_its_memory_before_it_begins_and_gives_it_back() -> None:
-    pool = MemoryPool(500 * MIB)
+    pool = MemoryPool(800 * MIB)
     work, underway = Work(), Publications(0.0, pool)
     others = [pool.share(), pool.share()]
-    others[0].reserve(200 * MIB)
+    others[0].reserve(400 * MIB)
     run(underway, "a", work)
-    others[1].reserve(30 * MIB)
+    others[1].reserve(130 * MIB)
     with pytest.raises(Overloaded, match="nothing was done"):
         run(underway, "b", work)
     with pytest.raises(Overloaded, match="nothing was done"):
@@ -156,7 +169,7 @@ def test_what_was_reserved_is_held_as_long_as_the_publication_lasts() -> None:
 
 
 def test_who_follows_another_gives_back_what_was_reserved() -> None:
-    pool = MemoryPool(600 * MIB)
+    pool = MemoryPool(800 * MIB)
     work, underway = Work(), Publications(0.0, pool)
     run(underway, "a", work)
     held = pool.used

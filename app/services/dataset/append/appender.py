@@ -22,7 +22,7 @@ from ....codecs.records.columns import Records
 from ....codecs.records.messages import encode_messages
 from ....domain.limits import Budget, Limits
 from ....domain.names import check_idempotency_key, check_split_name
-from ....errors import Conflict, OutcomeUnknown, ShardsmithError
+from ....errors import Conflict, CorruptData, OutcomeUnknown, ShardsmithError
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ...deferred import completed, then
@@ -241,13 +241,20 @@ class Appender:
         """Create a slot; None if it is ours, else the one that is there.
 
         Raises:
+            OutcomeUnknown: the store gave no definite answer, or one that cannot be read.
             Conflict: this replica has deleted the dataset meanwhile (`dataset_deleted`).
         """
         key = layout.slot(slot.append_id)
         winner = create_once(self._store, key, slot.serialize(inline))
         if self._catalog.has_ended_here(layout):
             raise dataset_deleted(layout.dataset)
-        return None if winner is None else parse_slot(slot.append_id, winner, key)
+        try:
+            return None if winner is None else parse_slot(slot.append_id, winner, key)
+        except CorruptData as error:  # whose it is cannot be told: it may be ours, and name our parts
+            raise OutcomeUnknown(
+                "What the store holds of this append cannot be read; it may or may not be stored. "
+                "Repeat the request with the same key."
+            ) from error
 
 
 @dataclass(slots=True)

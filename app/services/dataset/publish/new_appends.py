@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ....domain.names import is_append_id
+from ....errors import CorruptData
 from ....storage.create_once import store_time
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..layout import Layout
@@ -27,37 +28,52 @@ class NewAppends:
         self._layout = layout
         self._pool = pool
 
-    def find(self, seen: Seen) -> tuple[Mapping[str, int], list[Commit]]:
+    def find(self, seen: Seen, exclude: Collection[str] = ()) -> tuple[Mapping[str, int], list[Commit]]:
         """All slots listed, and every acknowledged append that no published plan has consumed, in order.
 
         A listing takes its time: it can find an append and miss one that the same writer had
         acknowledged before, where it had been already. That one was there when the first listing ended,
         so a second listing finds it; and nothing else is taken from the second, which has gaps of its own.
+
+        Args:
+            exclude: appends whose rows nobody wants, so that their slots need not be legible.
+
+        Raises:
+            CorruptData: a slot cannot be read.
         """
         listed = self._listed()
-        commits = self._commits(seen, listed)
+        commits = self._commits(seen, listed, exclude)
         if commits:
             latest: dict[str, int] = {}
             for commit in commits:
                 latest[commit.writer] = max(commit.time, latest.get(commit.writer, 0))
             missed = {name: at for name, at in self._listed().items() if name not in listed}
             commits += [
-                commit for commit in self._commits(seen, missed) if commit.time < latest.get(commit.writer, 0)
+                commit
+                for commit in self._commits(seen, missed, exclude)
+                if commit.time < latest.get(commit.writer, 0)
             ]
             listed |= missed
         return listed, sorted(commits, key=lambda commit: commit.rank)
 
-    def _commits(self, seen: Seen, listed: Mapping[str, int]) -> list[Commit]:
+    def _commits(self, seen: Seen, listed: Mapping[str, int], exclude: Collection[str]) -> list[Commit]:
         fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
-        slots = self._pool.map(self._slot, fresh)
+        slots = self._pool.map(lambda append_id: self._slot(append_id, exclude), fresh)
         return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
 
-    def _slot(self, append_id: str) -> Slot | None:
+    def _slot(self, append_id: str, exclude: Collection[str]) -> Slot | None:
         """A slot that was listed; None where it was collected since, so it was dead, or consumed."""
         try:
             return read_slot(self._store, self._layout, append_id)
         except ObjectNotFound:
             return None
+        except CorruptData as error:
+            if append_id in exclude:
+                return _illegible(append_id)
+            raise CorruptData(
+                f"Append {append_id} cannot be read: {error.detail} If it is lost for good, publish without "
+                f"it: exclude= its append_id."
+            ) from error
 
     def _listed(self) -> dict[str, int]:
         """All slots, and when they were written, by the store's clock in seconds."""
@@ -101,3 +117,8 @@ class NewAppends:
             ordered, before, key=lambda n: self._store.head(self._layout.manifest(n)).last_modified
         )
         return ordered[count - 1] if count else 0
+
+
+def _illegible(append_id: str) -> Commit:
+    """An append of which nothing is known but its id; with this nonce, any slot of the id is consumed."""
+    return Commit(append_id, "", "", "", "", 0, 0, 0, ())

@@ -18,6 +18,7 @@ from ..incarnation import Incarnation
 from ..layout import Layout
 from ..log import Decided, PublishLog
 from ..piece_stream import LostData
+from ..plan import Plan
 from ..seen import Consumed, Seen
 from ..slot import Commit, read_slot
 from .drafter import Drafter
@@ -69,7 +70,7 @@ class Publisher:
             answer = self._answer(published, seen, options, wants)
             if answer is not None:
                 return answer
-            listed, commits = self._new.find(seen)
+            listed, commits = self._new.find(seen, options.exclude)
             left_out = self._left_out(seen, commits, options, wants)
             commits = [commit for commit in commits if commit.append_id not in options.exclude]
             self._require_new([*commits, *left_out], wants)
@@ -230,7 +231,10 @@ class Publisher:
             if self._log.newest() < n:
                 raise
             return None  # whoever came first has published these appends, and tidied up
-        if create_once(self._store, self._layout.plan(n), plan.serialize()) is not None:
+        key = self._layout.plan(n)
+        winner = create_once(self._store, key, plan.serialize())
+        if winner is not None:
+            Plan.parse(winner, key)  # another's, which can be told of none that is damaged
             self._drafter.discard(plan)
             return None
         version = str(self._layout.version(n))

@@ -9,12 +9,12 @@ from typing import Final
 from ....domain.limits import MIB
 from ....domain.memory import MemoryPool
 
-__all__ = ["Room"]
+__all__ = ["ROOM_BYTES", "Room"]
 
 #: Measured: it grows by some 130 MiB. At most it has two parts of 16 MiB that are uploaded and one that is
 #: filled (`obstore_store.py`), each beside the pieces that it is made of; 32 MiB that are read ahead and a
 #: part that is read (`piece_stream.py`); pieces of 4 MiB that are hashed or cut (`seal.py`).
-_BYTES: Final = 160 * MIB
+ROOM_BYTES: Final = 160 * MIB
 #: A shuffle gathers and orders batches of 16 MiB and buckets of 32 MiB (`shuffle_pass.py`).
 _SHUFFLE_BYTES: Final = 96 * MIB
 #: A record that takes several pieces is held twice while it is read, and twice more to be shuffled.
@@ -33,7 +33,12 @@ class Room:
     def __init__(self, memory: MemoryPool) -> None:
         self._share = memory.share()
         self._further = 0
-        self._share.reserve(_BYTES)
+        self._share.reserve(ROOM_BYTES)
+
+    @property
+    def num_bytes(self) -> int:
+        """What it has of the memory; 0 once it has ended."""
+        return self._share.held
 
     def __enter__(self) -> Room:
         return self

@@ -12,7 +12,8 @@ import pytest
 
 from app.domain.limits import Budget
 from app.domain.manifest import ShardEntry
-from app.errors import CorruptData
+from app.domain.streams import Buffer
+from app.errors import CorruptData, OutcomeUnknown, StorageUnavailable
 from app.services.dataset.catalog import Catalog
 from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout
@@ -183,3 +184,46 @@ def test_a_shard_whose_note_is_damaged_is_written_again() -> None:
     assert ("put_stream", "d/1.0.0/d-train.tfrecord-00000-of-00001") in store.requests
     assert inner.get(note) == whole
     assert Client(inner).read() == list(range(100))
+
+
+class AppliedAndLost(FaultStore):
+    """Applies the first create of a slot, and fails; what it then says of the slot has a wrong bit."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.lies = True
+
+    def create(self, key: str, data: Buffer) -> None:
+        super().create(key, data)
+        if "/slots/" in key:
+            raise StorageUnavailable("applied, and the answer was lost")
+
+    def get(self, key: str) -> bytes:
+        data = super().get(key)
+        return with_wrong_bit(data, 160) if self.lies and "/slots/" in key else data
+
+
+def test_a_slot_that_may_be_ours_and_cannot_be_read_keeps_its_parts() -> None:
+    inner = open_store("memory://")
+    with pytest.raises(OutcomeUnknown):
+        Client(AppliedAndLost(inner)).append([1], pad=400_000)
+    assert any("/parts/" in key for key in keys(inner))
+    client = Client(inner)
+    client.publish()
+    assert client.read() == [1]
+
+
+def test_an_append_whose_slot_is_damaged_at_rest_is_named_and_can_be_left_out() -> None:
+    inner = open_store("memory://")
+    client = Client(inner)
+    damaged = client.append([1]).append_id
+    client.append([2])
+    key = LAYOUT.slot(damaged)
+    inner.put(key, with_wrong_bit(inner.get(key), 160))
+    with pytest.raises(CorruptData, match=f"Append {damaged} cannot be read.*exclude="):
+        client.publish()
+    client.publish(PublishOptions(exclude=(damaged,)))
+    assert client.read() == [2]
+    client.append([3])
+    client.publish()
+    assert client.read() == [2, 3]

@@ -188,8 +188,9 @@ def _batch_rows(schema: Schema, arrays: Mapping[str, FoundArray], num_rows: int,
     budget.charge(batch_rows * (null_bytes + list_bytes), "A batch of rows")
     streamed = {name: array for name, array in arrays.items() if isinstance(array, TensorStream)}
     read_bytes = sum(_read_bytes(array, schema.by_name[name]) for name, array in streamed.items())
-    # A batch is there until the next one is made.
-    budget.charge(len(streamed) * STREAMED_BYTES + 2 * batch_rows * read_bytes, "A batch of rows")
+    # A batch is there until the next one is made, if there is one.
+    held_rows = min(num_rows, 2 * batch_rows)
+    budget.charge(len(streamed) * STREAMED_BYTES + held_rows * read_bytes, "A batch of rows")
     return batch_rows
 
 

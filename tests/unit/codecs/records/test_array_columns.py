@@ -204,3 +204,11 @@ def test_they_go_out_gathered_as_arrays_in_memory_do() -> None:
         for limit in (1 << 60, 1)
     )
     assert streamed == held
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_single_row_is_held_once(form: str) -> None:
+    data = FORMS[form].written({"x": np.zeros((1, 4 * MIB), np.float32)})
+    limits = Limits(max_decoded_bytes=28 * MIB)
+    records = decoded(FORMS[form], data, 8 * MIB, FORMS[form].json_bytes(data), limits)
+    assert [batch.num_rows for batch in records.batches] == [1]

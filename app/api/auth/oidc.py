@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import jwt
@@ -55,7 +56,8 @@ class OidcVerifier:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, RecursionError):
             raise InvalidToken("The bearer token is not known here, nor is it a signed one.") from None
-        if header.get("alg") not in ALGORITHMS:
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             raise InvalidToken(f"The token is not signed by one of {', '.join(sorted(ALGORITHMS))}.")
         if "crit" in header:  # RFC 7515, section 4.1.11: no extension is understood here
             raise InvalidToken("The token has critical extensions.")
@@ -94,7 +96,7 @@ class OidcVerifier:
         stated = claims.get(self._options.scope_claim, ())
         names = stated.split() if isinstance(stated, str) else stated if isinstance(stated, list) else ()
         scopes = frozenset(name for name in names if isinstance(name, str) and is_right(name))
-        return Principal(subject, scopes, self._prefix(claims), float(claims["exp"]) + _LEEWAY_S, "oidc")
+        return Principal(subject, scopes, self._prefix(claims), _expiry(claims["exp"]), "oidc")
 
     def _prefix(self, claims: Mapping[str, Any]) -> str:
         claim = self._options.tenant_claim
@@ -107,3 +109,11 @@ class OidcVerifier:
         if not is_prefix(prefix):
             raise InvalidToken(f"The claim {claim!a} is not the name of a tenant: A-Z a-z 0-9 _ -.")
         return prefix
+
+
+def _expiry(stated: object) -> float:
+    """Until when a token is taken. PyJWT also lets digits in a string and any large integer pass."""
+    if isinstance(stated, int | float) and not isinstance(stated, bool):
+        with suppress(OverflowError):
+            return float(stated) + _LEEWAY_S
+    raise InvalidToken("The claim exp is not a time in seconds.")

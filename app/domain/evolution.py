@@ -102,7 +102,7 @@ def _wider_shape(feature: Feature, offered: Feature, stored: Schema) -> FeatureS
 def _checked(schema: Schema, stored: Schema) -> Schema:
     """A schema that was put together, if it is one that could have been declared."""
     try:
-        return Schema.from_json(schema.to_json())
+        return Schema.from_json(schema.to_json(stored=True), stored=True)
     except InputError as error:
         raise SchemaConflict(
             f"The dataset cannot be widened by these rows. {error.detail}",

@@ -19,7 +19,7 @@ with `"message": "sequence_example"`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
@@ -46,6 +46,8 @@ _LISTED: Final = frozenset(
     | {"float16", "bfloat16", "float32", "float64"}
 )
 _MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
+#: Members of the stored form alone, each written only where it is true.
+_STORED_MEMBERS: Final = ("inferred",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Feature:
             `tensor` a TensorProto; the last two as one value of a BytesList (of each step, where it is
             a `sequence`).
         nullable: a row may lack the feature.
+        inferred: dtype and shape were guessed from values that say neither, such as those of JSON. Takes no
+            part in comparisons, and stands in no form but the stored one.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Feature:
     kind: FeatureKind = "dense"
     encoding: Encoding = "list"
     nullable: bool = False
+    inferred: bool = field(default=False, compare=False)
 
     @property
     def is_scalar(self) -> bool:
@@ -119,18 +124,27 @@ class Feature:
                 feature=self.name,
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, stored: bool = False) -> dict[str, Any]:
+        """The JSON form.
+
+        Args:
+            stored: also what only a dataset knows of its schema.
+        """
         return {
             "dtype": self.dtype.name,
             "shape": list(self.shape),
             "kind": self.kind,
             "encoding": self.encoding,
             "nullable": self.nullable,
+            **{name: True for name in _STORED_MEMBERS if stored and getattr(self, name)},
         }
 
     @classmethod
-    def from_json(cls, name: str, value: object) -> Feature:
+    def from_json(cls, name: str, value: object, *, stored: bool = False) -> Feature:
         """A feature from its JSON form.
+
+        Args:
+            stored: it is what `to_json(stored=True)` gave.
 
         Raises:
             MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
@@ -138,6 +152,8 @@ class Feature:
         """
         if not isinstance(value, dict) or "dtype" not in value:
             raise _invalid(name, 'must be an object with a "dtype"')
+        marks = {mark: value[mark] is True for mark in _STORED_MEMBERS if stored and mark in value}
+        value = {member: value[member] for member in value if member not in marks}
         if unknown := sorted(set(value) - _MEMBERS):
             raise _invalid(name, f"has unknown members {unknown}; known are {sorted(_MEMBERS)}")
         if not isinstance(value["dtype"], str):
@@ -156,7 +172,7 @@ class Feature:
         nullable = value.get("nullable", False)
         if not isinstance(nullable, bool):
             raise _invalid(name, '"nullable" must be true or false')
-        feature = cls(name, dtype, shape, kind, encoding, nullable)
+        feature = cls(name, dtype, shape, kind, encoding, nullable, **marks)
         feature._check()
         return feature
 
@@ -285,13 +301,21 @@ class Schema:
         for feature in self.features:
             feature.require_lossless()
 
-    def to_json(self) -> dict[str, Any]:
-        features = {feature.name: feature.to_json() for feature in self.features}
+    def declared(self) -> Schema:
+        """This schema as if somebody had declared it."""
+        return Schema(tuple(replace(feature, inferred=False) for feature in self.features), self.message)
+
+    def to_json(self, *, stored: bool = False) -> dict[str, Any]:
+        """The JSON form; `stored` as for `Feature.to_json`."""
+        features = {feature.name: feature.to_json(stored=stored) for feature in self.features}
         return {"features": features} | ({} if self.message == "example" else {"message": self.message})
 
     @classmethod
-    def from_json(cls, value: object, limits: Limits | None = None) -> Schema:
+    def from_json(cls, value: object, limits: Limits | None = None, *, stored: bool = False) -> Schema:
         """A schema from its JSON form.
+
+        Args:
+            stored: it is what `to_json(stored=True)` gave.
 
         Raises:
             MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
@@ -315,7 +339,7 @@ class Schema:
             )
         features = value["features"]
         check_feature_names(features, limits)
-        schema = cls(tuple(Feature.from_json(name, item) for name, item in features.items()))
+        schema = cls(tuple(Feature.from_json(name, item, stored=stored) for name, item in features.items()))
         check_stored_names(schema)
         return schema.with_message(message)
 

@@ -68,7 +68,7 @@ def infer_csv_feature(name: str, fields: Any, *, bare: bool) -> Feature | None:
         if _all_match(present, pattern):
             dtype = candidate
             break
-    return Feature(name, dtype, nullable=len(present) < len(fields))
+    return Feature(name, dtype, nullable=len(present) < len(fields), inferred=True)
 
 
 def _all_match(fields: Any, pattern: str) -> bool:

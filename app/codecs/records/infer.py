@@ -127,7 +127,7 @@ def infer_feature(
         dtype = _infer_dtype(name, items, nesting, rows, reading)
         shape, kind = _infer_shape(nesting)
     encoding = default_encoding(dtype, shape, kind)
-    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=found.nullable)
+    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=found.nullable, inferred=True)
 
 
 def _infer_steps(

@@ -194,7 +194,7 @@ class Catalog:
                 return
             elif (target := widen(current, schema)) is current:
                 return
-            data = seal_json({"nonce": new_nonce(), "schema": target.to_json()})
+            data = seal_json({"nonce": new_nonce(), "schema": target.to_json(stored=True)})
             if create_once(self._store, layout.schema(step + 1), data) is None:
                 self._schemas.put(layout, (step + 1, target), _ENTRY_BYTES + len(data))
                 return

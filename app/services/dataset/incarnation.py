@@ -54,7 +54,7 @@ class Incarnation:
                 "nonce": nonce,
                 "dataset": self.layout.dataset,
                 "generation": self.layout.generation,
-                "schema": None if self.declared is None else self.declared.to_json(),
+                "schema": None if self.declared is None else self.declared.to_json(stored=True),
                 "options": self.options.to_json(),
             }
         )
@@ -99,6 +99,6 @@ def parse_schema(value: dict[str, Any], key: str) -> Schema:
         CorruptData: it is none.
     """
     try:
-        return Schema.from_json(value.get("schema"))
+        return Schema.from_json(value.get("schema"), stored=True)
     except InputError as error:
         raise CorruptData(f"{key} holds no valid schema.") from error

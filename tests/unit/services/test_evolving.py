@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from app.codecs.records.columns import MAX_BATCH_ROWS
+from app.codecs.registry import FormName
 from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.errors import InputError, SchemaConflict
@@ -235,3 +236,52 @@ def test_a_key_replays_after_the_schema_was_widened(client: Client) -> None:
     first = append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True)
     append(client, b'[{"x": 2, "z": 3}]', evolve=True)
     assert append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True) == first
+
+
+def inferred(client: Client) -> set[str]:
+    """The features that a replica with nothing in memory takes for inferred."""
+    found = Client(client.store).datasets.schema("d")
+    assert found is not None
+    return {feature.name for feature in found if feature.inferred}
+
+
+BODIES: dict[FormName, bytes] = {
+    "json": b'[{"x": 1}]',
+    "ndjson": b'{"x": 1}\n',
+    "csv": b"x\n1\n",
+    "arrow": arrow_body(x=pa.array([1])),
+}
+
+
+@pytest.mark.parametrize("form", BODIES)
+def test_a_dataset_remembers_what_was_inferred(inner: ObstoreStore, form: FormName) -> None:
+    client = Client(inner)
+    append(client, BODIES[form], form=form)
+    assert inferred(client) == (set() if form == "arrow" else {"x"})
+
+
+def test_that_a_dtype_was_inferred_makes_it_no_other_one(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": 1}]')
+    append(client, b'[{"x": 2}]', schema=schema(x="int64"))
+    assert inferred(client) == {"x"}
+
+
+def test_what_is_declared_is_not_inferred(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    body = b'{"schema": {"features": {"x": {"dtype": "int64"}}}, "instances": [{"x": 1}]}'
+    append(client, body)
+    assert inferred(client) == set()
+    append(client, b'[{"x": 2, "y": 3}]', evolve=True)
+    append(client, b'[{"x": 2, "y": 3, "z": 4}]', schema=schema(x="int64", y="int64", z="int8"), evolve=True)
+    assert inferred(client) == {"y"}
+
+
+def test_what_was_inferred_is_told_to_nobody(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": 1}]')
+    manifest = client.publish()
+    assert "inferred" not in str(client.datasets.get("d").to_json())
+    assert "inferred" not in str(manifest.to_json())
+    with pytest.raises(InputError, match="inferred"):
+        schema(x={"dtype": "int64", "inferred": True})

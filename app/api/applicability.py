@@ -1,7 +1,6 @@
 """Parameters that speak of one form: refused where neither the body nor the answer has it.
 
 Ignored, they would be a promise not kept: `?order=F` beside JSON whose client means column-major.
-What equals the default is let through; some clients send every parameter.
 """
 
 from __future__ import annotations
@@ -65,11 +64,12 @@ def refuse_inapplicable(
         MalformedInput: which one, and what it is for.
     """
     for field in sorted(query.model_fields_set.difference(applied)):
-        value, info = getattr(query, field), type(query).model_fields[field]
+        value = getattr(query, field)
         forms = _NONFINITE.get(value) if field == "nonfinite" else _FORMS.get(field)
-        if forms is None or value == info.default or read in forms.read or written in forms.written:
+        # Without compression is what every other form is.
+        if forms is None or value == "none" or read in forms.read or written in forms.written:
             continue
-        name = info.alias or field
+        name = type(query).model_fields[field].alias or field
         here = " and ".join(
             f"{what} is {form}" for what, form in (("the body", read), ("the answer", written)) if form
         )

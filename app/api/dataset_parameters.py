@@ -14,7 +14,7 @@ from ..domain.division import parse_fractions
 from ..domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder
 from ..domain.shard_plan import MAX_SHARDS
 from ..errors import MalformedInput
-from ..services.datasets import PublishOptions
+from ..services.datasets import DIVIDED_SPLIT, PublishOptions
 from .applicability import refuse_inapplicable
 from .parameter_types import Base64, BytesAs, Damaged, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To
 from .parameters import BodyOfRowsQuery, NoQuery
@@ -52,14 +52,12 @@ class PublishQuery(NoQuery):
         Field(description="Give each shard an index of record offsets; true unless they are compressed."),
     ] = None
     shuffle: Annotated[bool, Field(description="Shuffle each split as a whole, by `seed`.")] = False
-    seed: Annotated[int | None, Field(description="Of shuffle and division; 0 if not given.")] = None
+    seed: Annotated[int, Field(description="Of shuffle and division.")] = 0
     fractions: Annotated[
         str | None,
         Field(description="Deal new rows out to splits: `train:0.8,test:0.2`. A row never moves again."),
     ] = None
-    divide: Annotated[
-        str | None, Field(description="The split whose new rows are dealt out; train if not given.")
-    ] = None
+    divide: Annotated[str, Field(description="The split whose new rows are dealt out.")] = DIVIDED_SPLIT
     by: Annotated[
         str | None,
         Field(description="Deal out by the value of this feature: equal ones stay together."),
@@ -80,9 +78,9 @@ class PublishQuery(NoQuery):
             compression=compression,
             index=self.index,
             shuffle=self.shuffle,
-            seed=self.seed,
+            seed=self.seed or None,
             fractions=None if self.fractions is None else parse_fractions(self.fractions),
-            divide=self.divide,
+            divide=None if self.divide == DIVIDED_SPLIT else self.divide,
             by=self.by,
             base=self.base,
             exclude=() if self.exclude is None else tuple(self.exclude.split(",")),
@@ -105,13 +103,13 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
     split: Annotated[str, Field(description="The split that the rows belong to.")] = "train"
     publish: Annotated[bool, Field(description="Publish everything acknowledged, in the same call.")] = False
     sequence: Annotated[
-        int | None,
+        int,
         Field(
             ge=-(2**63),
             lt=2**63,
-            description="Orders the append among others: by this number (0 if not given), then by time.",
+            description="Orders the append among others: by this number, then by time.",
         ),
-    ] = None
+    ] = 0
     evolve: Annotated[
         Literal["none", "widen"],
         Field(
@@ -209,7 +207,7 @@ class RowsQuery(NoQuery):
     int64: Int64 = "number"
     bytes_: BytesAs = "b64"
     b64: Base64 = "standard"
-    compression: Annotated[Compression | None, Field(description="Of a TFRecord answer.")] = None
+    compression: Annotated[Compression, Field(description="Of a TFRecord answer.")] = "none"
     delivery: Delivery = None
 
     def encode_options(self) -> RecordsEncodeOptions:
@@ -219,7 +217,7 @@ class RowsQuery(NoQuery):
             int64=self.int64,
             text=self.bytes_,
             b64=self.b64,
-            compression=self.compression or "none",
+            compression=self.compression,
             # The rows were admitted when they were appended.
             lossy=True,
         )

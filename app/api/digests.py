@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-
-from starlette.datastructures import QueryParams
+from collections.abc import Sequence
 
 from ..domain.schema import Schema
 from ..domain.streams import ByteStream
@@ -44,20 +43,20 @@ def request_digest(
     rows: HashingStream,
     content_type: str,
     schema: Schema | None,
-    parameters: QueryParams,
+    parameters: Sequence[tuple[str, str]],
     json_bytes: int | None = None,
 ) -> str:
     """SHA-256 of what makes two appends the same, in hexadecimal.
 
-    That is the rows, their Content-Type (and Inference-Header-Content-Length, where there is one) and the
-    sorted query. A multipart body is taken apart first
-    (its schema counts, its boundary does not): clients draw another boundary for every try.
+    That is the rows, their Content-Type (and Inference-Header-Content-Length, where there is one) and
+    `parameters`: those of the query that are not at their defaults, sorted. A multipart body is taken apart
+    first (its schema counts, its boundary does not): clients draw another boundary for every try.
     """
     described = [
         rows.hexdigest(),
         content_type,
         None if schema is None else schema.to_json(),
-        sorted(parameters.multi_items()),
+        parameters,
         *(() if json_bytes is None else (json_bytes,)),
     ]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

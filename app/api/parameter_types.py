@@ -36,7 +36,7 @@ __all__ = [
 From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
 To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
 Nonfinite = Annotated[
-    Literal["string", "null", "error", "bare"] | None,
+    Literal["string", "null", "error", "bare"],
     Field(
         description="NaN and infinities in JSON. In: `null` reads null as NaN, `bare` accepts the bare "
         'tokens. Out: `string` (default) "NaN", "Infinity", "-Infinity"; `null`; `error` refuses.'

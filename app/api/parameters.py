@@ -7,10 +7,11 @@ not land in train.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from fastapi import Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.datastructures import QueryParams
 
 from ..codecs.options import (
     RecordsDecodeOptions,
@@ -58,9 +59,23 @@ __all__ = [
 
 
 class NoQuery(BaseModel):
-    """A route without query parameters."""
+    """A route without query parameters, and the base of those that have some."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="after")
+    def forget_defaults(self) -> Self:
+        """Count a parameter that stands at its default as not given: generated clients send all of them."""
+        fields = type(self).model_fields
+        defaults = {name for name in self.model_fields_set if getattr(self, name) == fields[name].default}
+        self.model_fields_set.difference_update(defaults)
+        return self
+
+    def given(self, parameters: QueryParams) -> list[tuple[str, str]]:
+        """Those of the request's parameters that are not at their defaults, sorted."""
+        fields = type(self).model_fields
+        names = {fields[name].alias or name for name in self.model_fields_set}
+        return sorted(item for item in parameters.multi_items() if item[0] in names)
 
 
 class ConversionQuery(NoQuery):
@@ -68,7 +83,7 @@ class ConversionQuery(NoQuery):
 
     from_: From = None
     to: To = None
-    nonfinite: Nonfinite = None
+    nonfinite: Nonfinite = "string"
     int64: Int64 = "number"
     bytes_: BytesAs = "b64"
     b64: Base64 = "standard"

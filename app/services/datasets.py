@@ -35,7 +35,7 @@ from .dataset.collect.collector import Collector, SweepReport
 from .dataset.collect.leftover_versions import delete_version
 from .dataset.incarnation import DatasetOptions, Destination, Incarnation
 from .dataset.log import Decided, PublishLog
-from .dataset.publish.options import PublishOptions
+from .dataset.publish.options import DIVIDED_SPLIT, PublishOptions
 from .dataset.publish.publisher import Publisher, abort_version
 from .dataset.publish.room import Room
 from .dataset.read.reader import Reader
@@ -48,6 +48,7 @@ from .dataset.validate.validator import Validator
 from .publications import Publications, Underway
 
 __all__ = [
+    "DIVIDED_SPLIT",
     "AppendResult",
     "DatasetInfo",
     "DatasetOptions",

@@ -202,12 +202,16 @@ async def append_records(
                 decode=replace(query.decode_options(declared, json_bytes=json_bytes), losses=losses),
                 encode=query.encode_options(),
                 publish=query.publish_options() if query.publish else None,
-                sequence=query.sequence,
+                sequence=query.sequence or None,
                 evolve=query.evolve == "widen",
             ),
             rows if key is None else hashed,
             lambda: request_digest(
-                hashed, headers.get("content-type", ""), declared, request.query_params, json_bytes
+                hashed,
+                headers.get("content-type", ""),
+                declared,
+                query.given(request.query_params),
+                json_bytes,
             ),
             budget,
             services.spool,
@@ -216,7 +220,7 @@ async def append_records(
         return then(appended, lambda stored: _appended(stored, losses, request))
 
     # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
-    quick = key is None and not query.publish and query.sequence is None
+    quick = key is None and not query.publish and not query.sequence
     return await services.exchanges.run(request, work, quick=quick)
 
 

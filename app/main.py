@@ -147,7 +147,9 @@ def _auth_options(settings: Settings) -> AuthOptions:
             settings.oidc_tenant_claim,
         )
     anyone = settings.allow_unauthenticated is not None
-    return AuthOptions(settings.tokens_file, oidc, anyone=anyone, origins=settings.origins)
+    return AuthOptions(
+        settings.tokens_file, oidc, anyone=anyone, origins=settings.origins, hosts=settings.hosts
+    )
 
 
 def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:

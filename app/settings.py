@@ -149,6 +149,12 @@ class Settings(BaseSettings):
     cors_origins: str | None = Field(
         None, description="Origins whose pages may call it, separated by commas; none by default."
     )
+    allowed_hosts: str | None = Field(
+        None,
+        description="Names that `Host` may have beside localhost, separated by commas; `*.example.org` for "
+        "all below it, `*` for any. Unset, any is taken only with authentication or "
+        "`ALLOW_UNAUTHENTICATED`.",
+    )
     log_format: Literal["text", "json"] = Field("text", description="Form of a log line: `text` or `json`.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")
 
@@ -165,9 +171,18 @@ class Settings(BaseSettings):
     @property
     def origins(self) -> list[str]:
         """The origins of `cors_origins`."""
-        return [origin.strip() for origin in (self.cors_origins or "").split(",") if origin.strip()]
+        return _listed(self.cors_origins)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of `allowed_hosts`."""
+        return _listed(self.allowed_hosts)
 
     @property
     def limits(self) -> Limits:
         """The limits that codecs are given."""
         return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
+
+
+def _listed(names: str | None) -> list[str]:
+    return [name.strip() for name in (names or "").split(",") if name.strip()]

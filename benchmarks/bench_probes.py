@@ -92,7 +92,7 @@ def convert(port: int, body: Body) -> tuple[str, int]:
     length = len(body.head) + body.times * len(body.block) + len(body.tail)
     with socket.create_connection(("127.0.0.1", port)) as connection:
         head = (
-            f"POST {body.path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {body.media_type}\r\n"
+            f"POST {body.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {body.media_type}\r\n"
             f"Content-Length: {length}\r\nConnection: close\r\n\r\n"
         )
         connection.sendall(head.encode())

@@ -28,7 +28,7 @@ ROUNDS = 5
 PATH = "/v1/tensors/serialize"
 BODY = json.dumps(np.random.default_rng(0).standard_normal(768).astype(np.float32).tolist()).encode()
 REQUEST = (
-    f"POST {PATH} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     f"Content-Length: {len(BODY)}\r\n\r\n"
 ).encode() + BODY
 TARGET = 0.5

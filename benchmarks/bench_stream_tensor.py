@@ -108,7 +108,8 @@ def exchange(url: str, path: str, body: Body, *, half_duplex: bool = False) -> f
     begin = time.monotonic()
     with socket.create_connection((str(address.hostname), address.port or 80)) as connection:
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {body.size}\r\nConnection: close\r\n\r\n"
+            f"POST {path} HTTP/1.1\r\n"
+            f"Host: localhost\r\nContent-Length: {body.size}\r\nConnection: close\r\n\r\n"
         )
         connection.sendall(head.encode())
         sender = threading.Thread(target=body.send, args=(connection,))

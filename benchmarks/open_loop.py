@@ -37,7 +37,7 @@ class Outcome:
 def request(path: str, media_type: str, body: bytes, *, fields: str = "") -> bytes:
     """A POST as it goes over the wire, with further header fields."""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\n{fields}"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}"
         f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -110,7 +110,7 @@ def service() -> Iterator[tuple[FastAPI, asyncio.Runner]]:
 async def post(app: FastAPI, request: Request) -> httpx.Response:
     path, headers, body = request
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         bare = {name: value for name, value in client.headers.items() if name == "host"}
         client.headers = httpx.Headers(bare)
         return await client.post(path, headers=dict(headers), content=body)

@@ -47,7 +47,7 @@ def test_a_client_that_writes_everything_before_it_reads_is_not_hung(client: htt
     body = LINE * 150_000  # some 30 MB in, as much out: past every window between the two
     with connect(client) as connection:
         connection.sendall(
-            b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % len(body)
         )
         connection.sendall(body)
@@ -62,7 +62,7 @@ def test_a_client_that_writes_everything_before_it_reads_is_not_hung(client: htt
 def test_output_begins_while_input_arrives(client: httpx.Client) -> None:
     with connect(client) as connection:
         connection.sendall(
-            b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: x\r\n"
+            b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: localhost\r\n"
             b"Content-Type: application/x-ndjson\r\nContent-Length: 1000000000\r\n\r\n" + LINE * 60_000
         )
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
@@ -104,7 +104,7 @@ def test_a_client_that_leaves_in_the_middle_commits_nothing(client: httpx.Client
     client.put(url)
     with connect(client) as connection:
         connection.sendall(
-            b"POST /v1/datasets/left-early/records HTTP/1.1\r\nHost: x\r\nIdempotency-Key: left\r\n"
+            b"POST /v1/datasets/left-early/records HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: left\r\n"
             b"Content-Type: application/x-ndjson\r\nContent-Length: 100000000\r\n\r\n" + LINE * 20_000
         )
     append_id = hashlib.sha256(b"left").hexdigest()[:32]
@@ -134,7 +134,7 @@ def test_a_client_that_leaves_anywhere_in_its_body_leaves_nothing(
     key = b"Idempotency-Key: left\r\n" if keyed else b""
     with connect(client) as connection:
         connection.sendall(
-            b"POST /v1/datasets/%s/records HTTP/1.1\r\nHost: x\r\n%b"
+            b"POST /v1/datasets/%s/records HTTP/1.1\r\nHost: localhost\r\n%b"
             b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n"
             % (name.encode(), key, len(body))
         )
@@ -159,7 +159,7 @@ def test_head_answers_as_get_without_the_body(client: httpx.Client, path: str) -
 def test_an_upload_longer_than_allowed_is_refused_before_it_is_read(client: httpx.Client) -> None:
     with connect(client) as connection:
         connection.sendall(
-            b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
+            b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-npy\r\n"
             b"Content-Length: 99999999999\r\n\r\n"
         )
         answer = read_to_end(connection)
@@ -203,7 +203,8 @@ def test_bodies_that_never_come_hold_no_workers(client: httpx.Client) -> None:
         for _ in range(64):
             connection = stack.enter_context(connect(client))
             connection.sendall(
-                b"POST /v1/tensors/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"POST /v1/tensors/serialize HTTP/1.1\r\n"
+                b"Host: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: 10\r\n\r\n["
             )
         assert client.get("/v1/datasets", timeout=5).status_code == 200

@@ -434,7 +434,8 @@ def test_encoded_output_begins_while_encoded_input_arrives(service: Service, cod
     address = urlsplit(service.url)
     with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(
-            b"POST /v1/records/serialize?from=ndjson&to=ndjson HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"POST /v1/records/serialize?from=ndjson&to=ndjson HTTP/1.1\r\n"
+            b"Host: localhost\r\nConnection: close\r\n"
             b"Transfer-Encoding: chunked\r\nContent-Encoding: zstd\r\n"
             b"Accept-Encoding: " + coding.encode() + b"\r\n\r\n" + chunk(first)
         )

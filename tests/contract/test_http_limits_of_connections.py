@@ -72,27 +72,31 @@ def exchange(service: Service, sent: bytes) -> bytes:
 
 def post(path: str, length: int, *headers: bytes) -> bytes:
     fields = b"".join(headers)
-    return b"POST %b HTTP/1.1\r\nHost: x\r\n%bContent-Length: %d\r\n\r\n" % (path.encode(), fields, length)
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n" % (
+        path.encode(),
+        fields,
+        length,
+    )
 
 
 REFUSED = {
     "44 a long target": (b"GET /livez?" + b"a" * 3000, 414, "target_too_long"),
     "44 a long header": (b"GET /livez HTTP/1.1\r\nA: " + b"a" * 9000, 431, "header_too_large"),
     "44 many headers": (
-        b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 21 + b"\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 21 + b"\r\n",
         431,
         "too_many_headers",
     ),
-    "45 half a head": (b"GET /livez HTTP/1.1\r\nHost: x\r\n", 408, "request_timeout"),
+    "45 half a head": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", 408, "request_timeout"),
     "46 half a body": (post("/v1/records/serialize", 1000, NDJSON) + b"{", 408, "request_timeout"),
     "46 half a small body": (post("/v1/datasets/d/records", 100, NDJSON) + b"{", 408, "request_timeout"),
     "48 two lengths": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
         400,
         "ambiguous_length",
     ),
     "48 extensions": (
-        b"POST /v1/records/serialize HTTP/1.1\r\nHost: x\r\n"
+        b"POST /v1/records/serialize HTTP/1.1\r\nHost: localhost\r\n"
         + NDJSON
         + b"Transfer-Encoding: chunked\r\n\r\n1;"
         + b"a" * 5000,
@@ -120,7 +124,7 @@ def test_it_is_refused_with_a_problem_and_the_connection_is_closed(strict: Servi
 
 def test_an_idle_connection_is_closed(strict: Service) -> None:
     assert exchange(strict, b"") == b""
-    answer = exchange(strict, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = exchange(strict, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.count(b"\r\n\r\n") == 1
 
@@ -128,7 +132,7 @@ def test_an_idle_connection_is_closed(strict: Service) -> None:
 def test_a_chunked_body_past_the_limit_is_413_while_it_is_sent(strict: Service) -> None:
     with connect(strict) as connection:
         connection.sendall(
-            b"POST /v1/records/serialize?to=ndjson&delivery=checked HTTP/1.1\r\nHost: x\r\n"
+            b"POST /v1/records/serialize?to=ndjson&delivery=checked HTTP/1.1\r\nHost: localhost\r\n"
             + NDJSON
             + b"Transfer-Encoding: chunked\r\n\r\n"
         )
@@ -294,7 +298,7 @@ def test_a_process_that_was_stopped_takes_what_came_meanwhile(tmp_path: Path) ->
     try:
         service.wait_until_ready()
         with connect(service) as connection:
-            head = b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: x\r\n" + NDJSON
+            head = b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: localhost\r\n" + NDJSON
             connection.sendall(head + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
             assert httpx.get(f"{service.url}/livez").status_code == 200
             service.process.send_signal(signal.SIGSTOP)

@@ -55,7 +55,7 @@ def by_socket(url: str, body: bytes, folder: Path) -> bytes:
     del folder
     target = httpx.URL(url)
     with socket.create_connection((target.host, target.port or 80), timeout=120) as connection:
-        head = f"POST {target.raw_path.decode()} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        head = f"POST {target.raw_path.decode()} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
         connection.sendall(body)
         answer = read_to_end(connection)
@@ -138,7 +138,7 @@ def test_the_answer_begins_while_the_body_arrives(
 ) -> None:
     body = medium[form]
     with connect(client) as connection:
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body[: 2 * MIB])
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 

@@ -143,7 +143,7 @@ def test_a_publication_goes_on_without_its_client_and_leaves_nothing_behind(
     wait_for(lambda: pool.used == 0)
     idle = lane._free
     with socket.create_connection((patient.base_url.host, patient.base_url.port or 0)) as gone:
-        head = f"POST {URL}{path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Type: application/json\r\n"
+        head = f"POST {URL}{path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/json\r\n"
         gone.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
         store.planned.wait()
     assert patient.get(f"{URL}/versions").json()["versions"] == []

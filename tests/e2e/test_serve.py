@@ -60,7 +60,8 @@ def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> No
         url = httpx.URL(service.url)
         with socket.create_connection((url.host, url.port or 80)) as connection:
             connection.sendall(
-                b"POST /v1/records/serialize HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+                b"POST /v1/records/serialize HTTP/1.1\r\n"
+                b"Host: localhost\r\nContent-Type: application/x-ndjson\r\n"
                 b'Content-Length: 1000\r\n\r\n{"x": 1}\n'
             )
             assert httpx.get(f"{service.url}/livez").status_code == 200
@@ -96,7 +97,7 @@ def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
         url = httpx.URL(service.url)
         with socket.create_connection((url.host, url.port or 80)) as connection:
             connection.sendall(
-                b"POST /v1/datasets/large/records HTTP/1.1\r\nHost: x\r\n"
+                b"POST /v1/datasets/large/records HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/x-ndjson\r\nContent-Length: 1000000000\r\n\r\n" + line * 60_000
             )
             parts = tmp_path / "data" / "large"

@@ -245,7 +245,7 @@ from shardsmith.main import create_app
 
 async def ask():
     transport = httpx.ASGITransport(create_app())
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.post("/v1/tensors/serialize", json=[1, 2])
 
 answer = asyncio.run(ask())

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..problems import problem_response
 from .foreign_pages import is_of_foreign_page
 
-__all__ = ["ALLOWED_BY", "LoopbackOnly", "is_loopback", "refusal_to_listen"]
+__all__ = ["ALLOWED_BY", "WithoutAuthentication", "is_loopback", "refusal_to_listen"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,11 +22,11 @@ _WAYS_OUT: Final = (
     "Set SHARDSMITH_TOKENS_FILE or SHARDSMITH_OIDC_ISSUER (docs/auth.md), listen on 127.0.0.1, or say "
     f"SHARDSMITH_ALLOW_UNAUTHENTICATED={ALLOWED_BY}."
 )
-_DATASETS: Final = "/v1/datasets"
 _FOREIGN_PAGE: Final = problem_response(
     403,
     "foreign_page",
-    "A page of another origin may not change datasets. SHARDSMITH_CORS_ORIGINS names those that may.",
+    "A page of another origin may send nothing but GET and HEAD here. SHARDSMITH_CORS_ORIGINS names the "
+    "origins that may send more.",
 )
 
 
@@ -45,32 +45,35 @@ def refusal_to_listen(host: str) -> str:
     return f"Listening on {host!a} would let anyone who reaches it read, write and delete. {_WAYS_OUT}"
 
 
-class LoopbackOnly:
-    """Refuses what comes in by another address: for servers that are told elsewhere where to listen.
+class WithoutAuthentication:
+    """Stands where authentication would: refuses what comes from other machines, and from foreign pages.
 
-    An address that is not one of the Internet Protocol (a Unix socket, a test) is nobody's to reach. Refused
-    as well is what a page of another origin would change: a browser on this machine is on this machine.
+    Other machines reach a server that is told elsewhere where to listen. An address that is not one of the
+    Internet Protocol (a Unix socket, a test) is nobody's to reach. A page of another origin runs in a browser
+    that does reach the service, and may send it any form: it would change datasets, or have work done.
 
     Args:
         origins: of the pages that may.
+        anyone: whether other machines are let in.
     """
 
-    def __init__(self, app: ASGIApp, origins: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, origins: Collection[str] = (), *, anyone: bool = False) -> None:
         self._app = app
         self._origins = frozenset(origins)
+        self._anyone = anyone
         self._complained = False
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        server = scope.get("server")
+        server = None if self._anyone else scope.get("server")
         if server is not None and server[0] != "127.0.0.1" and _reaches_beyond(server[0]):
             return self._refuse(server[0], scope, receive, send)
-        if _DATASETS in scope.get("path", "") and self._is_foreign(scope):
+        if self._is_foreign(scope):
             return _FOREIGN_PAGE(scope, receive, send)
         return self._app(scope, receive, send)  # not awaited here: a coroutine less
 
     def _is_foreign(self, scope: Scope) -> bool:
-        changes = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
-        return changes and is_of_foreign_page(scope["headers"], self._origins)
+        acts = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        return acts and is_of_foreign_page(scope["headers"], self._origins)
 
     async def _refuse(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._complained:

@@ -51,7 +51,9 @@ class AuthOptions:
 
     Attributes:
         anyone: without authentication, let in who comes from beyond this machine too.
-        origins: without authentication, the pages that may change datasets.
+        origins: without authentication, the pages that may send more than GET and HEAD.
+        hosts: names that requests may have as Host, beside those of loopback. Where there are none, any is
+            taken with authentication, or from `anyone`.
 
     Raises:
         AuthConfigurationError: both authentication and everybody are asked for.
@@ -61,6 +63,7 @@ class AuthOptions:
     oidc: Oidc | None = None
     anyone: bool = False
     origins: Sequence[str] = ()
+    hosts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.on and self.anyone:

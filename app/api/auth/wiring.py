@@ -9,7 +9,8 @@ from fastapi import FastAPI
 
 from ...services.readiness import Check
 from .bearer import Bearers, Verifier
-from .loopback import LoopbackOnly
+from .hosts import KnownHosts
+from .loopback import WithoutAuthentication
 from .middleware import Authentication
 from .options import AuthOptions, Oidc
 from .watched_tokens import WatchedTokens
@@ -32,11 +33,14 @@ class Auth:
         self._verifier = None if options.oidc is None else self._open_issuer(options.oidc)
 
     def install(self, app: FastAPI) -> None:
-        """Stand in front of the routes of `app`; it costs nothing where anyone may do everything."""
-        if self._options.on:
+        """Stand in front of the routes of `app`."""
+        options = self._options
+        if options.on:
             app.add_middleware(Authentication, bearers=Bearers(self._tokens, self._verifier))
-        elif not self._options.anyone:
-            app.add_middleware(LoopbackOnly, origins=self._options.origins)
+        else:
+            app.add_middleware(WithoutAuthentication, origins=options.origins, anyone=options.anyone)
+        if options.hosts or not (options.on or options.anyone):
+            app.add_middleware(KnownHosts, names=options.hosts)
 
     def checks(self) -> Mapping[str, Callable[[], Check]]:
         """For `/readyz`."""

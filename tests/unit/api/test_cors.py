@@ -20,7 +20,9 @@ ASKS = {
 def ask(method: str, headers: dict[str, str], **settings: Any) -> httpx.Response:
     async def asked() -> httpx.Response:
         app = create_app_with(Settings(storage_url="memory://", **settings))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client:
             return await client.request(method, "/v1/forms", headers=headers)
 
     return asyncio.run(asked())

@@ -27,7 +27,7 @@ def test_a_client_is_sent_to_the_store_but_for_head_which_a_url_for_get_refuses(
 
     async def ask(method: str, url: str) -> httpx.Response:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as asking:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
             return await asking.request(method, url, params={"redirect": "signed"})
 
     base = "/v1/datasets/d/versions/1.0.0"

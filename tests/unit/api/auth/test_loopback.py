@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.api.auth.loopback import ALLOWED_BY, LoopbackOnly, is_loopback
+from app.api.auth.loopback import ALLOWED_BY, WithoutAuthentication, is_loopback
 from app.main import _app_to_serve
 from app.settings import Settings
 
@@ -70,7 +70,7 @@ def answered(
 
     scope: dict[str, Any] = {"type": kind, "server": server, "method": method, "path": path}
     scope["headers"] = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    asyncio.run(_awaited(LoopbackOnly(nowhere, origins)(scope, None, send)))  # type: ignore[arg-type]  # unused
+    asyncio.run(_awaited(WithoutAuthentication(nowhere, origins)(scope, None, send)))  # type: ignore[arg-type]  # unused
     return sent
 
 
@@ -121,11 +121,17 @@ def test_a_foreign_page_in_a_browser_here_changes_nothing(
     headers: dict[str, str], origins: tuple[str, ...], served: bool
 ) -> None:
     here = ("127.0.0.1", 8000)
-    for method, path in (("POST", "/v1/datasets/x/records"), ("DELETE", "/v1/datasets/x")):
+    acts = [
+        ("POST", "/v1/datasets/x/records"),
+        ("DELETE", "/v1/datasets/x"),
+        ("POST", "/v1/tensors/serialize"),
+    ]
+    for method, path in acts:
         sent = answered(here, method=method, path=path, headers={**HOST, **headers}, origins=origins)
         assert sent[0]["status"] == (299 if served else 403)
-    for method, path in (("GET", "/v1/datasets/x"), ("POST", "/v1/tensors/serialize")):
-        assert answered(here, method=method, path=path, headers={**HOST, **headers})[0]["status"] == 299
+    for method in ("GET", "HEAD", "OPTIONS"):
+        read = answered(here, method=method, path="/v1/datasets/x", headers={**HOST, **headers})
+        assert read[0]["status"] == 299
 
 
 def test_so_is_a_websocket() -> None:

@@ -1,0 +1,69 @@
+"""Names under which the service is asked: a foreign name may be a page's that was rebound to this address."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Collection
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..http1.connections import PROBES
+from ..problems import problem_response
+
+__all__ = ["KnownHosts", "is_known"]
+
+_SHOWN: Final = 80
+
+
+class KnownHosts:
+    """Refuses requests whose Host is neither of loopback nor one of `names`.
+
+    A page of evil.example can have its name resolved to 127.0.0.1 once it is loaded (DNS rebinding); to the
+    browser, the service is then of the page's own origin. Only the Host tells. Probes pass, since a kubelet
+    names the address of the pod; so does a request without a Host, which no browser sends.
+
+    Args:
+        names: without port, `*.example.org` for all below it, `*` for any.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app = app
+        self._names = frozenset(name.lower() for name in names)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            if host and not is_known(host, self._names) and scope["path"] not in PROBES:
+                return _refusal(host)(scope, receive, send)
+        return self._app(scope, receive, send)  # not awaited here: a coroutine less
+
+
+def is_known(host: str, names: Collection[str]) -> bool:
+    """Whether a Host, with or without a port, is one of `names` (in lower case) or of loopback."""
+    name = _without_port(host).lower().removesuffix(".")
+    if name in ("127.0.0.1", "localhost") or name.endswith(".localhost"):  # RFC 6761, section 6.3
+        return True
+    if name in names or "*" in names:
+        return True
+    if any(pattern.startswith("*.") and name.endswith(pattern[1:]) for pattern in names):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _refusal(host: str) -> ASGIApp:
+    return problem_response(
+        421,
+        "unknown_host",
+        f"This service is not known as {host[:_SHOWN]!a}. Add the name to SHARDSMITH_ALLOWED_HOSTS, or ask "
+        f"for localhost.",
+    )

@@ -1,5 +1,6 @@
-# A base needs Python 3.11, 3.12 or 3.13 with venv, and a POSIX shell.
-ARG BASE_IMAGE=python:3.12-slim
+# A base needs Python 3.11, 3.12 or 3.13 with venv, and a POSIX shell. The digest is that of the index, for all
+# platforms; `docker buildx imagetools inspect python:3.12-slim` prints the newest.
+ARG BASE_IMAGE=python:3.12-slim@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36
 
 FROM ${BASE_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 \
@@ -9,7 +10,7 @@ WORKDIR /src
 # Dependencies before the source: this layer is reused until the lock changes.
 COPY requirements.lock ./
 RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
 RUN /opt/shardsmith/bin/pip install --no-deps --no-build-isolation .
 COPY docker ./docker
@@ -22,6 +23,7 @@ FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Shardsmith" \
       org.opencontainers.image.description="Tensors in, TFRecord shards out, and back again, over plain HTTP" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/shardsmith /opt/shardsmith
 # It listens beyond its container, and so does not start without authentication: docs/auth.md.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -34,6 +36,7 @@ from .api.routers import care, datasets, examples, forms, health, records, tenso
 from .api.state import Services
 from .domain.memory import MemoryPool
 from .domain.turns import Turns
+from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
 from .logs import configure_logging
 from .resources import allow_open_files, available_processors, memory_for_requests
@@ -41,13 +44,15 @@ from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
 from .services.small_appends import SmallAppends
-from .settings import Settings
+from .settings import Settings, SettingsError, complaints, read_settings
 from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.obstore_store import open_store
 from .storage.spool import Spool
 
 __all__ = ["create_app", "create_app_with", "run"]
+
+logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S: Final = 0.0005
 
@@ -69,8 +74,13 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {
 
 
 def create_app() -> FastAPI:
-    """The application as the environment configures it: `uvicorn app.main:create_app --factory`."""
-    return create_app_with(Settings())
+    """The application as the environment configures it: `uvicorn app.main:create_app --factory`.
+
+    Raises:
+        AuthConfigurationError, SettingsError: as `create_app_with`, or a setting is invalid.
+    """
+    _warn_of_unused_variables()
+    return create_app_with(read_settings())
 
 
 def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> FastAPI:
@@ -78,10 +88,13 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
 
     Raises:
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
+        SettingsError: there can be no store, or no spool, where the settings say.
     """
     auth = Auth(_auth_options(settings))
     load = Load()
-    services = _wire(settings, load, store if store is not None else open_store(settings.storage_url), auth)
+    with _naming("storage_url"):
+        store = store if store is not None else open_store(settings.storage_url)
+    services = _wire(settings, load, store, auth)
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
@@ -153,7 +166,8 @@ def _auth_options(settings: Settings) -> AuthOptions:
 
 
 def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:
-    spool = Spool(settings.spool_dir, settings.spool_max_bytes)
+    with _naming("spool_dir"):
+        spool = Spool(settings.spool_dir, settings.spool_max_bytes)
     memory = MemoryPool(settings.memory_bytes or memory_for_requests())
     exchanges = Exchanges(
         limits=settings.limits,
@@ -176,10 +190,21 @@ def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Ser
     )
 
 
-def run() -> None:
-    """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0."""
-    settings = Settings()
+def run(**given: Any) -> None:
+    """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0.
+
+    Args:
+        given: settings that take precedence over the environment.
+    """
+    try:
+        _serve(read_settings(**given))
+    except (AuthConfigurationError, SettingsError) as error:
+        sys.exit(f"Shardsmith does not start: {error}")
+
+
+def _serve(settings: Settings) -> None:
     configure_logging(settings.log_level, settings.log_format)
+    _warn_of_unused_variables()
     allow_open_files(settings.max_connections)
     app = _app_to_serve(settings)
     # uvicorn ends gracefully and then raises the signal again, which would make the status a failure.
@@ -223,14 +248,34 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
 
 
 def _app_to_serve(settings: Settings) -> FastAPI:
-    """The application, unless serving it so would be a mistake: then the process ends, and says why."""
+    """The application.
+
+    Raises:
+        AuthConfigurationError: it would listen to others without authentication; or as `create_app_with`.
+        SettingsError: as `create_app_with`.
+    """
+    options = _auth_options(settings)
+    if not (options.on or options.anyone or is_loopback(settings.host)):
+        raise AuthConfigurationError(refusal_to_listen(settings.host))
+    return create_app_with(settings)
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """What fails within is the fault of that setting.
+
+    Raises:
+        SettingsError: it did.
+    """
     try:
-        options = _auth_options(settings)
-        if not (options.on or options.anyone or is_loopback(settings.host)):
-            raise AuthConfigurationError(refusal_to_listen(settings.host))
-        return create_app_with(settings)
-    except AuthConfigurationError as error:
-        sys.exit(f"Shardsmith does not start: {error}")
+        yield
+    except (OSError, StorageError) as error:
+        raise SettingsError(f"SHARDSMITH_{setting.upper()}: {error}") from error
+
+
+def _warn_of_unused_variables() -> None:
+    for complaint in complaints(os.environ):
+        logger.warning(complaint)
 
 
 def _exit(_: int, __: FrameType | None) -> NoReturn:

@@ -1,18 +1,35 @@
-"""Every setting: environment variables `SHARDSMITH_*`. Imported by `main` (and `cli`) alone."""
+"""Every setting: environment variables `SHARDSMITH_*`. Imported by `main` alone."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field, field_serializer, model_validator
+from pydantic import Field, ValidationError, field_serializer, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .domain.limits import KIB, MIB, Limits
 from .domain.urls import shown_url
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "SettingsError", "complaints", "read_settings"]
+
+_PREFIX: Final = "SHARDSMITH_"
+#: What Kubernetes sets for each Service of the namespace ("Accessing the Service" in its documentation), here
+#: for those named `shardsmith` and `shardsmith-*`. `SHARDSMITH_PORT` is such a variable and a setting.
+_LINK: Final = re.compile(r"(tcp|udp|sctp)://")
+_OF_A_LINK: Final = re.compile(
+    r"SHARDSMITH_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
+)
+#: Variables of the tests.
+_OF_TESTS: Final = "SHARDSMITH_TEST_"
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used. Each is named, without its value, which may be a secret."""
 
 
 class Settings(BaseSettings):
@@ -22,7 +39,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="SHARDSMITH_", extra="ignore", frozen=True, hide_input_in_errors=True
+        env_prefix=_PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
     )
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -158,6 +175,11 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = Field("text", description="Form of a log line: `text` or `json`.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_links(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in given.items() if not _is_link(value)}
+
     @model_validator(mode="after")
     def _refuse_half_an_issuer(self) -> Settings:
         if (self.oidc_issuer is None) != (self.oidc_audience is None):
@@ -186,3 +208,51 @@ class Settings(BaseSettings):
 
 def _listed(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def read_settings(**given: Any) -> Settings:
+    """The settings of the environment, but for those given.
+
+    Raises:
+        SettingsError: one of them is invalid.
+    """
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise SettingsError(" ".join(_refusal(fault) for fault in error.errors())) from None
+
+
+def _refusal(fault: Mapping[str, Any]) -> str:
+    message = fault["msg"].removeprefix("Value error, ").rstrip(".")
+    return ": ".join([*(f"{_PREFIX}{str(name).upper()}" for name in fault["loc"]), message]) + "."
+
+
+def complaints(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that looks like a setting and is not used as one."""
+    known = [name.upper() for name in Settings.model_fields]
+    return [
+        complaint
+        for name, value in sorted(environment.items())
+        if name.upper().startswith(_PREFIX) and (complaint := _complaint(name, value, known))
+    ]
+
+
+def _complaint(name: str, value: str, known: list[str]) -> str | None:
+    upper = name.upper()
+    field = upper.removeprefix(_PREFIX)
+    if field in known:
+        return (
+            f"{name} holds an address that Kubernetes sets for a Service, and is ignored. "
+            "`enableServiceLinks: false` in the pod's specification leaves such variables out."
+            if _is_link(value)
+            else None
+        )
+    if upper.startswith(_OF_TESTS) or _OF_A_LINK.fullmatch(upper) or _is_link(value):
+        return None
+    nearest = difflib.get_close_matches(field, known, n=1)
+    meant = f" Did you mean {_PREFIX}{nearest[0]}?" if nearest else ""
+    return f"{name} is no setting and is ignored.{meant}"
+
+
+def _is_link(value: object) -> bool:
+    return isinstance(value, str) and _LINK.match(value) is not None

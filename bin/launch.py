@@ -33,7 +33,7 @@ LOCK_FILE = ROOT / ".venv.lock"
 
 LOCKS = {"serve": ROOT / "requirements.lock", "test": ROOT / "requirements-dev.lock"}
 COMMANDS = {
-    "serve": [str(VENV / "bin" / "shardsmith")],
+    "serve": [str(VENV / "bin" / "shardsmith"), "serve"],
     "test": [str(VENV_PYTHON), "-m", "pytest"],
 }
 #: Most of a minute that the first start of the service would take instead.

@@ -111,7 +111,7 @@ def test_serve_passes_on_what_it_is_given(served: Path, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
 
     arguments, folder, storage, pid = json.loads(out)
-    assert arguments == ["--an", "argument"]
+    assert arguments == ["serve", "--an", "argument"]
     assert Path(folder) == tmp_path.resolve()
     assert storage == (served.resolve() / "data").as_uri()
     assert pid == process.pid, "the service replaces the command: signals reach it, nothing is orphaned"
@@ -178,7 +178,7 @@ def test_an_interrupted_installation_starts_over(tmp_path: Path) -> None:
     status, out, err = run(checkout, "serve", cwd=tmp_path)
 
     assert status == 0, err
-    assert json.loads(out)[0] == []
+    assert json.loads(out)[0] == ["serve"]
     assert "Making .venv" in err
     assert not left_over.exists()
 

@@ -1,5 +1,6 @@
 """What surrounds the code: package list, locks, image, composition, and the wheel used by a stranger."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -26,6 +27,15 @@ def test_every_package_is_listed() -> None:
     folders = sorted(path.parent.relative_to(ROOT) for path in (ROOT / "app").rglob("__init__.py"))
     packages = [".".join(("shardsmith", *folder.parts[1:])) for folder in folders]
     assert PYPROJECT["tool"]["setuptools"]["packages"] == packages
+
+
+def test_the_licence_is_the_one_that_is_named() -> None:
+    assert PYPROJECT["project"]["license"] == "Apache-2.0"
+    assert PYPROJECT["project"]["license-files"] == ["LICENSE"]
+    text = (ROOT / "LICENSE").read_bytes()
+    # https://www.apache.org/licenses/LICENSE-2.0.txt
+    expected = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+    assert hashlib.sha256(text).hexdigest() == expected
 
 
 def test_versions_agree() -> None:
@@ -120,7 +130,7 @@ def test_image_runs_as_a_numbered_user_that_is_not_root(dockerfile: list[tuple[s
 def test_image_has_pinned_bases_and_two_stages(dockerfile: list[tuple[str, str]]) -> None:
     assert of(dockerfile, "FROM") == ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"]
     base = of(dockerfile, "ARG")[0].removeprefix("BASE_IMAGE=")
-    assert re.fullmatch(r"python:3\.1[1-3]-slim", base)
+    assert re.fullmatch(r"python:3\.1[1-3](\.\d+)?-slim(-\w+)?@sha256:[0-9a-f]{64}", base)
 
 
 def test_image_is_probed_without_curl(dockerfile: list[tuple[str, str]]) -> None:
@@ -174,20 +184,28 @@ def services() -> dict[str, Any]:
 def test_composition_pins_its_images(services: dict[str, Any]) -> None:
     foreign = [service["image"] for service in services.values() if "build" not in service]
     assert foreign
-    assert [image for image in foreign if re.search(r":latest$|/[^:]+$", image)] == []
+    assert [image for image in foreign if not re.search(r":v[\d.]+@sha256:[0-9a-f]{64}$", image)] == []
+
+
+def test_composition_uses_no_store_that_nobody_maintains(services: dict[str, Any]) -> None:
+    assert [service for service in services.values() if "minio" in service.get("image", "")] == []
 
 
 def test_composition_starts_in_order(services: dict[str, Any]) -> None:
-    assert services["shardsmith"]["depends_on"] == {"bucket": {"condition": "service_completed_successfully"}}
-    assert services["bucket"]["depends_on"] == {"store": {"condition": "service_healthy"}}
-    assert services["store"]["healthcheck"]["test"]
+    assert services["shardsmith"]["depends_on"] == {"store": {"condition": "service_healthy"}}
+    port = services["store"]["environment"]["VGW_PORT"]
+    health = f"http://127.0.0.1{port}{services['store']['environment']['VGW_HEALTH']}"
+    assert health in services["store"]["healthcheck"]["test"]
 
 
 def test_composition_keeps_its_datasets_in_the_store(services: dict[str, Any]) -> None:
-    environment = services["shardsmith"]["environment"]
+    environment, store = services["shardsmith"]["environment"], services["store"]
     assert environment["SHARDSMITH_STORAGE_URL"] == "s3://shardsmith"
-    assert "demo/shardsmith" in services["bucket"]["command"][0]
-    assert environment["AWS_SECRET_ACCESS_KEY"] == services["store"]["environment"]["MINIO_ROOT_PASSWORD"]
+    assert store["volumes"] == [f"store:{store['environment']['VGW_BACKEND_ARG']}/shardsmith"]
+    assert environment["AWS_ENDPOINT_URL"] == f"http://store{store['environment']['VGW_PORT']}"
+    assert environment["AWS_REGION"] == store["environment"]["VGW_REGION"]
+    assert environment["AWS_ACCESS_KEY_ID"] == store["environment"]["ROOT_ACCESS_KEY_ID"]
+    assert environment["AWS_SECRET_ACCESS_KEY"] == store["environment"]["ROOT_SECRET_ACCESS_KEY"]
 
 
 def test_composition_holds_no_secret_and_is_not_reachable_from_outside(services: dict[str, Any]) -> None:
@@ -224,7 +242,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     shutil.copytree(ROOT / "app", source / "app", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", folder, source], check=True)

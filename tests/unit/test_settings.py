@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from app.domain.limits import Limits
 from app.errors import StorageError
-from app.settings import Settings
+from app.settings import Settings, SettingsError, complaints, read_settings
 from app.storage.obstore_store import open_store
 
 CANARY = "canary-Zx9"
@@ -69,3 +69,68 @@ def test_a_secret_in_a_url_shows_in_no_error_of_the_store(url: str) -> None:
     with pytest.raises(StorageError) as caught:
         open_store(url)
     assert CANARY not in f"{caught.value}{caught.value.detail}"
+
+
+#: What the kubelet sets for a Service `shardsmith` whose port 8000 is called `http`, beside SHARDSMITH_PORT.
+SERVICE = {
+    "SHARDSMITH_SERVICE_HOST": "10.96.12.7",
+    "SHARDSMITH_SERVICE_PORT": "8000",
+    "SHARDSMITH_SERVICE_PORT_HTTP": "8000",
+    "SHARDSMITH_PORT_8000_TCP": "tcp://10.96.12.7:8000",
+    "SHARDSMITH_PORT_8000_TCP_PROTO": "tcp",
+    "SHARDSMITH_PORT_8000_TCP_PORT": "8000",
+    "SHARDSMITH_PORT_8000_TCP_ADDR": "10.96.12.7",
+}
+#: And for another one, `shardsmith-metrics`.
+OTHER_SERVICE = {name.replace("SMITH_", "SMITH_METRICS_"): value for name, value in SERVICE.items()}
+LINK = "tcp://10.96.12.7:8000"
+
+
+def test_the_address_of_a_service_is_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDSMITH_PORT", LINK)
+    assert read_settings().port == 8000
+    [complaint] = complaints({"SHARDSMITH_PORT": LINK})
+    assert complaint.startswith("SHARDSMITH_PORT ")
+    assert "Kubernetes" in complaint
+
+
+def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
+    others = {"SHARDSMITH_METRICS_PORT": LINK, "SHARDSMITH_TEST_RCLONE": "x", "PATH": "x", "SHARDSMITHS": "x"}
+    assert (
+        complaints({**SERVICE, **OTHER_SERVICE, **others, "SHARDSMITH_HOST": "x", "shardsmith_port": "1"})
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SHARDSMITH_MAX_ROW", "SHARDSMITH_MAX_ROWS"),
+        ("SHARDSMITH_PROT", "SHARDSMITH_PORT"),
+        ("SHARDSMITH_STORAGE", "SHARDSMITH_STORAGE_URL"),
+        ("shardsmith_log_fromat", "SHARDSMITH_LOG_FORMAT"),
+    ],
+)
+def test_a_misspelt_setting_is_told_which_was_meant(name: str, meant: str) -> None:
+    assert complaints({name: "1"}) == [f"{name} is no setting and is ignored. Did you mean {meant}?"]
+
+
+def test_an_unknown_setting_that_resembles_none_is_named() -> None:
+    assert complaints({"SHARDSMITH_QQ": "1"}) == ["SHARDSMITH_QQ is no setting and is ignored."]
+
+
+def test_every_invalid_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDSMITH_MAX_ROWS", CANARY)
+    monkeypatch.setenv("SHARDSMITH_OIDC_ISSUER", "https://issuer.example")
+    monkeypatch.setenv("SHARDSMITH_STREAMS", "0")
+    with pytest.raises(SettingsError) as caught:
+        read_settings()
+    assert str(caught.value) == (
+        "SHARDSMITH_MAX_ROWS: Input should be a valid integer, unable to parse string as an integer. "
+        "SHARDSMITH_STREAMS: Input should be greater than or equal to 1."
+    )
+
+
+def test_what_is_given_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDSMITH_PORT", "nonsense")
+    assert read_settings(port=9).port == 9

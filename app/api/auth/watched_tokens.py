@@ -87,14 +87,14 @@ class WatchedTokens:
                 return file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise InvalidTokenFile(
-                f"the file of tokens {str(self._path)!a} cannot be read: {error.strerror}"
+                f"SHARDSMITH_TOKENS_FILE: {str(self._path)!a} cannot be read: {error.strerror}"
             ) from None
 
     def _parse(self, content: bytes) -> TokenTable:
         try:
             return parse_tokens(content)
         except InvalidTokenFile as error:
-            raise InvalidTokenFile(f"the file of tokens {str(self._path)!a}: {error}") from None
+            raise InvalidTokenFile(f"SHARDSMITH_TOKENS_FILE: {str(self._path)!a}: {error}") from None
 
     def _watch(self) -> None:
         while not self._stop.wait(_LOOK_EVERY_S):

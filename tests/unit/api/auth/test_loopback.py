@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.api.auth.loopback import ALLOWED_BY, WithoutAuthentication, is_loopback
+from app.api.auth.options import AuthConfigurationError
 from app.main import _app_to_serve
 from app.settings import Settings
 
@@ -35,7 +36,7 @@ def test_loopback_is_what_no_other_machine_reaches(host: str, loopback: bool) ->
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])  # noqa: S104  # refused, not bound
 def test_the_service_does_not_listen_beyond_without_authentication(host: str) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(AuthConfigurationError) as caught:
         _app_to_serve(Settings(storage_url="memory://", host=host))
     message = str(caught.value)
     assert ALLOWED_BY in message
@@ -144,7 +145,7 @@ def test_an_issuer_without_an_audience_is_no_configuration() -> None:
 
 
 def test_an_unsafe_issuer_ends_the_start() -> None:
-    with pytest.raises(SystemExit, match="SHARDSMITH_OIDC_ISSUER"):
+    with pytest.raises(AuthConfigurationError, match="SHARDSMITH_OIDC_ISSUER"):
         _app_to_serve(
             Settings(storage_url="memory://", oidc_issuer="http://issuer.example", oidc_audience="x")
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["Turns", "offer_turn", "waiting"]
+__all__ = ["Turns", "has_turn", "offer_turn", "pause", "waiting"]
 
 #: So long a thread computes while others wait: what Linux gives a thread that shares a processor with
 #: others of its priority (`RR_TIMESLICE`, include/linux/sched/rt.h). Short work is never interrupted.
@@ -130,6 +130,18 @@ def waiting() -> Iterator[None]:
         return
     with _this.holder.lent():
         yield
+
+
+def pause(seconds: float) -> None:
+    """Sleep without the turn that this thread has. All code that sleeps in a worker does so here."""
+    if seconds > 0:
+        with waiting():
+            time.sleep(seconds)
+
+
+def has_turn() -> bool:
+    """Whether this thread keeps others from computing."""
+    return _this.holder is not None
 
 
 def offer_turn() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from ..domain.turns import pause
 from ..errors import OutcomeUnknown, StorageError, StorageUnavailable
 from .object_store import AlreadyExists, ObjectNotFound, ObjectStore
 
@@ -34,7 +35,7 @@ def create_once(
     data: bytes,
     *,
     deadline_s: float = _DEADLINE_S,
-    sleep: Callable[[float], None] | None = None,
+    sleep: Callable[[float], None] = pause,
 ) -> bytes | None:
     """Create `key` with `data`, which contains a nonce; None if it is ours, else what is there.
 
@@ -74,7 +75,7 @@ def create_once(
                 "The store did not confirm the write in time; it may or may not have been stored. "
                 "Repeat the request with the same key."
             ) from cause
-        (sleep or time.sleep)(wait * random.uniform(0.5, 1))  # noqa: S311  # jitter, not a secret
+        sleep(wait * random.uniform(0.5, 1))  # noqa: S311  # jitter, not a secret
         wait = min(2 * wait, _LONGEST_WAIT_S)
 
 

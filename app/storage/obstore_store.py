@@ -95,7 +95,7 @@ class ObstoreStore:
                 with self._upload_errors(key):
                     size += writer.write(data)
         except BaseException as error:
-            with contextlib.suppress(BaseError, OSError):
+            with contextlib.suppress(BaseError, OSError), waiting():
                 writer.__exit__(type(error), error, error.__traceback__)
             raise
         try:
@@ -215,7 +215,8 @@ class ObstoreStore:
                 return self._root.remove_unfinished(prefix, before)
         if isinstance(self._backend, S3Store):
             folder = "/".join(part for part in (self._backend.prefix, prefix) if part)
-            return abort_uploads(self._backend.config["bucket"], f"{folder}/" if folder else "", before)
+            with waiting():
+                return abort_uploads(self._backend.config["bucket"], f"{folder}/" if folder else "", before)
         return 0
 
     @contextlib.contextmanager
@@ -234,9 +235,9 @@ class ObstoreStore:
     def _errors(self, key: str) -> Iterator[None]:
         """Check `key` first; turn what obstore raises into this project's errors."""
         try:
-            if self._root is not None:
-                self._root.check(key)
             with waiting():
+                if self._root is not None:
+                    self._root.check(key)
                 yield
         except (BaseError, OSError, ValueError) as error:
             raise failure(key, error, self._hints) from None

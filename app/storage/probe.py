@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from ..domain.turns import pause
 from ..errors import StorageError, StorageUnavailable
 from .create_once import PROBE_PREFIX, new_nonce
 from .object_store import AlreadyExists, ObjectStore
@@ -53,7 +53,7 @@ def _creates(store: ObjectStore, key: str, body: bytes) -> bool:
     for _ in range(_TRIES - 1):
         with contextlib.suppress(StorageUnavailable):
             return _creates_at_once(store, key, body)
-        time.sleep(_WAIT_S)
+        pause(_WAIT_S)
     return _creates_at_once(store, key, body)
 
 

@@ -21,6 +21,7 @@ from ...storage.object_store import ObjectNotFound, ObjectStore, exists
 from .incarnation import DatasetOptions, Destination, Incarnation, parse_schema
 from .kept import Kept
 from .layout import Layout
+from .run_ahead import map_in
 from .same_schema import require_same_schema
 from .stored_json import open_json, read_again, seal_json
 
@@ -148,7 +149,7 @@ class Catalog:
     def names(self) -> list[str]:
         """All datasets that live, sorted; one that cannot be read is there all the same."""
         candidates = self.candidates()
-        alive = self._pool.map(self._lives, candidates)
+        alive = map_in(self._pool, self._lives, candidates)
         return [name for name, lives in zip(candidates, alive, strict=True) if lives]
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[Incarnation, bool]:

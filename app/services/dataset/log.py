@@ -7,7 +7,6 @@ newest can be undecided, and all is found by a few reads of known names; nothing
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +14,7 @@ from typing import Final
 
 from ...domain.limits import MIB
 from ...domain.manifest import Manifest
+from ...domain.turns import pause
 from ...errors import CorruptData, StorageError
 from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectNotFound, ObjectStore, exists
@@ -157,7 +157,7 @@ class PublishLog:
         """
         try:
             for wait in WAITS_S:
-                time.sleep(wait)
+                pause(wait)
                 data = self._store.get(file.key)
                 if sha256(data).hexdigest() == file.sha256:
                     return data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,6 +12,7 @@ from ...codecs.records.deflated_pieces import inflate_piece
 from ...domain.buffer_pool import BufferPool
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.streams import Buffer
+from ...domain.turns import pause
 from ...errors import CorruptData, MalformedInput, StorageUnavailable
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
@@ -80,7 +80,7 @@ def _load_piece(store: ObjectStore, stored: StoredPiece, read: _Read) -> Buffer:
     piece = stored.piece
     try:
         for wait in WAITS_S:
-            time.sleep(wait)
+            pause(wait)
             data = read(stored.key, stored.offset, piece.size)
             if _is_intact(piece, data):
                 return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)

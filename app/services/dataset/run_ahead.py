@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 from ...domain.turns import waiting
 
-__all__ = ["run_ahead"]
+__all__ = ["map_in", "run_ahead"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def run_ahead(
@@ -54,3 +56,14 @@ def run_ahead(
     finally:
         for _, future in pending:
             future.cancel()
+
+
+def map_in(pool: ThreadPoolExecutor, function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """As `pool.map`, but whoever waits for a result lends its turn meanwhile."""
+    results = pool.map(function, items)
+    while True:
+        with waiting():
+            result = list(islice(results, 1))
+        if not result:
+            return
+        yield from result

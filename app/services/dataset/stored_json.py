@@ -9,11 +9,11 @@ object names with its SHA-256 needs no seal.
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from ...domain.turns import pause
 from ...errors import CorruptData
 
 __all__ = ["dump_json", "load_json", "open_json", "read_again", "seal_json"]
@@ -84,5 +84,5 @@ def read_again(read: Callable[[], T]) -> T:
     try:
         return read()
     except CorruptData:
-        time.sleep(_AGAIN_S)
+        pause(_AGAIN_S)
         return read()

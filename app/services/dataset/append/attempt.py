@@ -115,8 +115,9 @@ class Attempt:
 
     def discard(self) -> None:
         """Remove the parts as far as the store lets us; what stays is nobody's."""
-        for part in self._under_way:
-            part.exception()  # a put that lands later would stay
+        with waiting():
+            for part in self._under_way:
+                part.exception()  # a put that lands later would stay
         # Not tried further once it fails: a store that hangs would take its time for each part, and the
         # client waits.
         with contextlib.suppress(StorageError):

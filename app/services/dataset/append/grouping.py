@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from ....domain.limits import KIB, MIB
+from ....domain.turns import pause
 from ....errors import Overloaded
 from ..catalog import Outdated
 from ..incarnation import Destination
@@ -104,7 +105,7 @@ class Grouping:
         return group
 
     def _store_after_pause(self, key: tuple[Layout, int, str], group: _Group) -> None:
-        time.sleep(_PAUSE_S)
+        pause(_PAUSE_S)
         with self._lock:
             if self._open.get(key) is not group:
                 return  # it was full before

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from ....domain.turns import pause
 from ....errors import InProgress
 
 __all__ = ["KeysInUse"]
@@ -42,7 +43,7 @@ class KeysInUse:
                     "ended; it then gets the same answer.",
                     code="append_in_progress",
                 )
-            time.sleep(_LOOK_AGAIN_S)
+            pause(_LOOK_AGAIN_S)
         try:
             yield
         finally:

@@ -24,6 +24,7 @@ from ..incarnation import Incarnation
 from ..layout import Layout
 from ..log import Decided, PublishLog
 from ..publish.executor import Executor
+from ..run_ahead import map_in
 from ..seen import Seen
 from .leftover_appends import sweep_parts, sweep_slots
 from .leftover_versions import sweep_dead_incarnation, sweep_log, sweep_versions
@@ -102,7 +103,7 @@ class Collector:
 
     def _sweep_slots(self, sweep: Sweep, layout: Layout, seen: Seen) -> None:
         numbers = sorted({fate.n for fate in seen.appends.values()})
-        moments = self._pool.map(lambda n: self._store.head(layout.manifest(n)).last_modified, numbers)
+        moments = map_in(self._pool, lambda n: self._store.head(layout.manifest(n)).last_modified, numbers)
         published_at = dict(zip(numbers, moments, strict=True))
         sweep_slots(sweep, layout, seen, published_at)
 

@@ -18,6 +18,7 @@ from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectInfo, ObjectNotFound
 from ..kept import Kept
 from ..layout import Layout
+from ..run_ahead import map_in
 from ..seen import KEEP_SEEN, Seen
 from ..slot import DEAD_BYTES, Commit, Dead, Slot, parse_slot, read_slot
 from .sweep import Kind, Sweep
@@ -70,7 +71,7 @@ class _Parts:
             and (info.last_modified < self._old or match["id"] in self._seen.appends)
             and self._fates.get(match["id"]) is None
         )
-        for append_id, fate in zip(wanted, self._sweep.pool.map(self._try_fate, wanted), strict=True):
+        for append_id, fate in zip(wanted, map_in(self._sweep.pool, self._try_fate, wanted), strict=True):
             if isinstance(fate, ShardsmithError):
                 self._sweep.fail(self._layout.slot(append_id), fate)
             elif isinstance(fate, _Closed):

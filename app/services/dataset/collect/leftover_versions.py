@@ -15,6 +15,7 @@ from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectInfo, ObjectNotFound, ObjectStore
 from ..layout import DATASET_INFO, DELETED, MANIFEST, Layout
 from ..log import Aborted, PublishLog
+from ..run_ahead import map_in
 from ..stored_json import seal_json
 from .sweep import Kind, Sweep
 
@@ -60,7 +61,7 @@ def _states(sweep: Sweep, layout: Layout, log: PublishLog, numbers: Sequence[int
             return error
 
     found: dict[_State, list[int]] = {name: [] for name in get_args(_State)}
-    for n, answer in zip(numbers, sweep.pool.map(state, numbers), strict=True):
+    for n, answer in zip(numbers, map_in(sweep.pool, state, numbers), strict=True):
         if isinstance(answer, ShardsmithError):
             sweep.fail(layout.folder(n), answer)
         else:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from ....errors import OutcomeUnknown, ShardsmithError
 from ....storage.object_store import ObjectInfo, ObjectStore
+from ..run_ahead import map_in
 
 __all__ = ["Decision", "Kind", "Sweep", "SweepReport"]
 
@@ -144,7 +145,7 @@ class Sweep:
     def delete(self, batch: Iterable[ObjectInfo], decide: Decision) -> None:
         """The same for a few objects."""
         batch = list(batch)
-        for info, outcome in zip(batch, self.pool.map(partial(self._try, decide), batch), strict=True):
+        for info, outcome in zip(batch, map_in(self.pool, partial(self._try, decide), batch), strict=True):
             if isinstance(outcome, ShardsmithError):
                 self.fail(info.key, outcome)
             elif outcome is not None:

@@ -29,6 +29,7 @@ from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import Aborted, PublishLog
 from ..piece_stream import LostData, piece_buffers
 from ..plan import Plan, Work
+from ..run_ahead import map_in
 from ..slot import parse_commits
 from ..stored_json import dump_json
 from .inputs import Inputs, base_manifest, read_inputs
@@ -138,7 +139,7 @@ class Executor:
     def _delete_parts(self, work: Work) -> None:
         commits = parse_commits(self._log.named(work.inputs), work.inputs.key)
         parts = [part for commit in commits for part in commit.parts(self._layout)]
-        deque(self._pool.map(self._store.delete, parts), maxlen=0)
+        deque(map_in(self._pool, self._store.delete, parts), maxlen=0)
 
     def _shards(self, n: int, work: Work, inputs: Inputs) -> list[WrittenShard]:
         """Write all shards that no executor has written yet."""
@@ -155,7 +156,7 @@ class Executor:
         """The splits in their new order, of which the shards are read that are not written yet."""
         if work.shuffle_seed is None:
             return {}
-        done = self._pool.map(lambda shard: self._done(n, shard), work.shards)
+        done = map_in(self._pool, lambda shard: self._done(n, shard), work.shards)
         ranges: dict[str, list[tuple[int, int]]] = {}
         for shard, found in zip(work.shards, done, strict=True):
             if found is None:

@@ -12,6 +12,7 @@ from ....errors import CorruptData
 from ....storage.create_once import store_time
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..layout import Layout
+from ..run_ahead import map_in
 from ..seen import KEEP_SEEN, Consumed, Seen
 from ..slot import Commit, Slot, read_slot
 
@@ -58,7 +59,7 @@ class NewAppends:
 
     def _commits(self, seen: Seen, listed: Mapping[str, int], exclude: Collection[str]) -> list[Commit]:
         fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
-        slots = self._pool.map(lambda append_id: self._slot(append_id, exclude), fresh)
+        slots = map_in(self._pool, lambda append_id: self._slot(append_id, exclude), fresh)
         return [slot for slot in slots if isinstance(slot, Commit) and not seen.has(slot)]
 
     def _slot(self, append_id: str, exclude: Collection[str]) -> Slot | None:
@@ -77,7 +78,7 @@ class NewAppends:
 
     def _listed(self) -> dict[str, int]:
         """All slots, and when they were written, by the store's clock in seconds."""
-        return {name: at for slots in self._pool.map(self._listed_under, _DIGITS) for name, at in slots}
+        return {name: at for slots in map_in(self._pool, self._listed_under, _DIGITS) for name, at in slots}
 
     def _listed_under(self, digit: str) -> list[tuple[str, int]]:
         folder = self._layout.slots(digit)

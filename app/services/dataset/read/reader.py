@@ -17,6 +17,7 @@ from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, MANIFEST, media_type
 from ..log import Decided, PublishLog
 from ..pieces import SplitPieces
+from ..run_ahead import map_in
 from ..stored_json import dump_json, open_json, read_again
 from .row_plan import NO_ROWS, plan_rows
 from .rows import read_rows
@@ -45,7 +46,7 @@ class Reader:
 
     def versions(self) -> list[str]:
         """Every published version, oldest first."""
-        manifests = self._pool.map(self._published, range(1, self._log.newest() + 1))
+        manifests = map_in(self._pool, self._published, range(1, self._log.newest() + 1))
         return [manifest.version for manifest in manifests if manifest is not None]
 
     def manifest(self, version: str) -> Manifest:

@@ -49,7 +49,7 @@ def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] 
 
 
 def underway_answer(value: object, location: str) -> Answer:
-    """202: a publication goes on, and the same request again follows it."""
+    """202: a publication goes on, and can be followed at `location`."""
     headers = {"Location": f"/v1/datasets/{location}", "Retry-After": "1"}
     return json_answer(value, status=202, headers=headers)
 

@@ -22,6 +22,8 @@ from .parameters import BodyOfRowsQuery, NoQuery
 __all__ = [
     "AppendParameters",
     "AppendQuery",
+    "AppendsParameters",
+    "AppendsQuery",
     "DownloadParameters",
     "DownloadQuery",
     "PublishParameters",
@@ -156,6 +158,13 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
         return RecordsEncodeOptions(lossy=self.lossy == "allow")
 
 
+class AppendsQuery(NoQuery):
+    """Parameters of `GET .../appends`."""
+
+    after: Annotated[str, Field(description="An append_id, `next` of the answer before.")] = ""
+    limit: Annotated[int, Field(ge=1, le=1000, description="Appends in an answer, at most.")] = 100
+
+
 class DownloadQuery(NoQuery):
     """Parameters of a download."""
 
@@ -264,5 +273,6 @@ class RowsQuery(NoQuery):
 
 AppendParameters = Annotated[AppendQuery, Query()]
 PublishParameters = Annotated[PublishVersionQuery, Query()]
+AppendsParameters = Annotated[AppendsQuery, Query()]
 DownloadParameters = Annotated[DownloadQuery, Query()]
 RowsParameters = Annotated[RowsQuery, Query()]

@@ -21,10 +21,10 @@ from ..codecs.records.columns import Records
 from ..domain.limits import Budget, Limits
 from ..domain.manifest import Manifest
 from ..domain.memory import MemoryPool
-from ..domain.names import check_append_id
+from ..domain.names import check_append_id, parse_version
 from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema
-from ..errors import CorruptData, NotFound, StorageUnavailable
+from ..errors import Conflict, CorruptData, NotFound, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append.appender import Appender
@@ -34,10 +34,13 @@ from .dataset.catalog import Catalog
 from .dataset.collect.collector import Collector, SweepReport
 from .dataset.collect.leftover_versions import delete_version
 from .dataset.incarnation import DatasetOptions, Destination, Incarnation
-from .dataset.log import Decided, PublishLog
+from .dataset.log import Aborted, Decided, PublishLog
+from .dataset.publish.new_appends import NewAppends
 from .dataset.publish.options import DIVIDED_SPLIT, PublishOptions
+from .dataset.publish.progress import Progress, progress_of
 from .dataset.publish.publisher import Publisher, abort_version
 from .dataset.publish.room import Room
+from .dataset.publish.waiting import WaitingAppends
 from .dataset.read.reader import Reader
 from .dataset.read.stored_file import StoredFile
 from .dataset.read.tar import VersionTar
@@ -54,12 +57,14 @@ __all__ = [
     "DatasetOptions",
     "Datasets",
     "Destination",
+    "Progress",
     "PublishOptions",
     "StoredFile",
     "SweepReport",
     "Underway",
     "ValidationReport",
     "VersionTar",
+    "WaitingAppends",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
@@ -69,17 +74,25 @@ _STORE_THREADS: Final = 16
 _GROUP_THREADS: Final = 32
 #: After so long a client hears that its publication goes on: many give up on a request after 60 s.
 _PUBLISH_WAIT_S: Final = 30.0
+#: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
+_COUNTED_APPENDS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """A dataset as it is now. `latest_version` is None until something is published."""
+    """A dataset as it is now.
+
+    Attributes:
+        latest_version: None until something is published.
+        waiting: the first 256 of the appends that no version holds yet.
+    """
 
     dataset: str
     generation: int
     schema: Schema | None
     options: DatasetOptions
     latest_version: str | None
+    waiting: WaitingAppends
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -88,6 +101,7 @@ class DatasetInfo:
             "schema": None if self.schema is None else self.schema.to_json(),
             **asdict(self.options),
             "latest_version": self.latest_version,
+            "waiting": self.waiting.counts(),
         }
 
 
@@ -136,7 +150,7 @@ class Datasets:
             Conflict: it exists with another schema or other options (`dataset_exists`).
         """
         incarnation, created = self._catalog.create(name, schema, options)
-        return self._info(incarnation), created
+        return self._info(incarnation, created=created), created
 
     def get(self, name: str) -> DatasetInfo:
         """The dataset as it is now."""
@@ -282,6 +296,18 @@ class Datasets:
             **({} if fate is None else {"version": fate[0]}),
         }
 
+    def waiting_appends(self, name: str, *, after: str = "", limit: int = 100) -> WaitingAppends:
+        """Acknowledged appends that no version holds yet, by id.
+
+        Args:
+            after: an id; those behind it are listed.
+            limit: how many are looked at; some may turn out to be dead.
+        """
+        if after:
+            check_append_id(after)
+        incarnation = self._catalog.open(name)
+        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit)
+
     def publish(
         self,
         name: str,
@@ -387,6 +413,34 @@ class Datasets:
         """
         return self._reader(self._catalog.open(name)).manifest(version)
 
+    def follow(self, name: str, version: str) -> Manifest | Progress:
+        """The manifest of `version`; or, as long as it is being published, how far that is.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+            Conflict: its publication was given up (`publish_aborted`).
+        """
+        incarnation = self._catalog.open(name)
+        reader, layout = self._reader(incarnation), incarnation.layout
+        try:
+            return reader.manifest(version)
+        except NotFound:
+            n = 0 if version == "latest" else layout.number(parse_version(version))
+            log = PublishLog(self._store, layout, self._decided)
+            progress = progress_of(self._store, log, layout, n) if n else None
+            if progress is None:
+                raise
+        verdict = log.verdict(n)
+        if isinstance(verdict, Aborted):
+            raise Conflict(
+                f"The publication of version {version} was given up: {verdict.reason} Its rows are free for "
+                f"another one.",
+                code="publish_aborted",
+                extra={"version": version},
+            )
+        # Published meanwhile; or deleted, as is said once more.
+        return progress if verdict is None else reader.manifest(version)
+
     def open_file(self, name: str, version: str, file: str) -> StoredFile:
         """A shard or side file that the manifest of `version` names.
 
@@ -478,7 +532,11 @@ class Datasets:
     def _reader(self, incarnation: Incarnation) -> Reader:
         return Reader(self._store, incarnation, self._decided, self._pool)
 
-    def _info(self, incarnation: Incarnation) -> DatasetInfo:
+    def _waiting(self, incarnation: Incarnation, latest: int, after: str, limit: int) -> WaitingAppends:
+        seen = PublishLog(self._store, incarnation.layout, self._decided).seen(latest)
+        return NewAppends(self._store, incarnation.layout, self._pool).page(seen, after, limit)
+
+    def _info(self, incarnation: Incarnation, *, created: bool = False) -> DatasetInfo:
         layout = incarnation.layout
         latest = self._reader(incarnation).latest()
         return DatasetInfo(
@@ -487,4 +545,5 @@ class Datasets:
             self._catalog.schema(incarnation),
             incarnation.options,
             str(layout.version(latest)) if latest else None,
+            WaitingAppends() if created else self._waiting(incarnation, latest, "", _COUNTED_APPENDS),
         )

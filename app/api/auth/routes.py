@@ -43,6 +43,7 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/v1/datasets": {"GET": "read"},
     "/v1/datasets/{dataset}": {"GET": "read", "PUT": "write", "DELETE": "admin"},
     "/v1/datasets/{dataset}/records": {"POST": "write"},
+    "/v1/datasets/{dataset}/appends": {"GET": "read"},
     "/v1/datasets/{dataset}/appends/{append_id}": {"GET": "read"},
     "/v1/datasets/{dataset}/collect": {"POST": "admin"},
     "/v1/datasets/{dataset}/versions": {"GET": "read", "POST": "write"},

@@ -27,7 +27,7 @@ from ...services.small_appends import SmallAppend
 from ..answers import json_answer, manifest_json, no_content, underway_answer
 from ..applicability import refuse_inapplicable
 from ..auth.principal import visible_to
-from ..dataset_parameters import AppendParameters, AppendQuery, PublishParameters
+from ..dataset_parameters import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
 from ..digests import HashingStream, request_digest
 from ..exchange import Answer
 from ..fast_path import Quick, QuickRoute
@@ -167,7 +167,7 @@ async def delete_dataset(
             201,
             "Stored, as durably as the store is; with `publish=true` the manifest of the new version.",
             JSON_OBJECT,
-            also={202: "Stored; the publication takes longer, and the same request again follows it."},
+            also={202: "Stored; the publication takes longer, and can be followed at `Location`."},
         ),
     },
 )
@@ -260,6 +260,29 @@ def _appended(result: Appended, losses: Losses | None, request: Request) -> Answ
 
 
 @router.get(
+    "/{dataset}/appends",
+    operation_id="list_appends",
+    openapi_extra=json_response(200, "Appends, by id; `next` where there are more.", JSON_OBJECT),
+)
+@router.head("/{dataset}/appends", include_in_schema=False)
+async def list_appends(
+    request: Request, dataset: str, query: AppendsParameters, services: ServicesDependency
+) -> Response:
+    """The acknowledged appends that no version holds yet, in the order of their ids.
+
+    Small appends that were stored together share an id and are listed as one. An append that is
+    `unreadable` keeps the dataset from being published; `exclude` leaves it out.
+    """
+    refuse_repeated(request)
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        waiting = services.datasets.waiting_appends(dataset, after=query.after, limit=query.limit)
+        return json_answer(waiting.to_json(dataset))
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.get(
     "/{dataset}/appends/{append_id}",
     operation_id="get_append",
     openapi_extra=json_response(200, "What became of the append.", JSON_OBJECT),
@@ -283,7 +306,7 @@ async def get_append(
         201,
         "The manifest of the new version.",
         JSON_OBJECT,
-        also={202: "It takes longer; the same request again follows it."},
+        also={202: "It takes longer, and can be followed at `Location`."},
     ),
 )
 async def publish_version(
@@ -295,7 +318,7 @@ async def publish_version(
 ) -> Response:
     """Publish every acknowledged append as an immutable version.
 
-    After 30 s the answer is 202, with the place of the version in `Location`, and the work goes on: the
+    After 30 s the answer is 202, and the work goes on: `GET` of its `Location` says how far it is, and the
     same request again, best with an `Idempotency-Key`, waits for the outcome.
     """
     refuse_repeated(request)

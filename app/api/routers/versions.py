@@ -13,8 +13,9 @@ from starlette.responses import Response
 from ...codecs.records.batching import in_batches
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
+from ...services.datasets import Progress
 from ...services.records import encode_records
-from ..answers import arrow_format, json_answer, manifest_json, records_answer
+from ..answers import arrow_format, json_answer, manifest_json, records_answer, underway_answer
 from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParameters
 from ..exchange import Answer
 from ..files import Download
@@ -51,7 +52,12 @@ async def list_versions(
 @router.get(
     "/{version}",
     operation_id="get_version",
-    openapi_extra=json_response(200, "The manifest.", JSON_OBJECT),
+    openapi_extra=json_response(
+        200,
+        "The manifest.",
+        JSON_OBJECT,
+        also={202: "It is being published: `percent` of its records are in finished shards."},
+    ),
 )
 @router.head("/{version}", include_in_schema=False)
 async def get_version(
@@ -60,11 +66,15 @@ async def get_version(
     """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema.
 
     `load` has lines that load it, ready to run: `download` (curl and tar), then `tf.data` or `tfds` on what
-    that made; `python` reads rows over HTTP with the standard library alone.
+    that made; `python` reads rows over HTTP with the standard library alone. While the version is being
+    published the answer is 202 and says how far that is, whichever replica is asked.
     """
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer(manifest_json(services.datasets.manifest(dataset, version), request))
+        found = services.datasets.follow(dataset, version)
+        if isinstance(found, Progress):
+            return underway_answer(found.to_json(), f"{dataset}/versions/{found.version}")
+        return json_answer(manifest_json(found, request))
 
     return await services.exchanges.run(request, work, short=True)
 

@@ -67,6 +67,15 @@ class Commit:
     sequence: int | None = None
     writer: str = ""
 
+    @classmethod
+    def illegible(cls, append_id: str) -> Commit:
+        """An append of which nothing is known but its id; with this nonce, any slot of the id is consumed."""
+        return cls(append_id, "", "", "", "", 0, 0, 0, ())
+
+    @property
+    def is_illegible(self) -> bool:
+        return not self.split
+
     @property
     def rank(self) -> tuple[int, int, str]:
         """By which appends are ordered."""

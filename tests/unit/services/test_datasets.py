@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from app.domain.schema import Schema
 from app.errors import Conflict, MalformedInput, NotFound
 from app.services.dataset.layout import Layout
-from app.services.datasets import DatasetOptions, PublishOptions
+from app.services.datasets import AppendResult, DatasetOptions, PublishOptions, WaitingAppends
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
 from tests.seals import sealed
@@ -19,6 +20,14 @@ from tests.seals import sealed
 @pytest.fixture(params=["memory", "local"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObstoreStore:
     return open_store("memory://" if request.param == "memory" else f"file://{tmp_path}/data")
+
+
+def append_id_of(key: str) -> str:
+    return sha256(key.encode()).hexdigest()[:32]
+
+
+def by_id(result: AppendResult) -> str:
+    return result.append_id
 
 
 @pytest.fixture
@@ -36,6 +45,7 @@ def test_a_dataset_is_created_once(client: Client) -> None:
         "description": "Text.",
         "keep_versions": None,
         "latest_version": None,
+        "waiting": {"num_appends": 0, "num_records": 0, "num_bytes": 0, "truncated": False},
     }
     assert client.datasets.create("d", SCHEMA, DatasetOptions("Text.")) == (info, False)
     with pytest.raises(Conflict):
@@ -123,6 +133,32 @@ def test_a_dead_append_is_said_to_be(client: Client, store: ObstoreStore) -> Non
     assert client.datasets.get_append("d", "0" * 32)["state"] == "dead"
     client.publish()
     assert client.read() == [1]
+
+
+def test_waiting_appends_are_listed_by_id_a_page_at_a_time(client: Client, store: ObstoreStore) -> None:
+    appended = sorted((client.append([number] * 2, key=f"k{number}") for number in range(7)), key=by_id)
+    client.append([0], key="published")
+    store.create(Layout("d", 1).slot("0" * 32), sealed(b'{"nonce":"x","fate":"dead"}') + b"\n")
+    first = Client(store).datasets.waiting_appends("d", limit=4)
+    assert first.next == first.appends[-1].append_id  # the dead one was looked at, too
+    rest = client.datasets.waiting_appends("d", after=first.next, limit=4)
+    assert rest.next == rest.appends[-1].append_id
+    last = client.datasets.waiting_appends("d", after=rest.next, limit=4)
+    assert last.next is None
+    listed = [append.append_id for page in (first, rest, last) for append in page.appends]
+    assert listed == sorted([*(result.append_id for result in appended), append_id_of("published")])
+
+
+def test_of_many_waiting_appends_a_dataset_counts_the_first(client: Client) -> None:
+    for number in range(257):
+        client.append([number], key=f"k{number}")
+    counts = client.datasets.get("d").to_json()["waiting"]
+    assert (counts["num_appends"], counts["num_records"], counts["truncated"]) == (256, 256, True)
+    client.publish(PublishOptions(exclude=(append_id_of("k0"),)))
+    assert client.datasets.get("d").waiting == WaitingAppends()
+    client.append([1, 2])
+    counts = client.datasets.get("d").to_json()["waiting"]
+    assert (counts["num_appends"], counts["num_records"], counts["truncated"]) == (1, 2, False)
 
 
 def test_an_append_that_never_was_is_not_found(client: Client) -> None:

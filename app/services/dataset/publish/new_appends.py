@@ -15,6 +15,7 @@ from ..layout import Layout
 from ..run_ahead import map_in
 from ..seen import KEEP_SEEN, Consumed, Seen
 from ..slot import Commit, Slot, read_slot
+from .waiting import WaitingAppends
 
 __all__ = ["NewAppends"]
 
@@ -57,6 +58,17 @@ class NewAppends:
             listed |= missed
         return listed, sorted(commits, key=lambda commit: commit.rank)
 
+    def page(self, seen: Seen, after: str, limit: int) -> WaitingAppends:
+        """The first of those appends behind the id `after`, by id; of one that is illegible, the id alone.
+
+        Lists all slots, and reads `limit` at most: where some are dead, fewer appends come than that.
+        """
+        listed = self._listed(after)
+        fresh = sorted(append_id for append_id, at in listed.items() if seen.may_be_new(append_id, at))
+        read = {append_id: listed[append_id] for append_id in fresh[:limit]}
+        commits = tuple(self._commits(seen, read, exclude=read))
+        return WaitingAppends(commits, fresh[limit - 1] if len(fresh) > limit else None)
+
     def _commits(self, seen: Seen, listed: Mapping[str, int], exclude: Collection[str]) -> list[Commit]:
         fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
         slots = map_in(self._pool, lambda append_id: self._slot(append_id, exclude), fresh)
@@ -70,15 +82,17 @@ class NewAppends:
             return None
         except CorruptData as error:
             if append_id in exclude:
-                return _illegible(append_id)
+                return Commit.illegible(append_id)
             raise CorruptData(
                 f"Append {append_id} cannot be read: {error.detail} If it is lost for good, publish without "
                 f"it: exclude= its append_id."
             ) from error
 
-    def _listed(self) -> dict[str, int]:
-        """All slots, and when they were written, by the store's clock in seconds."""
-        return {name: at for slots in map_in(self._pool, self._listed_under, _DIGITS) for name, at in slots}
+    def _listed(self, after: str = "") -> dict[str, int]:
+        """All slots behind `after`, and when they were written, by the store's clock in seconds."""
+        folders = [digit for digit in _DIGITS if digit >= after[:1]]
+        found = map_in(self._pool, self._listed_under, folders)
+        return {name: at for slots in found for name, at in slots if name > after}
 
     def _listed_under(self, digit: str) -> list[tuple[str, int]]:
         folder = self._layout.slots(digit)
@@ -118,8 +132,3 @@ class NewAppends:
             ordered, before, key=lambda n: self._store.head(self._layout.manifest(n)).last_modified
         )
         return ordered[count - 1] if count else 0
-
-
-def _illegible(append_id: str) -> Commit:
-    """An append of which nothing is known but its id; with this nonce, any slot of the id is consumed."""
-    return Commit(append_id, "", "", "", "", 0, 0, 0, ())

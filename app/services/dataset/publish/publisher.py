@@ -25,6 +25,7 @@ from .drafter import Drafter
 from .executor import Executor, is_foreign
 from .new_appends import NewAppends
 from .options import PublishOptions
+from .progress import notes_of
 from .room import Room
 
 __all__ = ["Publisher", "abort_version"]
@@ -113,9 +114,8 @@ class Publisher:
         self._executor.execute(plan)
 
     def _is_stalled(self, n: int) -> bool:
-        moments = [self._store.head(self._layout.plan(n)).last_modified]
-        moments += [info.last_modified for info in self._store.list(self._layout.all_done(n))]
-        return store_time(self._store) - max(moments) >= _STALLED
+        _, updated_at = notes_of(self._store, self._layout, n)
+        return store_time(self._store) - updated_at >= _STALLED
 
     def _answer(
         self, published: int, seen: Seen, options: PublishOptions, wants: str | None

@@ -115,8 +115,9 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
     evolve: Annotated[
         Literal["none", "widen"],
         Field(
-            description="`widen` lets the rows add features to the dataset's schema, and a declared schema "
-            "also change lengths to unknown and dtypes to wider ones."
+            description="`widen` lets the rows add features to the dataset's schema, and widen those that "
+            "were inferred: int64 to float32, a length to unknown. A declared schema may also change other "
+            "lengths to unknown and dtypes to wider ones."
         ),
     ] = "none"
     lossy: Lossy = None

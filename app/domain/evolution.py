@@ -1,6 +1,7 @@
 """How the schema of a dataset may change once rows are stored under it: it only widens.
 
-Whatever is allowed here leaves every stored row readable under the wider schema, with the same values:
+Whatever is allowed here leaves every stored row readable under the wider schema, with the same values; all
+but the last change leave the stored bytes as they are:
 
 | change                           | allowed                                                              |
 |----------------------------------|----------------------------------------------------------------------|
@@ -9,6 +10,8 @@ Whatever is allowed here leaves every stored row readable under the wider schema
 | a dimension that was fixed       | becomes unknown, in dense features and steps of sequences; not rank  |
 | another dtype                    | encoding `list` alone, to one that is stored in the same list and    |
 |                                  | holds every value: int8 to int32, float16 to float32, text to bytes  |
+| an inferred int64                | becomes float32, as long as that holds every stored value exactly;   |
+|                                  | a publication writes the lists of earlier rows anew                  |
 
 What is asked for may also be narrower than what there is; then what there is stays.
 """
@@ -20,10 +23,13 @@ from dataclasses import replace
 from typing import Final
 
 from ..errors import InputError, SchemaConflict
-from .dtypes import DType
+from .dtypes import FLOAT32, INT64, DType
 from .schema import Feature, FeatureShape, Schema
 
-__all__ = ["widen"]
+__all__ = ["DECLARE_ANEW", "widen"]
+
+#: The way out where a dtype cannot be widened.
+DECLARE_ANEW: Final = "Append to a new dataset, and declare its schema."
 
 #: dtype -> those that are stored alike and hold all its values. An Int64List holds no uint64, a FloatList no
 #: float64; a bool is no number; float16 and bfloat16 hold different values.
@@ -56,9 +62,10 @@ def widen(stored: Schema, offered: Schema) -> Schema:
         )
     features = [_with(feature, offered.by_name.get(feature.name), stored) for feature in stored]
     features += [replace(feature, nullable=True) for feature in offered if feature.name not in stored.by_name]
-    if tuple(features) == stored.features:
+    widened = Schema(tuple(features), stored.message)
+    if widened.to_json(stored=True) == stored.to_json(stored=True):
         return stored
-    return _checked(Schema(tuple(features), stored.message), stored)
+    return _checked(widened, stored)
 
 
 def _with(feature: Feature, offered: Feature | None, stored: Schema) -> Feature:
@@ -68,16 +75,23 @@ def _with(feature: Feature, offered: Feature | None, stored: Schema) -> Feature:
     for member in ("kind", "encoding"):
         if getattr(feature, member) != getattr(offered, member):
             raise _conflict(feature, offered, stored, f"its {member} is fixed")
+    dtype = _wider_dtype(feature, offered, stored)
     return replace(
         feature,
-        dtype=_wider_dtype(feature, offered, stored),
+        dtype=dtype,
         shape=_wider_shape(feature, offered, stored),
         nullable=feature.nullable or offered.nullable,
+        beyond_float32=feature.beyond_float32 or (feature.may_become_float32 and offered.beyond_float32),
+        was_int64=feature.was_int64 or (feature.dtype == INT64 and dtype == FLOAT32),
     )
 
 
 def _wider_dtype(feature: Feature, offered: Feature, stored: Schema) -> DType:
     old, new = feature.dtype, offered.dtype
+    if feature.may_become_float32 and new == FLOAT32:
+        return new
+    if feature.was_int64 and new == INT64 and not offered.beyond_float32:
+        return old  # rows that were read before it was widened
     if old == new or old.name in _WIDER.get(new.name, ()):
         same_bytes, wider = feature.encoding == "list" or old == new, old
     else:
@@ -85,6 +99,8 @@ def _wider_dtype(feature: Feature, offered: Feature, stored: Schema) -> DType:
     if not same_bytes:
         allowed = sorted(_WIDER.get(old.name, ())) if feature.encoding == "list" else []
         may = f"it may become {' or '.join(allowed)}" if allowed else f"{old} stays {old}"
+        if feature.beyond_float32 and new == FLOAT32:
+            may = "float32 does not hold all its integers exactly"
         raise _conflict(feature, offered, stored, may)
     return wider
 
@@ -115,7 +131,8 @@ def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) 
     return SchemaConflict(
         f"Feature {feature.name!r} is {_described(offered)} in these rows and {_described(feature)} in the "
         f"dataset, and is not widened to both: {allowed}. A feature may be added, be absent, have a "
-        f"dimension of another length, or a wider dtype that is stored alike; nothing else changes.",
+        f"dimension of another length, or a wider dtype that is stored alike; nothing else changes. "
+        f"{DECLARE_ANEW}",
         feature=feature.name,
         extra={"schema": stored.to_json()},
     )

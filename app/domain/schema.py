@@ -18,14 +18,14 @@ with `"message": "sequence_example"`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
 from .components import check_stored_names
-from .dtypes import DType, parse_feature_dtype
+from .dtypes import FLOAT32, INT64, DType, parse_feature_dtype
 from .limits import Limits
 from .tensor import check_shape, num_elements
 
@@ -47,7 +47,7 @@ _LISTED: Final = frozenset(
 )
 _MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
 #: Members of the stored form alone, each written only where it is true.
-_STORED_MEMBERS: Final = ("inferred",)
+_STORED_MEMBERS: Final = ("inferred", "beyond_float32", "was_int64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,11 @@ class Feature:
             `tensor` a TensorProto; the last two as one value of a BytesList (of each step, where it is
             a `sequence`).
         nullable: a row may lack the feature.
-        inferred: dtype and shape were guessed from values that say neither, such as those of JSON. Takes no
-            part in comparisons, and stands in no form but the stored one.
+        inferred: dtype and shape were guessed from values that say neither, such as those of JSON.
+        beyond_float32: an inferred int64 of which rows may hold integers that float32 does not hold exactly.
+        was_int64: a float32 that was an inferred int64; rows that were stored before have an Int64List.
+
+    The last three take no part in comparisons, and stand in no form but the stored one.
     """
 
     name: str
@@ -72,6 +75,8 @@ class Feature:
     encoding: Encoding = "list"
     nullable: bool = False
     inferred: bool = field(default=False, compare=False)
+    beyond_float32: bool = field(default=False, compare=False)
+    was_int64: bool = field(default=False, compare=False)
 
     @property
     def is_scalar(self) -> bool:
@@ -107,6 +112,25 @@ class Feature:
     def inner_shape(self) -> tuple[int, ...]:
         """Of a `ragged` feature: the uniform dimensions, those behind the last unknown one."""
         return tuple(dim for dim in self.shape[self.num_partitions + 1 :] if dim is not None)
+
+    @property
+    def may_become_float32(self) -> bool:
+        """Whether it is an int64 that nobody asked for, all stored values of which float32 holds exactly."""
+        return (
+            self.inferred
+            and not self.beyond_float32
+            and self.dtype == INT64
+            and self.encoding == "list"
+            and self.kind in ("dense", "ragged")
+        )
+
+    def joined(self, dtype: DType, shape: FeatureShape) -> Feature:
+        """This inferred feature, as far as it may be widened for values of that dtype and shape."""
+        dims = self.shape
+        if self.kind == "dense" and len(shape) == len(dims) and None not in shape[1:]:
+            dims = tuple(old if old == new else None for old, new in zip(dims, shape, strict=True))
+        to_float = self.may_become_float32 and dtype.is_float
+        return replace(self, dtype=FLOAT32 if to_float else self.dtype, shape=dims)
 
     def require_lossless(self) -> None:
         """Refuse what the Example's lists cannot hold.
@@ -273,6 +297,11 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         return tuple(feature.name for feature in self.features)
 
+    @property
+    def needs_reencoding(self) -> bool:
+        """Whether records of it may have been stored otherwise: see `Feature.was_int64`."""
+        return any(feature.was_int64 for feature in self.features)
+
     def same_features(self, other: Schema) -> bool:
         """Whether rows of the one are rows of the other: the order of features does not matter."""
         return self.by_name == other.by_name and self.message == other.message
@@ -303,7 +332,21 @@ class Schema:
 
     def declared(self) -> Schema:
         """This schema as if somebody had declared it."""
-        return Schema(tuple(replace(feature, inferred=False) for feature in self.features), self.message)
+        features = (
+            replace(feature, inferred=False, beyond_float32=False, was_int64=False)
+            for feature in self.features
+        )
+        return Schema(tuple(features), self.message)
+
+    def noting_large(self, names: Set[str]) -> Schema:
+        """This schema, once it is known that float32 does not hold all integers of these features."""
+        if not names:
+            return self
+        features = (
+            replace(feature, beyond_float32=feature.beyond_float32 or feature.name in names)
+            for feature in self.features
+        )
+        return Schema(tuple(features), self.message)
 
     def to_json(self, *, stored: bool = False) -> dict[str, Any]:
         """The JSON form; `stored` as for `Feature.to_json`."""

@@ -13,10 +13,13 @@ import pyarrow as pa
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.registry import FormName
+from ..domain.dtypes import INT64
+from ..domain.evolution import DECLARE_ANEW
 from ..domain.limits import KIB, MIB, Budget
 from ..domain.manifest import Manifest
+from ..domain.schema import Schema
 from ..domain.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
-from ..errors import InputError, SchemaConflict, ShardsmithError
+from ..errors import InputError, LossyConversion, SchemaConflict, ShardsmithError
 from ..storage.spool import Spool
 from .dataset.catalog import Outdated
 from .dataset.publish.room import Room
@@ -208,17 +211,15 @@ class _Appending:
 
     @contextmanager
     def _telling_of_evolution(self, destination: Destination) -> Iterator[None]:
-        """Say what takes a feature that the dataset lacks."""
+        """Say of rows that are refused what would take them."""
         try:
             yield
-        except SchemaConflict as error:
-            stored, at = destination.schema, error.location
-            is_told = self.request.evolve or "schema" in error.extra
-            if is_told or stored is None or at.feature is None or at.feature in stored.by_name:
+        except InputError as error:
+            hint = _way_out(error, destination.schema, evolve=self.request.evolve)
+            if not hint:
                 raise
-            hint = "With ?evolve=widen it is added to the schema of the dataset."
-            told = SchemaConflict(f"{error.detail} {hint}", code=error.code, extra=error.extra)
-            told.location = at
+            told = type(error)(f"{error.detail} {hint}", code=error.code, extra=error.extra)
+            told.location = error.location
             raise told from None
 
     def _records(self, source: ByteStream, destination: Destination) -> Records:
@@ -238,6 +239,25 @@ class _Appending:
             require_same_schema(options.schema, stored)
         options = replace(options, schema=stored, schema_of_dataset=True)
         return open_records(source, form, options, self.budget, self.spool, self.resources)
+
+
+def _way_out(error: InputError, stored: Schema | None, *, evolve: bool) -> str:
+    """What takes rows that the schema of the dataset refuses; nothing where that is told, or nothing does."""
+    name = error.location.feature
+    if stored is None or name is None or "schema" in error.extra:
+        return ""
+    feature = stored.by_name.get(name)
+    if feature is None:
+        is_told = evolve or not isinstance(error, SchemaConflict)
+        return "" if is_told else "With ?evolve=widen it is added to the schema of the dataset."
+    if error.code == "inexact_integer" and feature.dtype == INT64 and not feature.may_become_float32:
+        why = "float32 does not hold all its integers exactly" if feature.inferred else "it was declared"
+        return f"It stays int64 in this dataset, since {why}. {DECLARE_ANEW}"
+    has_length = feature.inferred and not feature.is_scalar and feature.num_values is not None
+    ways = ["become float32"] * feature.may_become_float32 + ["have lists of any length"] * has_length
+    if evolve or not ways or not isinstance(error, SchemaConflict | LossyConversion):
+        return ""
+    return f"It was inferred from earlier rows: with ?evolve=widen it may {' and '.join(ways)}."
 
 
 def _to_the_end(batches: Iterator[pa.RecordBatch], source: ByteStream) -> Iterator[pa.RecordBatch]:

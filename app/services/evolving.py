@@ -1,9 +1,9 @@
 """Rows that may widen the schema of their dataset: which schema they and the stored rows have in common.
 
 What is declared, beside the rows or in the body, may widen all that `domain/evolution.py` allows. Without
-that the body is looked at first: features that the dataset lacks are inferred from it, those that it has stay
-as they are. So a value that happens to be larger, or a list that is longer, does not change what readers of
-the dataset rely on, unless that is said.
+that the body is looked at first: features that the dataset lacks are inferred from it, and those that were
+inferred before are widened; what somebody declared stays as it is. So a value that happens to be larger, or a
+list that is longer, does not change what readers of the dataset rely on, unless that is said.
 """
 
 from __future__ import annotations
@@ -62,10 +62,15 @@ def _common(stored: Schema, found: Records, form: FormName) -> Schema:
 
 
 def _as_stored(feature: Feature, stored: Schema, form: FormName) -> Feature:
-    """What the dataset has, where it has the feature; that some row lacks it is taken over."""
+    """What the dataset has, where it has the feature; that some row lacks it is taken over.
+
+    Where both were inferred, it is widened.
+    """
     known = stored.by_name.get(feature.name)
     if known is None:
         return feature
+    if known.inferred and feature.inferred:
+        known = known.joined(feature.dtype, feature.shape)
     return replace(known, nullable=True) if feature.nullable and form in _SHOW_ABSENCE else known
 
 

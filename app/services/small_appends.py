@@ -21,6 +21,7 @@ import numpy as np
 
 from ..codecs.records.frames import find_frames
 from ..codecs.records.json import decode_bodies
+from ..codecs.records.large_integers import LargeIntegers
 from ..codecs.records.messages import encode_messages
 from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.streams import MemoryStream
@@ -144,12 +145,16 @@ class SmallAppends:
         options = replace(request.decode, schema=destination.schema, schema_of_dataset=True)
         try:
             records, counts = decode_bodies([append.body for append in batch], options, budget)
+            large = LargeIntegers(records.schema, destination.schema)
+            records = replace(records, batches=large.watch(records.batches))
             blocks = list(encode_messages(records, replace(request.encode, compression="none"), budget))
         except Exception as error:
             # Nothing is stored yet: by itself, one that meets a defect fails for itself.
             if len(batch) > 1 or isinstance(error, InputError):
                 return None
             raise
+        if large.found:
+            return None  # which the dataset's schema has to say first
         data = b"".join(block.data for block in blocks)
         ends = find_frames(np.frombuffer(data, np.uint8), sum(counts))
         offsets = [0, *(int(ends[last - 1]) if last else 0 for last in accumulate(counts))]

@@ -439,3 +439,31 @@ def test_no_rows_with_a_declared_schema_create_the_dataset(
 def test_no_rows_and_no_schema_are_refused(client: httpx.Client, name: str) -> None:
     answer = client.post(f"/v1/datasets/{name}/records", json=[])
     assert (answer.status_code, answer.json()["code"]) == (422, "no_records")
+
+
+def test_integers_of_clients_without_floats_become_floats(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}"
+    for _ in range(2):  # the second one is decoded with others
+        assert client.post(f"{url}/records", json=[{"x": [1, 2]}]).status_code == 201
+    assert client.post(f"{url}/versions").json()["schema"]["features"]["x"]["dtype"] == "int64"
+    refused = client.post(f"{url}/records", json=[{"x": [1.5, 2, 3]}])
+    assert refused.status_code == 422
+    assert "?evolve=widen it may become float32 and have lists of any length" in refused.json()["detail"]
+    widened = client.post(f"{url}/records", params={"evolve": "widen"}, json=[{"x": [1.5, 2, 3]}])
+    assert widened.status_code == 201, widened.text
+    assert client.post(f"{url}/records", json=[{"x": [4]}]).status_code == 201
+    x = client.post(f"{url}/versions").json()["schema"]["features"]["x"]
+    assert x == {"dtype": "float32", "shape": [None], "kind": "dense", "encoding": "list", "nullable": False}
+    rows = client.get(f"{url}/versions/latest/records").text
+    assert rows.splitlines() == ['{"x":[1.0,2.0]}', '{"x":[1.0,2.0]}', '{"x":[1.5,2.0,3.0]}', '{"x":[4.0]}']
+
+
+def test_an_integer_that_float32_does_not_hold_keeps_its_dtype(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}/records"
+    for value in (1, 16777217):
+        assert client.post(url, json=[{"x": value}]).status_code == 201
+    refused = client.post(url, params={"evolve": "widen"}, json=[{"x": 1.5}])
+    assert refused.status_code == 422
+    assert (
+        "float32 does not hold all its integers exactly. Append to a new dataset" in refused.json()["detail"]
+    )

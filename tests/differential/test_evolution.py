@@ -1,14 +1,16 @@
 """Rows stored before the schema was widened read back under the wider one: with TensorFlow, TFDS and here."""
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.domain import shard_plan
 from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.services.datasets import DatasetOptions
+from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client
 from tests.unit.services.test_appending import append
@@ -95,6 +97,101 @@ def test_old_and_new_rows_read_alike(tmp_path: Path, case: str) -> None:
     loaded = list(tfds.as_numpy(builder.as_dataset(split="train")))
     values = [row["x"] if isinstance(row["x"], bytes) else row["x"].tolist() for row in loaded]
     assert [_flat(value) for value in values] == [_flat(value) for value in expected]
+
+
+#: Options of a publication, by what they change in how records come to a shard.
+WAYS: dict[str, dict[str, Any]] = {
+    "by size": {},
+    "several shards": {"num_shards": 3},
+    "gzip": {"compression": "gzip"},
+    "shuffled": {"shuffle": True, "seed": 7},
+    "divided": {"fractions": {"train": "0.5", "test": "0.5"}},
+    "new rows alone": {"base": "none"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("published", [True, False])
+def test_rows_of_an_integer_that_became_a_float_are_floats(
+    tmp_path: Path, way: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_plan, "_MIN_SHARD_BYTES", 5_000)  # so that there are full shards
+    client = Client(open_store(f"file://{tmp_path}"))
+    first, later = range(600), range(600, 610)
+    append(client, json.dumps([integers(number) for number in first]).encode())
+    if published:
+        client.publish(PublishOptions(num_shards=3))
+    append(client, json.dumps([integers(number) for number in later]).encode())
+    append(client, b'[{"id": -1, "x": 0.5, "pair": [1, 2.5], "nested": [[0.5]], "name": "b"}]', evolve=True)
+    options = WAYS[way]
+    manifest = client.publish(PublishOptions(**options))
+
+    spec = {
+        "id": tf.io.FixedLenFeature([], tf.int64),
+        "x": tf.io.FixedLenFeature([], tf.float32, default_value=-1),
+        "pair": tf.io.FixedLenFeature([2], tf.float32),
+        "nested": tf.io.RaggedFeature(
+            tf.float32,
+            "nested/ragged_flat_values",
+            [tf.io.RaggedFeature.RowLengths("nested/ragged_row_lengths_0")],
+        ),
+        "name": tf.io.FixedLenFeature([], tf.string),
+    }
+    read = {}
+    for split in manifest.splits.values():
+        files = [str(tmp_path / "d" / manifest.version / shard.file) for shard in split.shards]
+        compression = options.get("compression", "").upper()
+        for record in tf.data.TFRecordDataset(files, compression):
+            row = tf.io.parse_single_example(record, spec)
+            number = int(row.pop("id"))
+            read[number] = {name: _of_any(value) for name, value in row.items()}
+    kept = [*later] if options.get("base") == "none" and published else [*first, *later]
+    expected = {number: integers(number) for number in kept}
+    expected[-1] = {"x": 0.5, "pair": [1, 2.5], "nested": [[0.5]], "name": "b"}
+    for row in expected.values():
+        row.pop("id", None)
+        row["x"] = row.get("x", -1)
+        row["name"] = row["name"].encode()
+    assert read == expected
+    assert client.datasets.validate("d", manifest.version, Budget()).problems.found == []
+
+    append(client, b'[{"id": -2, "x": 1, "pair": [1, 2], "nested": [[1]], "name": "c"}]')
+    following = client.publish()
+    if way == "by size":  # what holds floats is copied
+        old, new = manifest.splits["train"].shards, following.splits["train"].shards
+        assert old[0].sha256 == new[0].sha256
+
+
+def integers(number: int) -> dict[str, Any]:
+    """A row of integers that float32 holds; some lack x."""
+    row = {
+        "id": number,
+        "pair": [number, -(2**24)],
+        "nested": [[number], [1, 2], []][: 1 + number % 3],
+        "name": "a" * (number % 200),
+    }
+    return row if number % 5 == 0 else {**row, "x": number * 4096}
+
+
+def test_a_context_of_sequence_examples_becomes_a_float(tmp_path: Path) -> None:
+    client = Client(open_store(f"file://{tmp_path}"))
+    rows = b'[{"context": {"x": %s}, "feature_lists": {"steps": [[1, 2], [3, 4]]}}]'
+    append(client, rows % b"3", message="sequence_example")
+    append(client, rows % b"0.5", message="sequence_example", evolve=True)
+    manifest = client.publish()
+    files = [str(tmp_path / "d" / "1.0.0" / shard.file) for shard in manifest.splits["train"].shards]
+    context = {"x": tf.io.FixedLenFeature([], tf.float32)}
+    lists = {"steps": tf.io.FixedLenSequenceFeature([2], tf.int64)}
+    parsed = [
+        tf.io.parse_single_sequence_example(record, context, lists)
+        for record in tf.data.TFRecordDataset(files)
+    ]
+    assert [float(found["x"]) for found, _ in parsed] == [3.0, 0.5]
+    assert [found["steps"].numpy().tolist() for _, found in parsed] == [[[1, 2], [3, 4]]] * 2
+
+
+def _of_any(value: Any) -> Any:
+    return value.to_list() if isinstance(value, tf.RaggedTensor) else _of(value)
 
 
 def _y() -> Schema:

@@ -15,6 +15,7 @@ from ..kernels.example_index import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_IN
 from .columns import column_type, storage_type
 from .example_columns import storage_dtype
 from .example_index import Cells
+from .large_integers import are_exact
 from .lease import Lease
 
 __all__ = ["KIND_NAMES", "ColumnBuilder", "arrow_buffer", "expected_kind"]
@@ -63,7 +64,10 @@ class ColumnBuilder:
             SchemaConflict: `schema_conflict`.
         """
         expected = expected_kind(self.feature)
-        if (row := self.first(self.present & (self.cells.kinds != expected))) is not None:
+        other = self.cells.kinds != expected
+        if self._may_hold_integers:
+            other &= self.cells.kinds != KIND_INT64
+        if (row := self.first(self.present & other)) is not None:
             found = KIND_NAMES[int(self.cells.kinds[row])]
             raise self.conflict(row, f"is {found}, but the schema expects {KIND_NAMES[expected]}")
         if not self.all_present and not self.feature.nullable:
@@ -164,7 +168,29 @@ class ColumnBuilder:
         kernels.load().read_floats(
             cells.data, cells.kinds, cells.begins, cells.ends, starts, values.view(np.uint8)
         )
+        if self._may_hold_integers and (of_integers := np.equal(cells.kinds, KIND_INT64)).any():
+            self._read_integers_as_floats(np.repeat(of_integers, np.diff(starts)), starts, values)
         return self.convert_floats(values, starts)
+
+    @property
+    def _may_hold_integers(self) -> bool:
+        """Whether rows that were stored when the feature was an int64 are read as well."""
+        return self.feature.was_int64 and self.feature.dtype.is_float
+
+    def _read_integers_as_floats(
+        self, where: NDArray[np.bool_], starts: Ints, values: NDArray[np.float32]
+    ) -> None:
+        """Set the values of rows that have an Int64List.
+
+        Raises:
+            SchemaConflict: float32 does not hold one of them exactly.
+        """
+        cells = self.cells
+        integers = self.empty(len(values), np.dtype(np.int64))
+        kernels.load().read_ints(cells.data, cells.kinds, cells.begins, cells.ends, starts, integers)
+        integers[~where] = 0
+        values[where] = integers[where]
+        self.check_values(~are_exact(integers), integers, starts, "that it holds exactly")
 
     def convert_floats(self, values: NDArray[np.float32], starts: Ints) -> NDArray[Any]:
         """The values as the feature's storage holds them.

@@ -22,7 +22,7 @@ from itertools import compress, count, repeat
 from operator import is_not
 from typing import Any, Final
 
-from ...domain.dtypes import STRING, DType
+from ...domain.dtypes import FLOAT32, STRING, DType
 from ...domain.limits import Limits
 from ...domain.schema import (
     Feature,
@@ -84,7 +84,8 @@ def infer_schema(
         cells_of: the cells of a feature by its name. Asked for one feature at a time, since a few rows
             can have a great many keys.
         sequences: which of the names are feature lists.
-        known: features that are not to be inferred; one that a row lacks becomes nullable.
+        known: features that are not to be inferred; one that a row lacks becomes nullable, and one that was
+            inferred itself may come out wider.
 
     Raises:
         SchemaConflict: values of two kinds in one feature.
@@ -94,7 +95,7 @@ def infer_schema(
     check_feature_names(names, limits)
     given = {} if known is None else known.by_name
     features = (
-        _in_view_of(given[name], cells_of(name))
+        _in_view_of(given[name], cells_of(name), reading)
         if name in given
         else infer_feature(name, cells_of(name), reading, sequence=name in sequences)
         for name in names
@@ -102,8 +103,17 @@ def infer_schema(
     return Schema(tuple(feature for feature in features if feature is not None))
 
 
-def _in_view_of(feature: Feature, found: FoundCells) -> Feature:
-    return replace(feature, nullable=feature.nullable or found.nullable)
+def _in_view_of(feature: Feature, found: FoundCells, reading: Reading) -> Feature:
+    feature = replace(feature, nullable=feature.nullable or found.nullable)
+    if not feature.inferred or feature.kind == "sequence":
+        return feature
+    try:
+        nesting, items = _opened(feature.name, found.cells, found.rows)
+        dims = _dense_shape(nesting)
+        is_float = feature.may_become_float32 and bool(items) and infer_dtype(items, reading).is_float
+    except (InputError, ItemError):
+        return feature  # who reads them by the feature says what is wrong, if anything is
+    return feature.joined(FLOAT32 if is_float else feature.dtype, dims)
 
 
 def infer_feature(

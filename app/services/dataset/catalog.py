@@ -7,6 +7,7 @@ widens, in steps that are numbered without gaps: the newest is found from any th
 
 from __future__ import annotations
 
+from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -172,15 +173,19 @@ class Catalog:
             )
         return existing, False
 
-    def settle(self, layout: Layout, schema: Schema, *, evolve: bool = False) -> None:
+    def settle(
+        self, layout: Layout, schema: Schema, *, evolve: bool = False, large: Set[str] = frozenset()
+    ) -> None:
         """See to it that rows of that schema are rows of the dataset, creating it where it is not there.
 
         Args:
             evolve: widen the schema of the dataset where that takes it.
+            large: the features of which the rows have integers that float32 does not hold exactly.
 
         Raises:
             SchemaConflict: it has got another one.
         """
+        schema = schema.noting_large(large)
         found = self._incarnation(layout)
         if found is None:
             found, created = self._create(layout, schema, DatasetOptions())
@@ -190,11 +195,11 @@ class Catalog:
             step, current = self._newest_schema(found)
             if current is None:
                 target = schema
-            elif not evolve:
-                require_same_schema(schema, current)
-                return
-            elif (target := widen(current, schema)) is current:
-                return
+            else:
+                if not evolve:
+                    require_same_schema(schema, current)
+                if (target := widen(current, schema)) is current:
+                    return
             data = seal_json({"nonce": new_nonce(), "schema": target.to_json(stored=True)})
             if create_once(self._store, layout.schema(step + 1), data) is None:
                 self._schemas.put(layout, (step + 1, target), _ENTRY_BYTES + len(data))

@@ -7,6 +7,7 @@ from typing import Final
 from ...codecs.records.deflated_pieces import deflater_name
 from ...domain.compression import Compression
 from ...domain.limits import MIB
+from ...domain.schema import Schema
 
 __all__ = ["FINGERPRINT", "PIECE_BYTES", "fingerprint"]
 
@@ -17,6 +18,15 @@ PIECE_BYTES: Final = 4 * MIB
 FINGERPRINT: Final = f"copy-2 pieces-{PIECE_BYTES} schemas-2 shuffle-1"
 
 
-def fingerprint(compression: Compression) -> str:
-    """`FINGERPRINT`, with what decides how shards are compressed where they are."""
-    return FINGERPRINT if compression == "none" else f"{FINGERPRINT} {deflater_name()}"
+#: How records are written anew where their schema has changed since they were stored.
+_ENCODING: Final = "encode-1"
+
+
+def fingerprint(compression: Compression, schema: Schema | None = None) -> str:
+    """`FINGERPRINT`, with what decides how records are encoded anew and shards compressed, where they are."""
+    parts = [FINGERPRINT]
+    if schema is not None and schema.needs_reencoding:
+        parts.append(_ENCODING)
+    if compression != "none":
+        parts.append(deflater_name())
+    return " ".join(parts)

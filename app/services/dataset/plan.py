@@ -59,7 +59,7 @@ class Work:
         return {
             "base": self.base,
             "inputs": asdict(self.inputs),
-            "schema": self.schema.to_json(),
+            "schema": self.schema.to_json(stored=True),
             "shards": [asdict(shard) for shard in self.shards],
             "compression": self.compression,
             "index": self.index,
@@ -73,7 +73,7 @@ class Work:
         return cls(
             base=value["base"],
             inputs=NamedFile.from_json(value["inputs"]),
-            schema=Schema.from_json(value["schema"]),
+            schema=Schema.from_json(value["schema"], stored=True),
             shards=tuple(
                 ShardPlan(
                     text(shard["split"]),

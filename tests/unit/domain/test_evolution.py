@@ -147,3 +147,47 @@ def test_what_holds_both_is_not_widened_by_either(one: Schema, other: Schema) ->
         return
     assert widen(both, one) is both
     assert widen(both, other) is both
+
+
+def stored(dtype: str, shape: Sequence[int | None] = (), **marks: bool) -> Schema:
+    """x as a dataset has it on the store."""
+    return Schema.from_json({"features": {"x": {**dense(dtype, shape), **marks}}}, stored=True)
+
+
+def test_an_inferred_int64_becomes_float32_and_takes_integers_of_before() -> None:
+    found = widen(stored("int64", inferred=True), schema(x="float32"))
+    assert found.to_json(stored=True) == stored("float32", inferred=True, was_int64=True).to_json(stored=True)
+    assert widen(found, schema(x="int64")) is found
+    with pytest.raises(SchemaConflict):
+        widen(found, stored("int64", beyond_float32=True))
+
+
+@pytest.mark.parametrize("old", [stored("int64"), stored("int64", inferred=True, beyond_float32=True)])
+def test_an_int64_that_was_declared_or_is_too_large_stays_one(old: Schema) -> None:
+    with pytest.raises(SchemaConflict, match="new dataset"):
+        widen(old, schema(x="float32"))
+
+
+def test_a_float32_that_never_was_an_int64_takes_none() -> None:
+    with pytest.raises(SchemaConflict):
+        widen(stored("float32", inferred=True), schema(x="int64"))
+
+
+def test_that_integers_are_too_large_is_noted_once() -> None:
+    large = stored("int64", beyond_float32=True)
+    found = widen(stored("int64", inferred=True), large)
+    assert found.by_name["x"].beyond_float32
+    assert widen(found, large) is found
+    declared = stored("int64")
+    assert widen(declared, large) is declared
+
+
+def test_marks_are_kept_beside_other_changes() -> None:
+    found = widen(
+        stored("float32", [2], inferred=True, was_int64=True), schema(x=dense("float32", [3]), y="int64")
+    )
+    assert found.by_name["x"].to_json(stored=True) == {
+        **dense("float32", [None], kind="dense", encoding="list", nullable=False),
+        "inferred": True,
+        "was_int64": True,
+    }

@@ -1,5 +1,6 @@
 """Rows that widen the schema of their dataset: only where that was asked for, as far as it is sound."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -285,3 +286,213 @@ def test_what_was_inferred_is_told_to_nobody(inner: ObstoreStore) -> None:
     assert "inferred" not in str(manifest.to_json())
     with pytest.raises(InputError, match="inferred"):
         schema(x={"dtype": "int64", "inferred": True})
+
+
+def marks(client: Client) -> dict[str, Any]:
+    """What the newest schema says of x, to a replica with nothing in memory."""
+    found = Client(client.store).datasets.schema("d")
+    assert found is not None
+    told = found.by_name["x"].to_json(stored=True)
+    told = {name: told[name] for name in told if name not in ("kind", "encoding")}
+    return {name: value for name, value in told.items() if value not in (False, [])}
+
+
+def values(client: Client) -> list[Any]:
+    return [row["x"] for row in rows(client)]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "form"),
+    [
+        (b'[{"x": 1}, {"x": -16777216}]', b'[{"x": 2}, {"x": 1.5}]', "json"),
+        (b'{"x": 1}\n{"x": -16777216}\n', b'{"x": 2}\n{"x": 1.5}\n', "ndjson"),
+        (b'{"x": [1, -16777216]}', b'{"x": [2, 1.5]}', "json"),
+        (b"x\n1\n-16777216\n", b"x\n2\n1.5\n", "csv"),
+        (b"x\n1\n-16777216\n", b'[{"x": 2}, {"x": 1.5}]', "json"),
+    ],
+)
+def test_an_inferred_integer_becomes_a_float(
+    inner: ObstoreStore, first: bytes, then: bytes, form: FormName
+) -> None:
+    client = Client(inner)
+    append(client, first, form="csv" if first.startswith(b"x") else form)
+    with pytest.raises(InputError, match="evolve=widen it may become float32"):
+        append(client, then, form=form) if form != "csv" else append(client, b'[{"x": 1.5}]')
+    append(client, then, form=form, evolve=True)
+    append(client, b'[{"x": 3}]', evolve=True)
+    append(client, b'[{"x": 0.25}]')
+    assert marks(client) == {"dtype": "float32", "inferred": True, "was_int64": True}
+    assert values(client) == [1.0, -16777216.0, 2.0, 1.5, 3.0, 0.25]
+
+
+def test_a_float_that_is_declared_widens_an_inferred_integer(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": 1}]')
+    append(client, b'[{"x": 2}]', schema=schema(x="float32"), evolve=True)
+    assert values(client) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("large", [16777217, -16777217, 2**63 - 1, 2**40 + 1])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_integer_that_float32_does_not_hold_stays_one(
+    inner: ObstoreStore, large: int, known: bool
+) -> None:
+    client = Client(inner)
+    if known:
+        append(client, b'[{"x": 1}]')
+    append(client, b'[{"x": %d}]' % large)
+    assert marks(client) == {"dtype": "int64", "inferred": True, "beyond_float32": True}
+    for evolve in (True, False):
+        with pytest.raises(InputError, match=r"float32 does not hold all its integers.* new dataset"):
+            append(client, b'[{"x": 1.5}]', evolve=evolve)
+    with pytest.raises(SchemaConflict, match=r"float32 does not hold all its integers.* new dataset"):
+        append(client, b'[{"x": 1}]', schema=schema(x="float32"), evolve=True)
+    assert values(client) == [1] * known + [large]
+
+
+@pytest.mark.parametrize("exact", [2**24, -(2**63), 2**62, 3 * 2**40])
+def test_a_large_integer_that_float32_holds_is_no_obstacle(inner: ObstoreStore, exact: int) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": %d}]' % exact)
+    append(client, b'[{"x": 1.5}]', evolve=True)
+    assert values(client) == [float(exact), 1.5]
+
+
+def test_a_declared_integer_stays_one(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": 1}]', schema=schema(x="int64"))
+    with pytest.raises(InputError, match=r"it was declared.* new dataset"):
+        append(client, b'[{"x": 1.5}]', evolve=True)
+    with pytest.raises(SchemaConflict, match="int64 stays int64"):
+        append(client, b'[{"x": 1}]', schema=schema(x="float32"), evolve=True)
+    assert marks(client) == {"dtype": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "shape", "read"),
+    [
+        ("[1, 2]", "[1, 2, 3]", [None], [[1, 2], [1, 2, 3]]),
+        ("[1, 2]", "[]", [None], [[1, 2], []]),
+        ("[0.5, 2]", "[1]", [None], [[0.5, 2], [1]]),
+        ("[1, 2]", "[0.5]", [None], [[1, 2], [0.5]]),
+        ("[[1, 2]]", "[[3, 4], [5, 6]]", [None, 2], [[1, 2], [3, 4, 5, 6]]),
+        ('["a", "b"]', '["c"]', [None], [[b"a", b"b"], [b"c"]]),
+        ("[16777217, 2]", "[1]", [None], [[16777217, 2], [1]]),
+    ],
+)
+def test_an_inferred_length_becomes_unknown(
+    inner: ObstoreStore, first: str, then: str, shape: list[int | None], read: list[Any]
+) -> None:
+    client = Client(inner)
+    body = b'[{"x": %b}]' % then.encode()
+    append(client, b'[{"x": %b}]' % first.encode())
+    with pytest.raises(InputError, match="evolve=widen it may"):
+        append(client, body)
+    append(client, body, evolve=True)
+    assert marks(client)["shape"] == shape
+    assert values(client) == read
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("[1, 2]", "3"), ("[1, 2]", "[[1, 2], [3]]"), ("1", "true"), ("1", '"a"'), ("0.5", '"a"')],
+)
+def test_what_is_neither_a_length_nor_a_float_is_refused_as_before(
+    inner: ObstoreStore, first: str, then: str
+) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": %b}]' % first.encode())
+    before = marks(client)
+    with pytest.raises(InputError) as caught:
+        append(client, b'[{"x": %b}]' % then.encode(), evolve=True)
+    assert (caught.value.location.row, caught.value.location.feature) == (0, "x")
+    assert marks(client) == before
+
+
+def test_text_that_stands_for_a_float_goes_into_a_dataset_of_floats(
+    inner: ObstoreStore,
+) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": [0.5, 1.5]}]')
+    append(client, b'[{"x": ["Infinity", 1.5], "y": 1}]', evolve=True)
+    assert values(client) == [[0.5, 1.5], [float("inf"), 1.5]]
+
+
+def before_create(store: FaultStore, key: str, event: Callable[[], object]) -> None:
+    """Have something happen just before the first create of what begins with `key`."""
+
+    def fault(when: When, operation: Operation, created: str) -> None:
+        if operation == "create" and when == "before" and created.startswith(key):
+            store.fault = None
+            event()
+
+    store.fault = fault
+
+
+SLOTS = LAYOUT.slot("0" * 32).rpartition("/0/")[0]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_integers_that_are_stored_while_others_make_them_floats_are_published_as_floats(
+    inner: ObstoreStore, key: str | None
+) -> None:
+    append(Client(inner), b'[{"x": 1}]')
+    store = FaultStore(inner)
+    before_create(store, SLOTS, lambda: append(Client(inner), b'[{"x": 0.5}]', evolve=True))
+    append(Client(store), b'[{"x": 2}]', key=key)
+    assert sorted(values(Client(inner))) == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_large_integer_that_comes_too_late_for_an_integer_is_refused(
+    inner: ObstoreStore, key: str | None
+) -> None:
+    append(Client(inner), b'[{"x": 1}]')
+    store = FaultStore(inner)
+    before_create(store, LAYOUT.schema(1), lambda: append(Client(inner), b'[{"x": 0.5}]', evolve=True))
+    with pytest.raises(InputError, match="float32"):
+        append(Client(store), b'[{"x": 16777217}]', key=key)
+    assert values(Client(inner)) == [1.0, 0.5]
+
+
+def test_a_float_that_comes_after_a_large_integer_is_refused(inner: ObstoreStore) -> None:
+    append(Client(inner), b'[{"x": 1}]')
+    store = FaultStore(inner)
+    before_create(store, LAYOUT.schema(1), lambda: append(Client(inner), b'[{"x": 16777217}]'))
+    with pytest.raises(InputError, match="float32"):
+        append(Client(store), b'[{"x": 0.5}]', evolve=True)
+    assert values(Client(inner)) == [1, 16777217]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_of_two_that_create_a_dataset_the_large_integer_is_not_forgotten(
+    inner: ObstoreStore, declared: bool
+) -> None:
+    store = FaultStore(inner)
+    before_create(store, LAYOUT.incarnation, lambda: append(Client(inner), b'[{"x": 1}]'))
+    append(Client(store), b'[{"x": 16777217}]', schema=schema(x="int64") if declared else None)
+    with pytest.raises(InputError, match="float32"):
+        append(Client(inner), b'[{"x": 0.5}]', evolve=True)
+    assert values(Client(inner)) == [1, 16777217]
+
+
+def test_a_large_integer_is_stored_though_others_have_added_a_feature(inner: ObstoreStore) -> None:
+    append(Client(inner), b'[{"x": 1}]')
+    store = FaultStore(inner)
+    before_create(store, LAYOUT.schema(1), lambda: append(Client(inner), b'[{"x": 2, "y": 3}]', evolve=True))
+    append(Client(store), b'[{"x": 16777217}]', key="k")
+    assert marks(Client(inner))["beyond_float32"]
+    assert sorted(values(Client(inner))) == [1, 2, 16777217]
+
+
+def test_a_version_keeps_its_integers_when_the_next_one_has_floats(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    append(client, b'[{"x": 1}]')
+    assert values(client) == [1]
+    files = {info.key: inner.get(info.key) for info in inner.list("d/1.0.0")}
+    append(client, b'[{"x": 0.5}]', evolve=True)
+    assert values(client) == [1.0, 0.5]
+    assert {info.key: inner.get(info.key) for info in inner.list("d/1.0.0")} == files
+    assert client.datasets.manifest("d", "1.0.0").schema == schema(x="int64")
+    for version in ("1.0.0", "1.1.0"):
+        assert client.datasets.validate("d", version, Budget()).problems.found == []

@@ -19,6 +19,7 @@ from app.services.small_appends import SmallAppend, SmallAppends
 from app.storage.spool import Spool
 from tests.rows import SCHEMA, Client
 from tests.stores import FaultStore, Operation, When
+from tests.unit.services.test_appending import append as store_rows
 
 
 @pytest.fixture
@@ -168,3 +169,19 @@ def test_a_store_that_fails_is_the_answer(appends: SmallAppends, store: FaultSto
     assert appends.add(append)
     with pytest.raises(StorageError):
         append.outcome.result(timeout=30)
+
+
+def test_an_integer_that_float32_does_not_hold_is_left_to_who_notes_it(client: Client) -> None:
+    store_rows(client, b'[{"x": 1}]')
+    client.datasets.destination("d")
+    appends = SmallAppends(client.datasets, Limits(), Spool(None, 1 << 30))
+    try:
+        with held_back(appends):
+            waiting = [small(body) for body in (b'[{"x": 2}]', b'[{"x": 16777217}]', b'[{"x": 3}]')]
+            assert all(map(appends.add, waiting))
+        found = [answered(waits.outcome) for waits in waiting]
+    finally:
+        appends.close()
+    assert [body is None for body in found] == [False, True, False]
+    client.publish()
+    assert client.read() == [1, 2, 3]

@@ -19,6 +19,7 @@ from typing import Final
 
 from ....codecs.options import RecordsEncodeOptions
 from ....codecs.records.columns import Records
+from ....codecs.records.large_integers import LargeIntegers
 from ....codecs.records.messages import encode_messages
 from ....domain.limits import Budget, Limits
 from ....domain.names import check_idempotency_key, check_split_name
@@ -104,7 +105,8 @@ class Appender:
         attempt = arrival.attempt
         if destination.schema is not None and records.schema.same_features(destination.schema):
             member = Member(attempt.inline, attempt.num_records)
-            if attempt.is_small and (joined := self.join(destination, split, member)) is not None:
+            may_join = attempt.is_small and not arrival.large.found
+            if may_join and (joined := self.join(destination, split, member)) is not None:
                 return joined
         if destination.schema is not None:
             with attempt.discarded_on_error():
@@ -148,6 +150,7 @@ class Appender:
             records,
             sequence=sequence,
             evolve=evolve,
+            large=LargeIntegers(records.schema, destination.schema),
             started=time.monotonic(),
             attempt=Attempt(self._store, destination.layout, append_id, self._max_record_bytes, self._pool),
         )
@@ -159,7 +162,8 @@ class Appender:
         attempt = arrival.attempt
         with attempt.discarded_on_error():
             options = replace(options, compression="none")
-            attempt.write(encode_messages(arrival.records, options, budget), budget)
+            looked_at = replace(arrival.records, batches=arrival.large.watch(arrival.records.batches))
+            attempt.write(encode_messages(looked_at, options, budget), budget)
             arrival.digest = digest_of(attempt.pieces) if digest is None else digest()
 
     def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
@@ -182,11 +186,14 @@ class Appender:
         """Have the dataset's schema hold these rows, before a slot says that they are in it."""
         attempt, schema = arrival.attempt, arrival.records.schema
         known = arrival.destination.schema
-        if known is not None and (not arrival.evolve or schema.same_features(known)):
+        large = arrival.large.found
+        if known is not None and not large and (not arrival.evolve or schema.same_features(known)):
             return
         if known is None:
             require_features(attempt.layout.dataset, schema, attempt.num_records)
-        self._catalog.settle(attempt.layout, schema, evolve=arrival.evolve)
+        # What the rows were read by holds as well where others have widened it since.
+        evolve = arrival.evolve or known is not None
+        self._catalog.settle(attempt.layout, schema, evolve=evolve, large=large)
 
     def _commit(self, attempt: Attempt, arrival: _Arrival) -> AppendResult:
         """Create the slot: the acknowledgement, unless someone else had the key."""
@@ -266,6 +273,7 @@ class _Arrival:
     records: Records
     sequence: int | None
     evolve: bool
+    large: LargeIntegers
     started: float
     attempt: Attempt
     digest: str = ""

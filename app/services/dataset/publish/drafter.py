@@ -73,10 +73,12 @@ class Drafter:
         pieces = base_pieces(self._log, self._layout, base)
         longest = [longest_record(stored.piece for stored in of_split) for of_split in pieces.values()]
         longest += [longest_record(commit.pieces) for commit in commits]
-        self._room.require_for(longest, shuffled=options.shuffle_seed is not None)
+        self._room.require_for(
+            longest, shuffled=options.shuffle_seed is not None, reencoded=schema.needs_reencoding
+        )
         dealt = None if dealer is None else self._deal(base, commits, dealer)
         inputs = gather_inputs(self._layout, pieces, commits, dealer, dealt)
-        shards = self._shards(base, inputs, options)
+        shards = self._shards(base, inputs, schema, options)
         nonce = new_nonce()
         work = Work(
             base=base,
@@ -95,7 +97,7 @@ class Drafter:
             publish_key=options.publish_key,
             options=options.to_json(),
             seen=self._put(self._layout.seen(n, nonce), seen.serialize()),
-            fingerprint=fingerprint(options.compression),
+            fingerprint=fingerprint(options.compression, schema),
             work=work,
         )
 
@@ -126,13 +128,15 @@ class Drafter:
             )
         return count_dealt(self._store, self._layout, ours, dealer, self._pool)
 
-    def _shards(self, base: int | None, inputs: Inputs, options: PublishOptions) -> tuple[ShardPlan, ...]:
+    def _shards(
+        self, base: int | None, inputs: Inputs, schema: Schema, options: PublishOptions
+    ) -> tuple[ShardPlan, ...]:
         manifest = None if base is None else self._log.verdict(base)
         shards: Mapping[str, tuple[BaseShard, ...]] = {}
         keep = False
         if base is not None and isinstance(manifest, Manifest):
             shards = base_shards(manifest, self._log.index(base, manifest))
-            keep = can_keep_shards(options, manifest)
+            keep = can_keep_shards(options, manifest, schema)
         contents = {
             split: SplitContent(pieces.num_records, pieces.num_bytes, shards.get(split, ()))
             for split, pieces in inputs.items()

@@ -28,11 +28,13 @@ from ..incarnation import Incarnation
 from ..layout import DATASET_INFO, FEATURES, INDEX, PBTXT
 from ..log import Aborted, PublishLog
 from ..piece_stream import LostData, piece_buffers
+from ..pieces import SplitPieces
 from ..plan import Plan, Work
 from ..run_ahead import map_in
 from ..slot import parse_commits
 from ..stored_json import dump_json
 from .inputs import Inputs, base_manifest, read_inputs
+from .reencoding import Reencoded
 from .room import Room
 from .shard_copy import copy_shard
 from .shard_source import ShardSource
@@ -47,7 +49,10 @@ logger = logging.getLogger(__name__)
 
 def is_foreign(plan: Plan) -> bool:
     """Whether the bytes of a plan are those of another release, or of another zlib."""
-    return plan.fingerprint != fingerprint("none" if plan.work is None else plan.work.compression)
+    work = plan.work
+    return plan.fingerprint != (
+        fingerprint("none") if work is None else fingerprint(work.compression, work.schema)
+    )
 
 
 class Executor:
@@ -96,7 +101,11 @@ class Executor:
             inputs = read_inputs(self._log, self._layout, work)
             if self._room is not None:
                 longest = [pieces.longest_record for pieces in inputs.values()]
-                self._room.require_for(longest, shuffled=work.shuffle_seed is not None)
+                self._room.require_for(
+                    longest,
+                    shuffled=work.shuffle_seed is not None,
+                    reencoded=work.schema.needs_reencoding,
+                )
             shards = self._shards(plan.n, work, inputs)
             verdict = self._publish(plan.n, work, shards, inputs)
         except LostData as error:
@@ -165,7 +174,7 @@ class Executor:
         for split, missing in ranges.items():
             pieces = inputs[split]
             splits[split] = ShuffledSplit(
-                ShardSource.of(ShardPlan(split, "", 0, pieces.num_records), pieces),
+                _source(work, ShardPlan(split, "", 0, pieces.num_records), pieces),
                 pieces.num_records,
                 pieces.num_bytes,
                 f"{work.shuffle_seed}/{split}",
@@ -195,7 +204,7 @@ class Executor:
             if shard.split in shuffled:
                 source: RecordSource = ShuffledShard(shuffled[shard.split], shard.start, shard.stop)
             else:
-                source = ShardSource.of(shard, inputs[shard.split])
+                source = _source(work, shard, inputs[shard.split])
             written = write_shard(
                 shard,
                 source,
@@ -261,3 +270,9 @@ class Executor:
             side_files[DATASET_INFO] = dataset_info(manifest, self._description)
         files = [FileEntry(name, len(data), sha256(data).hexdigest()) for name, data in side_files.items()]
         return self._log.settle(n, replace(manifest, files=tuple(files)).to_json())
+
+
+def _source(work: Work, shard: ShardPlan, pieces: SplitPieces) -> RecordSource:
+    """The records that `shard` takes of its split, as the schema of the version has them."""
+    source = ShardSource.of(shard, pieces)
+    return Reencoded(source, work.schema) if work.schema.needs_reencoding else source

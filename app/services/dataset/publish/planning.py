@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ....domain.manifest import Manifest
+from ....domain.schema import Schema
 from ....domain.shard_plan import (
     MAX_SHARDS,
     BaseShard,
@@ -48,11 +49,18 @@ def base_shards(
     }
 
 
-def can_keep_shards(options: PublishOptions, base: Manifest | None) -> bool:
-    """Whether shards of the base are what this publish asks for, byte for byte."""
+def can_keep_shards(options: PublishOptions, base: Manifest | None, schema: Schema) -> bool:
+    """Whether shards of the base are what this publish asks for, byte for byte.
+
+    Args:
+        schema: of the new version.
+    """
     if base is None or options.shard_bytes is not None or options.shuffle:
         return False
     if isinstance(options.num_shards, int) or options.compression != base.compression:
+        return False
+    before = base.schema.by_name
+    if any(now.was_int64 and now.name in before and before[now.name].dtype != now.dtype for now in schema):
         return False
     shards = [shard for split in base.splits.values() for shard in split.shards]
     return not options.indexed or all(shard.index is not None for shard in shards)

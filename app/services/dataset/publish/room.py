@@ -17,6 +17,11 @@ __all__ = ["ROOM_BYTES", "Room"]
 ROOM_BYTES: Final = 160 * MIB
 #: A shuffle gathers and orders batches of 16 MiB and buckets of 32 MiB (`shuffle_pass.py`).
 _SHUFFLE_BYTES: Final = 96 * MIB
+#: Records that are encoded anew are held as blocks, columns and blocks again; of fixed shape, a batch takes
+#: 16 MiB (`example_decode.py`).
+_REENCODE_BYTES: Final = 64 * MIB
+#: An integer of one byte becomes a float of four; a record is held as columns, too.
+_GROWN: Final = 8
 #: A record that takes several pieces is held twice while it is read, and twice more to be shuffled.
 _HELD: Final = 2
 
@@ -48,7 +53,7 @@ class Room:
     ) -> None:
         self.end()
 
-    def require_for(self, longest_records: Iterable[int], *, shuffled: bool) -> None:
+    def require_for(self, longest_records: Iterable[int], *, shuffled: bool, reencoded: bool = False) -> None:
         """See that there is room for records up to these lengths, in bytes, before they are read.
 
         Raises:
@@ -56,6 +61,7 @@ class Room:
         """
         longest = max(longest_records, default=0)
         needed = _HELD * longest + (_SHUFFLE_BYTES + _HELD * longest if shuffled else 0)
+        needed += _REENCODE_BYTES + _GROWN * longest if reencoded else 0
         if needed > self._further:
             self._share.reserve(needed - self._further)
             self._further = needed

@@ -22,7 +22,8 @@ from ....domain.limits import MIB, Budget
 from ....domain.permutation import Permutation
 from ....storage.object_store import ObjectStore
 from ....storage.spool import Spool
-from .shard_source import RecordRun, ShardSource
+from .shard_source import RecordRun
+from .shard_writer import RecordSource
 from .shuffle_pass import BATCH_RECORDS, Bucket, Pass
 
 __all__ = ["ShuffledShard", "ShuffledSplit"]
@@ -48,7 +49,7 @@ class ShuffledSplit:
 
     def __init__(
         self,
-        records: ShardSource,
+        records: RecordSource,
         num_records: int,
         num_bytes: int,
         seed: str,

@@ -11,13 +11,14 @@ import pytest
 
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
-from app.errors import ShardsmithError
-from app.services.dataset.fingerprint import FINGERPRINT
+from app.errors import CorruptData, ShardsmithError
+from app.services.dataset.fingerprint import FINGERPRINT, fingerprint
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Aborted
 from app.services.dataset.pieces import Piece
 from app.services.dataset.plan import Plan
 from app.services.dataset.slot import Commit
+from app.services.dataset.stored_json import seal_json
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -200,6 +201,44 @@ def test_the_bytes_of_a_version_change_only_with_the_fingerprint() -> None:
         if not info.key.endswith("_manifest.json")
     }
     assert written == GOLDEN[FINGERPRINT]
+
+
+#: A record with `x` as an Int64List, and what is published of it once `x` is float32, by fingerprint; both as
+#: TensorFlow writes them.
+INTEGERS = bytes.fromhex(
+    "2700000000000000bbe1b1460a250a0d0a046e616d6512050a030a01610a140a"
+    "0178120f1a0d0a0b03808080f8ffffffffff01cb2bfbe6"
+)
+FLOATS = {
+    "copy-2 pieces-4194304 schemas-2 shuffle-1 encode-1": bytes.fromhex(
+        "2400000000000000422b804d0a220a0d0a046e616d6512050a030a01610a110a"
+        "0178120c120a0a0800004040000080cbe0fbb542"
+    )
+}
+
+
+def test_records_that_are_encoded_anew_change_only_with_the_fingerprint() -> None:
+    inner = open_store("memory://")
+    client = Client(inner)
+    x = {"dtype": "float32", "shape": [2], "inferred": True, "was_int64": True}
+    schema = Schema.from_json({"features": {"x": x, "name": {"dtype": "text"}}}, stored=True)
+    client.datasets.create("d", schema, DatasetOptions())
+    commit = Commit("0" * 32, "n", "a", "train", "", 1, len(INTEGERS), 0, (Piece.of(INTEGERS, 1),))
+    inner.put(Layout("d", 1).slot(commit.append_id), commit.serialize(INTEGERS))
+    client.publish()
+    published = inner.get("d/1.0.0/d-train.tfrecord-00000-of-00001")
+    assert published == FLOATS[fingerprint("none", schema)]
+
+
+def test_an_integer_that_no_float_holds_is_never_altered() -> None:
+    inner = open_store("memory://")
+    Client(inner).append([2**24 + 1])
+    x = {"dtype": "float32", "inferred": True, "was_int64": True}
+    schema = Schema.from_json({"features": {"x": x}}, stored=True)
+    step = {"nonce": "n", "schema": schema.to_json(stored=True)}  # as no writer widens it
+    inner.put(Layout("d", 1).schema(1), seal_json(step))
+    with pytest.raises(CorruptData, match="16777217"):
+        Client(inner).publish()
 
 
 def test_sequence_examples_have_no_side_files_for_tfds_which_could_not_read_them() -> None:

@@ -1,6 +1,7 @@
 """Planning: how many shards, which are kept, and that every record is in one of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.domain.limits import MIB
 from app.domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
+from app.domain.schema import Schema
 from app.domain.shard_plan import MAX_SHARDS, BaseShard, ShardPlan
 from app.errors import LimitExceeded, UnprocessableInput
 from app.services.dataset.pieces import Piece
@@ -141,4 +143,13 @@ def test_the_size_of_a_compressed_shard_is_that_of_its_records() -> None:
 def test_shards_are_kept_where_they_are_what_is_asked_for(
     asked: dict[str, Any], base: Manifest | None, can: bool
 ) -> None:
-    assert can_keep_shards(PublishOptions(**asked), base) is can
+    assert can_keep_shards(PublishOptions(**asked), base, SCHEMA) is can
+
+
+@pytest.mark.parametrize(("was", "can"), [("int64", False), ("float32", True)])
+def test_shards_of_integers_are_not_kept_where_these_are_floats_now(was: str, can: bool) -> None:
+    def schema(dtype: str, **marks: bool) -> Schema:
+        return Schema.from_json({"features": {"x": {"dtype": dtype, **marks}}}, stored=True)
+
+    base = replace(manifest(), schema=schema(was))
+    assert can_keep_shards(PublishOptions(), base, schema("float32", was_int64=True)) is can

@@ -385,7 +385,7 @@ def test_an_executor_of_another_release_leaves_the_plan_alone(
     with pytest.raises(Killed):
         client.publish(PublishOptions(publish_key="k"))
     before = {info.key: info.etag for info in inner.list("")}
-    monkeypatch.setattr(executor, "fingerprint", lambda compression: "another")
+    monkeypatch.setattr(executor, "fingerprint", lambda *_: "another")
     with pytest.raises(Conflict, match="another release") as caught:
         Client(inner).publish(PublishOptions(publish_key="k"))
     assert caught.value.code == "encoder_mismatch"

@@ -36,6 +36,9 @@ def test_a_room_grows_with_the_longest_record_and_ends_with_its_last_holder(pool
     assert pool.used == least + 4 * MIB
     room.require_for([2 * MIB], shuffled=True)
     assert pool.used > least + 8 * MIB
+    shuffled = pool.used
+    room.require_for([2 * MIB], shuffled=True, reencoded=True)
+    assert pool.used > shuffled + 16 * MIB
     room.retain()
     room.end()
     assert pool.used > least

@@ -21,7 +21,9 @@ ShardsmithError
 ├── StorageError                  the object store failed
 │   ├── StorageUnavailable        cannot be reached, or answered with an error
 │   ├── OutcomeUnknown            a write may or may not have been stored
-│   └── StorageFull               no room left
+│   ├── StorageFull               no room left
+│   │   └── SpoolFull             no room left on the spool, the local disk for what memory does not hold
+│   └── SpoolUnavailable          the spool cannot be written or read
 ├── Overloaded                    no worker came free in time; try again
 ├── CorruptData                   stored data does not match its checksum or format
 └── StreamInterrupted             the client went away before its body ended
@@ -51,6 +53,8 @@ __all__ = [
     "Overloaded",
     "SchemaConflict",
     "ShardsmithError",
+    "SpoolFull",
+    "SpoolUnavailable",
     "StorageError",
     "StorageFull",
     "StorageUnavailable",
@@ -247,9 +251,23 @@ class OutcomeUnknown(StorageError):
 
 
 class StorageFull(StorageError):
-    """No room left on the store or on the spool disk."""
+    """No room left on the store."""
 
     code = "storage_full"
+
+
+class SpoolFull(StorageFull):
+    """No room left on the spool."""
+
+    code = "spool_full"
+    disclosed = True
+
+
+class SpoolUnavailable(StorageError):
+    """The spool cannot be written or read; the object store has no part in it."""
+
+    code = "spool_unavailable"
+    disclosed = True
 
 
 class Overloaded(ShardsmithError):

@@ -186,7 +186,7 @@ def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Ser
         downloads=Downloads(exchanges.go_on, memory),
         datasets=known,
         small_appends=SmallAppends(known, settings.limits, spool),
-        readiness=Readiness(store, warmed=keep_what_is_loaded, further=auth.checks()),
+        readiness=Readiness(store, spool, warmed=keep_what_is_loaded, further=auth.checks()),
     )
 
 

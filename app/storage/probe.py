@@ -1,8 +1,9 @@
-"""The start-up probe: a store that ignores create-only puts would lose data without a word."""
+"""Tries a store out: whether create-only puts are honoured, once, and later whether writes succeed."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -12,12 +13,12 @@ from ..errors import StorageError, StorageUnavailable
 from .create_once import PROBE_PREFIX, new_nonce
 from .object_store import AlreadyExists, ObjectStore
 
-__all__ = ["probe_store"]
+__all__ = ["WriteProbe", "probe_store"]
 
 #: Creators that race for one key; a store that checks and then writes lets several of them win.
 _RACERS: Final = 16
-#: How often a create is tried where the store is busy: a create itself repeats nothing.
-_TRIES: Final = 5
+#: How long a create is repeated where the store is busy: a create itself repeats nothing.
+_RETRY_FOR_S: Final = 2.0
 _WAIT_S: Final = 0.2
 
 
@@ -37,6 +38,28 @@ def probe_store(store: ObjectStore) -> None:
             store.delete(key)
 
 
+class WriteProbe:
+    """Creates one small object and deletes it, as often as it is asked to.
+
+    The name is this probe's own, so several processes do not meet. It is always the same, so where
+    deletion is denied one object is left, not one for each try.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._key = f"{PROBE_PREFIX}/{new_nonce()}"
+
+    def try_write(self) -> None:
+        """Create the object and delete it.
+
+        Raises:
+            StorageError: the write was refused, or failed.
+        """
+        _creates(self._store, self._key, b"probe")  # False, already there, is a permitted write too
+        with contextlib.suppress(StorageError):
+            self._store.delete(self._key)
+
+
 def _check(store: ObjectStore, key: str, bodies: Sequence[bytes]) -> None:
     with ThreadPoolExecutor(len(bodies), thread_name_prefix="probe-store") as pool:
         won = list(pool.map(lambda body: _creates(store, key, body), bodies))
@@ -50,11 +73,14 @@ def _check(store: ObjectStore, key: str, bodies: Sequence[bytes]) -> None:
 
 
 def _creates(store: ObjectStore, key: str, body: bytes) -> bool:
-    for _ in range(_TRIES - 1):
-        with contextlib.suppress(StorageUnavailable):
+    give_up = time.monotonic() + _RETRY_FOR_S
+    while True:
+        try:
             return _creates_at_once(store, key, body)
+        except StorageUnavailable:
+            if time.monotonic() > give_up:
+                raise
         pause(_WAIT_S)
-    return _creates_at_once(store, key, body)
 
 
 def _creates_at_once(store: ObjectStore, key: str, body: bytes) -> bool:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import mmap
+import os
 import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..domain.streams import Buffer
-from ..errors import StorageFull, StorageUnavailable
+from ..errors import SpoolFull, SpoolUnavailable
 
 __all__ = ["Spool", "SpoolFile"]
 
@@ -27,8 +29,6 @@ class Spool:
     """Room for at most `max_bytes` over all open files. Safe to use from several threads."""
 
     def __init__(self, directory: Path | None, max_bytes: int) -> None:
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._max_bytes = max_bytes
         self._used = 0
@@ -49,22 +49,47 @@ class Spool:
         """A new, empty file.
 
         Raises:
-            StorageFull: no room left on the disk.
-            StorageUnavailable: the disk failed.
+            SpoolFull: no room left on the disk.
+            SpoolUnavailable: the folder cannot be written, or the disk failed.
         """
         return SpoolFile(self)
+
+    def check(self) -> None:
+        """Write a byte.
+
+        Raises:
+            SpoolFull: no room left on the disk.
+            SpoolUnavailable: the folder cannot be written, or the disk failed.
+        """
+        with _disk_errors(), self.create_file() as file:
+            file.write(b"\0")
+
+    def create_file(self) -> FileIO:
+        """A temporary file without a name; its folder is made where it is missing.
+
+        Raises:
+            OSError: as the system says.
+        """
+        # Unbuffered: what was appended can be read at once.
+        try:
+            return tempfile.TemporaryFile(dir=self._directory, buffering=0)
+        except FileNotFoundError:
+            if self._directory is None:
+                raise
+        self._directory.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=self._directory, buffering=0)
 
     def reserve(self, num_bytes: int) -> None:
         """Take room before writing.
 
         Raises:
-            StorageFull: the spool has no room left.
+            SpoolFull: the spool has no room left.
         """
         with self._lock:
             if self._used + num_bytes > self._max_bytes:
-                raise StorageFull(
-                    f"The spool is full ({self._max_bytes} bytes). Send less at a time, or later.",
-                    code="spool_full",
+                raise SpoolFull(
+                    f"The spool is full: SHARDSMITH_SPOOL_MAX_BYTES is {self._max_bytes}. "
+                    "Send less at a time, or try again later."
                 )
             self._used += num_bytes
 
@@ -72,11 +97,6 @@ class Spool:
         """Give room back."""
         with self._lock:
             self._used -= num_bytes
-
-    @property
-    def directory(self) -> Path | None:
-        """Where the files lie; None is the system's temporary folder."""
-        return self._directory
 
 
 class SpoolFile:
@@ -91,9 +111,8 @@ class SpoolFile:
         self._size = 0
         self._mapped: mmap.mmap | None = None
         self._lock = threading.Lock()
-        # Unbuffered: what was appended is readable at once. Closed by `close`, not by a `with` here.
         with _disk_errors():
-            self._file = tempfile.TemporaryFile(dir=spool.directory, buffering=0)  # noqa: SIM115
+            self._file = spool.create_file()
 
     @property
     def size(self) -> int:
@@ -104,8 +123,8 @@ class SpoolFile:
 
         Raises:
             ValueError: the file is closed, or was viewed.
-            StorageFull: no room left in the spool or on the disk.
-            StorageUnavailable: the disk failed.
+            SpoolFull: no room left in the spool or on the disk.
+            SpoolUnavailable: the disk failed.
         """
         view = memoryview(data).cast("B")
         with self._lock:
@@ -125,7 +144,7 @@ class SpoolFile:
         """Exactly `n` bytes from `offset`; fewer only where the file ends.
 
         Raises:
-            StorageUnavailable: the disk failed.
+            SpoolUnavailable: the disk failed.
         """
         with self._lock, _disk_errors():
             self._file.seek(offset)
@@ -175,5 +194,12 @@ def _disk_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise StorageFull("The spool's disk is full.", code="spool_full") from error
-        raise StorageUnavailable(f"The spool's disk failed: {error.strerror}.") from error
+            raise SpoolFull(
+                "The disk of the spool is full. Try again later; the operator makes room in the folder "
+                "SHARDSMITH_SPOOL_DIR, or names another."
+            ) from error
+        raise SpoolUnavailable(
+            # By its number: the text may name folders, and clients read this.
+            f"The spool cannot be used: {os.strerror(error.errno or errno.EIO)}. The operator makes the "
+            "folder SHARDSMITH_SPOOL_DIR writable, or names another."
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import QueryParams
@@ -13,7 +14,7 @@ from ..problems import http_problem, response_for
 from ..schemas import DATASET_SCHEMA_PREFIX, no_schema_of
 from .audit import Audited, audit
 from .bearer import Bearers
-from .principal import Principal, Right
+from .principal import ANONYMOUS, Principal, Right
 from .routes import PUBLIC, AccessTable, routed_path
 
 __all__ = ["Authentication"]
@@ -21,6 +22,8 @@ __all__ = ["Authentication"]
 _REALM: Final = 'Bearer realm="shardsmith"'
 #: What changes, or destroys, something that is stored has a line in the audit log.
 _AUDITED: Final = frozenset({"write", "admin"})
+#: They need no token, and say more to who has one.
+_READINESS: Final = frozenset({"/readyz", "/v2/health/ready"})
 
 
 class Authentication:
@@ -58,6 +61,8 @@ class Authentication:
         path, method = routed_path(scope), scope["method"]
         found = self._table.find(path)
         if found is not None and found[0].scopes.get(method, "read") is PUBLIC:
+            if path in _READINESS:
+                await self._identify_if_possible(scope)
             return None, None
         principal = await self._bearers.identify(scope["headers"])
         if found is None:
@@ -80,6 +85,12 @@ class Authentication:
         if needed in _AUDITED:
             return None, Audited(scope, principal, line.route, dataset)
         return None, None
+
+    async def _identify_if_possible(self, scope: Scope) -> None:
+        principal = ANONYMOUS
+        with suppress(ShardsmithError):
+            principal = await self._bearers.identify(scope["headers"])
+        principal.enter(scope)
 
 
 def _require(principal: Principal, needed: Right) -> None:

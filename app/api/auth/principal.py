@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard, get_args
 
-__all__ = ["SCOPES", "Principal", "Right", "is_prefix", "is_right", "principal_of", "visible_to"]
+__all__ = ["ANONYMOUS", "SCOPES", "Principal", "Right", "is_prefix", "is_right", "principal_of", "visible_to"]
 
 #: `read` what is stored and convert, `write` datasets, `admin`: what destroys. None includes another.
 Right = Literal["read", "write", "admin"]
@@ -45,6 +45,10 @@ class Principal:
     def enter(self, scope: MutableMapping[str, Any]) -> None:
         """Be who asks, for the rest of a request."""
         scope[_KEY] = self
+
+
+#: Who asks without a valid token, on a route that needs none.
+ANONYMOUS: Final = Principal("anonymous", frozenset())
 
 
 def is_right(value: object) -> TypeGuard[Right]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from ... import __version__
+from ...services.readiness import Check
+from ..auth.principal import ANONYMOUS, principal_of
 from ..parameters import NoParameters
 from ..problems import problem_response
 from ..state import ServicesDependency
@@ -30,21 +32,30 @@ async def live(_: NoParameters) -> dict[str, Any]:
 @router.head("/readyz", include_in_schema=False)
 @router.get("/v2/health/ready", operation_id="oip_ready", summary="Open Inference Protocol: readiness")
 @router.head("/v2/health/ready", include_in_schema=False)
-async def ready(services: ServicesDependency, _: NoParameters) -> Response:
-    """Whether kernels are warm and the object store was reachable when last seen."""
+async def ready(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
+    """Whether kernels are warm, and the object store and the spool could be used when last seen.
+
+    Where there is authentication, only a request with a token is told the details.
+    """
     checks = services.readiness.checks()
-    report = {
-        name: {"ok": check.ok, "detail": check.detail, **({} if check.code is None else {"code": check.code})}
-        for name, check in checks.items()
-    }
+    detailed = principal_of(request.scope) is not ANONYMOUS
+    report = {name: _report(check, detailed=detailed) for name, check in checks.items()}
     if all(check.ok for check in checks.values()):
         return JSONResponse({"ready": True, "checks": report})
     missing = "; ".join(
-        f"{name}: {check.detail.removesuffix('.')}" for name, check in checks.items() if not check.ok
+        f"{name}: {check.detail.removesuffix('.')}" if detailed else name
+        for name, check in checks.items()
+        if not check.ok
     )
     return problem_response(
         503, "not_ready", f"Not ready: {missing}.", headers={"Retry-After": "1"}, members={"checks": report}
     )
+
+
+def _report(check: Check, *, detailed: bool) -> dict[str, Any]:
+    if not detailed:
+        return {"ok": check.ok}
+    return {"ok": check.ok, "detail": check.detail, **({} if check.code is None else {"code": check.code})}
 
 
 @router.get("/startupz", operation_id="started", summary="Whether start-up is over")

@@ -1,23 +1,29 @@
-"""Readiness: kernels warm, store probed, and neither ever waited for by a probe."""
+"""Readiness: kernels warm, store and spool usable, and none of them ever waited for by a probe."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from app.domain.streams import Buffer
-from app.errors import StorageError, StorageUnavailable
+from app.errors import StorageError, StorageFull, StorageUnavailable
 from app.services import readiness as module
 from app.services.readiness import Readiness
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
+from app.storage.spool import Spool
+from tests.servers.fake_s3 import FakeS3
+from tests.stores import FaultStore, Operation, When
 from tests.waiting import wait_for
 
 
 @contextmanager
-def running(store: ObjectStore, warm: Callable[[], object] = lambda: None) -> Iterator[Readiness]:
-    readiness = Readiness(store, warm=warm)
+def running(
+    store: ObjectStore, warm: Callable[[], object] = lambda: None, spool: Spool | None = None
+) -> Iterator[Readiness]:
+    readiness = Readiness(store, spool or Spool(None, 0), warm=warm)
     readiness.start()
     try:
         yield readiness
@@ -58,14 +64,17 @@ def test_ready_once_kernels_are_warm_and_the_store_is_probed() -> None:
         assert not readiness.started
         assert not readiness.checks()["kernels"].ok
         warmed.set()
-        wait_for(lambda: readiness.started)
-        assert all(check.ok for check in readiness.checks().values())
+        wait_for(lambda: all(check.ok for check in readiness.checks().values()))
+        assert readiness.started
 
 
 def test_what_is_to_follow_the_warm_up_does() -> None:
     done: list[str] = []
     readiness = Readiness(
-        open_store("memory://"), warm=lambda: done.append("warm"), warmed=lambda: done.append("warmed")
+        open_store("memory://"),
+        Spool(None, 0),
+        warm=lambda: done.append("warm"),
+        warmed=lambda: done.append("warmed"),
     )
     readiness.start()
     try:
@@ -103,7 +112,7 @@ def test_a_store_that_goes_on_failing_is_named_by_code_and_logged_once(
     with running(store) as readiness:  # type: ignore[arg-type]  # the rest of the store is the inner one's
         wait_for(lambda: store.tries > 100)
         assert readiness.checks()["storage"].code == "bucket_not_found"
-    assert caplog.text.count("storage is not ready") == 1
+    assert caplog.text.count("storage is not ready: bucket_not_found") == 1
 
 
 def test_a_store_that_comes_back_makes_the_service_ready() -> None:
@@ -128,10 +137,85 @@ def test_an_outage_later_is_no_new_start(monkeypatch: pytest.MonkeyPatch) -> Non
         assert readiness.started
 
 
+@pytest.mark.parametrize(
+    "error",
+    [StorageError("read-only", code="storage_denied"), StorageFull("no room")],
+    ids=lambda error: error.code,
+)
+def test_writes_that_fail_while_reads_succeed_are_seen_and_so_is_their_end(
+    monkeypatch: pytest.MonkeyPatch, error: StorageError
+) -> None:
+    monkeypatch.setattr(module, "_TRUSTED_FOR_S", 0.01)
+    monkeypatch.setattr(module, "_RETRY_AFTER_S", 0.01)
+    store = FaultStore(open_store("memory://"))
+
+    def refuse(when: When, operation: Operation, key: str) -> None:
+        if operation == "create":
+            raise error
+
+    with running(store) as readiness:
+        wait_for(lambda: readiness.started)
+        store.fault = refuse
+        wait_for(lambda: readiness.checks()["storage"].code == error.code)
+        seen = len(store.requests)
+        wait_for(lambda: len(store.requests) > seen + 10)
+        # It stays so: a list that succeeds does not hide the write that fails.
+        assert readiness.checks()["storage"].code == error.code
+        assert {operation for operation, _ in store.requests[seen:]} == {"create"}
+        store.fault = None
+        wait_for(lambda: readiness.checks()["storage"].ok)
+
+
+def test_a_watch_leaves_one_object_at_most_where_deletion_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRUSTED_FOR_S", 0.01)
+    store = FaultStore(open_store("memory://"))
+
+    def keep(when: When, operation: Operation, key: str) -> None:
+        if operation == "delete":
+            raise StorageError("never", code="storage_denied")
+
+    with running(store) as readiness:
+        wait_for(lambda: readiness.started)
+        store.fault = keep
+        wait_for(lambda: [operation for operation, _ in store.requests].count("delete") > 10)
+        assert readiness.checks()["storage"].ok
+    assert len(list(store.list("_probe"))) == 1
+
+
+def test_a_store_that_denies_puts_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = FakeS3()
+    monkeypatch.setattr(module, "_RETRY_AFTER_S", 0.01)
+    try:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        server.answers = lambda method, path: 403 if method == "PUT" else None
+        with running(open_store("s3://bucket")) as readiness:
+            wait_for(lambda: readiness.checks()["storage"].code == "storage_denied")
+            assert "AWS_ACCESS_KEY_ID" in readiness.checks()["storage"].detail
+    finally:
+        server.close()
+
+
+def test_a_spool_that_cannot_be_written_is_named_and_recovers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "_TRUSTED_FOR_S", 0.01)
+    monkeypatch.setattr(module, "_RETRY_AFTER_S", 0.01)
+    folder = tmp_path / "spool"
+    folder.touch()  # no folder: what also root cannot write to
+    with running(open_store("memory://"), spool=Spool(folder, 100)) as readiness:
+        wait_for(lambda: readiness.checks()["spool"].code == "spool_unavailable")
+        assert "SHARDSMITH_SPOOL_DIR" in readiness.checks()["spool"].detail
+        wait_for(lambda: readiness.started)
+        folder.unlink()  # missing: it is made
+        wait_for(lambda: readiness.checks()["spool"].ok)
+    assert list(folder.iterdir()) == []
+
+
 def test_no_thread_outlives_the_watch() -> None:
     with running(open_store("memory://")) as readiness:
         wait_for(lambda: readiness.started)
-    assert not [thread for thread in threading.enumerate() if thread.name == "watch-store"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch-")]
 
 
 def test_kernels_that_cannot_be_compiled_are_said_to_be_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import StorageError, StorageFull, StorageUnavailable
+from app.errors import ShardsmithError, SpoolFull, SpoolUnavailable, StorageFull
 from app.storage.spool import Spool
+from tests.mounts import mounted
 
 
 def test_what_is_appended_can_be_read_anywhere(tmp_path: Path) -> None:
@@ -44,10 +45,10 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, StorageFull), (errno.EIO, StorageUnavailable)])
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, SpoolFull), (errno.EIO, SpoolUnavailable)])
 @pytest.mark.parametrize("step", ["open", "append", "read"])
-def test_a_disk_that_fails_is_an_error_of_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[StorageError]
+def test_a_disk_that_fails_is_an_error_of_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[ShardsmithError]
 ) -> None:
     def fails(*_: object, **__: object) -> bytes:
         raise OSError(number, os.strerror(number))
@@ -98,7 +99,7 @@ def test_the_view_of_an_empty_file_is_empty(tmp_path: Path) -> None:
     assert spool.used == 0
 
 
-def test_a_disk_that_cannot_be_mapped_is_an_error_of_the_store(
+def test_a_disk_that_cannot_be_mapped_is_an_error_of_the_spool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -108,6 +109,44 @@ def test_a_disk_that_cannot_be_mapped_is_an_error_of_the_store(
     spool = Spool(tmp_path, 100)
     with spool.open() as file:
         file.append(b"x")
-        with pytest.raises(StorageUnavailable):
+        with pytest.raises(SpoolUnavailable):
             file.view()
     assert spool.used == 0
+
+
+def test_a_missing_folder_is_made(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "a" / "b", 100)
+    spool.check()
+    (tmp_path / "a" / "b").rmdir()
+    with spool.open() as file:
+        assert file.append(b"x") == 0
+
+
+def test_a_file_in_place_of_the_folder_is_said_to_be_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "spool").touch()
+    spool = Spool(tmp_path / "spool", 100)
+    for use in (spool.check, spool.open):
+        with pytest.raises(SpoolUnavailable) as caught:
+            use()
+        assert "Not a directory" in caught.value.detail
+        assert "SHARDSMITH_SPOOL_DIR" in caught.value.detail
+        assert str(tmp_path) not in caught.value.detail
+
+
+def test_a_read_only_folder_is_said_to_be_so(tmp_path: Path) -> None:
+    with mounted(tmp_path, "ro"):
+        spool = Spool(tmp_path, 100)
+        for use in (spool.check, spool.open):
+            with pytest.raises(SpoolUnavailable, match=r"Read-only file system\..* SHARDSMITH_SPOOL_DIR"):
+                use()
+
+
+def test_a_full_folder_is_said_to_be_full(tmp_path: Path) -> None:
+    with mounted(tmp_path, "size=64k"):
+        spool = Spool(tmp_path, 1 << 30)
+        with spool.open() as file:
+            with pytest.raises(SpoolFull, match="SHARDSMITH_SPOOL_DIR"):
+                file.append(bytes(1 << 20))
+            with pytest.raises(SpoolFull):
+                spool.check()
+        spool.check()

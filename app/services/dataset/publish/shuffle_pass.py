@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ....codecs.records.frames import find_frames, gather_frames
 from ....domain.limits import MIB, Budget
 from ....domain.permutation import Permutation
-from ....errors import MalformedInput, StorageUnavailable
+from ....errors import MalformedInput, SpoolUnavailable
 from ....storage.spool import SpoolFile
 from .shard_source import RecordRun
 
@@ -121,7 +121,7 @@ class Pass:
         """The records of a bucket in their order.
 
         Raises:
-            StorageUnavailable: the spool gives back something else than was written to it.
+            SpoolUnavailable: the spool gives back something else than was written to it.
         """
         index = self.buckets[bucket]
         spans = [(int(slices[index]), int(slices[index + 1])) for slices in self._slices]
@@ -135,7 +135,7 @@ class Pass:
         try:
             ends = find_frames(data, bucket.stop - bucket.start)
         except MalformedInput as error:
-            raise StorageUnavailable(f"The spool gave back other bytes: {error.detail}") from error
+            raise SpoolUnavailable(f"The spool gave back other bytes: {error.detail}") from error
         order = self._order(bucket)
         begins = np.concatenate(([0], ends[:-1]))[order]
         yield from _ordered(data, begins, ends[order], budget)

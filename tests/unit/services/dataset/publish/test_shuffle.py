@@ -11,7 +11,7 @@ from app.domain.limits import MIB, Budget
 from app.domain.permutation import Permutation
 from app.domain.shard_plan import ShardPlan
 from app.domain.streams import Buffer
-from app.errors import StorageFull, StorageUnavailable
+from app.errors import SpoolUnavailable, StorageFull
 from app.services.dataset.piece_stream import piece_buffers
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shuffle, shuffle_pass
@@ -161,7 +161,7 @@ def test_a_spool_that_gives_back_other_bytes_is_noticed(
         return bytes(data)
 
     monkeypatch.setattr(SpoolFile, "read_at", damaged)
-    with pytest.raises(StorageUnavailable, match="spool"):
+    with pytest.raises(SpoolUnavailable, match="spool"):
         shuffled(store, split, 3000, Spool(None, 100 * MIB), [0, 3000])
 
 

@@ -1,0 +1,106 @@
+"""`/readyz` sees what requests would meet, and says it to whom it concerns."""
+
+import json
+from pathlib import Path
+
+import httpx
+
+from tests.contract.tokens import TOKENS, as_, token_file
+from tests.e2e.service import start
+from tests.mounts import mounted, remount
+from tests.waiting import wait_for
+
+ROWS = b'[{"x": 1}]'
+JSON = {"Content-Type": "application/json"}
+#: JSON of more than is held in memory: nested, it has to be whole.
+LARGE = b"[" + b"[1]," * (1 << 19) + b"[1]]"
+
+
+def test_a_folder_that_becomes_read_only_makes_the_service_unready_until_it_is_writable(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with mounted(data, "size=64m"):
+        service = start(tmp_path)
+        try:
+            service.wait_until_ready()
+            append = f"{service.url}/v1/datasets/a/records"
+            assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
+            remount(data, "ro")
+            refused = httpx.post(append, content=ROWS, headers=JSON, timeout=60)
+            assert (refused.status_code, refused.json()["code"]) == (503, "storage_denied")
+            wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
+            checks = httpx.get(f"{service.url}/readyz").json()["checks"]
+            assert (checks["storage"]["ok"], checks["storage"]["code"]) == (False, "storage_denied")
+            assert "Read-only file system" in checks["storage"]["detail"]
+            remount(data, "rw")
+            wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 200)
+            assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
+        finally:
+            service.kill()
+
+
+def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.touch()  # in place of the folder, which root could write to
+    service = start(tmp_path, SHARDSMITH_SPOOL_DIR=str(spool))
+    try:
+        wait_for(lambda: _answers(service.url))
+        with httpx.Client(base_url=service.url, timeout=60) as client:
+            wait_for(lambda: "spool_unavailable" in client.get("/readyz").text)
+            assert client.get("/readyz").status_code == 503
+            refused = client.post("/v1/tensors/serialize", content=LARGE, headers=JSON)
+            assert (refused.status_code, refused.json()["code"]) == (503, "spool_unavailable")
+            assert "The spool cannot be used: Not a directory." in refused.json()["detail"]
+            assert "SHARDSMITH_SPOOL_DIR" in refused.json()["detail"]
+            assert "store" not in refused.json()["detail"]
+            spool.unlink()
+            wait_for(lambda: client.get("/readyz").status_code == 200)
+            assert client.post("/v1/tensors/serialize", content=LARGE, headers=JSON).status_code == 200
+    finally:
+        service.kill()
+
+
+def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(token_file(TOKENS))
+    spool = tmp_path / "spool"
+    spool.touch()
+    service = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens), SHARDSMITH_SPOOL_DIR=str(spool))
+    try:
+        wait_for(lambda: _answers(service.url))
+        with httpx.Client(base_url=service.url, timeout=60) as client:
+
+            def told(headers: dict[str, str]) -> dict[str, dict[str, object]]:
+                checks: dict[str, dict[str, object]] = client.get("/readyz", headers=headers).json()["checks"]
+                return checks
+
+            wait_for(lambda: bool(told({})["kernels"]["ok"]))
+            wait_for(lambda: bool(told({})["storage"]["ok"]))
+            wait_for(lambda: "code" in told(as_("reading-5f0c"))["spool"])
+            for headers in ({}, as_("guessed"), as_("old-2020")):
+                assert told(headers) == {
+                    "kernels": {"ok": True},
+                    "storage": {"ok": True},
+                    "spool": {"ok": False},
+                    "tokens": {"ok": True},
+                }
+                said = client.get("/v2/health/ready", headers=headers).json()["detail"]
+                assert said == "Not ready: spool."
+            for token in ("reading-5f0c", "writing-91ab", "ruling-77de", "acme-4411"):
+                detailed = told(as_(token))
+                assert detailed["tokens"]["detail"] == f"{len(TOKENS)} in force"
+                assert detailed["spool"]["code"] == "spool_unavailable"
+            shown = client.get("/docs").text + client.get("/openapi.json").text
+            for kept in (str(tmp_path), json.dumps(f"{len(TOKENS)} in force")):
+                assert kept not in shown
+    finally:
+        service.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/livez").status_code == 200
+    except httpx.TransportError:
+        return False

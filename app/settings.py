@@ -61,8 +61,10 @@ class Settings(BaseSettings):
     max_decoded_bytes: int = Field(
         Limits().max_decoded_bytes, gt=0, description="Most bytes one request may hold decoded in memory."
     )
-    max_compression_ratio: int = Field(
-        Limits().max_compression_ratio, gt=1, description="Most bytes that one compressed byte may become."
+    max_amplification: int = Field(
+        Limits().max_amplification,
+        gt=1,
+        description="Most bytes that one byte of a body may become, beyond 64 MiB.",
     )
     max_json_depth: int = Field(
         Limits().max_json_depth, gt=0, description="Most arrays and objects of JSON in one another."

@@ -364,7 +364,7 @@ FAULTS = [
         "compressed buffers",
         "arrow",
         lambda: arrow(pa.table({"x": np.zeros(20 * MIB, np.float32)}), "zstd"),
-        "413 compression_ratio offset",
+        "413 amplification_exceeded offset",
     ),
     rows(
         33,
@@ -373,6 +373,12 @@ FAULTS = [
         lambda: parquet(pa.table({"x": [bytes(160 * MIB)]})),
         "413 payload_too_large",
     ),
-    rows(33, "10^9 nulls", "arrow", arrow(pa.table({"x": pa.nulls(10**9)})), "413 compression_ratio offset"),
+    rows(
+        33,
+        "10^9 nulls",
+        "arrow",
+        arrow(pa.table({"x": pa.nulls(10**9)})),
+        "413 amplification_exceeded offset",
+    ),
     rows(33, "a body cut short", "arrow", TEXTS[:-60], "400 truncated offset"),
 ]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,7 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..domain.amplification import Amplification
 from ..domain.limits import MIB, Budget, Limits
 from ..domain.memory import MemoryPool, MemoryShare
 from ..domain.streams import Buffer, ByteStream, MemoryStream
@@ -36,7 +37,7 @@ from .small_bodies import may_be_small, read_small, replayed
 from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from .transcoding import transcoded
 
-__all__ = ["Answer", "Exchanges", "Work"]
+__all__ = ["Answer", "Exchanges", "Work", "counted"]
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class Exchanges:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
         receive = request.receive
-        work = transcoded(work, request.headers, encodes=self.encodes_answers)
+        work = transcoded(_counting(work), request.headers, encodes=self.encodes_answers)
         if quick and may_be_small(request.headers):
             check_body_headers(request.headers, self._limits)
             small, taken = await read_small(receive, self._body_timeout_s)
@@ -183,6 +184,8 @@ class Exchanges:
             raise
         share = self._memory.share(max_seconds=self._limits.max_seconds)
         share.reserve(BODY_HEAD)
+        # What is read of a dataset is in no proportion to the request for it.
+        reads = request.method in ("GET", "HEAD")
         body = RequestBody(
             max_bytes=self._limits.max_body_bytes,
             timeout_s=self._body_timeout_s,
@@ -198,7 +201,8 @@ class Exchanges:
         pump = asyncio.create_task(body.pump(receive, lambda: _abandon(pipe, share)))
         try:
             await body.wait_for_head(BODY_HEAD)
-            head = await self._start(lane, work, body, pipe, share)
+            budget = self._budget(None if reads else lambda: body.received, share)
+            head = await self._start(lane, work, body, pipe, share, budget)
             done = await pipe.settle(limit)
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
@@ -238,7 +242,7 @@ class Exchanges:
             if time.monotonic() > give_up:
                 raise Overloaded("The service is too busy; nothing was done. Try again.")
             with ExitStack() as resources:
-                answer = work(MemoryStream(body), Budget(self._limits), resources)
+                answer = work(MemoryStream(body), self._budget(lambda: len(body)), resources)
                 if isinstance(answer, Future):
                     answer.add_done_callback(
                         lambda done: promise.kept_by(lambda: promise.keep(_complete(done.result())))
@@ -248,13 +252,27 @@ class Exchanges:
 
         promise.kept_by(convert)
 
+    def _budget(self, received: Callable[[], int] | None, share: MemoryShare | None = None) -> Budget:
+        """Of a request, of whose body so much has arrived; None where that bounds nothing."""
+        if received is None:
+            return Budget(self._limits, share)
+        return Budget(self._limits, share, Amplification(self._limits.max_amplification, received))
+
     async def _start(
-        self, lane: Lane, work: Work, body: RequestBody, pipe: OutputPipe, share: MemoryShare
+        self,
+        lane: Lane,
+        work: Work,
+        body: RequestBody,
+        pipe: OutputPipe,
+        share: MemoryShare,
+        budget: Budget,
     ) -> Answer:
         """Run `work` in the first thread that comes free, and wait for the head of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         promise = Promise(answer)
-        await self._submit(lane, promise, lambda: self._convert(work, body, pipe, share, promise), share)
+        await self._submit(
+            lane, promise, lambda: self._convert(work, body, pipe, share, budget, promise), share
+        )
         return await answer
 
     async def _submit(
@@ -280,6 +298,7 @@ class Exchanges:
         body: RequestBody,
         pipe: OutputPipe,
         share: MemoryShare,
+        budget: Budget,
         promise: Promise[Answer],
     ) -> None:
         """In the worker thread: decode, encode and push, until done or given up."""
@@ -288,7 +307,7 @@ class Exchanges:
         def convert() -> None:
             nonlocal later
             with self._turns.turn(), ExitStack() as resources:
-                answer = work(body, Budget(self._limits, share), resources)
+                answer = work(body, budget, resources)
                 if isinstance(answer, Future):
                     later = answer
                 else:
@@ -325,6 +344,28 @@ def _deliver(answer: Answer, promise: Promise[Answer], pipe: OutputPipe) -> None
     promise.keep(answer)
     for chunk in answer.chunks:
         pipe.write(chunk)
+
+
+def counted(answer: Answer, budget: Budget) -> Answer:
+    """The answer; its bytes count as what the body becomes.
+
+    Drawing them raises LimitExceeded where that is too much for the size of the body.
+    """
+
+    def chunks() -> Iterator[Buffer]:
+        for chunk in answer.chunks:
+            budget.amplify("answered", memoryview(chunk).nbytes)
+            yield chunk
+
+    return replace(answer, chunks=chunks())
+
+
+def _counting(work: Work) -> Work:
+    def count(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer | Future[Answer]:
+        answer = work(body, budget, resources)
+        return answer if isinstance(answer, Future) else counted(answer, budget)
+
+    return count
 
 
 def _complete(answer: Answer) -> Response:

@@ -18,13 +18,14 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..domain.amplification import Amplification
 from ..domain.limits import KIB, Budget
 from ..domain.streams import ByteStream, MemoryStream
 from ..errors import Overloaded, ShardsmithError, StreamInterrupted
 from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding
 from .digests import digest_field
-from .exchange import COMPLETE_UP_TO, Answer
+from .exchange import COMPLETE_UP_TO, Answer, counted
 from .http1.limits import BODY_DEADLINES
 from .lanes import Promise
 from .problems import response_for
@@ -95,7 +96,7 @@ def quick_conversion(
 
         def quick(_: str, body: bytes, budget: Budget) -> Answer:
             with ExitStack() as resources:
-                answer = convert(MemoryStream(body), budget, resources)
+                answer = counted(convert(MemoryStream(body), budget, resources), budget)
                 return replace(answer, chunks=iter(list(answer.chunks)))
 
         return quick
@@ -212,7 +213,9 @@ class FastPath:
 
     def _answer(self, quick: Quick, path: str, body: bytes) -> Answer | Future[Answer | None] | None:
         try:
-            return quick(path, body, Budget(self._limits))
+            # What becomes more than this is no small request.
+            amplification = Amplification(0, int, allowance=COMPLETE_UP_TO)
+            return quick(path, body, Budget(self._limits, amplification=amplification))
         except ShardsmithError:
             return None
 

@@ -66,6 +66,11 @@ class RequestBody:
         self._error: ShardsmithError | None = None
 
     @property
+    def received(self) -> int:
+        """Bytes that have arrived."""
+        return self._received
+
+    @property
     def ended(self) -> bool:
         """Whether the whole body has arrived (or never will)."""
         return self._ended

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from ..codecs.deflate import compress_as_it_comes
 from ..codecs.inflate import Container, InflatedStream
 from ..codecs.zstd import WINDOW_BYTES
-from ..domain.limits import KIB, Budget, Limits
+from ..domain.limits import KIB, Budget
 from ..domain.streams import Buffer, ByteStream
 from ..errors import LimitExceeded, ShardsmithError
 from ..services.deferred import then
@@ -60,7 +60,7 @@ def transcoded(work: Work, headers: Headers, *, encodes: bool = True) -> Work:
 def _decoded(body: ByteStream, container: Container, budget: Budget) -> ByteStream:
     if container == "zstd":
         budget.charge(WINDOW_BYTES, "The window of zstd")
-    return DecodedBody(body, container, budget.limits)
+    return DecodedBody(body, container, budget)
 
 
 class DecodedBody:
@@ -70,9 +70,9 @@ class DecodedBody:
     nobody shall take broken transport for a broken file, and read on.
     """
 
-    def __init__(self, body: ByteStream, container: Container, limits: Limits) -> None:
-        self._stream = InflatedStream(body, container, limits)
-        self._max_bytes = limits.max_body_bytes
+    def __init__(self, body: ByteStream, container: Container, budget: Budget) -> None:
+        self._stream = InflatedStream(body, container, budget)
+        self._max_bytes = budget.limits.max_body_bytes
         self._size = 0
         self._error: ShardsmithError | None = None
 

@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
 
+from ..domain.amplification import Amplification
 from ..domain.compression import Compression
-from ..domain.limits import KIB, MIB, Limits
+from ..domain.limits import KIB, MIB, Budget
 from ..domain.streams import Buffer, ByteStream, read_up_to
 from ..errors import InputError, LimitExceeded, MalformedInput
 from . import zstd
@@ -98,17 +99,20 @@ class InflatedStream:
     `read` raises:
         MalformedInput: not of that format (`invalid_compression`), cut short (`truncated`), or followed
             by something else (`trailing_bytes`).
-        LimitExceeded: inflates to more than `limits.max_compression_ratio` times what has been read
-            (`compression_ratio_exceeded`), needs a window of more than 8 MiB
+        LimitExceeded: inflates to more than `limits.max_amplification` times what has been read, or has
+            arrived of the request's body (`compression_ratio_exceeded`), needs a window of more than 8 MiB
             (`compression_window_exceeded`), or has more than `limits.max_members` members or frames of less
             than 64 bytes on average (`too_many_members`).
     """
 
-    def __init__(self, source: ByteStream, container: Container, limits: Limits) -> None:
+    def __init__(self, source: ByteStream, container: Container, budget: Budget) -> None:
         self._source = source
         self._container = container
-        self._max_ratio = limits.max_compression_ratio
-        self._max_members = limits.max_members
+        self._budget = budget
+        self._amplification = Amplification(
+            budget.limits.max_amplification, lambda: self._bytes_in, allowance=_RATIO_COUNTS_FROM
+        )
+        self._max_members = budget.limits.max_members
         self._inflater = _DECOMPRESSORS[container]()
         self._buffer = memoryview(b"")
         self._position = 0
@@ -168,19 +172,12 @@ class InflatedStream:
         if self._inflater.eof:
             self._position -= len(self._inflater.unused_data)
         self._bytes_out += len(piece)
-        self._check_ratio()
+        self._amplification.add("inflated", len(piece), offset=self._bytes_out)
+        self._budget.amplify("inflated", len(piece), offset=self._bytes_out)
         return piece
 
     def _decompress(self, data: memoryview, n: int) -> bytes:
         return self._inflater.decompress(data, n)
-
-    def _check_ratio(self) -> None:
-        if self._bytes_out > max(_RATIO_COUNTS_FROM, self._max_ratio * self._bytes_in):
-            raise LimitExceeded(
-                f"The body inflates to more than {self._max_ratio} times its size; send it uncompressed.",
-                code="compression_ratio_exceeded",
-                offset=self._bytes_out,
-            )
 
     def _refusal(self, error: str) -> InputError:
         """What a library's complaint says of the body."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import LimitExceeded
+from .amplification import Amplification, Way
 from .memory import MemoryShare
 
 __all__ = ["KIB", "MIB", "Budget", "Limits"]
@@ -22,7 +23,8 @@ class Limits:
         max_body_bytes: the body as sent, and what it is without its Content-Encoding.
         max_decoded_bytes: all that is held decoded at one time for one request. A tensor is held
             whole unless both of its forms stream, records only a batch at a time.
-        max_compression_ratio: decompressed to compressed bytes, once past 1 MiB.
+        max_amplification: bytes that one byte of a body may become: inflated, decoded, stored or answered;
+            any may become 64 MiB (`Amplification`).
         max_json_depth: nesting of arrays and objects.
         max_npy_header_bytes: as in numpy (`numpy.lib.format`, max_header_size).
         max_members: arrays in one NPZ, tensors in one body, tiny members of one gzip body.
@@ -36,7 +38,7 @@ class Limits:
 
     max_body_bytes: int = 4096 * MIB
     max_decoded_bytes: int = 1024 * MIB
-    max_compression_ratio: int = 1100
+    max_amplification: int = 1100
     max_json_depth: int = 512
     max_npy_header_bytes: int = 10_000
     max_members: int = 10_000
@@ -53,12 +55,19 @@ class Budget:
     Args:
         limits: the bounds on the request.
         share: what it has of the memory of all requests, which every charge draws on.
+        amplification: of the body of the request; None where it has none.
     """
 
-    __slots__ = ("_limit", "_share", "_used", "limits", "peak")
+    __slots__ = ("_amplification", "_limit", "_share", "_used", "limits", "peak")
 
-    def __init__(self, limits: Limits | None = None, share: MemoryShare | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        share: MemoryShare | None = None,
+        amplification: Amplification | None = None,
+    ) -> None:
         self.limits = limits or Limits()
+        self._amplification = amplification
         self._share = share
         self._limit = self.limits.max_decoded_bytes
         if share is not None:
@@ -78,7 +87,17 @@ class Budget:
         Args:
             limits: other ones than the request's.
         """
-        return Budget(limits or self.limits, self._share)
+        amplification = None if self._amplification is None else self._amplification.anew()
+        return Budget(limits or self.limits, self._share, amplification)
+
+    def amplify(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
+        """Count what the body becomes, as `Amplification.add`.
+
+        Raises:
+            LimitExceeded: too much for its size.
+        """
+        if self._amplification is not None:
+            self._amplification.add(way, num_bytes, offset=offset)
 
     def reserve(self, num_bytes: int) -> None:
         """Take memory for what is not decoded, as what is read ahead, before work begins and until it ends.

@@ -12,6 +12,7 @@ from ..codecs.encoded import headers_of
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
 from ..codecs.registry import RECORDS_CODECS, FormName
+from ..domain.amplification import CELL_BYTES, ROW_BYTES
 from ..domain.limits import Budget
 from ..domain.streams import Buffer, ByteStream, WholeBody
 from ..errors import LimitExceeded
@@ -21,6 +22,7 @@ from .whole_bodies import as_needed
 __all__ = [
     "ConvertedRecords",
     "RowCount",
+    "bounded",
     "decode_body",
     "encode_records",
     "needs_file",
@@ -107,13 +109,21 @@ def decode_body(
     return replace(
         records,
         schema=records.schema.with_message(options.message),
-        batches=_bounded(records.batches, budget.limits.max_rows),
+        batches=bounded(records.batches, budget),
     )
 
 
-def _bounded(batches: Iterator[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
+def bounded(batches: Iterator[pa.RecordBatch], budget: Budget) -> Iterator[pa.RecordBatch]:
+    """The batches of a body; they count as what it becomes.
+
+    Raises:
+        LimitExceeded: more rows than a body may have (`too_many_rows`), or too much for the size of this one.
+    """
+    max_rows = budget.limits.max_rows
     num_rows = 0
     for batch in batches:
+        num_cells = batch.num_rows * batch.num_columns
+        budget.amplify("decoded", ROW_BYTES * batch.num_rows + max(CELL_BYTES * num_cells, batch.nbytes))
         num_rows += batch.num_rows
         if num_rows > max_rows:
             raise LimitExceeded(

@@ -23,6 +23,7 @@ from ..codecs.records.frames import find_frames
 from ..codecs.records.json import decode_bodies
 from ..codecs.records.large_integers import LargeIntegers
 from ..codecs.records.messages import encode_messages
+from ..domain.amplification import Amplification
 from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.streams import MemoryStream
 from ..errors import InputError, ShardsmithError
@@ -32,6 +33,7 @@ from .dataset.append.grouping import Member
 from .dataset.catalog import Outdated
 from .datasets import AppendResult, Datasets, Destination
 from .deferred import settle
+from .records import bounded
 
 __all__ = ["SmallAppend", "SmallAppends"]
 
@@ -39,6 +41,8 @@ __all__ = ["SmallAppend", "SmallAppends"]
 _BATCH_BYTES: Final = 256 * KIB
 #: So much waits; what comes then goes the ordinary way, which has a queue of its own.
 _WAITING_BYTES: Final = 4 * MIB
+#: What is taken in at once may become so much, decoded.
+_BECOMES_BYTES: Final = 16 * MIB
 
 
 @dataclass(eq=False, slots=True)
@@ -141,12 +145,13 @@ class SmallAppends:
     def _encoded(self, batch: Sequence[SmallAppend], destination: Destination) -> list[Member] | None:
         """The framed records of each; None where there is something to say against one of them."""
         request = batch[0].request
-        budget = Budget(self._limits)
+        # What becomes more than this would keep others waiting; it goes the ordinary way.
+        budget = Budget(self._limits, amplification=Amplification(0, int, allowance=_BECOMES_BYTES))
         options = replace(request.decode, schema=destination.schema, schema_of_dataset=True)
         try:
             records, counts = decode_bodies([append.body for append in batch], options, budget)
             large = LargeIntegers(records.schema, destination.schema)
-            records = replace(records, batches=large.watch(records.batches))
+            records = replace(records, batches=large.watch(bounded(records.batches, budget)))
             blocks = list(encode_messages(records, replace(request.encode, compression="none"), budget))
         except Exception as error:
             # Nothing is stored yet: by itself, one that meets a defect fails for itself.
@@ -189,7 +194,7 @@ class SmallAppends:
                     append.request,
                     MemoryStream(append.body),
                     str,  # asked for only where there is a key
-                    Budget(self._limits),
+                    _budget(append, self._limits),
                     self._spool,
                     resources,
                 )
@@ -197,3 +202,7 @@ class SmallAppends:
             append.outcome.set_exception(error)
         else:
             again.add_done_callback(lambda done: settle(append.outcome, done.result))
+
+
+def _budget(append: SmallAppend, limits: Limits) -> Budget:
+    return Budget(limits, amplification=Amplification(limits.max_amplification, lambda: len(append.body)))

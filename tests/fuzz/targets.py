@@ -372,7 +372,7 @@ def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: Turn) 
 
 
 def _decoded(container: Container, body: bytes, turn: Turn) -> object:
-    return bytes(read_all(DecodedBody(turn.stream(body), container, LIMITS), Budget(LIMITS)))
+    return bytes(read_all(DecodedBody(turn.stream(body), container, Budget(LIMITS)), Budget(LIMITS)))
 
 
 def _multipart(content_type: str, body: bytes, turn: Turn) -> object:

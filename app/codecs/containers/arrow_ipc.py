@@ -70,11 +70,6 @@ class ArrowReader:
             self.schema = self._reader.schema
             self.names: list[str] = self.schema.names  # decoded here: they may not be UTF-8
 
-    @property
-    def num_bytes(self) -> int:
-        """How much of the input has been read."""
-        return self._file.num_bytes
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Every batch, valid in all its values; its memory is charged until the next one is drawn."""
         row = 0

@@ -14,9 +14,10 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ...domain.amplification import Amplification
 from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, ByteStream, PrefixedStream, read_exactly, read_up_to
-from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from ...errors import InputError, MalformedInput, UnprocessableInput
 from ..content import read_content
 from .arrow_schema import check_schema_table, measure_key_values, unsupported
 from .flatbuffers import FlatTable, root_table
@@ -35,7 +36,6 @@ RECORDS: Final = 3
 _MAX_METADATA: Final = 32 * MIB
 #: What even an empty record takes in a TFRecord: rows that no bytes stand behind are counted so.
 _EMPTY_ROW_BYTES: Final = 16
-_RATIO_FREE_BYTES: Final = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,6 @@ class MessageFile:
         """Give back what the last batch of records was charged."""
         self._budget.release(self._held)
         self._held = 0
-
-    @property
-    def num_bytes(self) -> int:
-        """How much of the input has been read."""
-        return self._offset
 
     def read(self, n: int) -> Buffer:
         """Up to `n` bytes of verified messages; exactly `n` where one is that long."""
@@ -191,11 +186,10 @@ class MessageFile:
         for offset, length in records.structs(2, "qq"):
             if offset < 0 or length < 0 or offset + length > size:
                 raise self._broken("A buffer lies outside the body of its message", start)
-        most = max(_RATIO_FREE_BYTES, self._budget.limits.max_compression_ratio * (self._offset + size))
-        if max(num_rows, *lengths, 0) * _EMPTY_ROW_BYTES > most:
-            raise LimitExceeded(
-                f"{num_rows} rows are declared by {self._offset + size} bytes.", code="compression_ratio"
-            )
+        num_declared = max(num_rows, *lengths, 0)
+        bytes_so_far = self._offset + size
+        declared = Amplification(self._budget.limits.max_amplification, lambda: bytes_so_far)
+        declared.add("decoded", num_declared * _EMPTY_ROW_BYTES)
 
     def _charge_uncompressed(self, records: FlatTable, body: Buffer) -> None:
         if records.table(3) is None:

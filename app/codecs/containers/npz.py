@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Final
 
+from ...domain.amplification import Amplification
 from ...domain.dtypes import DType
 from ...domain.limits import MIB, Budget, Limits
 from ...domain.streams import Buffer, ByteFile
 from ...domain.tensor_stream import TensorStream
-from ...errors import InputError, LimitExceeded, MalformedInput
+from ...errors import InputError, MalformedInput
 from .array import Array, FoundArray
 from .npy import open_npy, read_npy
 from .npz_directory import SUFFIX, NpzDirectory, check_names, zip_errors
@@ -45,12 +46,12 @@ def read_npz(
             other than deflate (`unsupported_compression`), and as `read_npy`.
         UnknownForm: as `read_npy`.
         LimitExceeded: too many members (`too_many_members`), inflated too much
-            (`compression_ratio`), or larger than the budget.
+            (`compression_ratio_exceeded`), or larger than the budget.
     """
     directory = NpzDirectory(file, budget)
     arrays = {
         member.name: member.read(budget, declared(member.name))
-        for member in _members(directory, file, budget.limits)
+        for member in _members(directory, file, budget)
     }
     budget.release(directory.num_charged)
     return arrays
@@ -75,7 +76,7 @@ def open_npz(
         member.name: member.read(budget, declared(member.name))
         if member.info.file_size < streamed_from
         else member.open(budget, declared(member.name))
-        for member in _members(directory, file, budget.limits)
+        for member in _members(directory, file, budget)
     }
     if all(isinstance(array, Array) for array in arrays.values()):
         budget.release(directory.num_charged)
@@ -101,27 +102,10 @@ def _named(name: str, content: Content) -> Iterator[Buffer]:
         raise error.shifted(feature=name) from error.__cause__
 
 
-class _Inflated:
-    """Counts what all members together were inflated to, against the size of the archive."""
-
-    def __init__(self, limits: Limits, archive_size: int) -> None:
-        self._most = max(_RATIO_FREE_BYTES, limits.max_compression_ratio * archive_size)
-        self._count = 0
-
-    def add(self, num_bytes: int, name: str) -> None:
-        self._count += num_bytes
-        if self._count > self._most:
-            raise LimitExceeded(
-                "The NPZ archive inflates to more than its size allows.",
-                code="compression_ratio",
-                feature=name,
-            )
-
-
 class _MemberStream:
     """A member of the archive as a `ByteStream`."""
 
-    def __init__(self, member: IO[bytes], name: str, inflated: _Inflated) -> None:
+    def __init__(self, member: IO[bytes], name: str, inflated: Callable[[int], None]) -> None:
         self._member = member
         self._name = name
         self._inflated = inflated
@@ -131,12 +115,20 @@ class _MemberStream:
         with zip_errors(self._name):
             piece = self._member.read(n)
         self.num_read += len(piece)
-        self._inflated.add(len(piece), self._name)
+        self._inflated(len(piece))
         return piece
 
 
-def _members(directory: NpzDirectory, file: ByteFile, limits: Limits) -> list[_Member]:
-    inflated = _Inflated(limits, file.size)
+def _members(directory: NpzDirectory, file: ByteFile, budget: Budget) -> list[_Member]:
+    amplification = Amplification(
+        budget.limits.max_amplification, lambda: file.size, allowance=_RATIO_FREE_BYTES
+    )
+
+    def inflated(num_bytes: int) -> None:
+        """Count what all members together were inflated to."""
+        amplification.add("inflated", num_bytes)
+        budget.amplify("inflated", num_bytes)
+
     return [_Member(directory.archive, info, name, inflated) for name, info in directory.members]
 
 
@@ -147,7 +139,7 @@ class _Member:
     archive: zipfile.ZipFile
     info: zipfile.ZipInfo
     name: str
-    inflated: _Inflated
+    inflated: Callable[[int], None]
 
     def read(self, budget: Budget, declared: DType | None) -> Array:
         """All of it."""

@@ -26,7 +26,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         InputError: as `ArrowReader` and `records_from_arrow`.
     """
     reader = ArrowReader(source, budget)
-    return records_from_arrow(reader.schema, reader.names, reader, lambda: reader.num_bytes, options, budget)
+    return records_from_arrow(reader.schema, reader.names, reader, options, budget)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)

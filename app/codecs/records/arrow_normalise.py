@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...domain.limits import MIB, Budget
 from ...domain.schema import Schema
-from ...errors import LimitExceeded, SchemaConflict
+from ...errors import SchemaConflict
 from ..containers.arrow_ipc import arrow_faults
 from ..options import RecordsDecodeOptions
 from .arrow_columns import ColumnReader
@@ -22,17 +22,12 @@ __all__ = ["records_from_arrow"]
 
 #: A batch of large rows has fewer of them: it is encoded in one block.
 _BATCH_BYTES: Final = 16 * MIB
-#: What even an empty record takes in a TFRecord.
-_EMPTY_ROW_BYTES: Final = 16
-#: Up to here rows may be as repetitive as they like.
-_RATIO_FREE_BYTES: Final = 64 * MIB
 
 
 def records_from_arrow(
     foreign: pa.Schema,
     names: list[str],
     batches: Iterable[pa.RecordBatch],
-    num_bytes: Callable[[], int],
     options: RecordsDecodeOptions,
     budget: Budget,
     num_rows: int | None = None,
@@ -42,8 +37,6 @@ def records_from_arrow(
     Args:
         foreign: of the batches, which are valid in all their values.
         names: of its columns.
-        num_bytes: how much of the input the batches drawn so far have taken: rows that take more than
-            `Limits.max_compression_ratio` times as much in memory are a bomb.
 
     Raises:
         InputError: two columns of one name, a type that no feature has, a schema that does not fit; while
@@ -58,8 +51,7 @@ def records_from_arrow(
         schema = declared.with_message(options.message)
         if options.undeclared == "error":
             _refuse_undeclared(foreign, schema)
-    guard = _Expansion(num_bytes, budget)
-    rows = _batches(foreign, names, batches, schema, guard, budget)
+    rows = _batches(foreign, names, batches, schema, budget)
     return Records(schema, rows, num_rows, is_declared=SCHEMA_KEY in (foreign.metadata or {}))
 
 
@@ -73,29 +65,11 @@ def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
             )
 
 
-class _Expansion:
-    """Counts what rows take in memory against what they took in the body."""
-
-    def __init__(self, num_bytes: Callable[[], int], budget: Budget) -> None:
-        self._num_bytes = num_bytes
-        self._ratio = budget.limits.max_compression_ratio
-        self._total = 0
-
-    def add(self, num_bytes: int) -> None:
-        self._total += num_bytes
-        if self._total > max(_RATIO_FREE_BYTES, self._ratio * self._num_bytes()):
-            raise LimitExceeded(
-                f"The rows take more than {self._ratio} times the bytes that they are sent in.",
-                code="compression_ratio",
-            )
-
-
 def _batches(
     foreign: pa.Schema,
     names: list[str],
     batches: Iterable[pa.RecordBatch],
     schema: Schema,
-    guard: _Expansion,
     budget: Budget,
 ) -> Iterator[pa.RecordBatch]:
     place = {name: index for index, name in enumerate(names)}
@@ -111,7 +85,6 @@ def _batches(
                 with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
                     columns = [_read(reader, piece, place, first_row + start) for reader in readers]
                 rows = _assembled(columns, piece.num_rows, schema)
-                guard.add(rows.nbytes + _EMPTY_ROW_BYTES * piece.num_rows)
                 yield rows
                 del columns, rows
                 lease.release()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ...domain.compression import Compression
-from ...domain.limits import KIB, Limits
+from ...domain.limits import KIB, Budget
 from ...domain.streams import Buffer, ByteStream
 from ...errors import MalformedInput
 from ..inflate import WBITS, InflatedStream, ZlibDecompressor
@@ -56,8 +56,8 @@ class RescuedStream(InflatedStream):
         broken: what was wrong, once the end is reached. The rest of the source was read and dropped.
     """
 
-    def __init__(self, source: ByteStream, compression: Compression, limits: Limits) -> None:
-        super().__init__(source, compression, limits)
+    def __init__(self, source: ByteStream, compression: Compression, budget: Budget) -> None:
+        super().__init__(source, compression, budget)
         self.broken: MalformedInput | None = None
         self._rescued = b""
 

@@ -128,14 +128,14 @@ def uncompressed(source: ByteStream, compression: Compression | None, budget: Bu
     if len(head) == HEADER_BYTES and head == frame_header(int.from_bytes(head[:8], "little")):
         return rest
     detected = detect_compression(head)
-    return rest if detected is None else InflatedStream(rest, detected, budget.limits)
+    return rest if detected is None else InflatedStream(rest, detected, budget)
 
 
 def _inflated_unless_empty(source: ByteStream, compression: Compression, budget: Budget) -> ByteStream:
     head = source.read(1)
     if not head:
         return source  # TensorFlow, too, reads an empty file as no records, whatever the compression.
-    return InflatedStream(PrefixedStream(head, source), compression, budget.limits)
+    return InflatedStream(PrefixedStream(head, source), compression, budget)
 
 
 class _FrameReader:

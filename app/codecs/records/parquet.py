@@ -31,9 +31,7 @@ def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Rec
         InputError: as `ParquetReader` and `records_from_arrow`.
     """
     reader = ParquetReader(file, budget, MAX_BATCH_ROWS)
-    return records_from_arrow(
-        reader.schema, reader.names, reader, lambda: file.size, options, budget, reader.num_rows
-    )
+    return records_from_arrow(reader.schema, reader.names, reader, options, budget, reader.num_rows)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)

@@ -81,7 +81,7 @@ def salvage_frames(
     if compression == "none":
         yield from _Salvage(source, budget).items()
         return
-    stream = RescuedStream(source, compression, budget.limits)
+    stream = RescuedStream(source, compression, budget)
     salvage = _Salvage(stream, budget)
     yield from salvage.items()
     if stream.broken is not None:

@@ -14,7 +14,7 @@ from ...domain.dtypes import DType
 from ...domain.limits import Budget
 from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
-from ..content import check_content
+from ..content import STRING_OVERHEAD, check_content
 from ..protobuf import count_varints, iter_varints
 from .tensor_proto_fields import TensorFields, value_field
 
@@ -23,6 +23,9 @@ __all__ = ["typed_values"]
 #: Fields whose values are packed as they lie in memory.
 _FIXED_WIDTH: Final = frozenset({"float", "double", "scomplex", "dcomplex", "float8"})
 
+
+#: Strings that are handed over in one call of numpy, which takes about a millisecond.
+_STRINGS_AT_ONCE: Final = 64 * 1024
 
 _MAX_HALF_BITS: Final = 2**16 - 1
 
@@ -35,7 +38,7 @@ def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: 
         UnprocessableInput: more values than the shape takes (`surplus_values`), half a complex
             number (`content_size_mismatch`), or a value that the dtype does not hold
             (`out_of_range`, `invalid_bool`).
-        LimitExceeded: larger than the budget.
+        LimitExceeded: larger than the budget, or too much for the size of the body.
     """
     count = num_elements(fields.shape)
     if dtype.is_string:
@@ -53,6 +56,7 @@ def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: 
     if fixed:
         check_content(packed, dtype, offset=offset)
     budget.charge(count * dtype.itemsize, "The tensor")
+    budget.amplify("decoded", count * dtype.itemsize, offset=offset)
     if given == 0:
         return np.zeros(count, dtype.numpy)
     values = np.empty(count, dtype.numpy)
@@ -67,10 +71,18 @@ def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: 
 def _strings(fields: TensorFields, count: int, budget: Budget, offset: int) -> NDArray[Any]:
     given = len(fields.strings)
     _check_surplus(given, count, fields, offset)
-    budget.charge(8 * count, "The tensor")
+    last = fields.strings[-1] if given else b""
+    # A string that is repeated is there once, but what is made of the tensor holds each.
+    repeated = (count - given) * len(last)
+    budget.charge(8 * count + repeated, "The tensor")
+    budget.amplify("decoded", STRING_OVERHEAD * count + repeated, offset=offset)
     values = np.empty(count, object)
-    values.fill(fields.strings[-1] if given else b"")  # np.full would strip NULs from its end
-    values[:given] = fields.strings
+    # Not at once: numpy holds the interpreter's lock while it fills.
+    for begin in range(0, count, _STRINGS_AT_ONCE):
+        values[begin : begin + _STRINGS_AT_ONCE].fill(last)  # np.full would strip NULs from its end
+    for begin in range(0, given, _STRINGS_AT_ONCE):
+        some = fields.strings[begin : begin + _STRINGS_AT_ONCE]
+        values[begin : begin + len(some)] = some
     return values
 
 

@@ -76,7 +76,7 @@ def test_the_window_of_zstd_is_paid_for_before_it_is_taken() -> None:
 
 
 def test_fault_17_what_is_broken_stays_broken() -> None:
-    body = DecodedBody(MemoryStream(gzip.compress(TEXT)[:-1]), "gzip", Limits())
+    body = DecodedBody(MemoryStream(gzip.compress(TEXT)[:-1]), "gzip", Budget())
     with pytest.raises(MalformedInput):
         content(Answer("", iter(lambda: body.read(1000), b"")))
     with pytest.raises(MalformedInput) as caught:
@@ -89,7 +89,7 @@ def test_fault_14_15_a_body_may_be_no_longer_than_without_its_encoding(container
     limits = Limits(max_body_bytes=len(TEXT))
 
     def size(data: bytes) -> int:
-        body = DecodedBody(MemoryStream(COMPRESS[container](data)), container, limits)
+        body = DecodedBody(MemoryStream(COMPRESS[container](data)), container, Budget(limits))
         return sum(map(len, iter(lambda: body.read(1000), b"")))
 
     assert size(TEXT) == len(TEXT)
@@ -103,7 +103,7 @@ def test_a_client_that_leaves_is_no_broken_body() -> None:
         def read(self, _: int, /) -> bytes:
             raise StreamInterrupted("gone")
 
-    body = DecodedBody(Left(), "gzip", Limits())
+    body = DecodedBody(Left(), "gzip", Budget())
     for _ in range(2):
         with pytest.raises(StreamInterrupted):
             body.read(1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.codecs.inflate import Container, InflatedStream
 from app.codecs.zstd import WINDOW_BYTES, zstd
-from app.domain.limits import KIB, MIB, Limits
+from app.domain.limits import KIB, MIB, Budget, Limits
 from app.domain.streams import MemoryStream, read_exactly
 from app.errors import InputError, LimitExceeded, MalformedInput
 
@@ -28,7 +28,7 @@ def compressed(data: bytes, container: Container) -> bytes:
 
 
 def inflated(body: bytes, container: Container, *, n: int = 64 * KIB, chunk: int | None = None) -> bytes:
-    stream = InflatedStream(MemoryStream(body, chunk=chunk), container, Limits())
+    stream = InflatedStream(MemoryStream(body, chunk=chunk), container, Budget())
     gathered = bytearray()
     while piece := stream.read(n):
         assert len(piece) <= n
@@ -62,7 +62,7 @@ def test_a_stream_may_be_split_anywhere(container: Container) -> None:
             def read(self, _: int, /) -> bytes:
                 return next(parts, b"")  # noqa: B023  # read up within the turn
 
-        stream = InflatedStream(Parts(), container, Limits())
+        stream = InflatedStream(Parts(), container, Budget())
         assert b"".join(iter(lambda: stream.read(100), b"")) == data  # noqa: B023
 
 
@@ -154,7 +154,7 @@ def test_what_follows_the_end_is_refused(
     container: Container, rest: bytes, code: str, chunk: int | None
 ) -> None:
     stream = InflatedStream(
-        MemoryStream(compressed(b"abc", container) + rest, chunk=chunk), container, Limits()
+        MemoryStream(compressed(b"abc", container) + rest, chunk=chunk), container, Budget()
     )
     assert read_exactly(stream, 3, "the member") == b"abc"
     with pytest.raises(MalformedInput) as caught:
@@ -177,9 +177,9 @@ def test_deflate_without_its_header_is_refused() -> None:
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_fault_14_15_a_bomb_is_refused_while_it_is_inflated(container: Container) -> None:
     """Not more is inflated than the ratio allows for what has arrived."""
-    limits = Limits(max_compression_ratio=100)
+    limits = Limits(max_amplification=100)
     body = compressed(bytes(64 * MIB), container)
-    stream = InflatedStream(MemoryStream(body), container, limits)
+    stream = InflatedStream(MemoryStream(body), container, Budget(limits))
     pieces: list[int] = []
     with pytest.raises(LimitExceeded) as caught:
         pieces.extend(iter(lambda: len(stream.read(MIB)), 0))

@@ -79,12 +79,14 @@ class Attempt:
         """Take all blocks of framed records, uploading each part as soon as it is full.
 
         Raises:
-            LimitExceeded: a record is larger than allowed (`record_too_large`).
+            LimitExceeded: a record is larger than allowed (`record_too_large`), or all are too much for the
+                size of the body (`amplification_exceeded`).
             StorageError: a part could not be stored.
         """
         with BufferPool(budget, "A part of the records", most_lent=_PARTS_AT_ONCE) as buffers:
             cutter = RecordCutter(_PART_BYTES, buffers)
             for block in blocks:
+                budget.amplify("stored", len(block.data))
                 self._check_sizes(block)
                 self.num_records += block.num_records
                 for data, num_records in cutter.add_run(block.data, block.num_records):

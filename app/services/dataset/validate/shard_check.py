@@ -101,7 +101,7 @@ class ShardCheck:
     def _check_frames(self, stream: RangeStream, lines: _IndexLines | None) -> None:
         inflated = None
         if self._compression != "none":
-            inflated = RescuedStream(stream, self._compression, STORED_LIMITS)
+            inflated = RescuedStream(stream, self._compression, Budget(STORED_LIMITS))
         try:
             for item in self._items(inflated or stream):
                 if isinstance(item, LostRange):

@@ -230,8 +230,8 @@ def test_members_that_share_their_bytes_are_stopped_by_the_ratio() -> None:
     data = compressed(**{f"x{index}": np.zeros(2 * MIB, np.uint8) for index in range(4)})
     assert len(read(data)) == 4
     with pytest.raises(LimitExceeded) as caught:
-        read(data, Limits(max_compression_ratio=500))
-    assert caught.value.code == "compression_ratio"
+        read(data, Limits(max_amplification=500))
+    assert caught.value.code == "compression_ratio_exceeded"
 
 
 def test_too_many_members() -> None:

@@ -198,19 +198,11 @@ def test_a_row_with_more_values_than_memory() -> None:
     refused(data, LimitExceeded, "payload_too_large", max_decoded_bytes=2**24)
 
 
-@pytest.mark.parametrize(
-    ("length", "code", "limit"),
-    [(2**16, "payload_too_large", 2**28), (2**10, "compression_ratio", 2**30)],
-)
-def test_a_long_string_that_is_named_again_and_again(length: int, code: str, limit: int) -> None:
+def test_a_long_string_that_is_named_again_and_again() -> None:
     indices: Any = np.zeros(300_000, "i4")
-    data = saved(pa.table({"x": pa.DictionaryArray.from_arrays(indices, pa.array(["a" * length]))}))
+    data = saved(pa.table({"x": pa.DictionaryArray.from_arrays(indices, pa.array(["a" * 2**16]))}))
     assert len(data) < 2**16
-    refused(data, LimitExceeded, code, max_decoded_bytes=limit)
-
-
-def test_more_rows_than_bytes_can_stand_for() -> None:
-    refused(saved(pa.table({"x": np.zeros(10_000_000, "i1")})), LimitExceeded, "compression_ratio")
+    refused(data, LimitExceeded, "payload_too_large", max_decoded_bytes=2**28)
 
 
 def test_a_footer_that_would_take_more_than_the_budget() -> None:

@@ -169,7 +169,7 @@ def test_declared_to_be_uncompressed_nothing_is_detected() -> None:
 
 def test_a_bomb_is_refused() -> None:
     with pytest.raises(LimitExceeded) as caught:
-        salvaged(gzip.compress(bytes(16 * MIB), 1), limits=Limits(max_compression_ratio=100))
+        salvaged(gzip.compress(bytes(16 * MIB), 1), limits=Limits(max_amplification=100))
     assert caught.value.code == "compression_ratio_exceeded"
 
 

@@ -1,0 +1,70 @@
+"""What rows may become, in proportion to the body that they come in."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.codecs.options import RecordsDecodeOptions
+from app.codecs.registry import FormName
+from app.domain.amplification import Amplification
+from app.domain.limits import Budget
+from app.domain.streams import MemoryFile, MemoryStream
+from app.errors import LimitExceeded
+from app.services.records import decode_body
+
+
+def arrow(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def drawn(form: FormName, body: bytes, ratio: int = 1100) -> int:
+    """How many rows there are."""
+    budget = Budget(amplification=Amplification(ratio, lambda: len(body)))
+    source = MemoryFile(body) if form in ("parquet", "json") else MemoryStream(body)
+    return sum(batch.num_rows for batch in decode_body(source, form, RecordsDecodeOptions(), budget).batches)
+
+
+NAMED_AGAIN = pa.table(
+    {"x": pa.DictionaryArray.from_arrays(np.zeros(300_000, "i1"), pa.array(["a" * 2**10]))}
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        ("arrow", arrow(NAMED_AGAIN)),
+        ("parquet", parquet(NAMED_AGAIN)),
+        ("parquet", parquet(pa.table({"x": np.zeros(10_000_000, "i1")}))),
+        ("ndjson", b'{"x":' + b"9" * 18 + b"}\n" + b"{}\n" * 3_000_000),
+    ],
+    ids=["a long string in Arrow", "a long string in Parquet", "runs in Parquet", "empty rows"],
+)
+def test_rows_that_are_too_much_for_their_body_are_refused(form: FormName, body: bytes) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        drawn(form, body, ratio=5)
+    assert caught.value.code == "amplification_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("form", "body", "num_rows"),
+    [
+        ("arrow", arrow(pa.table({"x": pa.nulls(10**6, pa.float32())})), 10**6),
+        ("parquet", parquet(pa.table({"x": np.zeros(2_000_000, np.float32)})), 2_000_000),
+        ("ndjson", b'{"x":null,"y":1}\n' * 100_000, 100_000),
+    ],
+    ids=["nulls in Arrow", "zeros in Parquet", "nulls in NDJSON"],
+)
+def test_what_people_send_is_not(form: FormName, body: bytes, num_rows: int) -> None:
+    assert drawn(form, body) == num_rows

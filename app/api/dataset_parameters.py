@@ -44,7 +44,12 @@ class PublishQuery(NoQuery):
 
     num_shards: Annotated[
         int | None,
-        Field(ge=1, le=MAX_SHARDS, description="Shards a split; by size (64 MiB to 1 GiB) if not given."),
+        Field(
+            ge=1,
+            le=MAX_SHARDS,
+            description="Shards a split; by size (64 MiB to 1 GiB) if not given. At most 256, or one for "
+            "each 4 MiB of records.",
+        ),
     ] = None
     shard_bytes: Annotated[
         int | None, Field(ge=1, description="Size of a shard, uncompressed, instead of num_shards.")

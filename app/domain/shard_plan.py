@@ -23,6 +23,7 @@ __all__ = [
     "covering",
     "default_num_shards",
     "leading_full",
+    "most_shards",
     "plan_split",
     "record_offsets",
 ]
@@ -35,6 +36,9 @@ _PREFERRED: Final = 1024
 
 #: A manifest names every shard and is read whole.
 MAX_SHARDS: Final = 10_000
+#: So many shards may be as small as they like; beyond, they have so many bytes on average.
+_SMALL_SHARDS: Final = 256
+_LEAST_BYTES: Final = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,16 @@ def default_num_shards(num_bytes: int, num_records: int) -> int:
             return candidate
         candidate //= 2
     return 1
+
+
+def most_shards(num_bytes: int, num_splits: int) -> int:
+    """How many shards a version may have: each takes some eight requests to the store, however small it is.
+
+    Args:
+        num_bytes: of the framed records of all splits.
+        num_splits: each of which has a shard in any case.
+    """
+    return min(MAX_SHARDS, num_splits + max(_SMALL_SHARDS, num_bytes // _LEAST_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

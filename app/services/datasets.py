@@ -336,7 +336,7 @@ class Datasets:
             NotFound: an append to be left out is not there (`append_not_found`).
             UnprocessableInput: the publish key was used with other options (`idempotency_key_reused`);
                 rows cannot be dealt out as asked (`split_not_found`, `invalid_division`).
-            LimitExceeded: more shards than a manifest may name (`too_many_shards`).
+            LimitExceeded: more shards than the size of the records allows (`too_many_shards`).
             CorruptData: an acknowledged append cannot be read back; the version is aborted.
             Overloaded: there is no memory for it; nothing was done for this version.
         """

@@ -265,6 +265,20 @@ def test_rows_are_dealt_out_to_splits(client: httpx.Client, name: str) -> None:
     assert len(users["train"] | users["test"]) == 20
 
 
+@pytest.mark.parametrize("params", [{"num_shards": 1250}, {"shard_bytes": 1}])
+def test_more_shards_than_small_data_needs_are_refused(
+    client: httpx.Client, name: str, params: dict[str, int]
+) -> None:
+    client.post(f"/v1/datasets/{name}/records", json=[{"x": number} for number in range(1250)])
+    refused = client.post(f"/v1/datasets/{name}/versions", params=params)
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_many_shards")
+    most = refused.json()["max_num_shards"]
+    assert most == 257
+    published = client.post(f"/v1/datasets/{name}/versions", params={"num_shards": most})
+    assert published.json()["version"] == "1.0.0", "nothing was begun before"
+    assert len(published.json()["splits"]["train"]["shards"]) == most
+
+
 @pytest.mark.parametrize(
     ("params", "status", "code"),
     [

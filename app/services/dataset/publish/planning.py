@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ....domain.manifest import Manifest
 from ....domain.schema import Schema
 from ....domain.shard_plan import (
-    MAX_SHARDS,
     BaseShard,
     ShardPlan,
     default_num_shards,
     leading_full,
+    most_shards,
     plan_split,
 )
 from ....errors import LimitExceeded, UnprocessableInput
@@ -79,7 +79,7 @@ def plan_shards(
 
     Raises:
         UnprocessableInput: asked for a split that is not there (`split_not_found`).
-        LimitExceeded: more than a manifest may name (`too_many_shards`).
+        LimitExceeded: more than the size of the records allows (`too_many_shards`).
     """
     asked = _asked_by_split(contents, options)
     kept = {
@@ -91,13 +91,18 @@ def plan_shards(
         for split, content in contents.items()
     }
     total = sum(counts.values()) + sum(map(len, kept.values()))
-    if total > MAX_SHARDS:
+    filled = [content for content in contents.values() if content.num_records]
+    num_bytes = sum(content.num_bytes for content in filled)
+    most = most_shards(num_bytes, len(filled))
+    if total > most:
         if any(kept.values()):
             return plan_shards(dataset, contents, options, keep=False)
+        each = max(1, most // len(filled))
         raise LimitExceeded(
-            f"The splits together would have {total} shards; at most {MAX_SHARDS} are allowed. Ask for "
-            f"fewer.",
+            f"The version would have {total} shards. Its {num_bytes} bytes of records allow {most}, which is "
+            f"num_shards={each}. Ask for fewer or larger ones.",
             code="too_many_shards",
+            extra={"max_num_shards": each},
         )
     return tuple(
         shard

@@ -82,9 +82,33 @@ def test_a_manifest_has_room_for_so_many(asked: dict[str, Any]) -> None:
 
 
 def test_ten_thousand_shards_are_planned() -> None:
-    plans = plan({"train": SplitContent(123_456, 10**9), "test": SplitContent(0, 0)}, num_shards=MAX_SHARDS)
+    num_bytes = 4 * MIB * MAX_SHARDS
+    contents = {"train": SplitContent(123_456, num_bytes), "test": SplitContent(0, 0)}
+    plans = plan(contents, num_shards=MAX_SHARDS)
     assert len(plans) == MAX_SHARDS
     assert plans[-1].file == "d-train.tfrecord-09999-of-10000"
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "most"), [(0, 257), (1000, 257), (1024 * MIB, 257), (2048 * MIB, 513), (2**35, 8193)]
+)
+def test_the_size_of_the_records_bounds_the_number_of_shards(num_bytes: int, most: int) -> None:
+    contents = {"train": SplitContent(10**6, num_bytes), "empty": SplitContent(0, 0)}
+    assert len(plan(contents, num_shards=most)) == most
+    with pytest.raises(LimitExceeded, match=f"num_shards={most}") as caught:
+        plan(contents, num_shards=most + 1)
+    assert (caught.value.code, caught.value.extra) == ("too_many_shards", {"max_num_shards": most})
+    with pytest.raises(LimitExceeded, match=f"num_shards={most}"):
+        plan({"train": SplitContent(10**6, num_bytes + 10**6)}, shard_bytes=1)
+
+
+@given(num_splits=st.integers(1, 600), num_bytes=st.integers(0, 2**40))
+@settings(max_examples=50, deadline=None)
+def test_what_is_cut_by_the_rule_of_sizes_is_never_too_many(num_splits: int, num_bytes: int) -> None:
+    contents = {f"s{number}": SplitContent(1, 100) for number in range(num_splits - 1)}
+    contents["large"] = SplitContent(10**9, num_bytes)
+    assert len(plan(contents)) >= num_splits
+    assert len(plan(contents, num_shards=1)) == num_splits
 
 
 def test_shards_of_a_split_that_is_not_there_are_refused() -> None:
@@ -102,7 +126,7 @@ shards = st.builds(
     base=st.lists(shards, max_size=6),
     new=st.integers(0, 99),
     keep=st.booleans(),
-    size=st.none() | st.integers(1, 2**30),
+    size=st.none() | st.integers(4 * MIB, 2**30),
 )
 @settings(max_examples=50, deadline=None)
 def test_every_record_is_in_one_shard(base: list[BaseShard], new: int, keep: bool, size: int | None) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
+from urllib.parse import quote
 
 from fastapi import Request
 
 from ..codecs.options import ArrowFormat
 from ..codecs.registry import MEDIA_TYPES, FormName
+from ..domain.limits import KIB
 from ..domain.losses import Losses
 from ..domain.manifest import Manifest
 from ..services.loader_lines import loader_lines
@@ -27,11 +30,13 @@ __all__ = [
     "manifest_json",
     "no_content",
     "records_answer",
+    "rounded_headers",
     "underway_answer",
 ]
 
 #: Ranges in a header: some 4 KiB of digits at most, half of what servers commonly allow for all.
 _NAMED_RANGES: Final = 100
+_NAMED_BYTES: Final = 4 * KIB
 #: Of every answer whose form was negotiated, and of one that may be encoded.
 VARY: Mapping[str, str] = {"Vary": "Accept, Accept-Encoding"}
 _VARY_ENCODING: Mapping[str, str] = {"Vary": "Accept-Encoding"}
@@ -79,9 +84,18 @@ def lost_headers(losses: Losses) -> dict[str, str]:
     return {"Lost-Bytes": str(losses.num_bytes), "Lost-Ranges": ranges + more}
 
 
+def rounded_headers(names: Sequence[str]) -> dict[str, str]:
+    """Which features were rounded, percent-encoded; as many as a header holds."""
+    encoded = [quote(name) for name in names]
+    ends = accumulate(len(name) + len(", ") for name in encoded)
+    fitting = sum(end <= _NAMED_BYTES for end in ends)
+    more = [] if fitting == len(encoded) else ["..."]
+    return {"Rounded-Features": ", ".join(encoded[:fitting] + more)} if encoded else {}
+
+
 def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Losses | None = None) -> Answer:
     """Rows in the form that was negotiated, with their count as soon as it is known."""
-    count = converted.count
+    count, rounded = converted.count, converted.rounded
     known = {} if converted.num_rows is None else {"Record-Count": str(converted.num_rows)}
     return Answer(
         media_type,
@@ -90,5 +104,7 @@ def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Loss
         late_headers=lambda: {
             "Record-Count": str(count.value),
             **({} if losses is None else lost_headers(losses)),
+            **rounded_headers(rounded.names),
         },
+        early_headers=lambda: rounded_headers(rounded.candidates),
     )

@@ -161,7 +161,7 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
             )
 
     def encode_options(self) -> RecordsEncodeOptions:
-        return RecordsEncodeOptions(lossy=self.lossy == "allow")
+        return RecordsEncodeOptions(lossy=self.lossy == "allow", exact=self.lossy == "error")
 
 
 class AppendsQuery(NoQuery):

@@ -51,12 +51,14 @@ class Answer:
 
     Attributes:
         late_headers: asked once all bytes are drawn; sent only with answers completed first.
+        early_headers: asked once the first bytes are drawn; sent only with answers that begin before all are.
     """
 
     media_type: str
     chunks: Iterator[Buffer]
     headers: Mapping[str, str] = field(default_factory=dict)
     late_headers: Callable[[], Mapping[str, str]] = dict
+    early_headers: Callable[[], Mapping[str, str]] = dict
     status: int = 200
 
 
@@ -220,6 +222,8 @@ class Exchanges:
         if done:
             headers |= head.late_headers()
             headers |= {"Content-Length": str(pipe.size), "Repr-Digest": pipe.repr_digest()}
+        else:
+            headers |= head.early_headers()
         return _PipeResponse(
             pipe, lambda: _give_up(pipe, body, pump, share), head.status, headers, head.media_type
         )

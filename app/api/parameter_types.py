@@ -71,8 +71,12 @@ Infer = Annotated[
     Field(description="Infer the schema from the first 1,000 rows, or from all of them."),
 ]
 Lossy = Annotated[
-    Literal["allow"] | None,
-    Field(description="`allow` lets float64 into a FloatList and uint64 into an Int64List."),
+    Literal["allow", "error"] | None,
+    Field(
+        description="What becomes of float64 that nobody declared in an Example's FloatList, which holds "
+        "float32. By default it is rounded, unless it is beyond 2^24 and not held exactly; `error` refuses "
+        "to round anything; `allow` rounds all, declared float64 too, and lets uint64 into an Int64List."
+    ),
 ]
 Undeclared = Annotated[
     Literal["error", "drop"], Field(description="Features that a declared schema does not name.")

@@ -121,6 +121,7 @@ class ExamplesQuery(ConversionQuery):
             text=self.bytes_,
             b64=self.b64,
             lossy=self.lossy == "allow",
+            exact=self.lossy == "error",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain.dtypes import FLOAT32, INT64, PRECISION, DType
+from ..domain.dtypes import FLOAT32, FLOAT64, INT64, PRECISION, DType
 from ..domain.limits import Budget
 from ..domain.tensor import MAX_RANK, Shape
 from . import kernels
@@ -56,7 +56,7 @@ class NumberArray:
 
     def infer_dtype(self) -> DType:
         """The dtype that the items have when none is declared; as `json_values.infer_dtype`."""
-        return FLOAT32 if self.has_decimals else INT64
+        return FLOAT64 if self.has_decimals else INT64
 
     def values_as(self, dtype: DType) -> NDArray[Any]:
         """A flat array, as `json_convert.convert_items` gives it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Literal
 
-from ..domain.dtypes import BOOL, BYTES, FLOAT32, INT64, STRING, TEXT, DType
+from ..domain.dtypes import BOOL, BYTES, FLOAT32, FLOAT64, INT64, STRING, TEXT, DType
 from ..domain.tensor import Shape
 from ..errors import InputError, UnprocessableInput
 from .json_text import NegativeZero, NonFinite
@@ -141,9 +141,9 @@ def described(item: object) -> str:
 
 
 def infer_dtype(items: list[Any], reading: Reading) -> DType:
-    """The dtype of items that nobody declared: bool, int64, float32, text, bytes, or string for both.
+    """The dtype of items that nobody declared: bool, int64, float64, text, bytes, or string for both.
 
-    Any float token makes all of them float32. No items at all are float32, as in TensorFlow.
+    Any float token makes all of them float64. No items at all are float32, as in TensorFlow.
 
     Raises:
         ItemError: a mixture, or a null.
@@ -165,7 +165,9 @@ def infer_dtype(items: list[Any], reading: Reading) -> DType:
         return STRING if len(types) > 1 else TEXT if str in types else BYTES
     if types == {bool}:
         return BOOL
-    return INT64 if types and types <= INTEGER_TYPES else FLOAT32
+    if not types:
+        return FLOAT32
+    return INT64 if types <= INTEGER_TYPES else FLOAT64
 
 
 def null_error(index: int) -> ItemError:

@@ -8,6 +8,7 @@ from typing import Literal
 from ..domain.compression import Compression
 from ..domain.dtypes import DType
 from ..domain.losses import Losses
+from ..domain.rounded import RoundedFeatures
 from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
 
@@ -129,7 +130,9 @@ class RecordsEncodeOptions:
         b64: as for tensors.
         compression: of `tfrecord`.
         arrow: as for tensors.
-        lossy: float64 may go into a FloatList and uint64 into an Int64List.
+        lossy: float64 may go into a FloatList and uint64 into an Int64List, whatever becomes of the values.
+        exact: a float64 that a FloatList would round is refused, also where nobody declared it.
+        rounded: notes the features of which values were rounded; None notes nothing.
     """
 
     layout: Literal["rows", "columns"] = "rows"
@@ -140,3 +143,5 @@ class RecordsEncodeOptions:
     compression: Compression = "none"
     arrow: ArrowFormat = "stream"
     lossy: bool = False
+    exact: bool = False
+    rounded: RoundedFeatures | None = None

@@ -36,6 +36,7 @@ __all__ = [
     "PRECISION",
     "STRING",
     "TEXT",
+    "WITHIN_FLOAT32",
     "DType",
     "Kind",
     "dtype_from_numpy",
@@ -181,6 +182,9 @@ DTYPES: Final[dict[str, DType]] = {
         _beyond("qint32", "int", 13, "<i4"),
     )
 }
+
+#: Floats of which float32 holds every value.
+WITHIN_FLOAT32: Final = frozenset({"float16", "bfloat16", "float32"})
 
 #: Bits of the significand of a float, or of each part of a complex number, the implicit one included.
 PRECISION: Final = {

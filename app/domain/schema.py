@@ -18,14 +18,14 @@ with `"message": "sequence_example"`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
 from .components import check_stored_names
-from .dtypes import FLOAT32, INT64, DType, parse_feature_dtype
+from .dtypes import FLOAT32, FLOAT64, INT64, DType, parse_feature_dtype
 from .limits import Limits
 from .tensor import check_shape, num_elements
 
@@ -132,12 +132,33 @@ class Feature:
         to_float = self.may_become_float32 and dtype.is_float
         return replace(self, dtype=FLOAT32 if to_float else self.dtype, shape=dims)
 
+    @property
+    def may_round(self) -> bool:
+        """Whether the Example holds its values in fewer bits than they have."""
+        return self.encoding == "list" and self.dtype is FLOAT64
+
+    @property
+    def as_stored(self) -> Feature:
+        """The feature of the Examples that the rows become: float64 that nobody declared is rounded."""
+        return replace(self, dtype=FLOAT32) if self.inferred and self.may_round else self
+
+    @property
+    def as_read(self) -> Feature:
+        """The feature of further rows: float32 that nobody declared is read as float64, and rounded later.
+
+        So it is known which values change.
+        """
+        rounds = self.inferred and self.encoding == "list" and self.dtype is FLOAT32
+        return replace(self, dtype=FLOAT64) if rounds else self
+
     def require_lossless(self) -> None:
         """Refuse what the Example's lists cannot hold.
 
         Raises:
-            LossyConversion: float64 or uint64 with encoding `list`.
+            LossyConversion: float64 or uint64 with encoding `list`, unless it `as_stored` is something else.
         """
+        if self.as_stored is not self:
+            return
         if self.encoding == "list" and self.dtype.name in _LOSSY_IN_LIST:
             holder = "a FloatList (float32)" if self.dtype.is_float else "an Int64List (int64)"
             listed = self.kind in ("ragged", "sparse")
@@ -329,6 +350,30 @@ class Schema:
         """As `Feature.require_lossless`, for every feature."""
         for feature in self.features:
             feature.require_lossless()
+
+    def as_stored(self) -> Schema:
+        """As `Feature.as_stored`, of every feature."""
+        return self._with(tuple(feature.as_stored for feature in self.features))
+
+    def as_read(self, narrow: Container[str] = ()) -> Schema:
+        """As `Feature.as_read`, of every feature but those of which the body has no wider values.
+
+        Args:
+            narrow: the names of those.
+        """
+        features = (feature if feature.name in narrow else feature.as_read for feature in self.features)
+        return self._with(tuple(features))
+
+    def _with(self, features: tuple[Feature, ...]) -> Schema:
+        return self if features == self.features else Schema(features, self.message)
+
+    def with_floats_inferred(self) -> Schema:
+        """This schema of a body that declares none: nobody has asked for its floats to be rounded."""
+        features = (
+            replace(feature, inferred=True) if feature.dtype.is_float else feature
+            for feature in self.features
+        )
+        return Schema(tuple(features), self.message)
 
     def declared(self) -> Schema:
         """This schema as if somebody had declared it."""

@@ -44,11 +44,14 @@ _SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
 def describe_records(records: Records, description: Description) -> bytes:
     """Draw all rows, and say what they are. Memory is that of one batch.
 
+    The schema in the forms of others, and the source that loads it, are of the Examples that the rows become.
+
     Raises:
         InputError: as the rows are drawn; or a schema that the description cannot express.
     """
     if description != "json":
-        described = _SERIALIZERS[description](records.schema)
+        schema = records.schema if description == "schema" else records.schema.as_stored()
+        described = _SERIALIZERS[description](schema)
         for _ in records.batches:
             pass  # whatever does not fit the schema is refused here
         return described

@@ -51,7 +51,7 @@ def convert_row(
     budget: Budget,
     spool: Spool,
 ) -> bytes:
-    """The one row of `source` in another form.
+    """The one row of `source` in another form; `encode.rounded` has the features that were rounded.
 
     Args:
         spool: room for a large body, which has to be whole.

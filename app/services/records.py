@@ -14,6 +14,7 @@ from ..codecs.records.columns import Records
 from ..codecs.registry import RECORDS_CODECS, FormName
 from ..domain.amplification import CELL_BYTES, ROW_BYTES
 from ..domain.limits import Budget
+from ..domain.rounded import RoundedFeatures
 from ..domain.streams import Buffer, ByteStream, WholeBody
 from ..errors import LimitExceeded
 from ..storage.spool import Spool
@@ -45,12 +46,14 @@ class ConvertedRecords:
     Attributes:
         num_rows: the final count, where it is known beforehand.
         headers: without which the form cannot be read.
+        rounded: the features of which values were rounded; final as the count is.
     """
 
     chunks: Iterator[Buffer]
     count: RowCount
     num_rows: int | None
     headers: Mapping[str, str]
+    rounded: RoundedFeatures
 
 
 def open_records(
@@ -106,9 +109,12 @@ def decode_body(
     if decode is None:
         raise LookupError(f"{form} has no records decoder")
     records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
+    schema = records.schema.with_message(options.message)
+    if options.schema is None and not records.is_declared:
+        schema = schema.with_floats_inferred()
     return replace(
         records,
-        schema=records.schema.with_message(options.message),
+        schema=schema,
         batches=bounded(records.batches, budget),
     )
 
@@ -143,10 +149,10 @@ def encode_records(
     encode = RECORDS_CODECS[form].encode
     if encode is None:
         raise LookupError(f"{form} has no records encoder")
-    count = RowCount()
+    count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_counting(records.batches, count))
-    chunks = encode(counted, options, budget)
-    return ConvertedRecords(chunks, count, records.num_rows, headers_of(chunks))
+    chunks = encode(counted, replace(options, rounded=rounded), budget)
+    return ConvertedRecords(chunks, count, records.num_rows, headers_of(chunks), rounded)
 
 
 def _counting(batches: Iterator[pa.RecordBatch], count: RowCount) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from ..codecs.records.large_integers import LargeIntegers
 from ..codecs.records.messages import encode_messages
 from ..domain.amplification import Amplification
 from ..domain.limits import KIB, MIB, Budget, Limits
+from ..domain.rounded import RoundedFeatures
 from ..domain.streams import MemoryStream
 from ..errors import InputError, ShardsmithError
 from ..storage.spool import Spool
@@ -152,7 +153,9 @@ class SmallAppends:
             records, counts = decode_bodies([append.body for append in batch], options, budget)
             large = LargeIntegers(records.schema, destination.schema)
             records = replace(records, batches=large.watch(bounded(records.batches, budget)))
-            blocks = list(encode_messages(records, replace(request.encode, compression="none"), budget))
+            rounded = RoundedFeatures(with_rows=True)
+            encode = replace(request.encode, compression="none", rounded=rounded)
+            blocks = list(encode_messages(records, encode, budget))
         except Exception as error:
             # Nothing is stored yet: by itself, one that meets a defect fails for itself.
             if len(batch) > 1 or isinstance(error, InputError):
@@ -162,10 +165,11 @@ class SmallAppends:
             return None  # which the dataset's schema has to say first
         data = b"".join(block.data for block in blocks)
         ends = find_frames(np.frombuffer(data, np.uint8), sum(counts))
-        offsets = [0, *(int(ends[last - 1]) if last else 0 for last in accumulate(counts))]
+        rows = [0, *accumulate(counts)]
+        offsets = [int(ends[row - 1]) if row else 0 for row in rows]
         return [
-            Member(data[begin:end], count)
-            for append, count, (begin, end) in zip(batch, counts, pairwise(offsets), strict=True)
+            Member(data[begin:end], last - first, tuple(rounded.names_between(first, last)))
+            for (begin, end), (first, last) in zip(pairwise(offsets), pairwise(rows), strict=True)
         ]
 
     def _join(self, append: SmallAppend, member: Member, destination: Destination) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.records import ndjson
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.example import parse_example, serialize_example
 from app.codecs.records.example_encode import encode_blocks
@@ -135,6 +137,25 @@ def test_lossy_float64_is_what_a_floatlist_makes_of_it(values: list[float]) -> N
     example = tf.train.Example()
     example.features.feature["x"].float_list.value[:] = values
     assert payloads(encoded(schema, batch, lossy=True)) == [example.SerializeToString()]
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(width=64, min_value=-(2.0**24), max_value=2.0**24), max_size=5),
+        min_size=1,
+        max_size=4,
+    )
+)
+@_SETTINGS
+def test_decimals_of_json_are_what_tensorflow_makes_of_python_floats(rows: list[list[float]]) -> None:
+    body = b"".join(json.dumps({"x": floats}).encode() + b"\n" for floats in rows)
+    records = ndjson.decode(MemoryStream(body), RecordsDecodeOptions(), Budget())
+    examples = []
+    for floats in rows:
+        example = tf.train.Example()
+        example.features.feature["x"].float_list.value[:] = floats
+        examples.append(example.SerializeToString())
+    assert payloads(b"".join(encode(records, RecordsEncodeOptions(), Budget()))) == examples
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -11,9 +12,10 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ...domain.limits import Budget
+from ...domain.rounded import RoundedFeatures
 from ...domain.streams import ByteStream
 from ...services.examples import ROW_FORMS, RowForm, convert_row
-from ..answers import VARY
+from ..answers import VARY, rounded_headers
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
@@ -86,9 +88,10 @@ def _prepare(
         input_form = choose_input(ROW_FORMS, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_options(schema)
-        encode = query.encode_options()
+        rounded = RoundedFeatures()
+        encode = replace(query.encode_options(), rounded=rounded)
         row = convert_row(source, input_form, chosen.form, decode, encode, budget, services.spool)
-        return Answer(chosen.media_type, iter([row]), VARY)
+        return Answer(chosen.media_type, iter([row]), {**VARY, **rounded_headers(rounded.names)})
 
     return convert
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...domain.dtypes import BOOL, BYTES, DTYPES, TEXT, DType
+from ...domain.dtypes import BOOL, BYTES, DTYPES, TEXT, WITHIN_FLOAT32, DType
 from ...domain.limits import Budget
 from ...domain.schema import Feature, FeatureShape, Message, Schema
 from ...errors import UnprocessableInput
@@ -30,6 +30,7 @@ __all__ = [
     "VARIABLE_SHAPE",
     "has_arrow_type",
     "infer_arrow_schema",
+    "narrow_columns",
     "value_dtype",
     "with_schema_in_metadata",
 ]
@@ -88,6 +89,21 @@ def infer_arrow_schema(schema: pa.Schema, message: Message | None) -> Schema:
     sequences = message == "sequence_example"
     fields = [field for field in schema if not pa.types.is_null(field.type)]
     return Schema(tuple(_infer_feature(field, sequences=sequences) for field in fields)).with_message(message)
+
+
+def narrow_columns(schema: pa.Schema) -> set[str]:
+    """The names of the columns whose values float32 holds, by their type."""
+    return {field.name for field in schema if _held_in_float32(field)}
+
+
+def _held_in_float32(field: pa.Field[Any]) -> bool:
+    _, leaf = _shape_of(field.type)
+    if pa.types.is_struct(leaf):
+        members: Any = leaf
+        names = {members.field(index).name for index in range(members.num_fields)} & {"values", "data"}
+        leaf = _shape_of(members.field(names.pop()).type)[1] if len(names) == 1 else leaf
+    dtype = value_dtype(leaf, field.metadata or {})
+    return dtype is not None and dtype.name in WITHIN_FLOAT32
 
 
 def _infer_feature(field: pa.Field[Any], *, sequences: bool) -> Feature:

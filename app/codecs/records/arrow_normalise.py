@@ -14,7 +14,7 @@ from ...errors import SchemaConflict
 from ..containers.arrow_ipc import arrow_faults
 from ..options import RecordsDecodeOptions
 from .arrow_columns import ColumnReader
-from .arrow_features import SCHEMA_KEY, infer_arrow_schema, with_schema_in_metadata
+from .arrow_features import SCHEMA_KEY, infer_arrow_schema, narrow_columns, with_schema_in_metadata
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema, check_columns
 from .lease import Lease
 
@@ -48,7 +48,7 @@ def records_from_arrow(
     if declared is None:
         schema = infer_arrow_schema(foreign, options.message)
     else:
-        schema = declared.with_message(options.message)
+        schema = declared.with_message(options.message).as_read(narrow_columns(foreign))
         if options.undeclared == "error":
             _refuse_undeclared(foreign, schema)
     rows = _batches(foreign, names, batches, schema, budget)

@@ -53,7 +53,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         schema = _infer(names, held, options, bare=bare)
         blocks = chain(_taken(held), blocks)
     else:
-        schema = options.schema.with_message(options.message)
+        schema = options.schema.with_message(options.message).as_read()
         _refuse_undeclared(names, schema, options)
     require_scalars(schema)
     return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare))

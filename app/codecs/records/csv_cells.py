@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...domain.dtypes import BOOL, FLOAT32, INT64, TEXT, DType
+from ...domain.dtypes import BOOL, FLOAT64, INT64, TEXT, DType
 from ...domain.schema import Feature
 from ...errors import InputError, SchemaConflict, UnprocessableInput
 from ..json_convert import convert_items
@@ -50,7 +50,7 @@ _NEEDS_QUOTES: Final = re.compile('[",\r\n]')
 def infer_csv_feature(name: str, fields: Any, *, bare: bool) -> Feature | None:
     """The feature that holds these fields, or None where all of them are null.
 
-    int64 where each is an integer token, float32 where each is a number, bool where each is `true` or
+    int64 where each is an integer token, float64 where each is a number, bool where each is `true` or
     `false`, else text.
 
     Args:
@@ -62,7 +62,7 @@ def infer_csv_feature(name: str, fields: Any, *, bare: bool) -> Feature | None:
     dtype = TEXT
     for pattern, candidate in (
         (_INTEGER, INT64),
-        (_NUMBER + _NONFINITE if bare else _NUMBER, FLOAT32),
+        (_NUMBER + _NONFINITE if bare else _NUMBER, FLOAT64),
         (_BOOL, BOOL),
     ):
         if _all_match(present, pattern):

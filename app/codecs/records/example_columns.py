@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...domain.dtypes import INT64, STRING, DType
+from ...domain.dtypes import FLOAT64, INT64, STRING, DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
-from ...errors import LossyConversion
 from ..content import in_low_bits
 from ..kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
 from ..kernels.varint import MAX_VARINT_BYTES, field_size
+from ..options import RecordsEncodeOptions
 from ..protobuf import serialize_varint
 from ..tensors.tensor_proto import serialize_tensor_proto, tensor_proto_header
 from .arrays import string_buffers
+from .float_lists import ValuePlaces, round_floats
 from .lease import Lease
 
 __all__ = ["Entries", "key_field", "lower_column", "storage_dtype", "wire_order"]
@@ -155,15 +156,25 @@ def storage_dtype(dtype: DType) -> np.dtype[Any]:
     return _STORAGE.get(dtype.name, dtype.numpy)
 
 
-def lower_column(feature: Feature, column: pa.Array[Any], lease: Lease, *, first_row: int) -> Entries:
+def lower_column(
+    feature: Feature,
+    column: pa.Array[Any],
+    lease: Lease,
+    options: RecordsEncodeOptions,
+    *,
+    first_row: int,
+    row_starts: Ints | None = None,
+) -> Entries:
     """The entries of one column.
 
     Args:
         lease: charged for what is not a view of `column`.
+        options: which float64 values may be rounded.
         first_row: number of the column's first row in the whole input, for errors.
+        row_starts: of a column of steps, where those of each row begin, and where the last ones end.
 
     Raises:
-        LossyConversion: a float64 too large for the FloatList that lossy=allow sends it to.
+        LossyConversion: as `round_floats`.
         LimitExceeded: more than the budget.
     """
     present = _present(column)
@@ -178,9 +189,13 @@ def lower_column(feature: Feature, column: pa.Array[Any], lease: Lease, *, first
     numbers = _numbers(values, feature.dtype)
     if not feature.dtype.is_float:
         return Entries(INTS, _widened_ints(numbers, lease), len(numbers), width, starts, present=present)
-    floats = _as_float32(feature, numbers, lease)
-    if feature.dtype.name == "float64":
-        _check_overflow(feature, numbers, floats, _row_starts(len(column), width, starts), present, first_row)
+    if feature.dtype is FLOAT64:
+        lease.charge(6 * len(numbers), "Floats of a batch")
+        places = ValuePlaces(_row_starts(len(column), width, starts), present, first_row)
+        places = places if row_starts is None else places.of_rows(row_starts)
+        floats = round_floats(feature, numbers, places, options)
+    else:
+        floats = _as_float32(feature, numbers, lease)
     return Entries(FLOATS, floats, len(floats), width, starts, present=present)
 
 
@@ -227,31 +242,7 @@ def _as_float32(feature: Feature, numbers: NDArray[Any], lease: Lease) -> NDArra
     lease.charge(4 * len(numbers), "Floats of a batch")
     if feature.dtype.name == "bfloat16":  # the upper half of a float32
         return (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return numbers.astype(np.float32)
-
-
-def _check_overflow(
-    feature: Feature,
-    numbers: NDArray[Any],
-    floats: NDArray[np.float32],
-    offsets: Ints,
-    present: Bytes | None,
-    first_row: int,
-) -> None:
-    lost = np.isinf(floats) & np.isfinite(numbers)
-    if not lost.any():
-        return
-    if present is not None:
-        lost &= np.repeat(present, np.diff(offsets)).astype(bool)
-    for index in np.flatnonzero(lost)[:1]:
-        row = int(np.searchsorted(offsets, index, "right")) - 1
-        raise LossyConversion(
-            f"{numbers[index]!s} is too large for the float32 of a FloatList. Declare encoding 'raw' or "
-            f"'tensor' for feature {feature.name!r}.",
-            row=first_row + row,
-            feature=feature.name,
-        )
+    return numbers.astype(np.float32)  # float16
 
 
 def _lower_content(

@@ -61,20 +61,20 @@ def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budge
     against `budget` until the next block is drawn.
 
     Raises:
-        LossyConversion: float64 or uint64 in a list without `options.lossy`, or a float64 that float32
-            cannot hold (with row and feature).
+        LossyConversion: as `Feature.require_lossless`, without `options.lossy`; and as `round_floats`.
         UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
         LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.
     """
     if not options.lossy:
         records.schema.require_lossless()
-    return _Encoder(records, budget).blocks()
+    return _Encoder(records, options, budget).blocks()
 
 
 class _Encoder:
-    def __init__(self, records: Records, budget: Budget) -> None:
+    def __init__(self, records: Records, options: RecordsEncodeOptions, budget: Budget) -> None:
         self._batches = records.batches
+        self._options = options
         self._budget = budget
         self._columns = sorted(
             (_Column(i, feature, key_field(feature.name)) for i, feature in enumerate(records.schema)),
@@ -114,7 +114,7 @@ class _Encoder:
         with Lease(self._budget) as lease:
             lease.charge(16 * (rows + 1) * len(columns), "Offsets of a batch")
             entries = [
-                lower_column(column.feature, array, lease, first_row=self._first_row)
+                lower_column(column.feature, array, lease, self._options, first_row=self._first_row)
                 for column, array in zip(columns, arrays, strict=True)
             ]
             yield from self._write_blocks(writer, entries, rows)

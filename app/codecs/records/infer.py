@@ -2,9 +2,9 @@
 
 From exactly the first 1,000 rows, however the body is chunked (all rows with `infer=all`). A feature
 
-- is what its values are: bool, int64, float32 (where one value is a float token), text, or bytes;
+- is what its values are: bool, int64, float64 (where one value is a float token), text, or bytes;
 - has the shape of its nested arrays where that is the same in every row, and shape `[null]` where
-  plain arrays differ in length, or all are empty (then float32, as in TensorFlow);
+  plain arrays differ in length, or all are empty (then float64, which holds the decimals of later rows);
 - is dense of shape `[null, ...]` where nested arrays differ in the first length alone, and ragged where
   others differ too: null on every axis that varies, or on which all arrays are empty. An empty array says
   nothing about what could be inside it;
@@ -22,7 +22,7 @@ from itertools import compress, count, repeat
 from operator import is_not
 from typing import Any, Final
 
-from ...domain.dtypes import FLOAT32, STRING, DType
+from ...domain.dtypes import FLOAT32, FLOAT64, STRING, DType
 from ...domain.limits import Limits
 from ...domain.schema import (
     Feature,
@@ -165,7 +165,7 @@ def _infer_dtype(
     name: str, items: list[Any], nesting: Nesting, rows: Sequence[int], reading: Reading
 ) -> DType:
     try:
-        dtype = infer_dtype(items, reading)
+        dtype = infer_dtype(items, reading) if items else FLOAT64
     except ItemError as error:
         raise cell_error(error, name, rows[nesting.cell_of(error.index)]) from None
     if dtype is STRING:

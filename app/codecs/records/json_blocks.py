@@ -141,7 +141,7 @@ def records_from_blocks(
         InputError: as `infer_schema`; while batches are drawn, as `build_column`, and for a value
             under a key that the schema does not name (`schema_conflict`).
     """
-    declared = None if options.schema is None else options.schema.with_message(options.message)
+    declared = None if options.schema is None else options.schema.with_message(options.message).as_read()
     reading = Reading.of(options.nonfinite, declared=declared is not None)
     if (options.message if declared is None else declared.message) == "sequence_example":
         blocks = _split(blocks)

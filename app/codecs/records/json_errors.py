@@ -36,10 +36,9 @@ def misfit(feature: Feature, item: object, row: int) -> InputError:
     """An item that stands where the shape of the feature has something else."""
     if item is None:
         return cell_error(null_error(0), feature.name, row)
-    kind = "" if feature.kind == "dense" else f"{feature.kind} "
     return SchemaConflict(
-        f"Feature {feature.name!r} is {kind}{feature.dtype} of shape {list(feature.shape)} in the schema, "
-        f"but in row {row} {described(item)} stands where it does not fit.",
+        f"Feature {feature.name!r} is {feature.kind} of shape {list(feature.shape)} in the schema, but in "
+        f"row {row} {described(item)} stands where it does not fit.",
         row=int(row),
         feature=feature.name,
     )

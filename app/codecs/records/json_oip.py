@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
-from ...domain.dtypes import BYTES, TEXT
+from ...domain.dtypes import BYTES, TEXT, WITHIN_FLOAT32
 from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
 from ...domain.tensor import Shape, num_elements
@@ -53,7 +54,10 @@ def read_oip_columns(
         return columns, Schema(tuple(features))
     for feature in features:
         _check_dtype(feature, declared)
-    return columns, declared
+    # The datatype of an input is a declaration: its values are read as that.
+    narrow = {feature.name for feature in features if feature.dtype.name in WITHIN_FLOAT32}
+    fitted = (replace(feature, inferred=False) if feature.name in narrow else feature for feature in declared)
+    return columns, Schema(tuple(fitted), declared.message)
 
 
 def _read_input(name: str, form: DataForm, pointer: str, budget: Budget) -> tuple[list[Any], Feature]:
@@ -91,7 +95,7 @@ def _nested(items: list[Any], shape: Shape) -> list[Any]:
 
 def _check_dtype(feature: Feature, declared: Schema) -> None:
     expected = declared.by_name.get(feature.name)
-    if expected is None or expected.dtype == feature.dtype:
+    if expected is None or feature.dtype in (expected.dtype, expected.as_read.dtype):
         return
     if not (expected.dtype.is_string and feature.dtype.is_string):
         raise SchemaConflict(

@@ -36,8 +36,11 @@ def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Bud
     if not options.lossy:
         records.schema.require_lossless()
     encode = encode_sequences if records.schema.message == "sequence_example" else encode_blocks
-    blocks = encode(to_stored(records, budget), options, budget)
-    return _naming_owners(blocks, _owners(records.schema))
+    owners = _owners(records.schema)
+    if options.rounded is not None:
+        options.rounded.owners = owners
+        options.rounded.candidates = sorted(feature.name for feature in records.schema if feature.may_round)
+    return _naming_owners(encode(to_stored(records, budget), options, budget), owners)
 
 
 def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:

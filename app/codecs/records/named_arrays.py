@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...domain.dtypes import WITHIN_FLOAT32
 from ...domain.limits import MIB, Budget
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
 from ...domain.tensor import Shape, num_elements
@@ -53,7 +54,8 @@ def records_from_arrays(
     if options.schema is None:
         schema = _inferred(arrays, budget).with_message(options.message)
     else:
-        schema = options.schema.with_message(options.message)
+        narrow = {name for name, array in arrays.items() if array.dtype.name in WITHIN_FLOAT32}
+        schema = options.schema.with_message(options.message).as_read(narrow)
         arrays = _fitted(arrays, schema, options, budget)
     batch_rows = _batch_rows(schema, arrays, num_rows, budget)
     return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)

@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.schema import Feature
-from ...errors import LossyConversion
 from ..kernels import Kernels
 from ..kernels.example_encode import FLOATS, INTS
 from ..kernels.sequence_encode import STEP_HEAD_BYTES
+from ..options import RecordsEncodeOptions
 from .example_columns import lower_column
 from .lease import Lease
 from .lists import is_present, split_lists
@@ -123,33 +123,47 @@ class MapEntries:
 
 
 def lower_context(
-    feature: Feature, column: pa.Array[Any], kernels: Kernels, lease: Lease, *, first_row: int
+    feature: Feature,
+    column: pa.Array[Any],
+    kernels: Kernels,
+    lease: Lease,
+    options: RecordsEncodeOptions,
+    *,
+    first_row: int,
 ) -> MapEntries:
     """The entries of a dense column; arguments and errors are those of `lower_column`."""
     lease.charge(2 * STEP_BYTES * len(column), "Sizes and offsets of a batch")
-    values = _lower(feature, column, lease, first_row)
+    values = _lower(feature, column, lease, options, first_row)
     steps = np.arange(len(column) + 1, dtype=np.int64)
     return _measured(values, steps, is_present(column), kernels, wrapped=False)
 
 
 def lower_sequence(
-    feature: Feature, column: pa.Array[Any], kernels: Kernels, lease: Lease, *, first_row: int
+    feature: Feature,
+    column: pa.Array[Any],
+    kernels: Kernels,
+    lease: Lease,
+    options: RecordsEncodeOptions,
+    *,
+    first_row: int,
 ) -> MapEntries:
     """The entries of a column of kind `sequence`; arguments and errors are those of `lower_column`."""
     present = is_present(column)
     steps, starts = split_lists(column, present, lease)
     lease.charge(STEP_BYTES * (len(steps) + len(column)), "Sizes and offsets of a batch")
-    try:
-        values = _lower(feature.step, steps, lease, 0)
-    except LossyConversion as error:
-        if (step := error.location.row) is not None:
-            error.shifted(rows=first_row + int(np.searchsorted(starts, step, "right")) - 1 - step)
-        raise
+    values = _lower(feature.step, steps, lease, options, first_row, starts)
     return _measured(values, starts, present, kernels, wrapped=True)
 
 
-def _lower(feature: Feature, column: pa.Array[Any], lease: Lease, first_row: int) -> _Values:
-    entries = lower_column(feature, column, lease, first_row=first_row)
+def _lower(
+    feature: Feature,
+    column: pa.Array[Any],
+    lease: Lease,
+    options: RecordsEncodeOptions,
+    first_row: int,
+    row_starts: Ints | None = None,
+) -> _Values:
+    entries = lower_column(feature, column, lease, options, first_row=first_row, row_starts=row_starts)
     offsets = entries.row_starts(len(column))
     if entries.kind == FLOATS:
         return _Floats(entries.values.view(np.uint8), offsets)

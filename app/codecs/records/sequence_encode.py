@@ -62,20 +62,20 @@ def encode_sequences(
     Blocks are as `encode_blocks` makes them.
 
     Raises:
-        LossyConversion: float64 or uint64 in a list without `options.lossy`, or a float64 that float32
-            cannot hold (with row and feature).
+        LossyConversion: as `Feature.require_lossless`, without `options.lossy`; and as `round_floats`.
         UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
         LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.
     """
     if not options.lossy:
         records.schema.require_lossless()
-    return _Encoder(records, budget).blocks()
+    return _Encoder(records, options, budget).blocks()
 
 
 class _Encoder:
-    def __init__(self, records: Records, budget: Budget) -> None:
+    def __init__(self, records: Records, options: RecordsEncodeOptions, budget: Budget) -> None:
         self._batches = records.batches
+        self._options = options
         self._budget = budget
         self._kernels = kernels.load()
         columns = sorted(
@@ -124,7 +124,9 @@ class _Encoder:
     def _add(
         self, column: _Column, lower: _Lower, values: pa.Array[Any], sizes: Ints, lease: Lease
     ) -> MapEntries:
-        entries = lower(column.feature, values, self._kernels, lease, first_row=self._first_row)
+        entries = lower(
+            column.feature, values, self._kernels, lease, self._options, first_row=self._first_row
+        )
         self._kernels.add_map_entry_sizes(entries.sizes, entries.present, len(column.key), sizes)
         return entries
 

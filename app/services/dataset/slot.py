@@ -49,6 +49,7 @@ class Commit:
             other, which nothing is compared with, that of its pieces.
         time: nanoseconds by the writer's clock, which never stands still; orders appends, decides nothing.
         sequence: what the client numbered the append with; comes before time.
+        rounded: the features of which values were rounded; of a group, that is kept by no one.
         writer: names the process that wrote this slot, as long as it lives.
         pieces: of the records, in order: the parts, or one piece in the slot itself.
         inline_at: offset of the records in the slot, where they are in it.
@@ -66,6 +67,7 @@ class Commit:
     inline_at: int | None = None
     sequence: int | None = None
     writer: str = ""
+    rounded: tuple[str, ...] = ()
 
     @classmethod
     def illegible(cls, append_id: str) -> Commit:
@@ -97,6 +99,7 @@ class Commit:
             "time": self.time,
             **({} if self.sequence is None else {"sequence": self.sequence}),
             "writer": self.writer,
+            **({"rounded": list(self.rounded)} if self.rounded else {}),
             "inline": inline,
             "pieces": [piece.to_json() for piece in self.pieces],
         }
@@ -117,6 +120,7 @@ class Commit:
             inline_at=inline_at,
             sequence=header.get("sequence"),
             writer=header.get("writer", ""),
+            rounded=tuple(map(text, header.get("rounded", []))),
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:

@@ -12,7 +12,7 @@ from app.codecs.json_convert import convert_items
 from app.codecs.json_numbers import NotPlain, NumberArray, read_number_array
 from app.codecs.json_text import parse_json
 from app.codecs.json_values import ItemError, Reading, flatten, infer_dtype
-from app.domain.dtypes import BOOL, DTYPES, FLOAT32, INT64, STRING, DType
+from app.domain.dtypes import BOOL, DTYPES, FLOAT64, INT64, STRING, DType
 from app.domain.limits import Budget, Limits
 from app.errors import LimitExceeded
 
@@ -72,8 +72,8 @@ def test_values_are_of_the_dtype_or_left_to_others(
 
 def test_a_point_makes_floats_of_all() -> None:
     assert read(b"[1,2]").infer_dtype() is INT64
-    assert read(b"[1,2.0]").infer_dtype() is FLOAT32
-    assert read(b"[1,2e0]").infer_dtype() is FLOAT32
+    assert read(b"[1,2.0]").infer_dtype() is FLOAT64
+    assert read(b"[1,2e0]").infer_dtype() is FLOAT64
     assert read(b"[1,-0]").infer_dtype() is INT64
 
 

@@ -62,11 +62,11 @@ def test_ragged_arrays_are_refused_at_the_first_that_differs(
     [
         ([], "float32"),
         ([1, -2], "int64"),
-        ([1, 2.5], "float32"),
+        ([1, 2.5], "float64"),
         ([NegativeZero()], "int64"),
         ([NegativeZero(), 1], "int64"),
-        ([NegativeZero(), 1.5], "float32"),
-        ([NAN, 1], "float32"),
+        ([NegativeZero(), 1.5], "float64"),
+        ([NAN, 1], "float64"),
         ([True, False], "bool"),
         (["a", "b"], "text"),
         ([{"b64": "AA=="}], "bytes"),
@@ -79,8 +79,8 @@ def test_the_dtype_of_undeclared_items(items: list[Any], name: str) -> None:
 
 def test_null_is_nan_among_numbers_only_when_asked_for() -> None:
     asked = Reading(declared=False, null_is_nan=True)
-    assert infer_dtype([1, None], asked).name == "float32"
-    assert infer_dtype([None], asked).name == "float32"
+    assert infer_dtype([1, None], asked).name == "float64"
+    assert infer_dtype([None], asked).name == "float64"
     mixtures: list[tuple[list[Any], Reading]] = [
         ([True, None], asked),
         (["a", None], asked),

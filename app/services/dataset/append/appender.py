@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -23,6 +23,8 @@ from ....codecs.records.large_integers import LargeIntegers
 from ....codecs.records.messages import encode_messages
 from ....domain.limits import Budget, Limits
 from ....domain.names import check_idempotency_key, check_split_name
+from ....domain.rounded import RoundedFeatures
+from ....domain.schema import Schema
 from ....errors import Conflict, CorruptData, OutcomeUnknown, ShardsmithError
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound, ObjectStore
@@ -103,8 +105,8 @@ class Appender:
         arrival = self._arrival(destination, split, records, None, None, evolve=evolve)
         self._receive(arrival, None, options, budget)
         attempt = arrival.attempt
-        if destination.schema is not None and records.schema.same_features(destination.schema):
-            member = Member(attempt.inline, attempt.num_records)
+        if destination.schema is not None and arrival.schema.same_features(destination.schema):
+            member = Member(attempt.inline, attempt.num_records, tuple(arrival.rounded.names))
             may_join = attempt.is_small and not arrival.large.found
             if may_join and (joined := self.join(destination, split, member)) is not None:
                 return joined
@@ -142,12 +144,14 @@ class Appender:
     ) -> _Arrival:
         check_split_name(split)
         append_id = secrets.token_hex(16) if key is None else _id_of(check_idempotency_key(key))
+        schema = records.schema.as_stored()
         if destination.schema is not None and not evolve:
-            require_same_schema(records.schema, destination.schema)
+            require_same_schema(schema, destination.schema)
         return _Arrival(
             destination,
             split,
             records,
+            schema,
             sequence=sequence,
             evolve=evolve,
             large=LargeIntegers(records.schema, destination.schema),
@@ -161,7 +165,7 @@ class Appender:
         """Take in all rows; `digest` is that of an append with a key."""
         attempt = arrival.attempt
         with attempt.discarded_on_error():
-            options = replace(options, compression="none")
+            options = replace(options, compression="none", rounded=arrival.rounded)
             looked_at = replace(arrival.records, batches=arrival.large.watch(arrival.records.batches))
             attempt.write(encode_messages(looked_at, options, budget), budget)
             arrival.digest = digest_of(attempt.pieces) if digest is None else digest()
@@ -184,7 +188,7 @@ class Appender:
 
     def _settle(self, arrival: _Arrival) -> None:
         """Have the dataset's schema hold these rows, before a slot says that they are in it."""
-        attempt, schema = arrival.attempt, arrival.records.schema
+        attempt, schema = arrival.attempt, arrival.schema
         known = arrival.destination.schema
         large = arrival.large.found
         if known is not None and not large and (not arrival.evolve or schema.same_features(known)):
@@ -197,7 +201,10 @@ class Appender:
 
     def _commit(self, attempt: Attempt, arrival: _Arrival) -> AppendResult:
         """Create the slot: the acknowledgement, unless someone else had the key."""
-        slot = attempt.slot(arrival.split, arrival.digest, arrival.sequence, self._clock.now(), self._writer)
+        slot = replace(
+            attempt.slot(arrival.split, arrival.digest, arrival.sequence, self._clock.now(), self._writer),
+            rounded=tuple(arrival.rounded.names),
+        )
         try:
             winner = self._create(attempt.layout, slot, attempt.inline)
         except OutcomeUnknown:
@@ -271,12 +278,14 @@ class _Arrival:
     destination: Destination
     split: str
     records: Records
+    schema: Schema  # that the rows are stored by
     sequence: int | None
     evolve: bool
     large: LargeIntegers
     started: float
     attempt: Attempt
     digest: str = ""
+    rounded: RoundedFeatures = field(default_factory=RoundedFeatures)
 
 
 class _Clock:

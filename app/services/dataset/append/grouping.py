@@ -41,11 +41,13 @@ class Member:
     """One append of a group: its framed records, and the id of the slot that will hold them.
 
     Attributes:
+        rounded: the features of which values were rounded.
         outcome: set once the fate of the group is known.
     """
 
     data: bytes
     num_records: int
+    rounded: tuple[str, ...] = ()
     outcome: Future[str] = field(default_factory=Future)
 
 

@@ -15,7 +15,12 @@ __all__ = ["AppendResult", "group_result", "replayed_result", "result_of"]
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """An acknowledged append. `replayed`: an earlier request with the same key had stored it."""
+    """An acknowledged append.
+
+    Attributes:
+        replayed: an earlier request with the same key had stored it.
+        rounded: the features of which values were rounded.
+    """
 
     dataset: str
     split: str
@@ -23,6 +28,7 @@ class AppendResult:
     num_records: int
     num_bytes: int
     replayed: bool = False
+    rounded: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -31,17 +37,27 @@ class AppendResult:
             "append_id": self.append_id,
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,
+            **({"rounded": list(self.rounded)} if self.rounded else {}),
         }
 
 
 def group_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:
     """That of one append of the group that the slot `append_id` holds."""
-    return AppendResult(destination.layout.dataset, split, append_id, member.num_records, len(member.data))
+    return AppendResult(
+        destination.layout.dataset,
+        split,
+        append_id,
+        member.num_records,
+        len(member.data),
+        rounded=member.rounded,
+    )
 
 
 def result_of(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
     """That of an append to the dataset `name` with a slot of its own."""
-    return AppendResult(name, slot.split, slot.append_id, slot.num_records, slot.num_bytes, replayed)
+    return AppendResult(
+        name, slot.split, slot.append_id, slot.num_records, slot.num_bytes, replayed, slot.rounded
+    )
 
 
 def replayed_result(name: str, slot: Slot, digest: str) -> AppendResult:

@@ -28,20 +28,20 @@ def test_the_contract_says_a_thousand_rows() -> None:
     ("cells", "dtype", "shape", "nullable"),
     [
         ([1, 2], "int64", (), False),
-        ([1, 2.0], "float32", (), False),
+        ([1, 2.0], "float64", (), False),
         ([NegativeZero(), 2], "int64", (), False),
-        ([[NegativeZero(), 1.5], [1, 2]], "float32", (2,), False),
+        ([[NegativeZero(), 1.5], [1, 2]], "float64", (2,), False),
         ([True], "bool", (), False),
         (["a", "NaN"], "text", (), False),
         ([{"b64": ""}], "bytes", (), False),
         ([None, 1], "int64", (), True),
         ([[1, 2], [3, 4]], "int64", (2,), False),
-        ([[1, 2], None, [3.5, 4]], "float32", (2,), True),
+        ([[1, 2], None, [3.5, 4]], "float64", (2,), True),
         ([[[1], [2]]], "int64", (2, 1), False),
         ([[1], [2, 3]], "int64", (None,), False),
-        ([[], [2.5, 3]], "float32", (None,), False),
-        ([[], []], "float32", (None,), False),
-        ([[[], []]], "float32", (2, 0), False),
+        ([[], [2.5, 3]], "float64", (None,), False),
+        ([[], []], "float64", (None,), False),
+        ([[[], []]], "float64", (2, 0), False),
         ([["a"], []], "text", (None,), False),
     ],
 )
@@ -99,7 +99,7 @@ def test_nested_arrays_that_vary(cells: list[Any], shape: FeatureShape, kind: st
     feature = infer_feature("x", FoundCells.among(cells), INFERRED)
     assert feature is not None
     assert (feature.shape, feature.kind, feature.encoding) == (shape, kind, "list")
-    assert feature.dtype.name == ("int64" if "1" in str(cells) else "float32")
+    assert feature.dtype.name == ("int64" if "1" in str(cells) else "float64")
     assert Feature.from_json("x", feature.to_json()) == feature
 
 
@@ -118,13 +118,13 @@ def test_values_at_differing_depths_are_ragged_beyond_help(cells: list[Any], row
     ("cells", "dtype", "shape", "encoding"),
     [
         ([[1, 2], [3]], "int64", (None,), "list"),
-        ([[], []], "float32", (None,), "list"),
+        ([[], []], "float64", (None,), "list"),
         ([["a"], None], "text", (None,), "list"),
         ([[[1, 2], [3, 4]], [[5, 6]]], "int64", (None, 2), "list"),
-        ([[[1, 2.5], [3]], []], "float32", (None, None), "list"),
-        ([[[[], []]], [[[]]]], "float32", (None, None, None), "tensor"),
-        ([[[[], []]], []], "float32", (None, 2, 0), "list"),
-        ([[[]], []], "float32", (None, None), "list"),
+        ([[[1, 2.5], [3]], []], "float64", (None, None), "list"),
+        ([[[[], []]], [[[]]]], "float64", (None, None, None), "tensor"),
+        ([[[[], []]], []], "float64", (None, 2, 0), "list"),
+        ([[[]], []], "float64", (None, None), "list"),
         ([[[[1, 2]], [[3, 4], [5, 6]]]], "int64", (None, None, 2), "list"),
         ([[[[1]], [[3, 4], [5, 6]]]], "int64", (None, None, None), "tensor"),
     ],
@@ -171,7 +171,7 @@ def test_null_inside_an_array_is_refused_or_nan() -> None:
     assert (error.code, error.location.row) == ("null_value", 1)
     feature = infer_feature("x", FoundCells.among([[1], [None]]), Reading(declared=False, null_is_nan=True))
     assert feature is not None
-    assert feature.dtype.name == "float32"
+    assert feature.dtype.name == "float64"
 
 
 def test_too_many_axes_are_refused() -> None:

@@ -53,7 +53,7 @@ def test_rows_and_columns_are_the_same_records() -> None:
 def test_the_schema_is_that_of_exactly_the_first_thousand_rows() -> None:
     head = [{"a": 1}] * 999
     schema, _ = drawn([rows(*head, {"a": 1.5}, {"a": 2})])
-    assert [(f.name, f.dtype.name) for f in schema] == [("a", "float32")]
+    assert [(f.name, f.dtype.name) for f in schema] == [("a", "float64")]
     error = refused([rows(*head, {"a": 1}, {"a": 1.5})])
     assert (error.code, error.location.row) == ("schema_conflict", 1000)
 
@@ -65,7 +65,7 @@ def test_the_cut_of_the_blocks_does_not_matter(size: int) -> None:
     schema, batches = drawn(blocks)
     assert summary(schema) == [
         ("a", "int64", True),
-        ("b", "float32", True),
+        ("b", "float64", True),
     ]
     assert sum(batch.num_rows for batch in batches) == len(items)
     error = refused([*blocks, rows({"a": 1.0}, first_row=len(items))])
@@ -112,7 +112,7 @@ def test_with_infer_all_every_row_counts() -> None:
     blocks: list[Block] = [rows(*[{"a": 1}] * 1500), rows({"a": 1.5, "b": "x"}, first_row=1500)]
     schema, batches = drawn(blocks, infer="all")
     assert summary(schema) == [
-        ("a", "float32", False),
+        ("a", "float64", False),
         ("b", "text", True),
     ]
     assert sum(batch.num_rows for batch in batches) == 1501

@@ -144,7 +144,7 @@ def test_a_sequence_example_in_rows() -> None:
         "features": {
             "id": {"dtype": "text", "shape": [], "kind": "dense", "encoding": "list", "nullable": False},
             "f": {
-                "dtype": "float32",
+                "dtype": "float64",
                 "shape": [None, 2],
                 "kind": "sequence",
                 "encoding": "list",

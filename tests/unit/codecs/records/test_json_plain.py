@@ -246,11 +246,16 @@ def outcome(
             records = ndjson.decode(MemoryStream(text, chunk=chunk), options, budget)
             batches.extend(records.batches)
         except InputError as error:
-            return batches, type(error), error.code, error.detail, error.location
+            return described(batches), type(error), error.code, error.detail, error.location
     for batch in batches:
         batch.validate(full=True)
     assert budget.remaining == budget.limits.max_decoded_bytes
-    return records.schema, batches
+    return records.schema, described(batches)
+
+
+def described(batches: list[pa.RecordBatch]) -> list[tuple[pa.Schema, str]]:
+    """As text, in which one NaN is like another."""
+    return [(batch.schema, str(batch.to_pylist())) for batch in batches]
 
 
 VALUES = st.one_of(

@@ -127,7 +127,7 @@ def test_a_row_that_does_not_fit_is_named(line: bytes, code: str) -> None:
 @pytest.mark.parametrize("chunk", [None, 1000, 7])
 def test_exactly_a_thousand_rows_decide(chunk: int | None) -> None:
     head = b'{"a":1}\n' * 999
-    assert read(head + b'{"a":1.5}\n{"a":2}\n', chunk).schema.features[0].dtype.name == "float32"
+    assert read(head + b'{"a":1.5}\n{"a":2}\n', chunk).schema.features[0].dtype.name == "float64"
     error = refused(head + b'{"a":2}\n{"a":1.5}\n', chunk)
     assert (error.code, error.location.row, error.location.feature) == ("schema_conflict", 1000, "a")
 
@@ -136,7 +136,7 @@ def test_all_rows_decide_when_asked_for() -> None:
     found = read(b'{"a":1}\n' * 20_000 + b'{"b":[1.5]}\n', infer="all")
     assert [(f.name, f.dtype.name, f.nullable) for f in found.schema] == [
         ("a", "int64", True),
-        ("b", "float32", True),
+        ("b", "float64", True),
     ]
     assert sum(batch.num_rows for batch in found.batches) == 20_001
 
@@ -235,7 +235,7 @@ def test_a_negative_zero_keeps_its_sign_where_the_feature_is_a_float() -> None:
     text = b'{"b":[-0,1.5],"n":-0}\n{"b":[1,-0],"n":2}\n'
     found = read(text)
     assert [(feature.name, feature.dtype.name) for feature in found.schema] == [
-        ("b", "float32"),
+        ("b", "float64"),
         ("n", "int64"),
     ]
     rows = [row for batch in found.batches for row in batch.to_pylist()]

@@ -39,7 +39,7 @@ def refused(body: Any, **options: Any) -> InputError:
         (5, [(None, "int64", (), [5])]),
         (True, [(None, "bool", (), [True])]),
         ("AA==", [(None, "string", (), [b"AA=="])]),
-        ([1, 2.5], [(None, "float32", (2,), [1, 2.5])]),
+        ([1, 2.5], [(None, "float64", (2,), [1, 2.5])]),
         ([], [(None, "float32", (0,), [])]),
         ([[1, 2], [3, 4]], [(None, "int64", (2, 2), [1, 2, 3, 4])]),
         ([{"b64": "AA"}, "x"], [(None, "string", (2,), [b"\0", b"x"])]),
@@ -55,7 +55,7 @@ def refused(body: Any, **options: Any) -> InputError:
         ({"dtype": "complex64", "shape": [2, 0], "data": []}, [(None, "complex64", (2, 0), [])]),
         (
             {"tensors": [{"name": "a", "data": [1]}, 2.5, {"b64": ""}]},
-            [("a", "int64", (1,), [1]), (None, "float32", (), [2.5]), (None, "string", (), [b""])],
+            [("a", "int64", (1,), [1]), (None, "float64", (), [2.5]), (None, "string", (), [b""])],
         ),
         ({"tensors": []}, []),
         (
@@ -72,7 +72,7 @@ def refused(body: Any, **options: Any) -> InputError:
         ({"inputs": []}, [(None, "float32", (0,), [])]),
         (
             {"inputs": {"b": [1], "a": "x", "data": 2.5}, "parameters": {}},
-            [("b", "int64", (1,), [1]), ("a", "string", (), [b"x"]), ("data", "float32", (), [2.5])],
+            [("b", "int64", (1,), [1]), ("a", "string", (), [b"x"]), ("data", "float64", (), [2.5])],
         ),
         ({"columns": {"inputs": {"dtype": "int8", "data": [1]}}}, [("inputs", "int8", (1,), [1])]),
     ],
@@ -113,7 +113,7 @@ def test_other_objects_are_ambiguous(body: Any) -> None:
         ([1, [2]], "ragged", "/1"),
         ({"instances": [[1], [2, 3]]}, "ragged", "/instances/1"),
         ([[1, 2], [3, True]], "mixed_types", "/1/1"),
-        ([[1.0, 2], [16777217, 1]], "inexact_integer", "/1/0"),
+        ([[1.0, 2], [9007199254740993, 1]], "inexact_integer", "/1/0"),
         ([2**63], "out_of_range", "/0"),
         ([float("inf")], "out_of_range", "/0"),
         ([1, None], "null_value", "/1"),

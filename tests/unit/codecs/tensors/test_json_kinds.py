@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.components import components_of
 from app.codecs.tensors.json import decode, encode
-from app.domain.dtypes import DTYPES, FLOAT32, INT64
+from app.domain.dtypes import DTYPES, FLOAT32, FLOAT64, INT64
 from app.domain.limits import Budget
 from app.domain.streams import MemoryFile
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
@@ -75,7 +75,7 @@ def test_as_a_member_under_its_name() -> None:
 
 def test_dtypes_are_inferred_or_declared_beside() -> None:
     body = {"values": [1, 2.5], "indices": [[0], [1]], "dense_shape": [2]}
-    assert read(body)[0].tensor.dtype is FLOAT32
+    assert read(body)[0].tensor.dtype is FLOAT64
     assert read(body, dtype=DTYPES["float64"])[0].tensor.dtype.name == "float64"
     assert read({"values": ["a"], "row_splits": [[0, 1]]})[0].tensor.dtype.name == "string"
 

@@ -54,7 +54,7 @@ def outcome(text: bytes, options: TensorDecodeOptions, *, fast: bool, limits: Li
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"[1,2.5]", [(None, "float32", (2,), [1.0, 2.5])]),
+        (b"[1,2.5]", [(None, "float64", (2,), [1.0, 2.5])]),
         (b" [[1],[2]] \n", [(None, "int64", (2, 1), [1, 2])]),
         (b'{"data":[1,2]}', [(None, "int64", (2,), [1, 2])]),
         (
@@ -67,7 +67,7 @@ def outcome(text: bytes, options: TensorDecodeOptions, *, fast: bool, limits: Li
             [("x", "float64", (2,), [1.0, 2.0])],
         ),
         (b'{"instances":[[1],[2]],"signature_name":"s"}', [(None, "int64", (2, 1), [1, 2])]),
-        (b'{"id":7,"inputs":[0.5]}', [(None, "float32", (1,), [0.5])]),
+        (b'{"id":7,"inputs":[0.5]}', [(None, "float64", (1,), [0.5])]),
         (b'{"parameters":{},"data":[1]}', None),
         (b'{"name":"a\\n","data":[1]}', None),
         (b"[]", None),

@@ -1,0 +1,113 @@
+"""float64 values for a FloatList, which holds float32: rounded to nearest as TensorFlow does, or refused.
+
+Where nobody declared float64, a value may be rounded as long as float32 still tells it from values that are
+1 apart: up to 2^24. What is larger has to be exact. `RecordsEncodeOptions` makes the rule stricter or drops
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.schema import Feature
+from ...errors import LossyConversion
+from ..options import RecordsEncodeOptions
+
+__all__ = ["ValuePlaces", "round_floats"]
+
+#: Up to here float32 holds every integer.
+_EXACT_UP_TO: Final = np.float64(2**24)
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlaces:
+    """Which row each value of a column is of.
+
+    Attributes:
+        starts: by row, the number of its first value; and of all values at the end.
+        present: by row, 1 where the feature is there; None where it is in each.
+        first_row: the number of the first row in the whole input.
+    """
+
+    starts: NDArray[np.int64]
+    present: NDArray[np.uint8] | None
+    first_row: int
+
+    def of_rows(self, row_starts: NDArray[np.int64]) -> ValuePlaces:
+        """The same of rows that are runs of these; none of them lacks its value."""
+        return replace(self, starts=self.starts[row_starts])
+
+    def rows(self, values: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The rows of the values that are true, each once."""
+        found = np.searchsorted(self.starts, np.flatnonzero(values), "right") - 1
+        return np.unique(found) + self.first_row
+
+
+def round_floats(
+    feature: Feature, values: NDArray[np.float64], places: ValuePlaces, options: RecordsEncodeOptions
+) -> NDArray[np.float32]:
+    """The values as float32; features with a value that changed are noted in `options.rounded`.
+
+    Raises:
+        LossyConversion: a value that is not rounded, with row and feature.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        floats = values.astype(np.float32)
+    changed = floats != values
+    if not changed.any():
+        return floats
+    changed &= ~np.isnan(values)
+    if places.present is not None:
+        changed &= np.repeat(places.present, np.diff(places.starts)).astype(bool)
+    if not changed.any():
+        return floats
+    refused = _refused(values, floats, changed, options)
+    if refused is not None and refused.any():
+        raise _error(feature, values, floats, refused, places)
+    if options.rounded is not None:
+        options.rounded.add(feature.name, places.rows(changed) if options.rounded.with_rows else None)
+    return floats
+
+
+def _refused(
+    values: NDArray[np.float64],
+    floats: NDArray[np.float32],
+    changed: NDArray[np.bool_],
+    options: RecordsEncodeOptions,
+) -> NDArray[np.bool_] | None:
+    """Which of the values that change are not to be rounded; None: none of them."""
+    if options.exact:
+        return changed
+    if options.lossy:
+        return changed & np.isinf(floats)
+    if floats.max() < _EXACT_UP_TO and floats.min() > -_EXACT_UP_TO:  # false where there is a NaN
+        return None
+    return changed & (np.abs(values) > _EXACT_UP_TO)
+
+
+def _error(
+    feature: Feature,
+    values: NDArray[np.float64],
+    floats: NDArray[np.float32],
+    refused: NDArray[np.bool_],
+    places: ValuePlaces,
+) -> LossyConversion:
+    index = int(np.argmax(refused))
+    row = int(places.rows(refused)[0])
+    value = values[index]
+    if np.isinf(floats[index]):
+        what = f"{value} is too large for the float32 of a FloatList"
+        ways = "Declare float64 with encoding 'raw' or 'tensor' in a schema."
+    else:
+        what = f"{value} would become {float(floats[index])} in a FloatList, which holds float32"
+        ways = (
+            "Declare float64 with encoding 'raw' or 'tensor' in a schema to keep it, float32 to have it "
+            "rounded, or set ?lossy=allow."
+        )
+    return LossyConversion(
+        f"Feature {feature.name!r}, row {row}: {what}. {ways}", row=row, feature=feature.name
+    )

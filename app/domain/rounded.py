@@ -1,0 +1,47 @@
+"""Which features of some rows are not stored as exactly as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RoundedFeatures"]
+
+
+@dataclass(slots=True)
+class RoundedFeatures:
+    """The features of which at least one value was rounded, as the encoder finds them.
+
+    Attributes:
+        with_rows: also note in which rows, for bodies of few rows.
+        owners: the feature of each list that is stored under a name of its own.
+        candidates: the features of which values may be rounded, known before any value is.
+        rows: feature -> the rows with a rounded value, in one array a batch; none without `with_rows`.
+    """
+
+    with_rows: bool = False
+    owners: Mapping[str, str] = field(default_factory=dict)
+    candidates: Sequence[str] = ()
+    rows: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+
+    def add(self, feature: str, rows: NDArray[np.int64] | None) -> None:
+        """Note a feature, or one of the lists that it is stored as."""
+        found = self.rows.setdefault(self.owners.get(feature, feature), [])
+        if rows is not None:
+            found.append(rows)
+
+    @property
+    def names(self) -> list[str]:
+        """The features, sorted."""
+        return sorted(self.rows)
+
+    def names_between(self, first: int, last: int) -> list[str]:
+        """The features with a rounded value in the rows from `first` up to `last`; needs `with_rows`."""
+        return [
+            name
+            for name in self.names
+            if any(((first <= rows) & (rows < last)).any() for rows in self.rows[name])
+        ]

@@ -82,6 +82,9 @@ def choose_input(
     if media_type == _OCTETS:
         if raw_declared:
             return _named(forms, "raw", "A raw tensor")
+        if default is None and "raw" in forms:
+            what = "application/octet-stream without dtype and shape (add ?dtype=&shape= for a raw tensor)"
+            raise _unsupported(forms, what)
         media_type = ""
     if media_type in _NO_STATEMENT:
         if default is not None:

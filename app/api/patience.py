@@ -12,12 +12,22 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-__all__ = ["in_time", "wait_in_time"]
+from ..errors import StreamTimeout
+
+__all__ = ["SEND_WHOLE_BATCHES", "body_timed_out", "in_time", "wait_in_time"]
 
 T = TypeVar("T")
 
 #: How much longer; what hundreds of clients have sent is read within it.
 _SECOND_LOOK_S: Final = 1.0
+#: What helps a client whose body comes too slowly.
+SEND_WHOLE_BATCHES: Final = "Send whole batches: begin a request once all its rows are there."
+
+
+def body_timed_out(timeout_s: float | None) -> StreamTimeout:
+    """The error of a body of which nothing came for so long."""
+    waited = "too long" if timeout_s is None else f"{timeout_s:g} s (SHARDSMITH_BODY_TIMEOUT_S)"
+    return StreamTimeout(f"No byte of the body came for {waited}. {SEND_WHOLE_BATCHES}")
 
 
 async def in_time(begin: Callable[[], Awaitable[T]], timeout_s: float) -> T:

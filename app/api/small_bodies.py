@@ -10,8 +10,8 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from ..domain.limits import KIB
-from ..errors import Overloaded, StreamInterrupted, StreamTimeout
-from .patience import in_time
+from ..errors import Overloaded, StreamInterrupted
+from .patience import body_timed_out, in_time
 
 __all__ = ["SMALL_BODY", "may_be_small", "read_small", "replayed"]
 
@@ -44,7 +44,7 @@ async def read_small(receive: Receive, timeout_s: float | None) -> tuple[bytes |
         try:
             message = await (receive() if timeout_s is None else in_time(receive, timeout_s))
         except TimeoutError:
-            raise StreamTimeout(f"No byte of the body came for {timeout_s:g} s.") from None
+            raise body_timed_out(timeout_s) from None
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None

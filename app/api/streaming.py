@@ -23,7 +23,7 @@ from ..domain.turns import offer_turn, waiting
 from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
 from ..storage.spool import Spool, SpoolFile
 from .digests import digest_field
-from .patience import in_time, wait_in_time
+from .patience import body_timed_out, in_time, wait_in_time
 
 __all__ = ["BODY_HEAD", "BODY_WINDOW", "OUTPUT_WINDOW", "OutputPipe", "RequestBody"]
 
@@ -139,7 +139,7 @@ class RequestBody:
         self._arrived.set()
 
     def _timed_out(self) -> StreamTimeout:
-        return StreamTimeout(f"No byte of the body came for {self._timeout_s:g} s.")
+        return body_timed_out(self._timeout_s)
 
     def read(self, n: int, /) -> bytes:
         """Between 1 and `n` bytes, or `b""` at the end.

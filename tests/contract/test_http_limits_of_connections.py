@@ -118,7 +118,11 @@ def test_it_is_refused_with_a_problem_and_the_connection_is_closed(strict: Servi
     head, _, content = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"connection: close" in head.lower()
-    assert json.loads(content)["code"] == code
+    problem = json.loads(content)
+    assert problem["code"] == code
+    if "body" in what and status == 408:
+        assert "Send whole batches" in problem["detail"]
+        assert "SHARDSMITH_" in problem["detail"]
     assert "Traceback" not in strict.log()
 
 

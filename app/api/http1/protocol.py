@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar, Final
 
+from ..patience import SEND_WHOLE_BATCHES
 from .connections import Connections
 from .cycle import Cycle
 from .flow import Flow
@@ -181,7 +182,8 @@ class HardenedProtocol(ReceivingProtocol):
                 timed_out(f"The head of the request did not come within {limits.header_timeout_s:g} s.")
             )
         else:
-            self._refuse(timed_out(f"The body stopped, or came at less than {limits.min_rate} bytes/s."))
+            rate = f"{limits.min_rate} bytes/s (SHARDSMITH_MIN_RATE)"
+            self._refuse(timed_out(f"The body stopped, or came at less than {rate}. {SEND_WHOLE_BATCHES}"))
 
 
 def hardened_protocol(limits: ConnectionLimits) -> type[HardenedProtocol]:

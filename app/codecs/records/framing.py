@@ -197,8 +197,14 @@ def large_record(record: int, offset: int, most: int) -> LimitExceeded:
 
 def corrupt_record(record: int, offset: int, part: Literal["length", "payload"]) -> MalformedInput:
     """The error of a record of which a part is not what its checksum says."""
+    what = f"Record {record}, at byte {offset}, has a {part} that does not match its checksum."
+    if part == "length" and offset == 0:
+        what = (
+            "This is no TFRecord file, or its beginning is damaged: the first 12 bytes are not a length and "
+            "its checksum. Name another form with Content-Type or ?from=."
+        )
     return MalformedInput(
-        f"Record {record}, at byte {offset}, has a {part} that does not match its checksum.",
+        what,
         code="corrupt_record",
         row=record,
         offset=offset,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...domain.limits import MIB, Budget
 from ...domain.streams import Buffer, WholeBody
-from ...errors import AmbiguousInput, InputError, UnprocessableInput
+from ...errors import AmbiguousInput, InputError, MalformedInput, UnprocessableInput
 from ..json_forms import IGNORED_MEMBERS, is_oip
 from ..json_out import gather
 from ..json_text import parse_json
@@ -61,7 +61,17 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
     text = whole.view()
     if len(text) > _WHOLE_UP_TO and (records := _decode_rows(text, options, budget)) is not None:
         return records
-    document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+    try:
+        document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+    except MalformedInput as error:
+        if _is_another_line(text, error):
+            raise MalformedInput(
+                "This is NDJSON, an object a line, and not one JSON text. Send it as application/x-ndjson, "
+                "or with ?from=ndjson.",
+                code=error.code,
+                offset=error.location.offset,
+            ) from None
+        raise
     body = _read_body(document.value)
     if body.schema is not _ABSENT:
         options = with_body_schema(body.schema, options, budget.limits)
@@ -78,6 +88,15 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
         options = replace(options, schema=schema)
     records = records_from_blocks(iter([block]), options, budget)
     return replace(records, is_declared=body.schema is not _ABSENT)
+
+
+def _is_another_line(text: memoryview, error: MalformedInput) -> bool:
+    """Whether the text is an object, and fails where another one begins below it."""
+    at = error.location.offset
+    if error.code != "invalid_json" or not at or bytes(text[at : at + 1]) != b"{":
+        return False
+    first = bytes(text[:at])
+    return first.lstrip()[:1] == b"{" and b"\n" in first[len(first.rstrip()) :]
 
 
 def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget) -> Records | None:

@@ -1,7 +1,8 @@
 """Records as NDJSON: one JSON object a line, read and written as a stream.
 
 Source: github.com/ndjson/ndjson-spec, version 1.0: UTF-8, lines end with LF or CRLF, the last one may
-lack it; blank lines are skipped. A line is always one row, never an envelope.
+lack it; blank lines are skipped, and so is a byte order mark in front. A line is always one row, never an
+envelope.
 """
 
 from __future__ import annotations

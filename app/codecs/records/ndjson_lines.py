@@ -15,6 +15,7 @@ from ...domain.streams import ByteStream
 __all__ = ["LineReader", "Lines"]
 
 _CHUNK: Final = 1 * MIB
+_BOM: Final = b"\xef\xbb\xbf"
 #: Lines are handed out when they are so long together, even if they are fewer than was asked for.
 _MAX_TEXT: Final = 4 * MIB
 _LINE_FEED: Final = 0x0A
@@ -62,7 +63,7 @@ class LineReader:
         self._is_row = np.empty(0, np.bool_)
 
     def __iter__(self) -> Iterator[Lines]:
-        while piece := self._source.read(_CHUNK):
+        for piece in self._pieces():
             self._budget.charge(len(piece), "Lines of NDJSON")
             feeds = np.flatnonzero(np.frombuffer(piece, np.uint8) == _LINE_FEED) + len(self._held)
             self._held += piece
@@ -73,6 +74,19 @@ class LineReader:
                 yield self._take_rest()
         if self._held:
             yield self._take_rest()
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The body, without a byte order mark in front."""
+        head = self._source.read(_CHUNK)
+        while len(head) < len(_BOM) and _BOM.startswith(head) and (piece := self._source.read(_CHUNK)):
+            head += piece
+        if head.startswith(_BOM):
+            self._offset = len(_BOM)
+            head = head[len(_BOM) :]
+        if head:
+            yield head
+        while piece := self._source.read(_CHUNK):
+            yield piece
 
     def _begun(self) -> int:
         """Where the line begins that is not whole yet."""

@@ -82,7 +82,9 @@ def test_a_body_that_trickles_is_408(loop: str) -> None:
     with served(echo, limits, loop=loop) as server, server.connect() as connection:
         connection.sendall(POST % 1_000_000)
         with trickling(connection, bytes(1_000_000)):
-            assert problem_of(read_to_end(connection))["status"] == 408
+            problem = problem_of(read_to_end(connection))
+    assert problem["status"] == 408
+    assert "240 bytes/s (SHARDSMITH_MIN_RATE). Send whole batches" in problem["detail"]
 
 
 def test_a_body_of_tiny_chunks_earns_no_more_than_its_bytes() -> None:

@@ -86,7 +86,7 @@ def test_every_split_gives_the_same_rows_or_the_same_error(
         (b'{"a":"\xff"}', "invalid_utf8", 6),
         (b'{"a":"\\ud800"}', "lone_surrogate", 6),
         (b'{"a":"\x00"}', "invalid_json", 6),
-        (b"\xef\xbb\xbf{}", "byte_order_mark", 0),
+        (b"\xef\xbb\xbf{}", "byte_order_mark", 0),  # not in front of all
         (b'{"a":' + b"1" * 5000 + b"}", "integer_too_large", 5),
         (b'{"a":' + b"[" * 100_000, "json_too_deep", 516),
         (b"[1]", "ambiguous_json", 0),
@@ -262,3 +262,13 @@ def test_lines_out_name_the_row_of_the_whole_input() -> None:
 def test_malformed_lines_are_malformed_input() -> None:
     assert isinstance(refused(b"{"), MalformedInput)
     assert json.loads(b"".join(encode(read(b"{}"), RecordsEncodeOptions(), Budget()))) == {}
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 3, 4])
+def test_a_byte_order_mark_in_front_is_passed_over(chunk: int | None) -> None:
+    mark = b"\xef\xbb\xbf"
+    assert rows_of(mark + b'{"a":1}\n{"a":2}\n', chunk) == [{"a": 1}, {"a": 2}]
+    assert rows_of(mark, chunk) == rows_of(mark[:0], chunk) == []
+    error = refused(mark + b'{"a":1}\n{"a":1,}\n', chunk)
+    assert (error.location.row, error.location.offset) == (1, len(mark) + 15)
+    assert refused(mark[:2] + b'{"a":1}', chunk).code == "invalid_utf8"

@@ -16,7 +16,18 @@ from ..domain.shard_plan import MAX_SHARDS
 from ..errors import MalformedInput
 from ..services.datasets import DIVIDED_SPLIT, PublishOptions
 from .applicability import refuse_inapplicable
-from .parameter_types import Base64, BytesAs, Damaged, Delivery, Int64, Lossy, NonfiniteOut, RowsLayout, To
+from .parameter_types import (
+    Base64,
+    BytesAs,
+    Damaged,
+    Delivery,
+    DescribedTo,
+    Int64,
+    Lossy,
+    NonfiniteOut,
+    RowsLayout,
+    To,
+)
 from .parameters import BodyOfRowsQuery, NoQuery
 
 __all__ = [
@@ -24,6 +35,8 @@ __all__ = [
     "AppendQuery",
     "AppendsParameters",
     "AppendsQuery",
+    "DescribeVersionParameters",
+    "DescribeVersionQuery",
     "DownloadParameters",
     "DownloadQuery",
     "PublishParameters",
@@ -180,6 +193,13 @@ class DownloadQuery(NoQuery):
     ] = None
 
 
+class DescribeVersionQuery(NoQuery):
+    """Parameters of `GET .../describe`."""
+
+    split: Annotated[str, Field(description="The split to describe.")] = "train"
+    to: DescribedTo = None
+
+
 class RowsQuery(NoQuery):
     """Parameters of `GET .../records`."""
 
@@ -280,5 +300,6 @@ class RowsQuery(NoQuery):
 AppendParameters = Annotated[AppendQuery, Query()]
 PublishParameters = Annotated[PublishVersionQuery, Query()]
 AppendsParameters = Annotated[AppendsQuery, Query()]
+DescribeVersionParameters = Annotated[DescribeVersionQuery, Query()]
 DownloadParameters = Annotated[DownloadQuery, Query()]
 RowsParameters = Annotated[RowsQuery, Query()]

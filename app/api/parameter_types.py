@@ -14,6 +14,7 @@ __all__ = [
     "BytesAs",
     "Damaged",
     "Delivery",
+    "DescribedTo",
     "EitherCompression",
     "ExampleMessage",
     "From",
@@ -35,6 +36,13 @@ __all__ = [
 
 From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
 To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
+DescribedTo = Annotated[
+    str | None,
+    Field(
+        description="`json` (counts and statistics, the default), or the schema alone: `schema` (JSON), "
+        "`pbtxt` (TensorFlow Metadata), `features` (TFDS), `python` (source for tf.data)."
+    ),
+]
 Nonfinite = Annotated[
     Literal["string", "null", "error", "bare"],
     Field(

@@ -26,6 +26,7 @@ from .parameter_types import (
     BytesAs,
     Damaged,
     Delivery,
+    DescribedTo,
     EitherCompression,
     ExampleMessage,
     From,
@@ -153,13 +154,7 @@ class BodyOfRowsQuery(NoQuery):
 class DescribeRecordsQuery(BodyOfRowsQuery):
     """Parameters of `POST /v1/records/describe`."""
 
-    to: Annotated[
-        str | None,
-        Field(
-            description="`json` (counts and statistics, the default), or the schema alone: `schema` (JSON), "
-            "`pbtxt` (TensorFlow Metadata), `features` (TFDS), `python` (source for tf.data)."
-        ),
-    ] = None
+    to: DescribedTo = None
 
 
 class RecordsQuery(ExamplesQuery):

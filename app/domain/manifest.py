@@ -120,6 +120,10 @@ class Manifest:
             entries += [shard.index for shard in split.shards if shard.index is not None]
         return MappingProxyType({entry.file: entry for entry in entries})
 
+    def sha256sums(self) -> str:
+        """A line for each file, as `sha256sum -c` takes it in the folder that has them."""
+        return "".join(f"{entry.sha256}  {name}\n" for name, entry in sorted(self.by_file.items()))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "dataset": self.dataset,

@@ -51,6 +51,8 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     f"{_VERSION}/abort": {"POST": "admin"},
     f"{_VERSION}/validate": {"POST": "read"},
     f"{_VERSION}/records": {"GET": "read"},
+    f"{_VERSION}/describe": {"GET": "read"},
+    f"{_VERSION}/SHA256SUMS": {"GET": "read"},
     f"{_VERSION}/shards/{{file}}": {"GET": "read"},
     f"{_VERSION}/files/{{file}}": {"GET": "read"},
     f"{_VERSION}/tar": {"GET": "read"},

@@ -14,9 +14,17 @@ from ...codecs.records.batching import in_batches
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...services.datasets import Progress
+from ...services.describe import DESCRIPTIONS, describe_records
 from ...services.records import encode_records
-from ..answers import arrow_format, json_answer, manifest_json, records_answer, underway_answer
-from ..dataset_parameters import DownloadParameters, DownloadQuery, RowsParameters
+from ..answers import (
+    arrow_format,
+    description_answer,
+    json_answer,
+    manifest_json,
+    records_answer,
+    underway_answer,
+)
+from ..dataset_parameters import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
 from ..exchange import Answer
 from ..files import Download
 from ..negotiation import choose_output
@@ -32,6 +40,7 @@ router = APIRouter(prefix="/v1/datasets/{dataset}/versions", tags=["versions"])
 #: Of what a version holds: shards, and side files, which either route hands out.
 _FILE_TYPES: Final = ("application/x-tfrecord", "application/json", "text/plain")
 _TAR: Final = "application/x-tar"
+_SUMS: Final = {"text": ("text/plain",)}
 
 
 @router.get(
@@ -184,6 +193,51 @@ async def download_version(
         immutable=version != "latest",
     )
     return await services.downloads.answer(request, download)
+
+
+@router.get(
+    "/{version}/SHA256SUMS",
+    operation_id="list_checksums",
+    openapi_extra=body_answer(_SUMS, default="text"),
+)
+@router.head("/{version}/SHA256SUMS", include_in_schema=False)
+async def list_checksums(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """The SHA-256 of each shard and side file, as `sha256sum -c` takes it in the folder that has them."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        sums = services.datasets.manifest(dataset, version).sha256sums()
+        return description_answer(sums.encode(), _SUMS["text"][0])
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.get(
+    "/{version}/describe",
+    operation_id="describe_version",
+    openapi_extra=body_answer(DESCRIPTIONS, default="json"),
+)
+@router.head("/{version}/describe", include_in_schema=False)
+async def describe_version(
+    request: Request,
+    dataset: str,
+    version: str,
+    query: DescribeVersionParameters,
+    services: ServicesDependency,
+) -> Response:
+    """Of a split: schema, counts, and statistics of each feature; or the schema alone, for others to read.
+
+    As `POST /v1/records/describe`, of all rows of the split.
+    """
+    refuse_repeated(request)
+    chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")
+
+    def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
+        rows = services.datasets.read_records(dataset, version, query.split, budget=budget)
+        return description_answer(describe_records(rows, chosen.form), chosen.media_type)
+
+    return await services.exchanges.run(request, work)
 
 
 @router.get(

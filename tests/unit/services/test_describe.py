@@ -10,10 +10,13 @@ import pytest
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
+from app.domain.limits import MIB, Budget, Limits
 from app.domain.schema import Schema
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
 from app.errors import SchemaConflict, UnprocessableInput
 from app.services.describe import Description, describe_records, describe_tensors
+from app.storage.obstore_store import open_store
+from tests.rows import Client
 
 FEATURES: dict[str, dict[str, Any]] = {
     "scalar": {"dtype": "int64", "nullable": True},
@@ -221,3 +224,16 @@ def test_sparse_and_ragged_tensors_are_described_by_what_is_there() -> None:
         3,
         2,
     )
+
+
+def test_a_version_is_described_in_less_memory_than_it_takes() -> None:
+    client = Client(open_store("memory://"))
+    client.append(range(64), pad=MIB)
+    client.publish()
+    budget = Budget(Limits(max_decoded_bytes=24 * MIB))
+    described = json.loads(
+        describe_records(client.datasets.read_records("d", "latest", "train", budget=budget), "json")
+    )
+    assert described["num_records"] == 64
+    assert described["features"]["pad"]["min_length"] == MIB
+    assert described["features"]["x"]["max"] == 63

@@ -19,7 +19,7 @@ from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 
 from . import __version__
-from .allocator import return_large_blocks
+from .allocator import return_large_blocks, return_unused
 from .api.admission import Admission, Load
 from .api.auth.loopback import is_loopback, refusal_to_listen
 from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
@@ -39,7 +39,7 @@ from .domain.turns import Turns
 from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
 from .logs import configure_logging
-from .resources import allow_open_files, available_processors, memory_for_requests
+from .resources import NotEnoughMemory, allow_open_files, available_processors, memory_for_requests
 from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
@@ -88,6 +88,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
 
     Raises:
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
+        NotEnoughMemory: as `memory_for_requests`.
         SettingsError: there can be no store, or no spool, where the settings say.
     """
     auth = Auth(_auth_options(settings))
@@ -168,7 +169,7 @@ def _auth_options(settings: Settings) -> AuthOptions:
 def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:
     with _naming("spool_dir"):
         spool = Spool(settings.spool_dir, settings.spool_max_bytes)
-    memory = MemoryPool(settings.memory_bytes or memory_for_requests())
+    memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
     exchanges = Exchanges(
         limits=settings.limits,
         spool=spool,
@@ -198,7 +199,7 @@ def run(**given: Any) -> None:
     """
     try:
         _serve(read_settings(**given))
-    except (AuthConfigurationError, SettingsError) as error:
+    except (AuthConfigurationError, NotEnoughMemory, SettingsError) as error:
         sys.exit(f"Shardsmith does not start: {error}")
 
 

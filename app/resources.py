@@ -10,20 +10,47 @@ from typing import Final
 
 from .domain.limits import MIB
 
-__all__ = ["allow_open_files", "available_memory", "available_processors", "memory_for_requests"]
+__all__ = [
+    "LEAST_MEMORY",
+    "NotEnoughMemory",
+    "allow_open_files",
+    "available_memory",
+    "available_processors",
+    "memory_for_requests",
+]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
-#: The rest is for the interpreter, libraries and kernels (some 250 MiB), small requests, and what no charge
-#: counts: copies within libraries, the allocator's slack. Elasticsearch's heap is half of the memory, too.
-_SHARE_FOR_REQUESTS: Final = 0.5
-_LEAST: Final = 64 * MIB
+#: What the process takes beside requests: 250 MiB for the interpreter, libraries and kernels, of which 60 are
+#: files that the system may read again, and 70 that the allocator keeps and no charge counts.
+_OWN: Final = 320 * MIB
+#: No more, where there is plenty: the files of datasets and of the spool are cached beside it.
+_LARGEST_SHARE: Final = 0.5
+#: With less, one body of a few megabytes could be refused on an idle service.
+_LEAST_FOR_REQUESTS: Final = 64 * MIB
+LEAST_MEMORY: Final = _OWN + _LEAST_FOR_REQUESTS
 #: Files that are open beside the connections of clients: spools, connections to the store, logs.
 _OTHER_FILES: Final = 1024
 
 
-def memory_for_requests() -> int:
-    """Bytes that all requests together may hold: half of what the process may use."""
-    return max(_LEAST, int(_SHARE_FOR_REQUESTS * available_memory()))
+class NotEnoughMemory(Exception):
+    """The process may not use as much memory as it takes itself."""
+
+
+def memory_for_requests(root: Path = _ROOT) -> int:
+    """Bytes that all requests together may hold: what the process may use less what it takes itself.
+
+    No more than half of what it may use.
+
+    Raises:
+        NotEnoughMemory: it may use less than `LEAST_MEMORY`.
+    """
+    available = available_memory(root)
+    if available < LEAST_MEMORY:
+        raise NotEnoughMemory(
+            f"It may use {available // MIB} MiB of memory and needs {LEAST_MEMORY // MIB} MiB. "
+            "Raise the limit, or set SHARDSMITH_MEMORY_BYTES to what requests may hold all the same."
+        )
+    return min(available - _OWN, int(_LARGEST_SHARE * available))
 
 
 def allow_open_files(num_connections: int) -> None:

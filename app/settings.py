@@ -89,7 +89,10 @@ class Settings(BaseSettings):
         description="Seconds that one conversion may take, answer and all.",
     )
     memory_bytes: int | None = Field(
-        None, gt=0, description="Most bytes that all requests may hold; half of the container's or machine's."
+        None,
+        gt=0,
+        description="Most bytes that all requests may hold; by default what the process leaves of its limit, "
+        "half at most.",
     )
     max_requests: int = Field(
         1024, ge=1, description="Requests under way at one time, but for probes; further ones are refused."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from ..errors import LimitExceeded, Overloaded, StreamInterrupted
@@ -15,6 +16,9 @@ __all__ = ["MemoryPool", "MemoryShare"]
 _LONGEST_WAIT_S: Final = 10.0
 #: A share grows and shrinks in steps, so that most charges need no lock.
 _STEP: Final = 1024 * 1024
+#: What was given back may stay with the allocator. No more of it than this share of the pool does, before
+#: more is handed out.
+_LARGEST_UNUSED: Final = 0.25
 
 
 class MemoryPool:
@@ -23,11 +27,18 @@ class MemoryPool:
     A request that has yet to begin is refused when there is no room. One that has begun waits, for a
     while; but where all that have begun wait, none would ever give anything back: then the youngest of
     them is refused, so that the others end.
+
+    Args:
+        max_bytes: over all shares.
+        return_unused: has the allocator give back to the system what it keeps of freed memory.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, return_unused: Callable[[], None] = lambda: None) -> None:
         self.max_bytes = max_bytes
+        self._return_unused = return_unused
         self._used = 0
+        #: Bytes of shares that were taken back since the allocator was last asked.
+        self._freed = 0
         self._changed = threading.Condition()
         self._begun: set[MemoryShare] = set()
         self._waiting: list[MemoryShare] = []
@@ -54,6 +65,9 @@ class MemoryPool:
 
     def grow(self, share: MemoryShare, num_bytes: int) -> None:
         """Take so much for what computes, or wait for it. Raises: as `MemoryShare.charge`."""
+        if self._freed > _LARGEST_UNUSED * self.max_bytes:
+            self._freed = 0  # without the lock: at worst two threads ask the allocator
+            self._return_unused()
         with self._changed:
             if share not in self._begun:
                 self._require_room(num_bytes)
@@ -99,10 +113,7 @@ class MemoryPool:
     def shrink(self, share: MemoryShare, num_bytes: int) -> None:
         """Take so much back."""
         with self._changed:
-            num_bytes = min(num_bytes, share.held)
-            self._used -= num_bytes
-            share.held -= num_bytes
-            self._changed.notify_all()
+            self._take_back(share, min(num_bytes, share.held))
 
     def retain_for(self, share: MemoryShare) -> None:
         """One holder more."""
@@ -116,9 +127,13 @@ class MemoryPool:
             if share.holders:
                 return
             self._begun.discard(share)
-            self._used -= share.held
-            share.held = 0
-            self._changed.notify_all()
+            self._take_back(share, share.held)
+
+    def _take_back(self, share: MemoryShare, num_bytes: int) -> None:
+        self._used -= num_bytes
+        self._freed += num_bytes
+        share.held -= num_bytes
+        self._changed.notify_all()
 
 
 class MemoryShare:

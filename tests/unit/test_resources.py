@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from app.domain.limits import MIB
-from app.resources import allow_open_files, available_memory, available_processors, memory_for_requests
+from app.resources import (
+    LEAST_MEMORY,
+    NotEnoughMemory,
+    allow_open_files,
+    available_memory,
+    available_processors,
+    memory_for_requests,
+)
 
 
 @pytest.mark.parametrize("file", ["memory.max", "memory/memory.limit_in_bytes"])
@@ -43,8 +50,20 @@ def test_without_a_quota_there_are_all_processors(tmp_path: Path, quota: str) ->
     assert available_processors(tmp_path) == affine
 
 
-def test_requests_get_half() -> None:
-    assert memory_for_requests() in (available_memory() // 2, 64 * MIB)
+@pytest.mark.parametrize(
+    ("allowed", "for_requests"), [(384, 64), (512, 192), (640, 320), (768, 384), (1024, 512), (4096, 2048)]
+)
+def test_requests_get_what_the_process_leaves_and_half_at_most(
+    tmp_path: Path, allowed: int, for_requests: int
+) -> None:
+    (tmp_path / "memory.max").write_text(f"{allowed * MIB}\n")
+    assert memory_for_requests(tmp_path) == for_requests * MIB
+
+
+def test_too_little_memory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(f"{LEAST_MEMORY - 1}\n")
+    with pytest.raises(NotEnoughMemory, match=r"may use 383 MiB of memory and needs 384 MiB"):
+        memory_for_requests(tmp_path)
 
 
 def test_as_many_files_may_be_open_as_connections_need_and_are_allowed() -> None:

@@ -169,3 +169,15 @@ def test_threads_that_charge_and_release_leave_nothing_behind() -> None:
         thread.join(60)
     assert most <= pool.max_bytes
     assert pool.used == 0
+
+
+def test_the_allocator_gives_back_what_ended_requests_had_before_more_is_handed_out() -> None:
+    asked: list[int] = []
+    pool = MemoryPool(64 * MIB, lambda: asked.append(pool.used))
+    for _ in range(3):
+        begun(pool, 8 * MIB).end()
+    assert asked == []
+    share = begun(pool, 8 * MIB)
+    assert asked == [0], "before it is handed out"
+    share.charge(8 * MIB)
+    assert len(asked) == 1

@@ -1,0 +1,55 @@
+"""A service in a container's memory limit refuses what it cannot hold, and is never killed for it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.control_groups import limited_to, needs_control_groups
+from tests.e2e.service import RUN, Service, served_alone, start
+from tests.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
+
+
+@needs_control_groups
+@pytest.mark.parametrize("limit_mib", [512, 768, 1024])
+def test_large_bodies_are_answered_or_refused_and_nothing_is_killed(tmp_path: Path, limit_mib: int) -> None:
+    with limited_to(limit_mib * MIB) as group:
+        service = start(tmp_path, run=group.within(served_alone()))
+        try:
+            service.wait_until_ready()
+            for load in SHORT:
+                statuses = ask_at_once(service, [load] * CLIENTS)
+                assert {status for _, status in statuses} <= EXPECTED, statuses
+            together = ask_at_once(service, [*SHORT] * (CLIENTS // len(SHORT)))
+            assert {status for _, status in together} <= EXPECTED, together
+            assert_it_serves(service)
+            assert group.num_killed == 0
+        finally:
+            service.kill()
+
+
+def assert_it_serves(service: Service) -> None:
+    assert httpx.get(f"{service.url}/livez").status_code == 200
+    assert httpx.post(f"{service.url}/v1/tensors/serialize", json=[1, 2], timeout=60).status_code == 200
+    # Nobody else holds anything any more: what was refused is taken now.
+    assert {status for _, status in ask_at_once(service, [APPEND])} == {201}
+
+
+@needs_control_groups
+def test_a_limit_below_what_the_service_takes_itself_ends_the_start(tmp_path: Path) -> None:
+    with limited_to(256 * MIB) as group:
+        ended = subprocess.run(
+            group.within(RUN),
+            env={**os.environ, "SHARDSMITH_PORT": "0", "SHARDSMITH_STORAGE_URL": "memory://"},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    [line] = ended.stderr.splitlines()
+    assert "256 MiB" in line
+    assert "384 MiB" in line

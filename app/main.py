@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -89,12 +89,11 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     Raises:
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
         NotEnoughMemory: as `memory_for_requests`.
-        SettingsError: there can be no store, or no spool, where the settings say.
+        SettingsError: there can be no store where the settings say.
     """
     auth = Auth(_auth_options(settings))
     load = Load()
-    with _naming("storage_url"):
-        store = store if store is not None else open_store(settings.storage_url)
+    store = store if store is not None else _open_store(settings.storage_url)
     services = _wire(settings, load, store, auth)
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
@@ -167,8 +166,7 @@ def _auth_options(settings: Settings) -> AuthOptions:
 
 
 def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:
-    with _naming("spool_dir"):
-        spool = Spool(settings.spool_dir, settings.spool_max_bytes)
+    spool = Spool(settings.spool_dir, settings.spool_max_bytes)
     memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
     exchanges = Exchanges(
         limits=settings.limits,
@@ -217,7 +215,6 @@ def _serve(settings: Settings) -> None:
         port=settings.port,
         log_level=settings.log_level,
         log_config=None,  # its records go where all others go
-        timeout_graceful_shutdown=max(0, settings.shutdown_grace_s - settings.shutdown_delay_s),
         http=hardened_protocol(_connection_limits(settings)),
         ws="none",
     )
@@ -261,17 +258,11 @@ def _app_to_serve(settings: Settings) -> FastAPI:
     return create_app_with(settings)
 
 
-@contextmanager
-def _naming(setting: str) -> Iterator[None]:
-    """What fails within is the fault of that setting.
-
-    Raises:
-        SettingsError: it did.
-    """
+def _open_store(url: str) -> ObjectStore:
     try:
-        yield
-    except (OSError, StorageError) as error:
-        raise SettingsError(f"SHARDSMITH_{setting.upper()}: {error}") from error
+        return open_store(url)
+    except StorageError as error:
+        raise SettingsError(f"SHARDSMITH_STORAGE_URL: {error}") from error
 
 
 def _warn_of_unused_variables() -> None:

@@ -30,6 +30,7 @@ COPY --from=build /opt/shardsmith /opt/shardsmith
 # The only folders written to, beside /tmp: the root file system may be read-only.
 RUN mkdir -p /var/lib/shardsmith/data /var/lib/shardsmith/spool \
     && chown -R 10001:10001 /var/lib/shardsmith
+# After SIGTERM it goes on taking connections for 5 s, until load balancers have seen that it is unready.
 ENV PATH=/opt/shardsmith/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -37,6 +38,7 @@ ENV PATH=/opt/shardsmith/bin:$PATH \
     SHARDSMITH_HOST=0.0.0.0 \
     SHARDSMITH_PORT=8000 \
     SHARDSMITH_LOG_FORMAT=json \
+    SHARDSMITH_SHUTDOWN_DELAY_S=5 \
     SHARDSMITH_STORAGE_URL=file:///var/lib/shardsmith/data \
     SHARDSMITH_SPOOL_DIR=/var/lib/shardsmith/spool
 USER 10001:10001

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -22,16 +24,20 @@ logger = logging.getLogger(__name__)
 #: What is left of Kubernetes' 30 s (terminationGracePeriodSeconds) after the default of shutdown_grace_s,
 #: less a second. A store that hangs keeps threads for longer, which only the end of the process stops.
 _LAST_S: Final = 4.0
+#: Of them, those in which clients whose requests were given up can still read why: a connection that is
+#: closed while its client sends is reset, and what was answered is lost with it.
+_TELLING_S: Final = 2
 
 
 class Server(uvicorn.Server):
     """Runs until SIGTERM or SIGINT.
 
     SIGTERM makes it unready at once. For `delay_s` more it takes connections, until whoever sends it requests
-    has seen that; then it answers what is under way. Whatever holds it up is left behind after `grace_s`.
+    has seen that; then it answers what is under way. What is not whole after `grace_s` is answered 503, and
+    whatever holds it up then is left behind.
 
     Args:
-        config: of uvicorn.
+        config: of uvicorn; how long it waits for connections is set here.
         on_start: told the address that it listens on.
         on_leave: makes `/readyz` say that it is about to end.
         delay_s: from SIGTERM to the closing of the listener; part of `grace_s`.
@@ -48,6 +54,8 @@ class Server(uvicorn.Server):
         grace_s: float,
     ) -> None:
         super().__init__(config)
+        self._answers_for_s = max(0.0, grace_s - delay_s)
+        config.timeout_graceful_shutdown = math.ceil(self._answers_for_s) + _TELLING_S
         self._on_start = on_start
         self._on_leave = on_leave
         self._delay_s = delay_s
@@ -58,6 +66,19 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for server in self.servers:
             self._on_start(*server.sockets[0].getsockname()[:2])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        cut = asyncio.get_running_loop().call_later(self._answers_for_s, self._give_up_requests)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cut.cancel()
+
+    def _give_up_requests(self) -> None:
+        # Each answers that the service is shutting down, and closes its connection. uvicorn cancels them too,
+        # but then closes all connections at once.
+        for task in self.server_state.tasks:
+            task.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._leave_at is None:

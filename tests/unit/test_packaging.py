@@ -151,6 +151,7 @@ def test_image_starts_what_signals_reach(dockerfile: list[tuple[str, str]]) -> N
     environment = of(dockerfile, "ENV")[-1]
     assert "SHARDSMITH_HOST=0.0.0.0" in environment
     assert "SHARDSMITH_LOG_FORMAT=json" in environment
+    assert "SHARDSMITH_SHUTDOWN_DELAY_S=5" in environment, "for whoever has yet to see that it is unready"
     assert "ALLOW_UNAUTHENTICATED" not in environment, "who opens a container to others has to say so"
 
 

@@ -1,0 +1,88 @@
+"""What clients are told whose requests are still coming when the service has to end."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.service import Service, start
+from tests.waiting import wait_for
+
+LINE = b'{"x": "%s"}\n' % (b"a" * 1000)
+#: By name: where it goes, its type, and what the client goes on sending.
+UPLOADS = {
+    "append": ("/v1/datasets/late/records", "application/x-ndjson", LINE),
+    "tensor": ("/v1/tensors/describe?dtype=uint8&shape=1000000000", "application/octet-stream", LINE),
+    "whole": ("/v1/tensors/serialize", "application/json", b'["%s"],' % (b"a" * 1000)),
+}
+
+
+class Upload:
+    """One that never ends; the client reads while it sends."""
+
+    def __init__(self, service: Service, path: str, media_type: str, piece: bytes, pause_s: float) -> None:
+        url = httpx.URL(service.url)
+        self.connection = socket.create_connection((url.host, url.port or 80), timeout=60)
+        self.connection.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {media_type}\r\n"
+            "Content-Length: 1000000000\r\n\r\n".encode()
+        )
+        self._piece, self._pause_s = piece, pause_s
+        self._stop = threading.Event()
+        self.num_sent = 0
+
+    def _send(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while not self._stop.wait(self._pause_s):
+                self.connection.sendall(self._piece)
+                self.num_sent += 1
+
+    def answered(self) -> bytes:
+        """The answer, read while the rest is sent."""
+        with ThreadPoolExecutor(1) as sender:
+            sender.submit(self._send)
+            answer = b""
+            with self.connection, contextlib.suppress(ConnectionError):
+                while piece := self.connection.recv(65536):
+                    answer += piece
+                self._stop.set()
+        return answer
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    started = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="2")
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        started.kill()
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05], ids=["fast", "slow"])
+@pytest.mark.parametrize("kind", UPLOADS)
+def test_an_upload_that_outlives_the_grace_is_told_so(
+    service: Service, tmp_path: Path, kind: str, pause_s: float
+) -> None:
+    uploads = [Upload(service, *UPLOADS[kind], pause_s) for _ in range(4)]
+    with ThreadPoolExecutor(len(uploads)) as clients:
+        answers = [clients.submit(upload.answered) for upload in uploads]
+        wait_for(lambda: all(upload.num_sent for upload in uploads))
+        assert service.stop() == 0, service.log()
+    for answer in answers:
+        head, _, content = answer.result().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 "), answer.result()[:200]
+        assert b"connection: close" in head.lower()
+        assert b'"code": "shutting_down"' in content
+    assert "Traceback" not in service.log()
+    again = start(tmp_path)
+    try:
+        again.wait_until_ready()
+        assert httpx.get(f"{again.url}/v1/datasets/late").status_code == 404, "nothing was stored"
+    finally:
+        again.kill()

@@ -53,7 +53,7 @@ class Settings(BaseSettings):
         None, description="Folder for bodies and answers that overflow memory; the system's by default."
     )
     spool_max_bytes: int = Field(
-        8192 * MIB, ge=0, description="Most bytes on the spool disk, over all requests."
+        16384 * MIB, ge=0, description="Most bytes on the spool disk, over all requests."
     )
     max_body_bytes: int = Field(
         Limits().max_body_bytes, gt=0, description="Largest request body in bytes, both as sent and decoded."

@@ -23,16 +23,17 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..domain.amplification import Amplification
-from ..domain.limits import MIB, Budget, Limits
+from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.memory import MemoryPool, MemoryShare
 from ..domain.streams import Buffer, ByteStream, MemoryStream
 from ..domain.turns import Turns
-from ..errors import LimitExceeded, Overloaded, ShardsmithError
+from ..errors import LimitExceeded, Overloaded, ShardsmithError, StreamTimeout
 from ..storage.spool import Spool
 from .bare_response import BareResponse
 from .body_headers import check_body_headers
 from .digests import digest_field
 from .lanes import Lane, Promise
+from .patience import in_time
 from .small_bodies import may_be_small, read_small, replayed
 from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from .transcoding import transcoded
@@ -43,6 +44,10 @@ logger = logging.getLogger(__name__)
 
 #: An answer up to this size is complete before it starts.
 COMPLETE_UP_TO: Final = 1 * MIB
+#: Least bytes a second at which a client takes an answer that lies on the spool, on average: 0.5 Mbit/s.
+_SPOOLED_RATE: Final = 64 * KIB
+#: Seconds that it may stop for.
+_SPOOLED_STALL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +401,7 @@ class _PipeResponse(BareResponse):
         super().__init__(status, {"Content-Type": media_type, **headers})
         self._pipe = pipe
         self._on_end = on_end
+        self._left_s = _SPOOLED_STALL_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive  # the pump has the receiving end
@@ -403,7 +409,7 @@ class _PipeResponse(BareResponse):
             start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             await send(start)
             while (piece := await self._pipe.next_piece()) is not None:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await self._send_piece(send, piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             logger.warning("answer broken off: the service is shutting down")
@@ -412,3 +418,23 @@ class _PipeResponse(BareResponse):
             logger.warning("answer broken off: %s: %s", error.code, error.detail)
         finally:
             self._on_end()
+
+    async def _send_piece(self, send: Send, piece: Buffer) -> None:
+        """Send it. Who takes an answer slowly must not keep room of the spool from others.
+
+        Raises:
+            StreamTimeout: the client takes what is spooled at less than the least rate.
+        """
+        message = {"type": "http.response.body", "body": piece, "more_body": True}
+        if not self._pipe.is_spooled:
+            await send(message)
+            return
+        begin = time.monotonic()
+        try:
+            await in_time(lambda: send(message), max(self._left_s, 0))
+        except TimeoutError:
+            raise StreamTimeout(
+                f"The client took less than {_SPOOLED_RATE} bytes a second of an answer on the spool."
+            ) from None
+        earned = memoryview(piece).nbytes / _SPOOLED_RATE
+        self._left_s = min(self._left_s - (time.monotonic() - begin) + earned, _SPOOLED_STALL_S)

@@ -293,7 +293,7 @@ class OutputPipe:
 
     def _spill(self, data: memoryview) -> int:
         if self._file is None:
-            self._file = self._spool.open()
+            self._file = self._spool.open_share()
         try:
             return self._file.append(data)
         except ValueError:  # closed by `abandon` meanwhile
@@ -314,6 +314,11 @@ class OutputPipe:
             self._loop.call_soon_threadsafe(self._data.set)
 
     # The event loop's side.
+
+    @property
+    def is_spooled(self) -> bool:
+        """Whether it holds room of the spool, until it is sent or abandoned."""
+        return self._file is not None
 
     async def settle(self, limit: int | None) -> bool:
         """Wait until all output is there, or more than `limit` bytes; true if it is all there.

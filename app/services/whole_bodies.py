@@ -51,7 +51,7 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
     if len(head) <= _IN_MEMORY:
         return MemoryFile(head)
     num_held, held = len(head), bytes(head)
-    spooled = resources.enter_context(spool.open())
+    spooled = resources.enter_context(spool.open_share())
     while held:
         with waiting():  # disks are slow
             spooled.append(held)

@@ -17,12 +17,15 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from ..domain.streams import Buffer
 from ..errors import SpoolFull, SpoolUnavailable
 
 __all__ = ["Spool", "SpoolFile"]
+
+#: No body and no answer gets more than one part of so many.
+_SHARES: Final = 4
 
 
 class Spool:
@@ -79,6 +82,10 @@ class Spool:
         self._directory.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=self._directory, buffering=0)
 
+    def open_share(self) -> SpoolFile:
+        """As `open`, of at most a quarter of the spool: for the body or the answer of a request."""
+        return SpoolFile(self, self._max_bytes // _SHARES)
+
     def reserve(self, num_bytes: int) -> None:
         """Take room before writing.
 
@@ -104,10 +111,14 @@ class SpoolFile:
 
     One thread appends while another reads what was appended; the file position is not shared
     because both go through absolute offsets under a lock.
+
+    Args:
+        max_bytes: of this file; None: as many as the spool has room for.
     """
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, max_bytes: int | None = None) -> None:
         self._spool = spool
+        self._max_bytes = max_bytes
         self._size = 0
         self._mapped: mmap.mmap | None = None
         self._lock = threading.Lock()
@@ -123,7 +134,7 @@ class SpoolFile:
 
         Raises:
             ValueError: the file is closed, or was viewed.
-            SpoolFull: no room left in the spool or on the disk.
+            SpoolFull: no room left in the spool, for this file, or on the disk.
             SpoolUnavailable: the disk failed.
         """
         view = memoryview(data).cast("B")
@@ -132,6 +143,12 @@ class SpoolFile:
                 raise ValueError("the spool file is closed")
             if self._mapped is not None:
                 raise ValueError("the spool file is being viewed")
+            if self._max_bytes is not None and self._size + len(view) > self._max_bytes:
+                raise SpoolFull(
+                    f"A body or an answer may take {self._max_bytes} bytes of the spool, and this one takes "
+                    "more. Send less at a time.",
+                    code="spool_full",
+                )
             self._spool.reserve(len(view))
             offset, self._size = self._size, self._size + len(view)
             with _disk_errors():

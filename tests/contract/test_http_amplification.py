@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from app.api import exchange
+from app.main import create_app_with
+from app.settings import Settings
+from app.storage.spool import Spool
 from tests.e2e.service import Service, start
 from tests.footprint import measured
-from tests.hostile_requests import HOSTILE, MIB, Hostile
+from tests.hostile_requests import HOSTILE, MIB, Hostile, delimited, filled
+from tests.served import read_to_end, served
+from tests.waiting import wait_for
 
 ALLOWANCE, RATIO = 64 * MIB, 1100
 SPOOL = 256 * MIB
@@ -54,3 +60,37 @@ def test_what_a_few_bytes_ask_for_is_bounded(
     assert found.resident <= min(most, ALLOWANCE) + RESIDENT
     assert found.processor_s <= PROCESSOR_S + PROCESSOR_S_A_MIB * found.sent / MIB
     assert max(found.probes_s) <= PROBE_S
+
+
+def test_who_takes_a_spooled_answer_too_slowly_is_cut_and_its_room_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few bytes, and a client that takes next to nothing, would hold the spool for an hour."""
+    monkeypatch.setattr(exchange, "_SPOOLED_STALL_S", 0.5)
+    app = create_app_with(Settings(storage_url="memory://", spool_dir=tmp_path))
+    spool: Spool = app.state.services.spool
+    body = filled(1, 8_000_000, delimited(5, bytes(4)))
+    head = (
+        "POST /v1/tensors/parse?to=json&delivery=checked HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with served(app) as server, server.connect(receive_buffer=4096) as connection:
+        connection.sendall(head.encode() + body)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        wait_for(lambda: spool.used == 0)
+        connection.settimeout(60)
+        assert len(read_to_end(connection)) < 32_000_000
+
+
+def test_who_takes_it_fast_enough_gets_it_all(tmp_path: Path) -> None:
+    app = create_app_with(Settings(storage_url="memory://", spool_dir=tmp_path))
+    body = filled(1, 8_000_000, delimited(5, bytes(4)))
+    head = (
+        "POST /v1/tensors/parse?to=json&delivery=checked HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with served(app) as server:
+        content = server.exchange(head.encode() + body).partition(b"\r\n\r\n")[2]
+    assert content.count(b"0.0") == 8_000_000
+    assert content.endswith(b"0.0]}")
+    assert app.state.services.spool.used == 0

@@ -33,7 +33,7 @@ def test_a_small_body_is_held_in_memory_and_charged(tmp_path: Path, chunk: int |
 
 @pytest.mark.parametrize("chunk", [None, 1000, 65_536])
 def test_a_larger_one_is_spooled_and_charged_to_nobody(tmp_path: Path, chunk: int | None) -> None:
-    spool, budget = Spool(tmp_path, 2 * MIB), Budget()
+    spool, budget = Spool(tmp_path, 8 * MIB), Budget()
     with ExitStack() as resources:
         body = whole_body(MemoryStream(LARGE, chunk=chunk), budget, spool, resources)
         assert spool.used == body.size == len(LARGE)
@@ -45,7 +45,7 @@ def test_a_larger_one_is_spooled_and_charged_to_nobody(tmp_path: Path, chunk: in
 
 
 def test_views_outlive_the_request_and_keep_their_room(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 2 * MIB)
+    spool = Spool(tmp_path, 8 * MIB)
     with ExitStack() as resources:
         view = whole_body(MemoryStream(LARGE), Budget(), spool, resources).view()
         array = np.frombuffer(view[5:], np.uint8)
@@ -57,7 +57,7 @@ def test_views_outlive_the_request_and_keep_their_room(tmp_path: Path) -> None:
 
 
 def test_room_comes_back_from_views_in_a_cycle(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 2 * MIB)
+    spool = Spool(tmp_path, 8 * MIB)
     with ExitStack() as resources:
         cycle: list[object] = [whole_body(MemoryStream(LARGE), Budget(), spool, resources).view()]
         cycle.append(cycle)
@@ -66,8 +66,9 @@ def test_room_comes_back_from_views_in_a_cycle(tmp_path: Path) -> None:
     assert spool.used == 0
 
 
-def test_a_spool_without_room_refuses(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, len(LARGE) - 1)
+@pytest.mark.parametrize("room", [len(LARGE) - 1, 4 * len(LARGE) - 1], ids=["no room", "no quarter"])
+def test_a_spool_without_room_refuses(tmp_path: Path, room: int) -> None:
+    spool = Spool(tmp_path, room)
     with ExitStack() as resources, pytest.raises(StorageFull) as caught:
         whole_body(MemoryStream(LARGE, chunk=65_536), Budget(), spool, resources)
     assert caught.value.code == "spool_full"
@@ -77,7 +78,7 @@ def test_a_spool_without_room_refuses(tmp_path: Path) -> None:
 def test_a_budget_without_room_refuses_what_would_be_held(tmp_path: Path) -> None:
     budget = Budget(Limits(max_decoded_bytes=1000))
     with ExitStack() as resources, pytest.raises(LimitExceeded) as caught:
-        whole_body(MemoryStream(SMALL, chunk=100), budget, Spool(tmp_path, 2 * MIB), resources)
+        whole_body(MemoryStream(SMALL, chunk=100), budget, Spool(tmp_path, 8 * MIB), resources)
     assert caught.value.code == "payload_too_large"
 
 
@@ -92,7 +93,7 @@ def test_who_leaves_in_the_middle_leaves_nothing(tmp_path: Path, arrived: int) -
                 raise StreamInterrupted("The connection closed before the body ended.")
             return piece
 
-    spool = Spool(tmp_path, 4 * MIB)
+    spool = Spool(tmp_path, 16 * MIB)
     with ExitStack() as resources, pytest.raises(StreamInterrupted):
         whole_body(Broken(), Budget(), spool, resources)
     assert spool.used == 0

@@ -196,4 +196,18 @@ HOSTILE = [
         lambda: keys_then_empty_rows(9900, 33_000),
         TOO_MUCH,
     ),
+    Hostile(
+        "3,000 keys by turns",
+        f"{RECORDS}/serialize?infer=all",
+        "application/x-ndjson",
+        lambda: cycling(3000, 140_000),
+        "cut",
+    ),
+    Hostile(
+        "3,000 keys by turns, described",
+        f"{RECORDS}/describe?infer=all",
+        "application/x-ndjson",
+        lambda: cycling(3000, 140_000),
+        TOO_MUCH,
+    ),
 ]

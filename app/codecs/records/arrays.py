@@ -22,8 +22,6 @@ __all__ = [
     "keeps_shape",
     "list_column",
     "null_column",
-    "nullable_list_column",
-    "spread",
     "string_buffers",
     "values_from_column",
     "values_from_elements",
@@ -105,23 +103,6 @@ def list_column(lengths: NDArray[Any], items: pa.Array[Any], name: str) -> pa.Ar
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(content_view(offsets))]
     return pa.Array.from_buffers(pa.list_(items.type), len(lengths), buffers, children=[items])
-
-
-def nullable_list_column(
-    lengths: NDArray[Any], items: pa.Array[Any], present: NDArray[np.bool_] | None, name: str
-) -> pa.Array[Any]:
-    """One list for every row; `lengths` are those of the rows that are `present` (None: all are)."""
-    column = list_column(spread(lengths, present), items, name)
-    return column if present is None else with_nulls(column, present)
-
-
-def spread(lengths: NDArray[Any], present: NDArray[np.bool_] | None) -> NDArray[Any]:
-    """The lengths of all rows, 0 where nothing is present."""
-    if present is None:
-        return lengths
-    full = np.zeros(len(present), np.int64)
-    full[present] = lengths
-    return full
 
 
 def null_column(feature: Feature, num_rows: int) -> pa.Array[Any]:

@@ -60,6 +60,8 @@ class FoundCells:
     @classmethod
     def among(cls, cells: list[Any]) -> FoundCells:
         """Those of all rows that are not None."""
+        if None not in cells:
+            return cls(range(len(cells)), cells, len(cells))
         rows = list(compress(count(), map(is_not, cells, repeat(None))))
         return cls(rows, cells if len(rows) == len(cells) else [cells[row] for row in rows], len(cells))
 

@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...domain.schema import Feature
 from ...errors import SchemaConflict
 from ..json_values import Reading, null_error
-from .arrays import nullable_list_column
+from .arrays import list_column
+from .infer import FoundCells
 from .json_dense import build_dense
 from .json_errors import Rows, cell_error, misfit
 from .json_nesting import Nesting
 from .json_ragged import build_ragged
 from .json_sparse import build_sparse
+from .nulls import spread_rows
 
-__all__ = ["build_column"]
+__all__ = ["build_column", "build_found"]
 
 
 def build_column(feature: Feature, cells: list[Any], reading: Reading, first_row: int) -> pa.Array[Any]:
@@ -32,21 +33,30 @@ def build_column(feature: Feature, cells: list[Any], reading: Reading, first_row
             feature is not nullable (`schema_conflict`).
         InputError: a value that the dtype does not hold. Errors carry feature and row.
     """
-    present = None
-    rows: Rows = range(first_row, first_row + len(cells))
-    if None in cells:
-        present = np.fromiter((cell is not None for cell in cells), np.bool_, len(cells))
-        if not feature.nullable:
-            raise _missing(feature, first_row + int(np.argmin(present)), reading)
-        rows = np.flatnonzero(present) + first_row
-        cells = [cell for cell in cells if cell is not None]
+    return build_found(feature, FoundCells.among(cells), reading, first_row)
+
+
+def build_found(feature: Feature, found: FoundCells, reading: Reading, first_row: int) -> pa.Array[Any]:
+    """As `build_column`, where it is known already which rows have the feature."""
+    if not found.nullable:
+        return _build(feature, found.cells, reading, range(first_row, first_row + found.num_rows))
+    rows = np.asarray(found.rows, np.int64)
+    present = np.zeros(found.num_rows, np.bool_)
+    present[rows] = True
+    if not feature.nullable:
+        raise _missing(feature, first_row + int(np.argmin(present)), reading)
+    return spread_rows(_build(feature, found.cells, reading, rows + first_row), present)
+
+
+def _build(feature: Feature, cells: list[Any], reading: Reading, rows: Rows) -> pa.Array[Any]:
+    """The column of these cells alone, which are in these rows."""
     if feature.kind == "ragged":
-        return build_ragged(feature, cells, reading, rows, present)
+        return build_ragged(feature, cells, reading, rows)
     if feature.kind == "sparse":
-        return build_sparse(feature, cells, reading, rows, present)
+        return build_sparse(feature, cells, reading, rows)
     if feature.kind == "sequence":
-        return _build_sequence(feature, cells, reading, rows, present)
-    return build_dense(feature, cells, reading, rows, present)
+        return _build_sequence(feature, cells, reading, rows)
+    return build_dense(feature, cells, reading, rows)
 
 
 def _missing(feature: Feature, row: int, reading: Reading) -> SchemaConflict:
@@ -68,7 +78,6 @@ def _build_sequence(
     cells: list[Any],
     reading: Reading,
     rows: Rows,
-    present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     for row, cell in zip(rows, cells, strict=True):
         if type(cell) is not list:
@@ -78,5 +87,5 @@ def _build_sequence(
     if not feature.step.is_scalar and None in steps:
         raise cell_error(null_error(0), feature.name, rows[nesting.cell_of(steps.index(None))])
     step_rows = np.repeat(np.array(rows, np.int64), nesting.lengths[0])
-    column = build_dense(feature.step, steps, reading, step_rows, None)
-    return nullable_list_column(nesting.lengths[0], column, present, feature.name)
+    column = build_dense(feature.step, steps, reading, step_rows)
+    return list_column(nesting.lengths[0], column, feature.name)

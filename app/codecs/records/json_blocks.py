@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
@@ -16,8 +16,8 @@ from ..json_values import Reading
 from ..options import RecordsDecodeOptions
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema
 from .infer import HEAD_ROWS, FoundCells, infer_schema
-from .json_arrays import build_column
-from .json_sequences import ROW_MEMBERS, SequenceBlock, first_beside, names_if_few, split_rows
+from .json_arrays import build_column, build_found
+from .json_sequences import ROW_MEMBERS, SequenceBlock, first_beside, found_by_name, have_few, split_rows
 from .lease import Lease
 from .nulls import AbsentColumns
 
@@ -27,14 +27,8 @@ __all__ = ["Block", "ColumnBlock", "PlainBatches", "RowBlock", "records_from_blo
 #: row of that number, and not one of a later block, is to be parsed. Memory is accounted for as in a block.
 PlainBatches = Callable[[Schema, int], Iterator[pa.RecordBatch]]
 
-#: By key, the rows that have a value under it, each with the value.
-Values = Mapping[str, Sequence[tuple[int, Any]]]
-
 #: A row that lacks a wide feature still takes its place in a fixed-size column.
 _MAX_BATCH_BYTES: Final = 32 * MIB
-#: Of so much, values are put under their keys before a schema is inferred: with more of it, features are a
-#: small part of the cost.
-_SORTED_OUT_BYTES: Final = 16 * MIB
 
 
 class Block(Protocol):
@@ -61,8 +55,8 @@ class Block(Protocol):
         """The values of one feature, None where a row lacks it; indices count within the block."""
         ...
 
-    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:
-        """The keys of these rows, where those have few of so many features; None where they have many."""
+    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
+        """What there is of each feature in these rows, where that is few of so many; else None."""
         ...
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
@@ -88,8 +82,9 @@ class RowBlock:
     def cells(self, name: str, start: int, stop: int) -> list[Any]:
         return list(map(dict.get, self.rows[start:stop], repeat(name)))
 
-    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:
-        return names_if_few(self.rows[start:stop], num_features)
+    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
+        rows = self.rows[start:stop]
+        return found_by_name(rows) if have_few(rows, num_features) else None
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         return first_beside(self.rows, known)
@@ -111,8 +106,10 @@ class ColumnBlock:
         column = self.columns.get(name)
         return [None] * (stop - start) if column is None else column[start:stop]
 
-    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:  # noqa: ARG002
-        return self.columns.keys()
+    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
+        if len(self.columns) >= num_features:
+            return None
+        return {name: FoundCells.among(cells[start:stop]) for name, cells in self.columns.items()}
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         for name, column in self.columns.items():
@@ -192,37 +189,44 @@ def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, b
     ]
     parts = list(zip(held, stops, strict=True))
     names = dict.fromkeys(chain.from_iterable(block.names(stop) for block, stop in parts))
-    num_bytes = sum(block.num_bytes for block in held)
-    sort_out = num_bytes <= min(_SORTED_OUT_BYTES, budget.remaining)
-    few: Values | None = None
-
-    def cells_of(name: str) -> FoundCells:
-        if few is not None:
-            rows, cells = zip(*few[name], strict=True) if name in few else ((), ())
-            return FoundCells(rows, list(cells), sum(stops))
-        return FoundCells.among(
-            list(chain.from_iterable(block.cells(name, 0, stop) for block, stop in parts))
-        )
-
     lists = _list_names(parts)
     with Lease(budget) as lease:
-        lease.charge(num_bytes if sort_out else 0, "Values by feature")
-        few = _values_if_few(parts, len(names)) if sort_out else None
-        schema = infer_schema(names, cells_of, reading, budget.limits, sequences=lists, known=options.known)
+        found = _FoundCells(parts, len(names), lease)
+        schema = infer_schema(names, found.of, reading, budget.limits, sequences=lists, known=options.known)
     return schema.with_message(options.message)
 
 
-def _values_if_few(parts: list[tuple[Block, int]], num_features: int) -> Values | None:
-    """What the rows that are looked at have under each key, where each has few of so many; else None."""
-    values: dict[str, list[tuple[int, Any]]] = {}
-    for block, stop in parts:
-        if not isinstance(block, RowBlock) or block.names_if_few(0, stop, num_features) is None:
-            return None
-        for row, cells in enumerate(block.rows[:stop], block.first_row):
-            for name, cell in cells.items():
-                if cell is not None:
-                    values.setdefault(name, []).append((row, cell))
-    return values
+class _FoundCells:
+    """The cells of each feature in the rows that are looked at.
+
+    Where rows have few of the features, cells are put under their names first: a look at every row for every
+    feature would be quadratic in what a client sends.
+
+    Raises:
+        LimitExceeded: more than the budget.
+    """
+
+    def __init__(self, parts: list[tuple[Block, int]], num_features: int, lease: Lease) -> None:
+        self._parts = parts
+        self._num_rows = sum(stop for _, stop in parts)
+        self._found: list[Mapping[str, FoundCells] | None] = []
+        for block, stop in parts:
+            found = block.found_if_few(0, stop, num_features)
+            # A cell that is parsed takes more than its number and its place in two lists.
+            lease.charge(0 if found is None else block.num_bytes // 2, "Values by feature")
+            self._found.append(found)
+
+    def of(self, name: str) -> FoundCells:
+        rows: list[int] = []
+        cells: list[Any] = []
+        for (block, stop), found in zip(self._parts, self._found, strict=True):
+            here = FoundCells.among(block.cells(name, 0, stop)) if found is None else found.get(name)
+            if here is not None:
+                if len(self._parts) == 1:
+                    return here
+                rows += (block.first_row + row for row in here.rows)
+                cells += here.cells
+        return FoundCells(rows, cells, self._num_rows)
 
 
 def _list_names(parts: list[tuple[Block, int]]) -> Set[str]:
@@ -301,13 +305,18 @@ def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
 def _batch(
     block: Block, start: int, stop: int, schema: Schema, fields: pa.StructType, reading: Reading
 ) -> pa.RecordBatch:
-    names = block.names_if_few(start, stop, len(schema))
+    found = block.found_if_few(start, stop, len(schema))
     absent = AbsentColumns(stop - start)
-    columns = [
-        absent.column(feature)
-        if names is not None and feature.nullable and feature.name not in names
-        else build_column(feature, block.cells(feature.name, start, stop), reading, block.first_row + start)
-        for feature in schema
-    ]
+    first_row = block.first_row + start
+
+    def column(feature: Feature) -> pa.Array[Any]:
+        cells = None if found is None else found.get(feature.name)
+        if cells is not None:
+            return build_found(feature, cells, reading, first_row)
+        if found is not None and feature.nullable:
+            return absent.column(feature)
+        return build_column(feature, block.cells(feature.name, start, stop), reading, first_row)
+
+    columns = [column(feature) for feature in schema]
     rows: Any = pa.Array.from_buffers(fields, stop - start, [None], children=columns)
     return pa.RecordBatch.from_struct_array(rows)

@@ -13,7 +13,7 @@ from ...domain.schema import Feature, FeatureShape
 from ...domain.tensor import Shape, num_elements
 from ..json_convert import convert_items
 from ..json_values import ItemError, Reading, flatten
-from .arrays import column_from_values, element_column, keeps_shape, list_column, with_nulls
+from .arrays import column_from_values, element_column, keeps_shape, list_column
 from .columns import column_type
 from .json_errors import Rows, cell_error, misfit
 
@@ -25,24 +25,22 @@ def build_dense(
     cells: list[Any],
     reading: Reading,
     rows: Rows,
-    present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
-    """The column of a dense feature.
+    """The column of the cells of a dense feature.
 
     Arrays without elements fit every inner dimension that they cannot show: `[]` has shape
     `[0, 3]` where `[null, 3]` is declared.
 
     Args:
-        cells: those that are present.
+        cells: those that are present, None is not.
         rows: the row of each of them, for errors.
-        present: for every row, whether it has a cell; None where all have.
 
     Raises:
         SchemaConflict: a cell of another shape or type than the feature's (`schema_conflict`).
         InputError: a value that the dtype does not hold. Errors carry feature and row.
     """
     build = _varying_column if feature.num_unknown else _fixed_column
-    return build(feature, cells, reading, rows, present)
+    return build(feature, cells, reading, rows)
 
 
 def _item_shape(feature: Feature) -> FeatureShape:
@@ -55,7 +53,6 @@ def _fixed_column(
     cells: list[Any],
     reading: Reading,
     rows: Rows,
-    present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     shape = tuple(dim or 0 for dim in _item_shape(feature))
     items = cells
@@ -69,14 +66,7 @@ def _fixed_column(
     except ItemError as error:
         raise cell_error(error, feature.name, rows[error.index // num_elements(shape)]) from None
     row_shape = tuple(dim or 0 for dim in feature.shape)
-    if present is None:
-        return column_from_values(values, feature, row_shape, len(cells))
-    full = np.full(
-        (len(present), num_elements(row_shape)), b"" if feature.dtype.is_string else 0, values.dtype
-    )
-    full[present] = values.reshape(len(cells), num_elements(row_shape))
-    column = column_from_values(full.reshape(-1), feature, row_shape, len(present))
-    return with_nulls(column, present)
+    return column_from_values(values, feature, row_shape, len(cells))
 
 
 def _varying_column(
@@ -84,7 +74,6 @@ def _varying_column(
     cells: list[Any],
     reading: Reading,
     rows: Rows,
-    present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     shapes: list[Shape] = []
     parts: list[list[Any]] = []
@@ -98,12 +87,7 @@ def _varying_column(
     except ItemError as error:
         row = rows[int(np.searchsorted(starts, error.index, side="right")) - 1]
         raise cell_error(error, feature.name, row) from None
-    if present is None:
-        return _varying_layout(feature, values, shapes)
-    given = iter(shapes)
-    absent = (0,) * len(feature.shape)
-    column = _varying_layout(feature, values, [next(given) if here else absent for here in present])
-    return with_nulls(column, present)
+    return _varying_layout(feature, values, shapes)
 
 
 def _read_cell(feature: Feature, cell: object, reading: Reading, row: int) -> tuple[list[Any], Shape]:

@@ -10,15 +10,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...domain.schema import Feature
 from ...domain.tensor import num_elements
 from ..json_convert import convert_items
 from ..json_values import ItemError, Reading
-from .arrays import inner_column, list_column, nullable_list_column
+from .arrays import inner_column, list_column
 from .json_components import check_dtype, check_members, integers
 from .json_errors import Rows, cell_error, misfit
 from .json_nesting import Nesting
@@ -31,7 +29,6 @@ def build_ragged(
     cells: list[Any],
     reading: Reading,
     rows: Rows,
-    present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     """The column of a ragged feature; arguments as `build_dense`.
 
@@ -47,11 +44,10 @@ def build_ragged(
         values = convert_items(items, feature.dtype, reading)
     except ItemError as error:
         raise cell_error(error, feature.name, rows[nesting.cell_of(error.index)]) from None
-    outer, *cuts = nesting.lengths[: feature.num_partitions + 1]
     column = inner_column(values, feature)
-    for lengths in reversed(cuts):
+    for lengths in reversed(nesting.lengths[: feature.num_partitions + 1]):
         column = list_column(lengths, column, feature.name)
-    return nullable_list_column(outer, column, present, feature.name)
+    return column
 
 
 def _opened(feature: Feature, cells: list[Any], nesting: Nesting, rows: Rows) -> list[Any]:

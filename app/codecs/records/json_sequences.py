@@ -5,15 +5,16 @@ Either member may be missing or null. In columns every feature goes by its name 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
+from .infer import FoundCells
 
-__all__ = ["ROW_MEMBERS", "SequenceBlock", "first_beside", "names_if_few", "split_rows"]
+__all__ = ["ROW_MEMBERS", "SequenceBlock", "first_beside", "found_by_name", "have_few", "split_rows"]
 
 #: What a row consists of.
 ROW_MEMBERS: Final = frozenset({"context", "feature_lists"})
@@ -52,8 +53,14 @@ class SequenceBlock:
         pairs = zip(self.contexts[start:stop], self.feature_lists[start:stop], strict=True)
         return [lists.get(name) if (cell := context.get(name)) is None else cell for context, lists in pairs]
 
-    def names_if_few(self, start: int, stop: int, num_features: int) -> Set[str] | None:
-        return names_if_few([*self.contexts[start:stop], *self.feature_lists[start:stop]], num_features)
+    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
+        contexts, lists = self.contexts[start:stop], self.feature_lists[start:stop]
+        if not have_few([*contexts, *lists], num_features):
+            return None
+        return found_by_name(
+            {**steps, **{name: cell for name, cell in context.items() if cell is not None}}
+            for context, steps in zip(contexts, lists, strict=True)
+        )
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
         found = [first_beside(rows, known) for rows in (self.contexts, self.feature_lists)]
@@ -99,11 +106,23 @@ class SequenceBlock:
                         )
 
 
-def names_if_few(rows: Sequence[dict[str, Any]], num_features: int) -> Set[str] | None:
-    """The keys of all rows, where a row has a small part of so many features; else None, as it is no use."""
-    if _FEW * sum(map(len, rows)) > len(rows) * num_features:
-        return None
-    return set().union(*rows)
+def have_few(rows: Sequence[dict[str, Any]], num_features: int) -> bool:
+    """Whether a row has a small part of so many features, so that it is worth looking for those it has."""
+    return _FEW * sum(map(len, rows)) <= len(rows) * num_features
+
+
+def found_by_name(rows: Iterable[dict[str, Any]]) -> Mapping[str, FoundCells]:
+    """The cells that are there, by their keys; takes as long as there are keys in the rows."""
+    found: dict[str, tuple[list[int], list[Any]]] = {}
+    num_rows = 0
+    for row, cells in enumerate(rows):
+        num_rows += 1
+        for name, cell in cells.items():
+            if cell is not None:
+                numbers, present = found.setdefault(name, ([], []))
+                numbers.append(row)
+                present.append(cell)
+    return {name: FoundCells(*cells, num_rows) for name, cells in found.items()}
 
 
 def first_beside(rows: list[dict[str, Any]], known: Set[str]) -> tuple[int, str] | None:

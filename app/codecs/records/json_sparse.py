@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...domain.schema import Feature
 from ..json_convert import convert_items
 from ..json_values import ItemError, Reading
-from .arrays import element_column, list_column, spread, with_nulls
+from .arrays import element_column, list_column
 from .columns import column_type
 from .json_components import check_dtype, check_members, integers
 from .json_errors import Rows, cell_error
@@ -28,7 +27,6 @@ def build_sparse(
     cells: list[Any],
     reading: Reading,
     rows: Rows,
-    present: NDArray[np.bool_] | None,
 ) -> pa.Array[Any]:
     """The column of a sparse feature; arguments as `build_dense`.
 
@@ -52,13 +50,12 @@ def build_sparse(
         cell = int(np.searchsorted(np.cumsum(lengths), error.index, side="right"))
         raise cell_error(error, feature.name, rows[cell]) from None
     indices = pa.array(np.array(list(chain.from_iterable(coordinates)), np.int64))
-    full = spread(lengths, present)
     children = [
-        list_column(full * len(feature.shape), indices, feature.name),
-        list_column(full, element_column(values, feature), feature.name),
+        list_column(lengths * len(feature.shape), indices, feature.name),
+        list_column(lengths, element_column(values, feature), feature.name),
     ]
-    column: pa.Array[Any] = pa.Array.from_buffers(column_type(feature), len(full), [None], children=children)
-    return column if present is None else with_nulls(column, present)
+    column: pa.Array[Any] = pa.Array.from_buffers(column_type(feature), len(cells), [None], children=children)
+    return column
 
 
 def _read_cell(index: int, cell: Any, feature: Feature) -> list[int]:

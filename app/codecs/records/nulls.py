@@ -48,14 +48,14 @@ class AbsentColumns:
         return found
 
 
-def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease) -> pa.Array[Any]:
+def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease | None = None) -> pa.Array[Any]:
     """A column with the rows of `column` where `present` is true, and null where it is not.
 
     Below a null nothing varies: lists are empty, values of a fixed size are zero.
 
     Args:
         column: in one of the layouts of `columns.py`, without nulls.
-        lease: charged for the copy.
+        lease: charged for the copy, where the caller has not accounted for it.
 
     Raises:
         LimitExceeded: more than the budget.
@@ -63,13 +63,13 @@ def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease) -> pa.Array[
     return with_nulls(_spread(column, present, lease), present)
 
 
-def _spread(column: Any, present: Mask, lease: Lease) -> pa.Array[Any]:
+def _spread(column: Any, present: Mask, lease: Lease | None) -> pa.Array[Any]:
     layout, num_rows = column.type, len(present)
     if isinstance(column, pa.StructArray):
         members = [_spread(column.field(index), present, lease) for index in range(layout.num_fields)]
         return pa.Array.from_buffers(layout, num_rows, [None], children=members)
     if isinstance(column, pa.FixedSizeListArray):
-        lease.charge(num_rows * layout.list_size, "Rows that lack a feature")
+        _charge(lease, num_rows * layout.list_size)
         values = _spread(column.flatten(), np.repeat(present, layout.list_size), lease)
         return pa.Array.from_buffers(layout, num_rows, [None], children=[values])
     if isinstance(column, pa.ListArray):
@@ -83,7 +83,7 @@ def _spread(column: Any, present: Mask, lease: Lease) -> pa.Array[Any]:
             layout, num_rows, [None, _spread_offsets(bounds, present, lease), data or pa.py_buffer(b"")]
         )
     width = layout.bit_width // 8
-    lease.charge(num_rows * width, "Rows that lack a feature")
+    _charge(lease, num_rows * width)
     spread = np.zeros((num_rows, width), np.uint8)
     if len(column):
         memory = np.frombuffer(memoryview(column.buffers()[1]), np.uint8)
@@ -92,9 +92,14 @@ def _spread(column: Any, present: Mask, lease: Lease) -> pa.Array[Any]:
     return pa.Array.from_buffers(layout, num_rows, [None, pa.py_buffer(spread.reshape(-1).data)])
 
 
-def _spread_offsets(bounds: NDArray[np.int32], present: Mask, lease: Lease) -> pa.Buffer:
-    lease.charge(8 * (len(present) + 1), "Rows that lack a feature")
+def _spread_offsets(bounds: NDArray[np.int32], present: Mask, lease: Lease | None) -> pa.Buffer:
+    _charge(lease, 8 * (len(present) + 1))
     lengths = np.zeros(len(present) + 1, np.int32)
     lengths[1:][present] = np.diff(bounds)
     lengths[0] = bounds[0] if len(bounds) else 0
     return pa.py_buffer(np.cumsum(lengths, dtype=np.int32).data)
+
+
+def _charge(lease: Lease | None, num_bytes: int) -> None:
+    if lease is not None:
+        lease.charge(num_bytes, "Rows that lack a feature")

@@ -9,7 +9,6 @@ from app.codecs.records.arrays import (
     keeps_shape,
     list_column,
     null_column,
-    nullable_list_column,
     values_from_column,
     with_nulls,
 )
@@ -140,11 +139,6 @@ def test_a_zero_hides_an_unknown_dimension(shape: Any, found: tuple[int, ...], k
 def test_lists_of_given_lengths() -> None:
     items: Any = pa.array([1, 2, 3], pa.int8())
     assert list_column(np.array([2, 0, 1]), items, "x").to_pylist() == [[1, 2], [], [3]]
-    present = np.array([False, True, False, True])
-    column: Any = nullable_list_column(np.array([1, 2]), items, present, "x")
-    column.validate(full=True)
-    assert column.to_pylist() == [None, [1], None, [2, 3]]
-    assert column.values.null_count == 0
     assert with_nulls(items, np.array([True, False, True])).to_pylist() == [1, None, 3]
 
 

@@ -32,7 +32,10 @@ ShardsmithError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from typing_extensions import TypedDict
 
 __all__ = [
     "AmbiguousInput",
@@ -51,6 +54,7 @@ __all__ = [
     "NotFound",
     "OutcomeUnknown",
     "Overloaded",
+    "ProblemMembers",
     "SchemaConflict",
     "ShardsmithError",
     "SpoolFull",
@@ -84,6 +88,32 @@ class Location:
     offset: int | None = None
 
 
+class ProblemMembers(TypedDict, total=False):
+    """What some errors tell beside what all do; each member is declared in the OpenAPI document.
+
+    Attributes:
+        parameter: the query parameter that is wrong.
+        accepted: media types, or content codings, that are taken here.
+        served: media types, or content codings, that can be had here.
+        schema: the schema that the dataset has.
+        append_id: the append that was stored, although its publication failed.
+        max_num_shards: the most that are possible.
+        version: the version that is being published, or that this is about.
+        required_scope: what the token lacks.
+        checks: the conditions of readiness, by name.
+    """
+
+    parameter: str
+    accepted: list[str]
+    served: list[str]
+    schema: Mapping[str, object]
+    append_id: str
+    max_num_shards: int
+    version: str
+    required_scope: str
+    checks: Mapping[str, object]
+
+
 class ShardsmithError(Exception):
     """Base of all errors that Shardsmith raises on purpose.
 
@@ -91,7 +121,7 @@ class ShardsmithError(Exception):
         detail: one or two sentences for the client: what was wrong, and what to do.
         code: stable, machine-readable name; defaults to the class's own.
         pointer, row, feature, offset: see `Location`.
-        extra: further members for the client, JSON-compatible.
+        extra: further members for the client.
     """
 
     code: str = "internal_error"
@@ -107,14 +137,14 @@ class ShardsmithError(Exception):
         row: int | None = None,
         feature: str | None = None,
         offset: int | None = None,
-        extra: dict[str, object] | None = None,
+        extra: ProblemMembers | None = None,
     ) -> None:
         super().__init__(detail)
         self.detail = detail
         if code is not None:
             self.code = code
         self.location = Location(pointer=pointer, row=row, feature=feature, offset=offset)
-        self.extra = dict(extra or {})
+        self.extra: ProblemMembers = {**extra} if extra else {}
 
     def shifted(self, *, rows: int = 0, offset: int = 0, feature: str | None = None) -> ShardsmithError:
         """This error with its location moved: for codecs that see one part of the input."""

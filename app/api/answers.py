@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from fastapi import Request
@@ -14,7 +14,8 @@ from ..codecs.options import ArrowFormat
 from ..codecs.registry import MEDIA_TYPES, FormName
 from ..domain.limits import KIB
 from ..domain.losses import Losses
-from ..domain.manifest import Manifest
+from ..domain.manifest import Manifest, ManifestJson
+from ..services.datasets import ProgressJson, UnderwayJson
 from ..services.loader_lines import loader_lines
 from ..services.records import ConvertedRecords
 from .base_url import base_url
@@ -23,6 +24,7 @@ from .negotiation import Chosen
 
 __all__ = [
     "VARY",
+    "VersionJson",
     "arrow_format",
     "description_answer",
     "json_answer",
@@ -42,6 +44,12 @@ VARY: Mapping[str, str] = {"Vary": "Accept, Accept-Encoding"}
 _VARY_ENCODING: Mapping[str, str] = {"Vary": "Accept-Encoding"}
 
 
+class VersionJson(ManifestJson):
+    """A published version; `load` has lines that load it, by what they are for."""
+
+    load: dict[str, str]
+
+
 def arrow_format(chosen: Chosen[FormName]) -> ArrowFormat:
     """Which of its two formats Arrow leaves in: the media type says."""
     return "file" if chosen.media_type == MEDIA_TYPES["arrow"][1] else "stream"
@@ -53,13 +61,13 @@ def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] 
     return Answer("application/json", iter([body]), {**_VARY_ENCODING, **(headers or {})}, status=status)
 
 
-def underway_answer(value: object, location: str) -> Answer:
+def underway_answer(value: UnderwayJson | ProgressJson, location: str) -> Answer:
     """202: a publication goes on, and can be followed at `location`."""
     headers = {"Location": f"/v1/datasets/{location}", "Retry-After": "1"}
     return json_answer(value, status=202, headers=headers)
 
 
-def manifest_json(manifest: Manifest, request: Request) -> dict[str, Any]:
+def manifest_json(manifest: Manifest, request: Request) -> VersionJson:
     """A manifest, and the lines by which this client loads the version."""
     return {**manifest.to_json(), "load": loader_lines(manifest, base_url(request))}
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Required, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,6 +23,7 @@ from .content_encoding import ACCEPTED_ENCODINGS
 __all__ = [
     "PROBLEM_MEDIA_TYPE",
     "STATUS",
+    "ProblemJson",
     "http_problem",
     "install_problem_handlers",
     "problem",
@@ -77,18 +78,45 @@ def status_of(error: errors.ShardsmithError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def problem(status: int, code: str, detail: str, **members: object) -> dict[str, Any]:
-    """A problem document. `error` repeats the detail for Open Inference Protocol clients."""
-    known = {name: value for name, value in members.items() if value is not None}
-    return {
+class ProblemJson(errors.ProblemMembers, total=False):
+    """What was wrong, and what to do (RFC 9457).
+
+    `code` is a stable name. `pointer` (into a JSON body), `row`, `feature` and `offset` (in bytes) say where,
+    as far as that is known. `error` repeats `detail` for clients of the Open Inference Protocol.
+    """
+
+    type: Required[str]
+    title: Required[str]
+    status: Required[int]
+    code: Required[str]
+    detail: Required[str]
+    pointer: str
+    row: int
+    feature: str
+    offset: int
+    error: Required[str]
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    members: errors.ProblemMembers | None = None,
+    location: errors.Location | None = None,
+) -> ProblemJson:
+    """A problem document."""
+    where = {} if location is None else asdict(location)
+    found = {
         "type": "about:blank",
         "title": _TITLES.get(status) or HTTPStatus(status).phrase,
         "status": status,
         "code": code,
         "detail": detail,
-        **known,
+        **{name: value for name, value in where.items() if value is not None},
+        **(members or {}),
         "error": detail,
     }
+    return cast(ProblemJson, found)
 
 
 def problem_response(
@@ -97,11 +125,12 @@ def problem_response(
     detail: str,
     *,
     headers: Mapping[str, str] | None = None,
-    members: Mapping[str, object] | None = None,
+    members: errors.ProblemMembers | None = None,
+    location: errors.Location | None = None,
 ) -> Response:
     """The answer that carries a problem document."""
     # Input may hold lone surrogates, which UTF-8 cannot: escaped, they can be shown.
-    body = json.dumps(problem(status, code, detail, **(members or {})), ensure_ascii=True)
+    body = json.dumps(problem(status, code, detail, members, location), ensure_ascii=True)
     return Response(body, status, {"Vary": "Accept", **(headers or {})}, PROBLEM_MEDIA_TYPE)
 
 
@@ -126,8 +155,9 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
     elif status >= 500:
         logger.error("%s: %s", error.code, error.detail, exc_info=error)
     detail = error.detail if error.disclosed else _UNDISCLOSED
-    members = {**asdict(error.location), **error.extra}
-    return problem_response(status, error.code, detail, headers=headers, members=members)
+    return problem_response(
+        status, error.code, detail, headers=headers, members=error.extra, location=error.location
+    )
 
 
 def http_problem(scope: Scope, status: int, reason: str, headers: Mapping[str, str]) -> Response:

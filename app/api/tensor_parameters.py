@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ..domain.compression import Compression
-from ..domain.dtypes import parse_dtype
+from ..domain.dtypes import DTYPES, parse_dtype
 from ..domain.limits import KIB
 from ..domain.tensor import Shape, check_shape
 from ..errors import MalformedInput
@@ -24,7 +24,12 @@ class BodyOfTensorsQuery(NoQuery):
 
     from_: From = None
     dtype: Annotated[
-        str | None, Field(description="dtype of a raw or untyped JSON body; typed forms must agree.")
+        str | None,
+        Field(
+            description="dtype of a raw or untyped JSON body; typed forms must agree. The names of the Open "
+            "Inference Protocol and common other ones are taken, too.",
+            json_schema_extra={"enum": list[JsonValue](DTYPES)},
+        ),
     ] = None
     shape: Annotated[
         str | None, Field(description="Comma-separated; empty for a scalar.", examples=["2,3"])

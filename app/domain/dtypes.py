@@ -38,6 +38,7 @@ __all__ = [
     "TEXT",
     "WITHIN_FLOAT32",
     "DType",
+    "DTypeName",
     "Kind",
     "dtype_from_numpy",
     "dtype_from_tf_enum",
@@ -47,6 +48,42 @@ __all__ = [
 ]
 
 Kind = Literal["bool", "int", "uint", "float", "complex", "string"]
+#: `text` and `bytes` are the two readings of `string`.
+DTypeName = Literal[
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "string",
+    "text",
+    "bytes",
+    "float8_e5m2",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e4m3b11fnuz",
+    "float8_e5m2fnuz",
+    "float4_e2m1fn",
+    "int4",
+    "uint4",
+    "int2",
+    "uint2",
+    "qint8",
+    "quint8",
+    "qint16",
+    "quint16",
+    "qint32",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +101,7 @@ class DType:
         num_bits: that an element has; fewer than 8 lie in a byte of their own.
     """
 
-    name: str
+    name: DTypeName
     kind: Kind
     tf_enum: int
     itemsize: int
@@ -122,12 +159,14 @@ _FINITE: Final = frozenset(
 )
 
 
-def _numeric(name: str, kind: Kind, tf_enum: int, numpy: Any, oip: str | None = None) -> DType:
+def _numeric(name: DTypeName, kind: Kind, tf_enum: int, numpy: Any, oip: str | None = None) -> DType:
     dtype = np.dtype(numpy)
     return DType(name, kind, tf_enum, dtype.itemsize, dtype, oip, num_bits=8 * dtype.itemsize)
 
 
-def _beyond(name: str, kind: Kind, tf_enum: int, numpy: Any = None, *, num_bits: int | None = None) -> DType:
+def _beyond(
+    name: DTypeName, kind: Kind, tf_enum: int, numpy: Any = None, *, num_bits: int | None = None
+) -> DType:
     """A dtype that `tf.io.serialize_tensor` has no kernel for; mostly one of `ml_dtypes`."""
     dtype = np.dtype(getattr(ml_dtypes, name) if numpy is None else numpy)
     bits = 8 * dtype.itemsize if num_bits is None else num_bits

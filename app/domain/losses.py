@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-__all__ = ["Losses", "LostRange"]
+from typing_extensions import TypedDict
+
+__all__ = ["Losses", "LossesJson", "LostRange"]
 
 _NAMED_RANGES: Final = 1000
+
+
+class LostRangeJson(TypedDict):
+    """Bytes that are no good record: `reason` names what is wrong with them."""
+
+    offset: int
+    num_bytes: int
+    reason: str
+
+
+class LossesJson(TypedDict):
+    """What was lost of a damaged body: all of it counted, the first 1,000 ranges by name."""
+
+    num_bytes: int
+    num_ranges: int
+    ranges: list[LostRangeJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +49,7 @@ class LostRange:
         """`first-last`, as in a Range of HTTP; `first-` where it is not known how many there were."""
         return f"{self.offset}-{self.offset + self.num_bytes - 1 if self.num_bytes else ''}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> LostRangeJson:
         return {"offset": self.offset, "num_bytes": self.num_bytes, "reason": self.reason}
 
 
@@ -55,7 +73,7 @@ class Losses:
         self.num_bytes = self.num_ranges = 0
         self.ranges.clear()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> LossesJson:
         return {
             "num_bytes": self.num_bytes,
             "num_ranges": self.num_ranges,

@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from ..errors import CorruptData, InputError
 from .compression import SUFFIXES, Compression
 from .names import check_file_name, check_split_name
-from .schema import Schema
+from .schema import Schema, SchemaJson
 from .stored_values import count, digest, text
 
-__all__ = ["FileEntry", "Manifest", "ShardEntry", "SplitEntry"]
+__all__ = ["FileEntry", "Manifest", "ManifestJson", "ShardEntry", "SplitEntry"]
+
+
+class FileJson(TypedDict):
+    """A file beside the shards; the SHA-256 of its bytes is in hexadecimal."""
+
+    file: str
+    num_bytes: int
+    sha256: str
+
+
+class ShardJson(TypedDict):
+    """A TFRecord file; `index` is that of its records, which compressed shards do not have."""
+
+    file: str
+    num_records: int
+    num_bytes: int
+    sha256: str
+    index: NotRequired[FileJson]
+
+
+class SplitJson(TypedDict):
+    """The shards of one split, in the order of its records."""
+
+    num_records: int
+    num_bytes: int
+    shards: list[ShardJson]
+
+
+class ManifestJson(TypedDict):
+    """What one published version of a dataset holds; it never changes."""
+
+    dataset: str
+    version: str
+    splits: dict[str, SplitJson]
+    schema: SchemaJson
+    compression: Compression
+    files: list[FileJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +63,9 @@ class FileEntry:
     file: str
     num_bytes: int
     sha256: str
+
+    def to_json(self) -> FileJson:
+        return {"file": self.file, "num_bytes": self.num_bytes, "sha256": self.sha256}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FileEntry:
@@ -45,11 +87,16 @@ class ShardEntry:
     sha256: str
     index: FileEntry | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        value = asdict(self)
-        if self.index is None:
-            del value["index"]
-        return value
+    def to_json(self) -> ShardJson:
+        shard: ShardJson = {
+            "file": self.file,
+            "num_records": self.num_records,
+            "num_bytes": self.num_bytes,
+            "sha256": self.sha256,
+        }
+        if self.index is not None:
+            shard["index"] = self.index.to_json()
+        return shard
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ShardEntry:
@@ -77,7 +124,7 @@ class SplitEntry:
     def num_bytes(self) -> int:
         return sum(shard.num_bytes for shard in self.shards)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SplitJson:
         return {
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,
@@ -124,14 +171,14 @@ class Manifest:
         """A line for each file, as `sha256sum -c` takes it in the folder that has them."""
         return "".join(f"{entry.sha256}  {name}\n" for name, entry in sorted(self.by_file.items()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ManifestJson:
         return {
             "dataset": self.dataset,
             "version": self.version,
             "splits": {name: split.to_json() for name, split in self.splits.items()},
             "schema": self.schema.to_json(),
             "compression": self.compression,
-            "files": [asdict(file) for file in self.files],
+            "files": [file.to_json() for file in self.files],
         }
 
     @classmethod

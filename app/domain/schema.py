@@ -21,15 +21,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, NotRequired, cast, get_args
+
+from typing_extensions import TypedDict
 
 from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
 from .components import check_stored_names
-from .dtypes import FLOAT32, FLOAT64, INT64, DType, parse_feature_dtype
+from .dtypes import FLOAT32, FLOAT64, INT64, DType, DTypeName, parse_feature_dtype
 from .limits import Limits
 from .tensor import check_shape, num_elements
 
-__all__ = ["Encoding", "Feature", "FeatureKind", "FeatureShape", "Message", "Schema"]
+__all__ = ["Encoding", "Feature", "FeatureKind", "FeatureShape", "Message", "Schema", "SchemaJson"]
 
 FeatureKind = Literal["dense", "ragged", "sparse", "sequence"]
 Encoding = Literal["list", "raw", "tensor"]
@@ -37,6 +39,24 @@ Encoding = Literal["list", "raw", "tensor"]
 Message = Literal["example", "sequence_example"]
 #: `None` is a dimension that differs from row to row.
 FeatureShape = tuple[int | None, ...]
+
+
+class FeatureJson(TypedDict):
+    """One named column of rows. A dimension of null differs from row to row."""
+
+    dtype: DTypeName
+    shape: list[int | None]
+    kind: FeatureKind
+    encoding: Encoding
+    nullable: bool
+
+
+class SchemaJson(TypedDict):
+    """The features of a row, by name."""
+
+    features: dict[str, FeatureJson]
+    message: NotRequired[Message]
+
 
 #: dtypes whose values a FloatList (float32) or an Int64List (int64) cannot hold; by dtype, never by value.
 _LOSSY_IN_LIST: Final = frozenset({"float64", "uint64"})
@@ -169,20 +189,21 @@ class Feature:
                 feature=self.name,
             )
 
-    def to_json(self, *, stored: bool = False) -> dict[str, Any]:
+    def to_json(self, *, stored: bool = False) -> FeatureJson:
         """The JSON form.
 
         Args:
             stored: also what only a dataset knows of its schema.
         """
-        return {
+        feature: FeatureJson = {
             "dtype": self.dtype.name,
             "shape": list(self.shape),
             "kind": self.kind,
             "encoding": self.encoding,
             "nullable": self.nullable,
-            **{name: True for name in _STORED_MEMBERS if stored and getattr(self, name)},
         }
+        marks = {name: True for name in _STORED_MEMBERS if stored and getattr(self, name)}
+        return cast(FeatureJson, {**feature, **marks}) if marks else feature
 
     @classmethod
     def from_json(cls, name: str, value: object, *, stored: bool = False) -> Feature:
@@ -393,10 +414,13 @@ class Schema:
         )
         return Schema(tuple(features), self.message)
 
-    def to_json(self, *, stored: bool = False) -> dict[str, Any]:
+    def to_json(self, *, stored: bool = False) -> SchemaJson:
         """The JSON form; `stored` as for `Feature.to_json`."""
         features = {feature.name: feature.to_json(stored=stored) for feature in self.features}
-        return {"features": features} | ({} if self.message == "example" else {"message": self.message})
+        schema: SchemaJson = {"features": features}
+        if self.message != "example":
+            schema["message"] = self.message
+        return schema
 
     @classmethod
     def from_json(cls, value: object, limits: Limits | None = None, *, stored: bool = False) -> Schema:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from ..storage.spool import Spool
 from .dataset.catalog import Outdated
 from .dataset.publish.room import Room
 from .dataset.same_schema import require_same_message, require_same_schema
-from .datasets import AppendResult, Datasets, Destination, PublishOptions, Underway
+from .datasets import AppendJson, AppendResult, Datasets, Destination, PublishOptions, Underway
 from .deferred import completed, settle, then
 from .evolving import open_widening
 from .records import open_records
@@ -65,16 +65,16 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The answer: its body, and the place of what was made, relative to the datasets.
+    """The answer: what was stored, and the place of what was made, relative to the datasets.
 
     Attributes:
-        underway: the rows are stored, and the publication that was asked for goes on.
-        manifest: of the version that was asked for along with it; comes before the body.
+        underway: the publication that was asked for along with it goes on.
+        manifest: of the version that was asked for along with it.
     """
 
-    body: dict[str, Any]
+    append: AppendJson
     location: str
-    underway: bool = False
+    underway: Underway | None = None
     manifest: Manifest | None = None
 
 
@@ -288,7 +288,5 @@ def _publish(
         error.extra["append_id"] = appended.append_id
         raise
     if isinstance(manifest, Underway):
-        body = {**manifest.to_json(), "dataset": name, "append": appended.to_json()}
-        return Appended(body, manifest.location(name), underway=True)
-    body = {"append": appended.to_json()}
-    return Appended(body, f"{name}/versions/{manifest.version}", manifest=manifest)
+        return Appended(appended.to_json(), manifest.location(name), underway=manifest)
+    return Appended(appended.to_json(), f"{name}/versions/{manifest.version}", manifest=manifest)

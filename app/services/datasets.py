@@ -13,8 +13,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from ..codecs.options import RecordsEncodeOptions
 from ..codecs.records.columns import Records
@@ -23,48 +25,57 @@ from ..domain.manifest import Manifest
 from ..domain.memory import MemoryPool
 from ..domain.names import check_append_id, parse_version
 from ..domain.row_order import IN_ORDER, RowOrder
-from ..domain.schema import Schema
+from ..domain.schema import Schema, SchemaJson
 from ..errors import Conflict, CorruptData, NotFound, StorageUnavailable
 from ..storage.object_store import ObjectNotFound, ObjectStore
 from ..storage.spool import Spool
 from .dataset.append.appender import Appender
 from .dataset.append.grouping import Member
-from .dataset.append.result import AppendResult
+from .dataset.append.result import AppendJson, AppendResult
 from .dataset.catalog import Catalog
 from .dataset.collect.collector import Collector, SweepReport
 from .dataset.collect.leftover_versions import delete_version
+from .dataset.collect.sweep import SweepJson
 from .dataset.incarnation import DatasetOptions, Destination, Incarnation
 from .dataset.log import Aborted, Decided, PublishLog
 from .dataset.publish.new_appends import NewAppends
 from .dataset.publish.options import DIVIDED_SPLIT, PublishOptions
-from .dataset.publish.progress import Progress, progress_of
+from .dataset.publish.progress import Progress, ProgressJson, progress_of
 from .dataset.publish.publisher import Publisher, abort_version
 from .dataset.publish.room import Room
-from .dataset.publish.waiting import WaitingAppends
+from .dataset.publish.waiting import WaitingAppends, WaitingAppendsJson, WaitingJson
 from .dataset.read.reader import Reader
 from .dataset.read.stored_file import StoredFile
 from .dataset.read.tar import VersionTar
 from .dataset.slot import Commit, read_slot
 from .dataset.stored_json import dump_json
-from .dataset.validate.problems import ValidationReport
+from .dataset.validate.problems import ValidationJson, ValidationReport
 from .dataset.validate.validator import Validator
-from .publications import Publications, Underway
+from .publications import Publications, Underway, UnderwayJson
 
 __all__ = [
     "DIVIDED_SPLIT",
+    "AppendJson",
     "AppendResult",
+    "AppendStatusJson",
     "DatasetInfo",
+    "DatasetJson",
     "DatasetOptions",
     "Datasets",
     "Destination",
     "Progress",
+    "ProgressJson",
     "PublishOptions",
     "StoredFile",
+    "SweepJson",
     "SweepReport",
     "Underway",
+    "UnderwayJson",
+    "ValidationJson",
     "ValidationReport",
     "VersionTar",
     "WaitingAppends",
+    "WaitingAppendsJson",
 ]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
@@ -76,6 +87,30 @@ _GROUP_THREADS: Final = 32
 _PUBLISH_WAIT_S: Final = 30.0
 #: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
 _COUNTED_APPENDS: Final = 256
+
+
+class DatasetJson(TypedDict):
+    """A dataset as it is now; `latest_version` is null until something is published."""
+
+    dataset: str
+    generation: int
+    schema: SchemaJson | None
+    description: str
+    keep_versions: int | None
+    latest_version: str | None
+    waiting: WaitingJson
+
+
+class AppendStatusJson(TypedDict):
+    """What became of an append; `version` is the one that holds it, or left it out."""
+
+    dataset: str
+    split: NotRequired[str]
+    append_id: str
+    num_records: NotRequired[int]
+    num_bytes: NotRequired[int]
+    state: Literal["acknowledged", "published", "excluded", "dead"]
+    version: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +129,13 @@ class DatasetInfo:
     latest_version: str | None
     waiting: WaitingAppends
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> DatasetJson:
         return {
             "dataset": self.dataset,
             "generation": self.generation,
             "schema": None if self.schema is None else self.schema.to_json(),
-            **asdict(self.options),
+            "description": self.options.description,
+            "keep_versions": self.options.keep_versions,
             "latest_version": self.latest_version,
             "waiting": self.waiting.counts(),
         }
@@ -270,7 +306,7 @@ class Datasets:
         """
         return self._appender.replay(destination, key, digest)
 
-    def get_append(self, name: str, append_id: str) -> dict[str, Any]:
+    def get_append(self, name: str, append_id: str) -> AppendStatusJson:
         """What became of an append: `state` is acknowledged, dead, or, with `version`, published or excluded.
 
         Raises:
@@ -285,16 +321,17 @@ class Datasets:
         if not isinstance(slot, Commit):
             return {"dataset": name, "append_id": append_id, "state": "dead"}
         fate = self._reader(incarnation).fate_of(append_id, slot.nonce)
-        state = "acknowledged" if fate is None else "excluded" if fate[1] else "published"
-        return {
+        status: AppendStatusJson = {
             "dataset": name,
             "split": slot.split,
             "append_id": append_id,
             "num_records": slot.num_records,
             "num_bytes": slot.num_bytes,
-            "state": state,
-            **({} if fate is None else {"version": fate[0]}),
+            "state": "acknowledged" if fate is None else "excluded" if fate[1] else "published",
         }
+        if fate is not None:
+            status["version"] = fate[0]
+        return status
 
     def waiting_appends(self, name: str, *, after: str = "", limit: int = 100) -> WaitingAppends:
         """Acknowledged appends that no version holds yet, by id.

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Required
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from ..codecs.records.arrays import values_from_column
 from ..codecs.records.columns import Records
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
-from ..domain.dtypes import DType
-from ..domain.schema import Feature, Schema
+from ..domain.dtypes import DType, DTypeName
+from ..domain.schema import Feature, Schema, SchemaJson
 from ..domain.tensor import NamedAny, RaggedTensor, SparseTensor
-from .statistics import LengthStatistics, NumberStatistics, Range
+from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
 
-__all__ = ["DESCRIPTIONS", "Description", "describe_records", "describe_tensors"]
+__all__ = [
+    "DESCRIPTIONS",
+    "Description",
+    "DescriptionJson",
+    "TensorDescriptionJson",
+    "describe_records",
+    "describe_tensors",
+]
 
 #: What records can be described as; the short names are of that route alone.
 Description = Literal["json", "schema", "pbtxt", "features", "python"]
@@ -39,6 +47,39 @@ _SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
     "features": serialize_features,
     "python": serialize_python,
 }
+
+
+class FeatureStatisticsJson(StatisticsJson, total=False):
+    """Of one feature; `min_num_values` and `max_num_values` where rows differ in their number of values."""
+
+    num_present: Required[int]
+    num_missing: Required[int]
+    num_values: Required[int]
+    min_num_values: int | None
+    max_num_values: int | None
+
+
+class RecordsDescriptionJson(TypedDict):
+    """What records are: their schema, and the statistics of each feature."""
+
+    num_records: int
+    schema: SchemaJson
+    features: dict[str, FeatureStatisticsJson]
+
+
+#: By `?to=`: `json`, `schema`, and `features`, which is as TFDS has it.
+DescriptionJson = RecordsDescriptionJson | SchemaJson | dict[str, object]
+
+
+class TensorDescriptionJson(StatisticsJson, total=False):
+    """What a tensor is. Of a ragged one, null stands for a length that varies."""
+
+    name: Required[str | None]
+    kind: Required[Literal["dense", "sparse", "ragged"]]
+    dtype: Required[DTypeName]
+    shape: Required[list[int | None]]
+    num_elements: Required[int]
+    num_bytes: Required[int]
 
 
 def describe_records(records: Records, description: Description) -> bytes:
@@ -61,13 +102,12 @@ def describe_records(records: Records, description: Description) -> bytes:
         num_records += batch.num_rows
         for index, feature in enumerate(features):
             feature.add(batch.column(index))
-    return _json(
-        {
-            "num_records": num_records,
-            "schema": records.schema.to_json(),
-            "features": {feature.name: feature.to_json() for feature in features},
-        }
-    )
+    found: RecordsDescriptionJson = {
+        "num_records": num_records,
+        "schema": records.schema.to_json(),
+        "features": {feature.name: feature.to_json() for feature in features},
+    }
+    return _json(found)
 
 
 def describe_tensors(tensors: Sequence[NamedAny]) -> bytes:
@@ -79,8 +119,9 @@ def describe_tensors(tensors: Sequence[NamedAny]) -> bytes:
     return _json([_describe(named) for named in tensors])
 
 
-def _describe(named: NamedAny) -> dict[str, Any]:
+def _describe(named: NamedAny) -> TensorDescriptionJson:
     tensor = named.tensor
+    kind: Literal["dense", "sparse", "ragged"]
     if isinstance(tensor, RaggedTensor):
         kind, values = "ragged", tensor.values.values
         num_rows = len(tensor.row_splits[0]) - 1
@@ -131,8 +172,8 @@ class _FeatureStatistics:
         else:
             self._values.add(values_from_column(elements, self._element))
 
-    def to_json(self) -> dict[str, Any]:
-        described: dict[str, Any] = {
+    def to_json(self) -> FeatureStatisticsJson:
+        described: FeatureStatisticsJson = {
             "num_present": self._num_present,
             "num_missing": self._num_missing,
             "num_values": self._num_values,
@@ -140,7 +181,7 @@ class _FeatureStatistics:
         if self._feature.num_unknown or self._feature.kind == "sparse":
             described["min_num_values"] = self._values_of_a_row.least
             described["max_num_values"] = self._values_of_a_row.greatest
-        return described | self._values.to_json()
+        return {**described, **self._values.to_json()}
 
 
 def _elements(column: Any) -> tuple[NDArray[np.int64], Any]:

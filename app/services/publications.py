@@ -10,16 +10,19 @@ import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from ..domain.manifest import Manifest
 from ..domain.memory import MemoryPool
 from ..domain.turns import waiting
 from ..errors import Overloaded
+from .dataset.append.result import AppendJson
 from .dataset.publish.room import ROOM_BYTES, Room
 from .deferred import settle
 
-__all__ = ["Publications", "Publish", "Underway"]
+__all__ = ["Publications", "Publish", "Underway", "UnderwayJson"]
 
 #: Publishes; told to whom the version's name is to be announced, once it is fixed, and where there is room.
 Publish = Callable[[Callable[[str], None], Room], Manifest]
@@ -30,15 +33,27 @@ _CAPACITY: Final = 16
 _KEPT_S: Final = 600.0
 
 
+class UnderwayJson(TypedDict):
+    """A publication that goes on; `version` comes once it is fixed, `append` where rows came along."""
+
+    dataset: str
+    state: Literal["publishing"]
+    version: NotRequired[str]
+    append: NotRequired[AppendJson]
+
+
 @dataclass(frozen=True, slots=True)
 class Underway:
     """A publication that goes on. `version` is None until it is fixed."""
 
     version: str | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, dataset: str) -> UnderwayJson:
         """What a client is told."""
-        return {"state": "publishing", **({} if self.version is None else {"version": self.version})}
+        told: UnderwayJson = {"dataset": dataset, "state": "publishing"}
+        if self.version is not None:
+            told["version"] = self.version
+        return told
 
     def location(self, dataset: str) -> str:
         """Where the version will be, relative to the datasets; as long as it is not fixed, the versions."""

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+
+from typing_extensions import TypedDict
 
 from ..codecs.records.salvage import good_frames
 from ..domain.compression import Compression
 from ..domain.limits import Budget
-from ..domain.losses import Losses
+from ..domain.losses import Losses, LossesJson
 from ..domain.streams import Buffer, ByteStream
 
-__all__ = ["Repair", "repair_records"]
+__all__ = ["Repair", "RepairJson", "repair_records"]
+
+
+class RepairJson(TypedDict):
+    """What there is of a damaged TFRecord file, and what is lost."""
+
+    num_records: int
+    num_bytes: int
+    lost: LossesJson
 
 
 @dataclass(slots=True)
@@ -29,7 +38,7 @@ class Repair:
     num_records: int = 0
     num_bytes: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> RepairJson:
         return {
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,

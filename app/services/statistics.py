@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from ..domain.dtypes import DType
 from ..domain.turns import offer_turn
 
-__all__ = ["LengthStatistics", "NumberStatistics", "Range"]
+__all__ = ["LengthStatistics", "NumberStatistics", "Range", "StatisticsJson"]
 
 #: Values looked at together; what is computed of them stays below some MiB.
 _PIECE: Final = 1 << 18
@@ -59,10 +60,29 @@ class _Moments:
             self.mean += apart * (count / total)
         self.count = total
 
-    def to_json(self) -> dict[str, float | None]:
+    def to_json(self) -> StatisticsJson:
         if not self.count:
             return {"mean": None, "std": None}
         return {"mean": _finite(self.mean), "std": _finite(math.sqrt(max(0.0, self.squares / self.count)))}
+
+
+class StatisticsJson(TypedDict, total=False):
+    """Of values: those of numbers, or of the lengths of strings in bytes.
+
+    Null is what there is none of, and what float64 does not hold. Integers are exact.
+    """
+
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    num_zeros: int
+    num_nan: int
+    num_infinite: int
+    min_length: int | None
+    max_length: int | None
+    mean_length: float | None
+    num_empty: int
 
 
 def _finite(number: float) -> float | None:
@@ -118,8 +138,8 @@ class NumberStatistics:
             self.float_max = max(self.float_max, float(numbers.max()))
             self.moments.add(numbers)
 
-    def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def to_json(self) -> StatisticsJson:
+        found: StatisticsJson = {}
         if self.dtype.is_float:
             found = {"min": _finite(self.float_min), "max": _finite(self.float_max)}
         elif self.dtype.kind != "complex":
@@ -148,7 +168,7 @@ class LengthStatistics:
             self.range.add(piece)
             self.moments.add(piece.astype(np.float64))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StatisticsJson:
         return {
             "min_length": self.range.least,
             "max_length": self.range.greatest,

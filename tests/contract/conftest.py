@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.contract.declared import check_answer
 from tests.e2e.service import Service, start
 
 
@@ -21,6 +22,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def client(service: Service) -> Iterator[httpx.Client]:
-    """A client of that service."""
-    with httpx.Client(base_url=service.url, timeout=60) as opened:
+    """A client of that service; each JSON answer that it gets has to be as openapi.yaml declares it."""
+    hooks = {"response": [check_answer]}
+    with httpx.Client(base_url=service.url, timeout=60, event_hooks=hooks) as opened:
         yield opened

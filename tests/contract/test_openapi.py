@@ -1,21 +1,35 @@
 """openapi.yaml says what the code does, and each example in it happens as written."""
 
 import json
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
+import yaml
 
 from app.api.openapi import build_openapi
+from app.api.routers.records import RECORDS_IN
 from app.codecs.registry import RECORDS_CODECS, RECORDS_KINDS, TENSOR_CODECS, TENSOR_KINDS
+from app.domain.dtypes import DTYPES, DTypeName
+from app.errors import ProblemMembers
 from app.main import create_app_with
 from app.settings import Settings
 from openapi import forms, generate
+from openapi.generate import TARGET
 from openapi.recorded import EXAMPLES, describe, fresh_service, load, play
+from tests.contract.declared import DOCUMENT, require_declared
+from tests.contract.declared import operations as document_operations
 
 
 def operations() -> list[dict[str, Any]]:
     document = build_openapi(create_app_with(Settings(storage_url="memory://")))
-    return [operation for methods in document["paths"].values() for operation in methods.values()]
+    return [
+        operation
+        for methods in document["paths"].values()
+        for method, operation in methods.items()
+        if method != "head"
+    ]
 
 
 IDS = [operation["operationId"] for operation in operations()]
@@ -54,3 +68,126 @@ def test_the_table_of_forms_has_not_drifted() -> None:
 def test_every_form_says_which_kinds_it_holds() -> None:
     assert TENSOR_CODECS.keys() <= TENSOR_KINDS.keys()
     assert RECORDS_CODECS.keys() <= RECORDS_KINDS.keys()
+
+
+def is_typed(schema: dict[str, Any]) -> bool:
+    """Whether a schema says of which members or items a value is made."""
+    schema = resolved(schema)
+    inner = [schema[key] for key in ("items", "additionalProperties") if key in schema]
+    if "anyOf" in schema:
+        return all(map(is_typed, schema["anyOf"]))
+    return bool(schema.get("properties") or inner)
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    found: dict[str, Any] = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return found
+
+
+def test_every_json_answer_is_typed() -> None:
+    """A route that says nothing of its answer has the empty schema, and fails here."""
+    checked = 0
+    for _, method, operation in document_operations():
+        for status, answer in operation["responses"].items():
+            assert method == "head" or status in ("204", "304", "307") or answer["content"], operation
+            for media_type, content in answer.get("content", {}).items():
+                if media_type.endswith(("/json", "+json")):
+                    assert is_typed(content["schema"]), (operation["operationId"], status)
+                    checked += 1
+        assert method != "head" or all("content" not in answer for answer in operation["responses"].values())
+    assert checked > 60
+
+
+@pytest.mark.parametrize("operation_id", IDS)
+def test_the_recorded_answer_is_as_declared(operation_id: str) -> None:
+    (operation,) = [found for _, _, found in document_operations() if found["operationId"] == operation_id]
+    response = load(operation_id)["response"]
+    media_type = response["headers"].get("Content-Type", "").partition(";")[0]
+    if media_type.endswith(("/json", "+json")):
+        require_declared(operation, response["status"], media_type, json.loads(response["body"]))
+    responses = operation["responses"]
+    declared = responses.get(str(response["status"]), responses["default"])
+    assert not response.get("body") or media_type in declared["content"]
+    for name in ("Location", "ETag", "Record-Count", "Tensor-Dtype", "Content-Range"):
+        assert name not in response["headers"] or name in declared["headers"], name
+
+
+@pytest.mark.parametrize(
+    ("path", "method"), [(path, method) for path, method, _ in document_operations() if method == "get"]
+)
+def test_where_there_is_get_there_is_head(path: str, method: str) -> None:
+    methods = DOCUMENT["paths"][path]
+    assert methods["head"]["operationId"] == f"{methods[method]['operationId']}_head"
+    example = load(methods[method]["operationId"])
+    with fresh_service() as client:
+        answer = play(client, {**example, "request": {**example["request"], "method": "HEAD"}})
+    assert answer.status_code == 200
+    assert answer.content == b""
+
+
+def test_numbers_have_their_width_and_parameters_are_never_null() -> None:
+    text = json.dumps([operation.get("parameters", []) for _, _, operation in document_operations()])
+    assert '{"type": "null"}' not in text
+    for schema in walk(DOCUMENT):
+        assert schema.get("type") not in ("integer", "number") or "format" in schema, schema
+
+
+def walk(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            yield value
+        for inner in value.values():
+            yield from walk(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from walk(inner)
+
+
+def test_parameters_name_the_forms_that_the_route_takes() -> None:
+    found = {operation["operationId"]: operation for _, _, operation in document_operations()}
+
+    def choices(operation_id: str, name: str) -> list[str]:
+        (schema,) = [item["schema"] for item in found[operation_id]["parameters"] if item["name"] == name]
+        return list(schema["enum"])
+
+    assert choices("append_records", "from") == list(RECORDS_IN)
+    assert choices("parse_tensors", "to") == [form for form, codec in TENSOR_CODECS.items() if codec.encode]
+    assert choices("parse_tensors", "dtype") == list(DTYPES)
+    assert choices("repair_records", "to") == ["tfrecord", "json"]
+
+
+def test_dtypes_are_those_of_the_table() -> None:
+    assert set(get_args(DTypeName)) == {*DTYPES, "text", "bytes"}
+
+
+def test_a_problem_has_every_member_that_errors_carry() -> None:
+    declared = DOCUMENT["components"]["schemas"]["Problem"]
+    assert ProblemMembers.__annotations__.keys() <= declared["properties"].keys()
+    assert set(declared["required"]) == {"type", "title", "status", "code", "detail", "error"}
+
+
+def test_what_is_served_is_what_is_written_down() -> None:
+    with fresh_service() as client:
+        served = client.get("/openapi.json").json()
+    written = yaml.safe_load(TARGET.read_text("utf-8"))
+    for methods in written["paths"].values():
+        for operation in methods.values():
+            without_examples(operation)
+    assert served == written
+
+
+def without_examples(operation: dict[str, Any]) -> None:
+    operation.pop("x-example", None)
+    for message in (operation.get("requestBody", {}), *operation["responses"].values()):
+        for content in message.get("content", {}).values():
+            content.pop("example", None)
+
+
+def test_names_and_tags_are_fit_for_methods() -> None:
+    tags = {tag["name"] for tag in DOCUMENT["tags"]}
+    for _, _, operation in document_operations():
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", operation["operationId"])
+        assert set(operation["tags"]) <= tags
+        assert len(operation["tags"]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -191,7 +191,8 @@ class Appending(Publishing):
             self.scheduler.await_(future)
             return future.result(), None
         answer = sending.alone(MemoryStream(b""))
-        return AppendResult(**answer.body.get("append", answer.body)), answer.manifest
+        told: dict[str, Any] = {**answer.append}
+        return AppendResult(**told), answer.manifest
 
     def _acknowledge(
         self, append: Append, result: AppendResult, replica: Replica, before: Append | None

@@ -11,15 +11,16 @@ from starlette.responses import Response
 
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
+from ...services.datasets import SweepJson, ValidationJson
 from ..answers import json_answer, no_content
 from ..exchange import Answer
-from ..openapi import JSON_OBJECT, json_response
+from ..openapi import json_response
 from ..parameters import NoParameters, NoQuery, refuse_body, refuse_repeated
 from ..state import ServicesDependency
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["care"])
+router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["care"], default_response_class=Response)
 
 
 class CollectQuery(NoQuery):
@@ -35,7 +36,7 @@ CollectParameters = Annotated[CollectQuery, Query()]
     "/collect",
     operation_id="collect_dataset",
     openapi_extra=json_response(
-        200, "What was deleted, by kind; what was left because an outcome is unknown.", JSON_OBJECT
+        200, "What was deleted, by kind; what was left because an outcome is unknown.", SweepJson
     ),
 )
 async def collect_dataset(
@@ -58,7 +59,7 @@ async def collect_dataset(
     "/versions/{version}",
     operation_id="delete_version",
     status_code=204,
-    openapi_extra={"responses": {"204": {"description": "Deleted."}}},
+    responses={204: {"description": "Deleted."}},
 )
 async def delete_version(
     request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
@@ -75,7 +76,7 @@ async def delete_version(
 @router.post(
     "/versions/{version}/validate",
     operation_id="validate_version",
-    openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", JSON_OBJECT),
+    openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", ValidationJson),
 )
 async def validate_version(
     request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from ...codecs.json_text import parse_json
 from ...codecs.registry import MEDIA_TYPES
@@ -21,10 +22,18 @@ from ...domain.schema import Schema
 from ...domain.streams import ByteStream, read_all
 from ...errors import LimitExceeded, MalformedInput
 from ...services.appending import Appended, AppendRequest, append_rows
-from ...services.datasets import DatasetOptions, Underway
+from ...services.datasets import (
+    AppendJson,
+    AppendStatusJson,
+    DatasetJson,
+    DatasetOptions,
+    Underway,
+    UnderwayJson,
+    WaitingAppendsJson,
+)
 from ...services.deferred import then
 from ...services.small_appends import SmallAppend
-from ..answers import json_answer, manifest_json, no_content, underway_answer
+from ..answers import VersionJson, json_answer, manifest_json, no_content, underway_answer
 from ..applicability import refuse_inapplicable
 from ..auth.principal import visible_to
 from ..dataset_parameters import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
@@ -32,7 +41,7 @@ from ..digests import HashingStream, request_digest
 from ..exchange import Answer
 from ..fast_path import Quick, QuickRoute
 from ..negotiation import choose_input, parse_json_bytes
-from ..openapi import JSON_OBJECT, body_of, json_body, json_response
+from ..openapi import body_of, json_body, json_response
 from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..schemas import declared_schema, unwrap
 from ..state import Services, ServicesDependency
@@ -40,7 +49,7 @@ from .records import RECORDS_IN
 
 __all__ = ["QUICK_APPENDS", "router"]
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], default_response_class=Response)
 
 _MAX_CREATE_BYTES = 4 * MIB
 _DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
@@ -59,8 +68,26 @@ PublishKey = Annotated[
 ]
 
 
+class NamedDatasetJson(TypedDict):
+    """A dataset, by name."""
+
+    dataset: str
+
+
+class DatasetsJson(TypedDict):
+    """The datasets that the caller may see."""
+
+    datasets: list[NamedDatasetJson]
+
+
+class AppendedVersionJson(VersionJson):
+    """The version that an append with `publish=true` made, and what was appended."""
+
+    append: AppendJson
+
+
 @router.get(
-    "", operation_id="list_datasets", openapi_extra=json_response(200, "The datasets, by name.", JSON_OBJECT)
+    "", operation_id="list_datasets", openapi_extra=json_response(200, "The datasets, by name.", DatasetsJson)
 )
 @router.head("", include_in_schema=False)
 async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
@@ -68,7 +95,8 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         names = visible_to(request.scope, services.datasets.list())
-        return json_answer({"datasets": [{"dataset": name} for name in names]})
+        listed: DatasetsJson = {"datasets": [{"dataset": name} for name in names]}
+        return json_answer(listed)
 
     return await services.exchanges.run(request, work, short=True)
 
@@ -81,11 +109,14 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
             'Optional: {"schema": {"features": ...}, "description": "...", "keep_versions": 3}. The schema '
             "may also be a features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata. "
             "Without keep_versions all versions stay; with it, collection deletes all but the newest.",
-            JSON_OBJECT,
+            "DatasetBody",
             required=False,
         ),
         **json_response(
-            201, "Created.", JSON_OBJECT, also={200: "It was there already, with the same content."}
+            201,
+            "Created.",
+            DatasetJson,
+            also={200: ("It was there already, with the same content.", DatasetJson)},
         ),
     },
 )
@@ -126,7 +157,7 @@ def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, Dat
 @router.get(
     "/{dataset}",
     operation_id="get_dataset",
-    openapi_extra=json_response(200, "The dataset.", JSON_OBJECT),
+    openapi_extra=json_response(200, "The dataset.", DatasetJson),
 )
 @router.head("/{dataset}", include_in_schema=False)
 async def get_dataset(
@@ -144,7 +175,7 @@ async def get_dataset(
     "/{dataset}",
     operation_id="delete_dataset",
     status_code=204,
-    openapi_extra={"responses": {"204": {"description": "Deleted, with all its versions."}}},
+    responses={204: {"description": "Deleted, with all its versions."}},
 )
 async def delete_dataset(
     request: Request, dataset: str, services: ServicesDependency, _: NoParameters
@@ -162,12 +193,17 @@ async def delete_dataset(
     "/{dataset}/records",
     operation_id="append_records",
     openapi_extra={
-        **body_of(RECORDS_IN),
+        **body_of(RECORDS_IN, json="RowsBody"),
         **json_response(
             201,
             "Stored, as durably as the store is; with `publish=true` the manifest of the new version.",
-            JSON_OBJECT,
-            also={202: "Stored; the publication takes longer, and can be followed at `Location`."},
+            AppendJson | AppendedVersionJson,
+            also={
+                202: (
+                    "Stored; the publication takes longer, and can be followed at `Location`.",
+                    UnderwayJson,
+                )
+            },
         ),
     },
 )
@@ -246,23 +282,25 @@ def _prepare_append(query: AppendQuery, headers: Headers, services: Services) ->
 def _grouped(result: Appended | None) -> Answer | None:
     if result is None:
         return None
-    return json_answer(result.body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+    return json_answer(result.append, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
 
 
 def _appended(result: Appended, losses: Losses | None, request: Request) -> Answer:
     if losses is not None:
-        result.body.get("append", result.body)["lost"] = losses.to_json()
-    if result.underway:
-        return underway_answer(result.body, result.location)
-    published = {} if result.manifest is None else manifest_json(result.manifest, request)
-    location = {"Location": f"/v1/datasets/{result.location}"}
-    return json_answer({**published, **result.body}, status=201, headers=location)
+        result.append["lost"] = losses.to_json()
+    if result.underway is not None:
+        underway = result.underway.to_json(result.append["dataset"])
+        return underway_answer({**underway, "append": result.append}, result.location)
+    body: AppendJson | AppendedVersionJson = result.append
+    if result.manifest is not None:
+        body = {**manifest_json(result.manifest, request), "append": result.append}
+    return json_answer(body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
 
 
 @router.get(
     "/{dataset}/appends",
     operation_id="list_appends",
-    openapi_extra=json_response(200, "Appends, by id; `next` where there are more.", JSON_OBJECT),
+    openapi_extra=json_response(200, "Appends, by id; `next` where there are more.", WaitingAppendsJson),
 )
 @router.head("/{dataset}/appends", include_in_schema=False)
 async def list_appends(
@@ -285,7 +323,7 @@ async def list_appends(
 @router.get(
     "/{dataset}/appends/{append_id}",
     operation_id="get_append",
-    openapi_extra=json_response(200, "What became of the append.", JSON_OBJECT),
+    openapi_extra=json_response(200, "What became of the append.", AppendStatusJson),
 )
 @router.head("/{dataset}/appends/{append_id}", include_in_schema=False)
 async def get_append(
@@ -305,8 +343,8 @@ async def get_append(
     openapi_extra=json_response(
         201,
         "The manifest of the new version.",
-        JSON_OBJECT,
-        also={202: "It takes longer, and can be followed at `Location`."},
+        VersionJson,
+        also={202: ("It takes longer, and can be followed at `Location`.", UnderwayJson)},
     ),
 )
 async def publish_version(
@@ -328,7 +366,7 @@ async def publish_version(
         refuse_body(body)
         manifest = services.datasets.publish_within(dataset, query.publish_options(key))
         if isinstance(manifest, Underway):
-            return underway_answer({"dataset": dataset, **manifest.to_json()}, manifest.location(dataset))
+            return underway_answer(manifest.to_json(dataset), manifest.location(dataset))
         location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
         return json_answer(manifest_json(manifest, request), status=201, headers=location)
 

@@ -27,14 +27,21 @@ from ..state import Services, ServicesDependency
 
 __all__ = ["QUICK_ROUTES", "router"]
 
-router = APIRouter(prefix="/v1/examples", tags=["examples"])
+router = APIRouter(prefix="/v1/examples", tags=["examples"], default_response_class=Response)
 
 
 @router.post(
     "/serialize",
     operation_id="serialize_example",
     summary="One row to one Example",
-    openapi_extra=conversion(ROW_FORMS, ROW_FORMS, default="example"),
+    openapi_extra=conversion(
+        ROW_FORMS,
+        ROW_FORMS,
+        default="example",
+        octets=True,
+        headers=("Rounded-Features",),
+        json=("Row", "Row"),
+    ),
 )
 async def serialize(request: Request, query: ExamplesParameters, services: ServicesDependency) -> Response:
     """One JSON object, never an envelope, as `Example.SerializeToString(deterministic=True)`."""
@@ -45,7 +52,9 @@ async def serialize(request: Request, query: ExamplesParameters, services: Servi
     "/parse",
     operation_id="parse_example",
     summary="One Example to one row",
-    openapi_extra=conversion(ROW_FORMS, ROW_FORMS, default="json"),
+    openapi_extra=conversion(
+        ROW_FORMS, ROW_FORMS, default="json", headers=("Rounded-Features",), json=("Row", "Row")
+    ),
 )
 async def parse(request: Request, query: ExamplesParameters, services: ServicesDependency) -> Response:
     """One bare Example message as one JSON object."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
+from typing_extensions import TypedDict
 
 from ...codecs.registry import (
     MEDIA_TYPES,
@@ -13,6 +12,7 @@ from ...codecs.registry import (
     RECORDS_KINDS_IN,
     TENSOR_CODECS,
     TENSOR_KINDS,
+    FormName,
     RecordsCodec,
     TensorCodec,
 )
@@ -24,10 +24,30 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["forms"])
 
+FormJson = TypedDict(
+    "FormJson",
+    {
+        "form": FormName,
+        "media_types": list[str],
+        "in": bool,
+        "out": bool,
+        "kinds": tuple[FeatureKind, ...],
+        "kinds_in": tuple[FeatureKind, ...],
+        "by_short_name_only": bool,
+    },
+)
+
+
+class FormsJson(TypedDict):
+    """The forms of tensors and of records."""
+
+    tensors: list[FormJson]
+    records: list[FormJson]
+
 
 @router.get("/forms", operation_id="list_forms", summary="Every form, in and out")
 @router.head("/forms", include_in_schema=False)
-async def forms(_: NoParameters) -> dict[str, Any]:
+async def forms(_: NoParameters) -> FormsJson:
     """Short names, media types, directions and kinds, for tensors and for records."""
     return {
         "tensors": [
@@ -42,7 +62,7 @@ async def forms(_: NoParameters) -> dict[str, Any]:
 
 def _describe(
     codec: TensorCodec | RecordsCodec, kinds_in: tuple[FeatureKind, ...], kinds_out: tuple[FeatureKind, ...]
-) -> dict[str, Any]:
+) -> FormJson:
     return {
         "form": codec.form,
         "media_types": list(MEDIA_TYPES[codec.form]),

@@ -16,9 +16,9 @@ from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, FormName
 from ...domain.limits import Budget
 from ...domain.losses import Losses
 from ...domain.streams import ByteStream
-from ...services.describe import DESCRIPTIONS, describe_records
+from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.records import encode_records, open_records
-from ...services.repair import repair_records
+from ...services.repair import RepairJson, repair_records
 from ..answers import (
     VARY,
     arrow_format,
@@ -44,11 +44,13 @@ from ..state import Services, ServicesDependency
 
 __all__ = ["QUICK_ROUTES", "router"]
 
-router = APIRouter(prefix="/v1/records", tags=["records"])
+router = APIRouter(prefix="/v1/records", tags=["records"], default_response_class=Response)
 
 RECORDS_IN = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.decode}
 _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
 _REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
+_LOST: Final = ("Lost-Bytes", "Lost-Ranges")
+_SAID: Final = (*_LOST, "Rounded-Features")
 RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.encode}
 
 
@@ -56,7 +58,9 @@ RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items()
     "/serialize",
     operation_id="serialize_records",
     summary="Any records form to TFRecord",
-    openapi_extra=conversion(RECORDS_IN, RECORDS_OUT, default="tfrecord"),
+    openapi_extra=conversion(
+        RECORDS_IN, RECORDS_OUT, default="tfrecord", octets=True, headers=_SAID, json=("RowsBody", "Rows")
+    ),
 )
 async def serialize(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
     """A TFRecord file of `tf.train.Example`s, byte for byte what TensorFlow writes."""
@@ -67,7 +71,9 @@ async def serialize(request: Request, query: RecordsParameters, services: Servic
     "/parse",
     operation_id="parse_records",
     summary="TFRecord to any records form",
-    openapi_extra=conversion(RECORDS_IN, RECORDS_OUT, default="ndjson"),
+    openapi_extra=conversion(
+        RECORDS_IN, RECORDS_OUT, default="ndjson", headers=_SAID, json=("RowsBody", "Rows")
+    ),
 )
 async def parse(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
     """A TFRecord file (or any other records form) as NDJSON (or any other records form)."""
@@ -78,7 +84,12 @@ async def parse(request: Request, query: RecordsParameters, services: ServicesDe
     "/describe",
     operation_id="describe_records",
     summary="Schema, counts and statistics of any records form",
-    openapi_extra={**body_of(RECORDS_IN), **body_answer(DESCRIPTIONS, default="json")},
+    openapi_extra=conversion(
+        RECORDS_IN,
+        DESCRIPTIONS,
+        default="json",
+        json=("RowsBody", DescriptionJson),
+    ),
 )
 async def describe(
     request: Request, query: DescribeRecordsParameters, services: ServicesDependency
@@ -103,7 +114,10 @@ async def describe(
     "/repair",
     operation_id="repair_records",
     summary="The good records of a damaged TFRecord file",
-    openapi_extra={**body_of(_TFRECORD), **body_answer(_REPAIRED, default="tfrecord")},
+    openapi_extra={
+        **body_of(_TFRECORD, named=False),
+        **body_answer(_REPAIRED, default="tfrecord", octets=True, headers=_LOST, json=RepairJson),
+    },
 )
 async def repair(request: Request, query: RepairParameters, services: ServicesDependency) -> Response:
     """A TFRecord file of every record whose checksums hold; or what is lost between them, as JSON.

@@ -16,7 +16,7 @@ from ...domain.limits import Budget
 from ...domain.streams import ByteStream
 from ...domain.tensor import NamedAny, Tensor
 from ...domain.tensor_stream import NamedStream, TensorStream
-from ...services.describe import describe_tensors
+from ...services.describe import TensorDescriptionJson, describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer
 from ..applicability import refuse_inapplicable
@@ -24,14 +24,14 @@ from ..body_headers import declared_length
 from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
-from ..openapi import JSON_OBJECT, body_of, conversion, json_response
+from ..openapi import body_of, conversion, json_response
 from ..parameters import refuse_repeated
 from ..state import Services, ServicesDependency
 from ..tensor_parameters import DescribeTensorsParameters, TensorsParameters, TensorsQuery
 
 __all__ = ["QUICK_ROUTES", "router"]
 
-router = APIRouter(prefix="/v1/tensors", tags=["tensors"])
+router = APIRouter(prefix="/v1/tensors", tags=["tensors"], default_response_class=Response)
 
 _IN = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.decode}
 _OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.encode}
@@ -41,7 +41,7 @@ _OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if code
     "/serialize",
     operation_id="serialize_tensors",
     summary="Any tensor form to TensorProto",
-    openapi_extra=conversion(_IN, _OUT, default="tensorproto"),
+    openapi_extra=conversion(_IN, _OUT, default="tensorproto", octets=True, json=("TensorsBody", "Tensors")),
 )
 async def serialize(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
     """What `tf.io.serialize_tensor` gives, byte for byte; several tensors: a TFRecord of such protos."""
@@ -52,7 +52,7 @@ async def serialize(request: Request, query: TensorsParameters, services: Servic
     "/parse",
     operation_id="parse_tensors",
     summary="TensorProto to any tensor form",
-    openapi_extra=conversion(_IN, _OUT, default="json"),
+    openapi_extra=conversion(_IN, _OUT, default="json", json=("TensorsBody", "Tensors")),
 )
 async def parse(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
     """A TensorProto (or any other tensor form) as JSON (or any other tensor form)."""
@@ -64,8 +64,8 @@ async def parse(request: Request, query: TensorsParameters, services: ServicesDe
     operation_id="describe_tensors",
     summary="Kind, dtype, shape and statistics of tensors in any form",
     openapi_extra={
-        **body_of(_IN),
-        **json_response(200, "One object a tensor, in input order.", {"type": "array", "items": JSON_OBJECT}),
+        **body_of(_IN, json="TensorsBody"),
+        **json_response(200, "One object a tensor, in input order.", list[TensorDescriptionJson]),
     },
 )
 async def describe(

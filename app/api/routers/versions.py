@@ -9,14 +9,16 @@ from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from ...codecs.records.batching import in_batches
 from ...domain.limits import Budget
 from ...domain.streams import ByteStream
-from ...services.datasets import Progress
-from ...services.describe import DESCRIPTIONS, describe_records
+from ...services.datasets import Progress, ProgressJson
+from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.records import encode_records
 from ..answers import (
+    VersionJson,
     arrow_format,
     description_answer,
     json_answer,
@@ -28,14 +30,16 @@ from ..dataset_parameters import DescribeVersionParameters, DownloadParameters, 
 from ..exchange import Answer
 from ..files import Download
 from ..negotiation import choose_output
-from ..openapi import JSON_OBJECT, body_answer, file_response, json_response
+from ..openapi import body_answer, file_response, json_response
 from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..state import Services, ServicesDependency
 from .records import RECORDS_OUT
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/datasets/{dataset}/versions", tags=["versions"])
+router = APIRouter(
+    prefix="/v1/datasets/{dataset}/versions", tags=["versions"], default_response_class=Response
+)
 
 #: Of what a version holds: shards, and side files, which either route hands out.
 _FILE_TYPES: Final = ("application/x-tfrecord", "application/json", "text/plain")
@@ -43,8 +47,24 @@ _TAR: Final = "application/x-tar"
 _SUMS: Final = {"text": ("text/plain",)}
 
 
+class VersionsJson(TypedDict):
+    """The published versions of a dataset, oldest first."""
+
+    dataset: str
+    versions: list[str]
+
+
+class AbortedJson(TypedDict):
+    """A version that was given up, and why."""
+
+    version: str
+    aborted: str
+
+
 @router.get(
-    "", operation_id="list_versions", openapi_extra=json_response(200, "Versions, oldest first.", JSON_OBJECT)
+    "",
+    operation_id="list_versions",
+    openapi_extra=json_response(200, "Versions, oldest first.", VersionsJson),
 )
 @router.head("", include_in_schema=False)
 async def list_versions(
@@ -53,7 +73,8 @@ async def list_versions(
     """The published versions of a dataset."""
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer({"dataset": dataset, "versions": list(services.datasets.versions(dataset))})
+        listed: VersionsJson = {"dataset": dataset, "versions": list(services.datasets.versions(dataset))}
+        return json_answer(listed)
 
     return await services.exchanges.run(request, work, short=True)
 
@@ -64,8 +85,8 @@ async def list_versions(
     openapi_extra=json_response(
         200,
         "The manifest.",
-        JSON_OBJECT,
-        also={202: "It is being published: `percent` of its records are in finished shards."},
+        VersionJson,
+        also={202: ("It is being published: `percent` of its records are in finished shards.", ProgressJson)},
     ),
 )
 @router.head("/{version}", include_in_schema=False)
@@ -91,7 +112,7 @@ async def get_version(
 @router.post(
     "/{version}/abort",
     operation_id="abort_version",
-    openapi_extra=json_response(200, "Aborted, now or before, and why.", JSON_OBJECT),
+    openapi_extra=json_response(200, "Aborted, now or before, and why.", AbortedJson),
 )
 async def abort_version(
     request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
@@ -100,8 +121,8 @@ async def abort_version(
 
     def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
         refuse_body(body)
-        reason = services.datasets.abort(dataset, version)
-        return json_answer({"version": version, "aborted": reason})
+        aborted: AbortedJson = {"version": version, "aborted": services.datasets.abort(dataset, version)}
+        return json_answer(aborted)
 
     return await services.exchanges.run(request, work, short=True)
 
@@ -109,7 +130,6 @@ async def abort_version(
 @router.get(
     "/{version}/shards/{file}",
     operation_id="download_shard",
-    response_class=Response,
     openapi_extra=file_response(_FILE_TYPES, "The TFRecord file", signed=True),
 )
 @router.head("/{version}/shards/{file}", include_in_schema=False)
@@ -128,7 +148,6 @@ async def download_shard(
 @router.get(
     "/{version}/files/{file}",
     operation_id="download_file",
-    response_class=Response,
     openapi_extra=file_response(_FILE_TYPES, "The side file", signed=True),
 )
 @router.head("/{version}/files/{file}", include_in_schema=False)
@@ -172,7 +191,6 @@ async def _download(
 @router.get(
     "/{version}/tar",
     operation_id="download_version",
-    response_class=Response,
     openapi_extra=file_response((_TAR,), "The tar file"),
 )
 @router.head("/{version}/tar", include_in_schema=False)
@@ -198,7 +216,7 @@ async def download_version(
 @router.get(
     "/{version}/SHA256SUMS",
     operation_id="list_checksums",
-    openapi_extra=body_answer(_SUMS, default="text"),
+    openapi_extra=body_answer(_SUMS, default="text", named=False),
 )
 @router.head("/{version}/SHA256SUMS", include_in_schema=False)
 async def list_checksums(
@@ -216,7 +234,7 @@ async def list_checksums(
 @router.get(
     "/{version}/describe",
     operation_id="describe_version",
-    openapi_extra=body_answer(DESCRIPTIONS, default="json"),
+    openapi_extra=body_answer(DESCRIPTIONS, default="json", json=DescriptionJson),
 )
 @router.head("/{version}/describe", include_in_schema=False)
 async def describe_version(
@@ -243,7 +261,7 @@ async def describe_version(
 @router.get(
     "/{version}/records",
     operation_id="read_records",
-    openapi_extra=body_answer(RECORDS_OUT, default="ndjson"),
+    openapi_extra=body_answer(RECORDS_OUT, default="ndjson", json="Rows"),
 )
 @router.head("/{version}/records", include_in_schema=False)
 async def read_records(

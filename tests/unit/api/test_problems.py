@@ -23,7 +23,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     names = [kind.__name__ for kind in CLASSES]
     assert errors.__doc__ is not None
     assert all(f"{name} " in errors.__doc__ or f"{name}\n" in errors.__doc__ for name in names)
-    assert sorted([*names, "Location"]) == errors.__all__
+    assert sorted([*names, "Location", "ProblemMembers"]) == errors.__all__
 
 
 def test_the_place_stands_in_the_document_and_what_is_unknown_does_not() -> None:
@@ -58,5 +58,5 @@ def test_what_the_store_said_stays_inside(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_lone_surrogate_can_be_reported() -> None:
-    answer = problem_response(400, "c", "d", members={"feature": "\ud800"})
+    answer = problem_response(400, "c", "d", location=errors.Location(feature="\ud800"))
     assert json.loads(bytes(answer.body))["feature"] == "\ud800"

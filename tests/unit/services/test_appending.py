@@ -84,12 +84,12 @@ def append(
 
 def test_rows_are_stored_and_published(client: Client) -> None:
     stored = append(client)
-    assert stored.location == f"d/appends/{stored.body['append_id']}"
+    assert stored.location == f"d/appends/{stored.append['append_id']}"
     published = append(client, publish=True)
     assert published.location == "d/versions/1.0.0"
     assert published.manifest is not None
     assert published.manifest.splits["train"].num_records == 2
-    assert published.body["append"]["num_records"] == 1
+    assert published.append["num_records"] == 1
 
 
 def test_rows_whose_reader_stops_before_the_end_are_stored_once_the_body_is_whole(client: Client) -> None:
@@ -247,7 +247,7 @@ def test_a_body_that_is_not_small_goes_alone(client: Client, size: int) -> None:
     append(client)
     row = b'{"x": 1}'
     body = b"[" + b" " * size + row + b"]"
-    assert append(client, body).body["num_records"] == 1
+    assert append(client, body).append["num_records"] == 1
 
 
 def test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_since(client: Client) -> None:
@@ -256,9 +256,9 @@ def test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_sin
     append(client, b'[{"x": 1, "y": 2}]', key="wide", evolve=True)
     with pytest.raises(SchemaConflict):
         append(client, schema=declared, key="another")
-    assert append(client, schema=declared, key="k").body == stored.body
+    assert append(client, schema=declared, key="k").append == stored.append
     published = append(client, schema=declared, key="k", publish=True)
-    assert published.body["append"] == stored.body
+    assert published.append == stored.append
     assert sorted(client.read()) == [1, 1]
 
 
@@ -286,4 +286,4 @@ def test_rows_with_a_key_are_stored_and_told_that_they_cannot_be_published_yet(
         with pytest.raises(Overloaded) as caught:
             append(client, publish=True, key="k")
     assert client.datasets.get_append("d", str(caught.value.extra["append_id"]))["state"] == "acknowledged"
-    assert append(client, publish=True, key="k").body["append"]["num_records"] == 1
+    assert append(client, publish=True, key="k").append["num_records"] == 1

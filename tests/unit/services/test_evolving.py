@@ -293,8 +293,11 @@ def marks(client: Client) -> dict[str, Any]:
     found = Client(client.store).datasets.schema("d")
     assert found is not None
     told = found.by_name["x"].to_json(stored=True)
-    told = {name: told[name] for name in told if name not in ("kind", "encoding")}
-    return {name: value for name, value in told.items() if value not in (False, [])}
+    return {
+        name: value
+        for name, value in told.items()
+        if name not in ("kind", "encoding") and value not in (False, [])
+    }
 
 
 def values(client: Client) -> list[Any]:

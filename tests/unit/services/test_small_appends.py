@@ -49,7 +49,7 @@ def held_back(appends: SmallAppends) -> Iterator[None]:
 
 def answered(outcome: "Future[Appended | None]") -> dict[str, Any] | None:
     found = outcome.result(timeout=30)
-    return None if found is None else found.body
+    return None if found is None else {**found.append}
 
 
 def test_appends_that_wait_together_are_answered_each_for_itself(

@@ -18,7 +18,7 @@ def described(dtype: str, *pieces: Any) -> dict[str, Any]:
     found = NumberStatistics(DTYPES[dtype])
     for piece in pieces:
         found.add(np.array(piece, DTYPES[dtype].numpy))
-    return found.to_json()
+    return {**found.to_json()}
 
 
 FLOATS = st.lists(st.lists(st.floats(-1e6, 1e6, width=32), max_size=20), min_size=1, max_size=5)

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired
 
+from typing_extensions import TypedDict
+
+from ....domain.losses import LossesJson
 from ....errors import Conflict, UnprocessableInput
 from ..incarnation import Destination
 from ..slot import Commit, Slot
 from .grouping import Member
 
-__all__ = ["AppendResult", "group_result", "replayed_result", "result_of"]
+__all__ = ["AppendJson", "AppendResult", "group_result", "replayed_result", "result_of"]
+
+
+class AppendJson(TypedDict):
+    """An acknowledged append: which features were `rounded`, and what of its body is `lost`."""
+
+    dataset: str
+    split: str
+    append_id: str
+    num_records: int
+    num_bytes: int
+    rounded: NotRequired[list[str]]
+    lost: NotRequired[LossesJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +45,17 @@ class AppendResult:
     replayed: bool = False
     rounded: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
+    def to_json(self) -> AppendJson:
+        told: AppendJson = {
             "dataset": self.dataset,
             "split": self.split,
             "append_id": self.append_id,
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,
-            **({"rounded": list(self.rounded)} if self.rounded else {}),
         }
+        if self.rounded:
+            told["rounded"] = list(self.rounded)
+        return told
 
 
 def group_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+from typing_extensions import TypedDict
 
 from ....errors import OutcomeUnknown, ShardsmithError
 from ....storage.object_store import ObjectInfo, ObjectStore
 from ..run_ahead import map_in
 
-__all__ = ["Decision", "Kind", "Sweep", "SweepReport"]
+__all__ = ["Decision", "Kind", "Sweep", "SweepJson", "SweepReport"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,34 @@ Decision = Callable[[ObjectInfo], Kind | None]
 _BATCH: Final = 64
 #: Failures that a report names; further ones are counted.
 _NAMED_FAILURES: Final = 100
+
+
+class DeletedJson(TypedDict):
+    """Objects that are gone, or would be."""
+
+    objects: int
+    bytes: int
+
+
+class SweepFailureJson(TypedDict):
+    """What could not be done: an object or a step, and the code of the error."""
+
+    object: str
+    code: str
+
+
+class SweepJson(TypedDict):
+    """What one run did to one dataset, or would have done."""
+
+    dataset: str
+    dry_run: bool
+    deleted: dict[Kind, DeletedJson]
+    closed_slots: int
+    retired_versions: list[str]
+    aborted_uploads: int
+    outcome_unknown: int
+    num_failures: int
+    failures: list[SweepFailureJson]
 
 
 @dataclass(slots=True)
@@ -59,7 +89,7 @@ class SweepReport:
     retired_versions: list[str] = field(default_factory=list)
     aborted_uploads: int = 0
     outcome_unknown: int = 0
-    failures: list[dict[str, str]] = field(default_factory=list)
+    failures: list[SweepFailureJson] = field(default_factory=list)
     num_failures: int = 0
 
     def count(self, kind: Kind, num_bytes: int) -> None:
@@ -68,7 +98,7 @@ class SweepReport:
         counted[0] += 1
         counted[1] += num_bytes
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SweepJson:
         return {
             "dataset": self.dataset,
             "dry_run": self.dry_run,

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
-__all__ = ["MAX_PROBLEMS", "Problem", "Problems", "ValidationReport"]
+from typing_extensions import TypedDict
+
+__all__ = ["MAX_PROBLEMS", "Problem", "Problems", "ValidationJson", "ValidationReport"]
 
 #: Further ones are not told.
 MAX_PROBLEMS: Final = 1000
+
+
+class FaultJson(TypedDict):
+    """Something that is not as it should be; null where it concerns no single record."""
+
+    code: str
+    file: str
+    detail: str
+    record: int | None
+    offset: int | None
+
+
+class ValidationJson(TypedDict):
+    """What a version was found to be; counts are of what is there."""
+
+    version: str
+    valid: bool
+    num_records: int
+    num_bytes: int
+    num_shards: int
+    problems: list[FaultJson]
+    truncated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +51,15 @@ class Problem:
     detail: str
     record: int | None = None
     offset: int | None = None
+
+    def to_json(self) -> FaultJson:
+        return {
+            "code": self.code,
+            "file": self.file,
+            "detail": self.detail,
+            "record": self.record,
+            "offset": self.offset,
+        }
 
 
 @dataclass(slots=True)
@@ -57,13 +90,13 @@ class ValidationReport:
     num_shards: int
     problems: Problems
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ValidationJson:
         return {
             "version": self.version,
             "valid": not self.problems.found,
             "num_records": self.num_records,
             "num_bytes": self.num_bytes,
             "num_shards": self.num_shards,
-            "problems": [asdict(problem) for problem in self.problems.found],
+            "problems": [problem.to_json() for problem in self.problems.found],
             "truncated": self.problems.truncated,
         }

@@ -42,7 +42,7 @@ def append_that_dies(client: Client, store: FaultStore, *, key: str | None = Non
 
 
 def collect(client: Client, **options: Any) -> dict[str, Any]:
-    return client.datasets.collect("d", **options).to_json()
+    return {**client.datasets.collect("d", **options).to_json()}
 
 
 def only_slot(store: TimedStore) -> str:

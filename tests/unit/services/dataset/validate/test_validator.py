@@ -47,7 +47,7 @@ def client(store: ObstoreStore) -> Client:
 
 def validate(client: Client) -> dict[str, Any]:
     # By a replica that remembers nothing.
-    return Client(client.store).datasets.validate("d", "latest", Budget()).to_json()
+    return {**Client(client.store).datasets.validate("d", "latest", Budget()).to_json()}
 
 
 def problems(client: Client) -> list[tuple[str, str, int | None, int | None]]:

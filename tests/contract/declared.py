@@ -1,0 +1,75 @@
+"""What openapi.yaml says of an answer, and whether an answer is like that."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx
+import jsonschema_rs
+import yaml
+
+from openapi.generate import TARGET
+
+DOCUMENT: Final[dict[str, Any]] = yaml.safe_load(TARGET.read_text("utf-8"))
+#: Longer answers, and those that are streamed, are not read here.
+_READ_UP_TO: Final = 1 << 20
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and operation."""
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", path))
+
+
+_ROUTES: Final = [(_pattern(path), method, operation) for path, method, operation in operations()]
+_VALIDATORS: Final[dict[tuple[str, str, str], jsonschema_rs.Validator]] = {}
+
+
+def find_operation(method: str, path: str) -> dict[str, Any] | None:
+    """The operation that a request goes to."""
+    for pattern, name, operation in _ROUTES:
+        if name == method.lower() and pattern.fullmatch(path):
+            return operation
+    return None
+
+
+def require_declared(operation: Mapping[str, Any], status: int, media_type: str, value: object) -> None:
+    """Fail unless the operation declares such an answer."""
+    responses = operation["responses"]
+    key = str(status) if str(status) in responses else "default"
+    assert key != "default" or status >= 400, f"{operation['operationId']} declares no {status}"
+    content = responses[key].get("content", {})
+    assert media_type in content, f"{operation['operationId']} declares no {media_type} for {status}"
+    found = validator(operation["operationId"], key, media_type, content[media_type]["schema"])
+    errors = [f"{error.instance_path}: {error.message}" for error in found.iter_errors(value)]
+    assert not errors, f"{operation['operationId']} {status}: {errors[:3]} in {str(value)[:500]}"
+
+
+def validator(
+    operation_id: str, status: str, media_type: str, schema: Mapping[str, Any]
+) -> jsonschema_rs.Validator:
+    """A schema of the document, whose references are into it."""
+    key = (operation_id, status, media_type)
+    if key not in _VALIDATORS:
+        whole = {**schema, "components": DOCUMENT["components"]}
+        _VALIDATORS[key] = jsonschema_rs.Draft202012Validator(whole)
+    return _VALIDATORS[key]
+
+
+def check_answer(answer: httpx.Response) -> None:
+    """For `event_hooks`: hold every JSON answer that a test gets to the document."""
+    media_type = answer.headers.get("content-type", "").partition(";")[0]
+    length = answer.headers.get("content-length", "")
+    if not media_type.endswith("json") or "ndjson" in media_type or answer.request.method == "HEAD":
+        return
+    if not length.isdigit() or int(length) > _READ_UP_TO:
+        return
+    operation = find_operation(answer.request.method, answer.request.url.path)
+    if operation is not None:
+        answer.read()
+        require_declared(operation, answer.status_code, media_type, answer.json())

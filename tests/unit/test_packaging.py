@@ -141,6 +141,16 @@ def test_image_is_probed_without_curl(dockerfile: list[tuple[str, str]]) -> None
     assert '"/livez"' in script.read_text(encoding="utf-8")
 
 
+def test_the_probe_of_the_image_ignores_the_address_of_a_service() -> None:
+    # Whoever may listen on the port that the service then takes: what counts is that it is asked.
+    environment = {"SHARDSMITH_PORT": "tcp://10.96.12.7:8000"}
+    script = ROOT / "docker" / "healthcheck.py"
+    ran = subprocess.run(
+        [sys.executable, "-I", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0 or ran.stderr.startswith("/livez: "), ran.stderr
+
+
 def test_image_starts_what_signals_reach(dockerfile: list[tuple[str, str]]) -> None:
     assert of(dockerfile, "STOPSIGNAL") == ["SIGTERM"]
     [entrypoint] = of(dockerfile, "ENTRYPOINT")

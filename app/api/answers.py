@@ -27,6 +27,7 @@ __all__ = [
     "VersionJson",
     "arrow_format",
     "description_answer",
+    "dropped_headers",
     "json_answer",
     "lost_headers",
     "manifest_json",
@@ -72,10 +73,10 @@ def manifest_json(manifest: Manifest, request: Request) -> VersionJson:
     return {**manifest.to_json(), "load": loader_lines(manifest, base_url(request))}
 
 
-def description_answer(body: bytes, media_type: str) -> Answer:
+def description_answer(body: bytes, media_type: str, *, dropped: Sequence[str] = ()) -> Answer:
     """A description; text says its charset, as JSON need not."""
     charset = "; charset=utf-8" if media_type.startswith("text/") else ""
-    return Answer(media_type + charset, iter([body]), VARY)
+    return Answer(media_type + charset, iter([body]), {**VARY, **dropped_headers(dropped)})
 
 
 def no_content() -> Answer:
@@ -93,12 +94,22 @@ def lost_headers(losses: Losses) -> dict[str, str]:
 
 
 def rounded_headers(names: Sequence[str]) -> dict[str, str]:
-    """Which features were rounded, percent-encoded; as many as a header holds."""
+    """Which features were rounded."""
+    return _naming_headers("Rounded-Features", names)
+
+
+def dropped_headers(names: Sequence[str]) -> dict[str, str]:
+    """Which features were left out, since no row has a value of them."""
+    return _naming_headers("Dropped-Features", names)
+
+
+def _naming_headers(header: str, names: Sequence[str]) -> dict[str, str]:
+    """The names, percent-encoded; as many as a header holds."""
     encoded = [quote(name) for name in names]
     ends = accumulate(len(name) + len(", ") for name in encoded)
     fitting = sum(end <= _NAMED_BYTES for end in ends)
     more = [] if fitting == len(encoded) else ["..."]
-    return {"Rounded-Features": ", ".join(encoded[:fitting] + more)} if encoded else {}
+    return {header: ", ".join(encoded[:fitting] + more)} if encoded else {}
 
 
 def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Losses | None = None) -> Answer:
@@ -108,7 +119,7 @@ def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Loss
     return Answer(
         media_type,
         converted.chunks,
-        {**VARY, **known, **converted.headers},
+        {**VARY, **known, **converted.headers, **dropped_headers(converted.dropped)},
         late_headers=lambda: {
             "Record-Count": str(count.value),
             **({} if losses is None else lost_headers(losses)),

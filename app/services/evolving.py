@@ -49,9 +49,11 @@ def open_widening(
     stream = _Rewindable(source, budget)
     body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
     first = replace(options, known=stored)
-    schema = _common(stored, decode_body(body, form, first, budget.anew()), form)
+    found = decode_body(body, form, first, budget.anew())
+    schema = _common(stored, found, form)
     stream.rewind()
-    return decode_body(body, form, replace(options, schema=schema, body_schema_seen=True), budget)
+    rows = decode_body(body, form, replace(options, schema=schema, body_schema_seen=True), budget)
+    return replace(rows, dropped=tuple(name for name in found.dropped if name not in schema.by_name))
 
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:

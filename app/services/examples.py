@@ -50,8 +50,10 @@ def convert_row(
     encode: RecordsEncodeOptions,
     budget: Budget,
     spool: Spool,
-) -> bytes:
-    """The one row of `source` in another form; `encode.rounded` has the features that were rounded.
+) -> tuple[bytes, tuple[str, ...]]:
+    """The one row of `source` in another form, and the features that are left out, as of `Records`.
+
+    `encode.rounded` has the features that were rounded.
 
     Args:
         spool: room for a large body, which has to be whole.
@@ -64,4 +66,4 @@ def convert_row(
         body = whole_body(source, budget, spool, resources)
         row = _READ[input_form](body.view(), decode, budget)
         row = replace(row, schema=row.schema.with_message(decode.message))
-        return _WRITE[output_form](row, encode, budget)
+        return _WRITE[output_form](row, encode, budget), row.dropped

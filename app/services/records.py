@@ -47,6 +47,7 @@ class ConvertedRecords:
         num_rows: the final count, where it is known beforehand.
         headers: without which the form cannot be read.
         rounded: the features of which values were rounded; final as the count is.
+        dropped: as of `Records`.
     """
 
     chunks: Iterator[Buffer]
@@ -54,6 +55,7 @@ class ConvertedRecords:
     num_rows: int | None
     headers: Mapping[str, str]
     rounded: RoundedFeatures
+    dropped: tuple[str, ...]
 
 
 def open_records(
@@ -152,7 +154,8 @@ def encode_records(
     count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_counting(records.batches, count))
     chunks = encode(counted, replace(options, rounded=rounded), budget)
-    return ConvertedRecords(chunks, count, records.num_rows, headers_of(chunks), rounded)
+    headers = headers_of(chunks)
+    return ConvertedRecords(chunks, count, records.num_rows, headers, rounded, records.dropped)
 
 
 def _counting(batches: Iterator[pa.RecordBatch], count: RowCount) -> Iterator[pa.RecordBatch]:

@@ -206,7 +206,7 @@ def _row_seeds(form: RowForm) -> Iterator[bytes]:
             options = RecordsDecodeOptions()
         body = MemoryStream(json.dumps(samples[0][0]).encode())
         encode = RecordsEncodeOptions()
-        row = convert_row(body, "json", form, options, encode, Budget(), Spool(None, 0))
+        row, _ = convert_row(body, "json", form, options, encode, Budget(), Spool(None, 0))
         yield bytes([variant]) + row
 
 

@@ -15,7 +15,7 @@ from ...domain.limits import Budget
 from ...domain.rounded import RoundedFeatures
 from ...domain.streams import ByteStream
 from ...services.examples import ROW_FORMS, RowForm, convert_row
-from ..answers import VARY, rounded_headers
+from ..answers import VARY, dropped_headers, rounded_headers
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
@@ -99,8 +99,9 @@ def _prepare(
         decode = query.decode_options(schema)
         rounded = RoundedFeatures()
         encode = replace(query.encode_options(), rounded=rounded)
-        row = convert_row(source, input_form, chosen.form, decode, encode, budget, services.spool)
-        return Answer(chosen.media_type, iter([row]), {**VARY, **rounded_headers(rounded.names)})
+        row, dropped = convert_row(source, input_form, chosen.form, decode, encode, budget, services.spool)
+        told = {**rounded_headers(rounded.names), **dropped_headers(dropped)}
+        return Answer(chosen.media_type, iter([row]), {**VARY, **told})
 
     return convert
 

@@ -105,7 +105,8 @@ async def describe(
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
         records = open_records(source, input_form, decode, budget, services.spool, resources)
-        return description_answer(describe_records(records, chosen.form), chosen.media_type)
+        described = describe_records(records, chosen.form)
+        return description_answer(described, chosen.media_type, dropped=records.dropped)
 
     return await services.exchanges.run(request, work)
 

@@ -52,7 +52,9 @@ def records_from_arrow(
         if options.undeclared == "error":
             _refuse_undeclared(foreign, schema)
     rows = _batches(foreign, names, batches, schema, budget)
-    return Records(schema, rows, num_rows, is_declared=SCHEMA_KEY in (foreign.metadata or {}))
+    dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
+    is_declared = SCHEMA_KEY in (foreign.metadata or {})
+    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
 
 
 def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:

@@ -96,12 +96,14 @@ class Records:
             of `arrow_schema(schema)`. Drawing one may read the body and may raise any InputError.
         num_rows: of all batches together, where that is known before they are drawn.
         is_declared: the schema stood in the body.
+        dropped: features of the body that the inferred schema has not, since no row has a value of them.
     """
 
     schema: Schema
     batches: Iterator[pa.RecordBatch]
     num_rows: int | None = None
     is_declared: bool = False
+    dropped: tuple[str, ...] = ()
 
 
 def storage_type(dtype: DType) -> pa.DataType:

@@ -48,15 +48,17 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     check_columns(names, budget)
     bare = options.nonfinite == "bare"
     reading = Reading.of(options.nonfinite, declared=options.schema is not None)
+    dropped: tuple[str, ...] = ()
     if options.schema is None:
         held = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
         schema = _infer(names, held, options, bare=bare)
+        dropped = tuple(name for name in names if name not in schema.by_name)
         blocks = chain(_taken(held), blocks)
     else:
         schema = options.schema.with_message(options.message).as_read()
         _refuse_undeclared(names, schema, options)
     require_scalars(schema)
-    return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare))
+    return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare), dropped=dropped)
 
 
 def _refuse_undeclared(names: list[str], schema: Schema, options: RecordsDecodeOptions) -> None:

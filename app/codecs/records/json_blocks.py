@@ -142,15 +142,17 @@ def records_from_blocks(
     reading = Reading.of(options.nonfinite, declared=declared is not None)
     if (options.message if declared is None else declared.message) == "sequence_example":
         blocks = _split(blocks)
+    dropped: tuple[str, ...] = ()
     if declared is not None:
         schema = declared
         drop = options.undeclared == "drop"
     else:
         held = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
-        schema = _infer(held, options, reading, budget)
+        schema, dropped = _infer(held, options, reading, budget)
         blocks = chain(_taken(held), blocks)
         drop = False
-    return Records(schema, _batches(blocks, schema, reading, budget, plain or _none, drop=drop))
+    batches = _batches(blocks, schema, reading, budget, plain or _none, drop=drop)
+    return Records(schema, batches, dropped=dropped)
 
 
 def _none(schema: Schema, row: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 (a `PlainBatches`)
@@ -180,7 +182,10 @@ def _taken(held: list[Block]) -> Iterator[Block]:
         yield held.pop()
 
 
-def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, budget: Budget) -> Schema:
+def _infer(
+    held: list[Block], options: RecordsDecodeOptions, reading: Reading, budget: Budget
+) -> tuple[Schema, tuple[str, ...]]:
+    """The schema, and the names of features that it lacks, since no row has a value of them."""
     for block in held:
         _refuse_sequences(block)
     stops = [
@@ -193,7 +198,8 @@ def _infer(held: list[Block], options: RecordsDecodeOptions, reading: Reading, b
     with Lease(budget) as lease:
         found = _FoundCells(parts, len(names), lease)
         schema = infer_schema(names, found.of, reading, budget.limits, sequences=lists, known=options.known)
-    return schema.with_message(options.message)
+    dropped = tuple(name for name in names if name not in schema.by_name)
+    return schema.with_message(options.message), dropped
 
 
 class _FoundCells:

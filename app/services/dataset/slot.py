@@ -50,6 +50,7 @@ class Commit:
         time: nanoseconds by the writer's clock, which never stands still; orders appends, decides nothing.
         sequence: what the client numbered the append with; comes before time.
         rounded: the features of which values were rounded; of a group, that is kept by no one.
+        dropped: those that were left out, since no row has a value of them; likewise.
         writer: names the process that wrote this slot, as long as it lives.
         pieces: of the records, in order: the parts, or one piece in the slot itself.
         inline_at: offset of the records in the slot, where they are in it.
@@ -68,6 +69,7 @@ class Commit:
     sequence: int | None = None
     writer: str = ""
     rounded: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     @classmethod
     def illegible(cls, append_id: str) -> Commit:
@@ -100,6 +102,7 @@ class Commit:
             **({} if self.sequence is None else {"sequence": self.sequence}),
             "writer": self.writer,
             **({"rounded": list(self.rounded)} if self.rounded else {}),
+            **({"dropped": list(self.dropped)} if self.dropped else {}),
             "inline": inline,
             "pieces": [piece.to_json() for piece in self.pieces],
         }
@@ -121,6 +124,7 @@ class Commit:
             sequence=header.get("sequence"),
             writer=header.get("writer", ""),
             rounded=tuple(map(text, header.get("rounded", []))),
+            dropped=tuple(map(text, header.get("dropped", []))),
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:

@@ -20,9 +20,10 @@ MESSAGE = bytes.fromhex("1215 0a13 0a0178 120e 0a05 1a03 0a0101 0a05 1a03 0a0102
 
 
 def convert(data: bytes, to: RowForm, options: RecordsDecodeOptions) -> bytes:
-    return convert_row(
+    row, _ = convert_row(
         MemoryStream(data), "example", to, options, RecordsEncodeOptions(), Budget(), Spool(None, 0)
     )
+    return row
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def convert(data: bytes, to: RowForm, options: RecordsDecodeOptions) -> bytes:
 def test_a_sequence_example_returns_as_it_came(options: RecordsDecodeOptions) -> None:
     assert convert(MESSAGE, "example", options) == MESSAGE
     b64 = convert(MESSAGE, "b64", options)
-    again = convert_row(
+    again, _ = convert_row(
         MemoryStream(b64), "b64", "example", options, RecordsEncodeOptions(), Budget(), Spool(None, 0)
     )
     assert (list(json.loads(b64)), again) == (["b64"], MESSAGE)
@@ -43,7 +44,9 @@ def test_a_row_becomes_the_message_that_was_asked_for() -> None:
         schema=Schema.from_json({"features": {"c": {"dtype": "int64", "nullable": True}}}),
         message="sequence_example",
     )
-    written = convert_row(row, "json", "example", options, RecordsEncodeOptions(), Budget(), Spool(None, 0))
+    written, _ = convert_row(
+        row, "json", "example", options, RecordsEncodeOptions(), Budget(), Spool(None, 0)
+    )
     assert written == bytes.fromhex("0a0c 0a0a 0a0163 1205 1a03 0a0101")
     assert convert(b"", "example", options) == b"\x0a\x00"
 

@@ -106,7 +106,8 @@ class Appender:
         self._receive(arrival, None, options, budget)
         attempt = arrival.attempt
         if destination.schema is not None and arrival.schema.same_features(destination.schema):
-            member = Member(attempt.inline, attempt.num_records, tuple(arrival.rounded.names))
+            rounded = tuple(arrival.rounded.names)
+            member = Member(attempt.inline, attempt.num_records, rounded, records.dropped)
             may_join = attempt.is_small and not arrival.large.found
             if may_join and (joined := self.join(destination, split, member)) is not None:
                 return joined
@@ -204,6 +205,7 @@ class Appender:
         slot = replace(
             attempt.slot(arrival.split, arrival.digest, arrival.sequence, self._clock.now(), self._writer),
             rounded=tuple(arrival.rounded.names),
+            dropped=arrival.records.dropped,
         )
         try:
             winner = self._create(attempt.layout, slot, attempt.inline)

@@ -41,13 +41,14 @@ class Member:
     """One append of a group: its framed records, and the id of the slot that will hold them.
 
     Attributes:
-        rounded: the features of which values were rounded.
+        rounded, dropped: as of `AppendResult`.
         outcome: set once the fate of the group is known.
     """
 
     data: bytes
     num_records: int
     rounded: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     outcome: Future[str] = field(default_factory=Future)
 
 

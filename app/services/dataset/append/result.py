@@ -17,7 +17,7 @@ __all__ = ["AppendJson", "AppendResult", "group_result", "replayed_result", "res
 
 
 class AppendJson(TypedDict):
-    """An acknowledged append: which features were `rounded`, and what of its body is `lost`."""
+    """An acknowledged append: which features were `rounded` or `dropped`, and what of its body is `lost`."""
 
     dataset: str
     split: str
@@ -25,6 +25,7 @@ class AppendJson(TypedDict):
     num_records: int
     num_bytes: int
     rounded: NotRequired[list[str]]
+    dropped: NotRequired[list[str]]
     lost: NotRequired[LossesJson]
 
 
@@ -35,6 +36,7 @@ class AppendResult:
     Attributes:
         replayed: an earlier request with the same key had stored it.
         rounded: the features of which values were rounded.
+        dropped: those that were left out, since no row has a value of them.
     """
 
     dataset: str
@@ -44,6 +46,7 @@ class AppendResult:
     num_bytes: int
     replayed: bool = False
     rounded: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     def to_json(self) -> AppendJson:
         told: AppendJson = {
@@ -55,6 +58,8 @@ class AppendResult:
         }
         if self.rounded:
             told["rounded"] = list(self.rounded)
+        if self.dropped:
+            told["dropped"] = list(self.dropped)
         return told
 
 
@@ -67,13 +72,21 @@ def group_result(destination: Destination, split: str, member: Member, append_id
         member.num_records,
         len(member.data),
         rounded=member.rounded,
+        dropped=member.dropped,
     )
 
 
 def result_of(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
     """That of an append to the dataset `name` with a slot of its own."""
     return AppendResult(
-        name, slot.split, slot.append_id, slot.num_records, slot.num_bytes, replayed, slot.rounded
+        name,
+        slot.split,
+        slot.append_id,
+        slot.num_records,
+        slot.num_bytes,
+        replayed,
+        slot.rounded,
+        slot.dropped,
     )
 
 

@@ -98,7 +98,10 @@ class Settings(BaseSettings):
         1024, ge=1, description="Requests under way at one time, but for probes; further ones are refused."
     )
     streams: int = Field(
-        32, ge=1, description="Conversions under way at one time; some more wait, further ones are refused."
+        32,
+        ge=1,
+        description="Conversions under way at one time, half of them for one caller; some more wait, "
+        "further ones are refused.",
     )
     compute_threads: int | None = Field(
         None, ge=1, description="Conversions that compute at one time; one a processor by default."

@@ -29,10 +29,11 @@ from ..domain.streams import Buffer, ByteStream, MemoryStream
 from ..domain.turns import Turns
 from ..errors import LimitExceeded, Overloaded, ShardsmithError, StreamTimeout
 from ..storage.spool import Spool
+from .auth.principal import caller_of
 from .bare_response import BareResponse
 from .body_headers import check_body_headers
 from .digests import digest_field
-from .lanes import Lane, Promise
+from .lanes import Groups, Lane, Promise
 from .patience import in_time
 from .small_bodies import may_be_small, read_small, replayed
 from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
@@ -76,12 +77,20 @@ _SMALL_THREADS: Final = 2
 _SMALL_QUEUE: Final = 256
 #: Where the store hangs, that queue does too: what has waited longer is refused, before its client gives up.
 _LONGEST_IN_QUEUE_S: Final = 10.0
+#: A download that has begun is broken off rather later.
+_LONGEST_FOR_PIECE_S: Final = 60.0
+#: All that waits for the store counts together: where that hangs, conversions go on.
+_OF_STORE: Final = "store"
 
 T = TypeVar("T")
 
 #: Runs in a worker thread. What it puts on the stack is closed once the answer is drawn; or, where the answer
 #: comes later, when it returns: then no thread waits, and the answer is drawn in the thread that brings it.
 Work = Callable[[ByteStream, Budget, ExitStack], Answer | Future[Answer]]
+
+
+#: Where a request waits and works, and what it counts with there.
+_Place = tuple[Lane, Groups]
 
 
 class Exchanges:
@@ -125,26 +134,30 @@ class Exchanges:
         self._calls.close()
         self._small.close()
 
-    async def call(self, function: Callable[[], T]) -> T:
+    async def call(self, request: Request, function: Callable[[], T]) -> T:
         """Run a short blocking function in a thread.
 
         Raises:
             Overloaded: too many wait for one.
         """
-        await self._calls.enter()
+        groups = (caller_of(request.scope),)
+        await self._calls.enter(groups)
         try:
-            return await self.go_on(function)
+            return await self._calls.go_on(function, within_s=_LONGEST_IN_QUEUE_S)
         finally:
-            self._calls.leave()
+            self._calls.leave(groups)
 
     async def go_on(self, function: Callable[[], T]) -> T:
-        """As `call`, for what has been let in: it is not refused any more."""
-        return await asyncio.get_running_loop().run_in_executor(self._calls.pool, function)
+        """As `call`, for what has been let in.
 
-    @property
-    def are_full(self) -> bool:
+        Raises:
+            Overloaded: the threads are taken for long.
+        """
+        return await self._calls.go_on(function, within_s=_LONGEST_FOR_PIECE_S)
+
+    def are_full_for(self, scope: Scope) -> bool:
         """Whether a conversion that came now would be refused, since too many are under way."""
-        return self._streams.is_full
+        return self._streams.is_full_for((caller_of(scope),))
 
     async def run(
         self,
@@ -153,7 +166,8 @@ class Exchanges:
         *,
         checked: bool = False,
         short: bool = False,
-        quick: bool = False,
+        quick: Callable[[bytes], bool] | None = None,
+        uses_store: bool = False,
     ) -> Response:
         """Convert the body of `request`.
 
@@ -162,25 +176,28 @@ class Exchanges:
             work: what to do, in a thread.
             checked: complete the answer before its first byte leaves.
             short: a call without a stream on either side.
-            quick: it waits for nothing but a large body, and answers little.
+            quick: says of a small body whether the work on it waits for nothing, takes a moment and answers
+                little.
+            uses_store: it may wait for the store.
 
         Raises:
             ShardsmithError: whatever the conversion raised before its answer had begun.
         """
         receive = request.receive
+        caller = caller_of(request.scope)
         work = transcoded(_counting(work), request.headers, encodes=self.encodes_answers)
-        if quick and may_be_small(request.headers):
+        if quick is not None and may_be_small(request.headers):
             check_body_headers(request.headers, self._limits)
             small, taken = await read_small(receive, self._body_timeout_s)
-            if small is not None:
-                return await self._run_small(work, small)
+            if small is not None and quick(small):
+                return await self._run_small(work, small, (caller,))
             receive = replayed(taken, receive)
         complete = checked or request.scope.get("http_version") == "1.0"
-        lane = self._calls if short else self._streams
-        return await self._run_streamed(request, receive, work, lane, complete=complete)
+        place = (self._calls, (caller,)) if short else (self._streams, _groups(caller, uses_store=uses_store))
+        return await self._run_streamed(request, receive, work, place, complete=complete)
 
     async def _run_streamed(
-        self, request: Request, receive: Receive, work: Work, lane: Lane, *, complete: bool
+        self, request: Request, receive: Receive, work: Work, place: _Place, *, complete: bool
     ) -> Response:
         """Convert a body while it arrives, to an answer that may begin before it ends."""
         # Before anything is read: a client that expects `100 Continue` shall not be asked for it.
@@ -209,7 +226,7 @@ class Exchanges:
         try:
             await body.wait_for_head(BODY_HEAD)
             budget = self._budget(None if reads else lambda: body.received, share)
-            head = await self._start(lane, work, body, pipe, share, budget)
+            head = await self._start(place, work, body, pipe, share, budget)
             done = await pipe.settle(limit)
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
@@ -233,23 +250,20 @@ class Exchanges:
             pipe, lambda: _give_up(pipe, body, pump, share), head.status, headers, head.media_type
         )
 
-    async def _run_small(self, work: Work, body: bytes) -> Response:
+    async def _run_small(self, work: Work, body: bytes, groups: Groups) -> Response:
         """Convert a body that is there, to an answer that is complete before it starts."""
         complete: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         promise = Promise(complete)
         try:
-            give_up = time.monotonic() + _LONGEST_IN_QUEUE_S
             await self._submit(
-                self._small, promise, lambda: self._convert_small(work, body, promise, give_up)
+                (self._small, groups), promise, lambda: self._convert_small(work, body, promise)
             )
             return await complete
         except asyncio.CancelledError:
             raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
 
-    def _convert_small(self, work: Work, body: bytes, promise: Promise[Response], give_up: float) -> None:
+    def _convert_small(self, work: Work, body: bytes, promise: Promise[Response]) -> None:
         def convert() -> None:
-            if time.monotonic() > give_up:
-                raise Overloaded("The service is too busy; nothing was done. Try again.")
             with ExitStack() as resources:
                 answer = work(MemoryStream(body), self._budget(lambda: len(body)), resources)
                 if isinstance(answer, Future):
@@ -269,7 +283,7 @@ class Exchanges:
 
     async def _start(
         self,
-        lane: Lane,
+        place: _Place,
         work: Work,
         body: RequestBody,
         pipe: OutputPipe,
@@ -280,26 +294,26 @@ class Exchanges:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         promise = Promise(answer)
         await self._submit(
-            lane, promise, lambda: self._convert(work, body, pipe, share, budget, promise), share
+            place, promise, lambda: self._convert(work, body, pipe, share, budget, promise), share
         )
         return await answer
 
     async def _submit(
         self,
-        lane: Lane,
+        place: _Place,
         promise: Promise[Any],
         convert: Callable[[], None],
         share: MemoryShare | None = None,
     ) -> None:
-        await lane.enter()
+        lane, groups = place
+        await lane.enter(groups)
         try:
             if share is not None:
                 share.reserve(BODY_WINDOW - BODY_HEAD + OUTPUT_WINDOW)
-            running = lane.pool.submit(convert)
+            lane.start(convert, promise, groups, within_s=_LONGEST_IN_QUEUE_S)
         except BaseException:
-            lane.leave()
+            lane.leave(groups)
             raise
-        running.add_done_callback(lambda done: lane.leave(promise if done.cancelled() else None))
 
     def _convert(
         self,
@@ -332,6 +346,10 @@ class Exchanges:
             later.add_done_callback(
                 lambda done: pipe.finish(promise.kept_by(lambda: _deliver(done.result(), promise, pipe)))
             )
+
+
+def _groups(caller: str, *, uses_store: bool) -> Groups:
+    return (caller, _OF_STORE) if uses_store else (caller,)
 
 
 def _abandon(pipe: OutputPipe, share: MemoryShare) -> None:

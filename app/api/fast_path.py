@@ -163,7 +163,7 @@ class FastPath:
     def _is_refused(self, scope: Scope) -> bool:
         """Whether it is a conversion for which there is no room, as the ordinary way finds at its end."""
         is_conversion = scope["method"] == "POST" and scope["path"] in self._conversions
-        return is_conversion and self._services.exchanges.are_full
+        return is_conversion and self._services.exchanges.are_full_for(scope)
 
     def _quick(self, scope: Scope) -> Quick | None:
         """What the head of a request asks for, unless that is out of the ordinary."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from ..errors import Overloaded
 
-__all__ = ["Lane", "Promise"]
+__all__ = ["Groups", "Lane", "Promise"]
 
 T = TypeVar("T")
 
@@ -23,9 +24,19 @@ _LONGEST_QUEUE_S: Final = 2.0
 #: Weight of the latest interval between two workers that came free in the moving mean of all.
 _LATEST: Final = 0.3
 
+#: What a request is counted with: no group of requests has more than half of the threads, nor of the queue.
+#: The first is its caller, and whose caller has fewer threads goes first.
+Groups = tuple[str, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    turn: asyncio.Future[None]
+    groups: Groups
+
 
 class Lane:
-    """Threads, and a short queue in front of them. All but `leave` is called on the event loop.
+    """Threads, and a short queue in front of them. To be used on the event loop.
 
     Args:
         num_threads: how many there are.
@@ -35,91 +46,163 @@ class Lane:
     """
 
     def __init__(self, num_threads: int, name: str, *, ahead: int = 0, queued: int = 0) -> None:
-        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
         self._num_threads = num_threads
         self._free = num_threads + ahead
+        self._most_of_group = max(1, self._free // 2)
+        self._held: Counter[str] = Counter()
         self._queued = queued
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._interval_s = 0.0
         self._came_free = 0.0
+        self._closed = False
 
-    async def enter(self) -> None:
+    async def enter(self, groups: Groups = ()) -> None:
         """Take a thread, or wait for one.
 
         Raises:
             Overloaded: at once, where too many wait or the wait would be long; later, where none came free.
         """
         self._loop = asyncio.get_running_loop()
-        if self._free:
-            self._free -= 1
+        if self._has_one_for(groups):
+            self._take(groups)
             return
-        if self.is_full:
-            raise Overloaded("All workers are busy; nothing was done. Try again.")
+        if self.is_full_for(groups):
+            raise Overloaded(
+                "All workers are busy, or all that one caller may have; nothing was done. Try again."
+            )
         if not self._waiting:
             self._came_free = time.monotonic()
-        turn = self._loop.create_future()
-        self._waiting.append(turn)
+        waiting = _Waiting(self._loop.create_future(), groups)
+        self._waiting.append(waiting)
         try:
             async with asyncio.timeout(_ADMISSION_WAIT_S):
-                await turn
+                await waiting.turn
         except TimeoutError:
-            self._forgo(turn)
+            self._forgo(waiting)
             raise Overloaded(
                 f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again."
             ) from None
         except BaseException:
-            self._forgo(turn)
+            self._forgo(waiting)
             raise
 
-    @property
-    def is_full(self) -> bool:
+    def is_full_for(self, groups: Groups) -> bool:
         """Whether who enters now is refused at once: too many wait, or the wait would be long."""
-        if self._free:
+        if self._has_one_for(groups):
             return False
-        return len(self._waiting) >= self._queued or self._expected_wait() > _LONGEST_QUEUE_S
+        if len(self._waiting) >= self._queued:
+            return True
+        most = -(-self._queued // 2)
+        queued = Counter(waiting.groups for waiting in self._waiting)
+        for group in groups:
+            if sum(count for others, count in queued.items() if group in others) >= most:
+                return True
+        return self._expected_wait(groups, queued) > _LONGEST_QUEUE_S
 
-    def leave(self, broken: Promise[Any] | None = None) -> None:
-        """A thread has come free; `broken` is what it was to keep, where it never began."""
-        if broken is not None:
-            broken.fail(Overloaded("The service is shutting down. Try again.", code="shutting_down"))
+    def leave(self, groups: Groups = ()) -> None:
+        """A thread that was taken is free again; to be called in any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._come_free)
+            self._loop.call_soon_threadsafe(self._come_free, groups)
+
+    def start(
+        self, function: Callable[[], Any], promise: Promise[Any], groups: Groups, *, within_s: float
+    ) -> None:
+        """Run `function`, which keeps `promise`, in the thread that was taken, which is then free again.
+
+        Where it has not begun after `within_s`, or the service shuts down before, the promise is broken.
+        """
+        running = self._pool.submit(function)
+        late = asyncio.get_running_loop().call_later(within_s, running.cancel)
+
+        def end(done: Future[Any]) -> None:
+            if done.cancelled():
+                promise.fail(self._not_begun())
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._come_free, groups, late)
+
+        running.add_done_callback(end)
+
+    async def go_on(self, function: Callable[[], T], *, within_s: float) -> T:
+        """Run `function` in the first thread that comes free, for what has been let in.
+
+        Raises:
+            Overloaded: it has not begun after `within_s`.
+        """
+        running = self._pool.submit(function)
+        late = asyncio.get_running_loop().call_later(within_s, running.cancel)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self._not_begun() from None
+        finally:
+            late.cancel()
 
     def close(self) -> None:
         """Wait for what runs; start nothing that waits."""
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        self._closed = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _expected_wait(self) -> float:
+    def _not_begun(self) -> Overloaded:
+        if self._closed:
+            return Overloaded("The service is shutting down. Try again.", code="shutting_down")
+        return Overloaded("The service is too busy; nothing was done. Try again.")
+
+    def _has_one_for(self, groups: Groups) -> bool:
+        return self._free > 0 and all(self._held[group] < self._most_of_group for group in groups)
+
+    def _take(self, groups: Groups) -> None:
+        self._free -= 1
+        self._held.update(groups)
+
+    def _expected_wait(self, groups: Groups, queued: Counter[Groups]) -> float:
         """How long who comes now would wait, as threads have come free of late; or have not."""
         if not self._waiting:
             return 0.0
         # Where none has come free for a while, all of them may in a moment: they began together.
-        since = (time.monotonic() - self._came_free) / self._num_threads
-        return max(self._interval_s, since) * (len(self._waiting) + 1)
+        together = self._most_of_group if groups else self._num_threads
+        since = (time.monotonic() - self._came_free) / together
+        # The others have their threads in turn.
+        ahead = sum(min(count, queued[groups] + 1) for count in queued.values())
+        return max(self._interval_s, since) * (ahead + 1)
 
-    def _come_free(self) -> None:
+    def _come_free(self, groups: Groups, late: asyncio.TimerHandle | None = None) -> None:
+        if late is not None:
+            late.cancel()
         now = time.monotonic()
         if self._waiting:
             latest = now - self._came_free
             weight = _LATEST if self._interval_s else 1 / self._num_threads
             self._interval_s += weight * (latest - self._interval_s)
             self._came_free = now
+        self._give_back(groups)
+
+    def _give_back(self, groups: Groups) -> None:
+        self._free += 1
+        for group in groups:
+            self._held[group] -= 1
+            if not self._held[group]:
+                del self._held[group]
         self._hand_over()
 
     def _hand_over(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+        """Give free threads to those who may have one: to the caller with the fewest, in order of arrival."""
+        while found := [waiting for waiting in self._waiting if self._has_one_for(waiting.groups)]:
+            chosen = min(found, key=lambda waiting: self._held[waiting.groups[0]] if waiting.groups else 0)
+            self._waiting.remove(chosen)
+            if not chosen.turn.done():
+                self._take(chosen.groups)
+                chosen.turn.set_result(None)
 
-    def _forgo(self, turn: asyncio.Future[None]) -> None:
-        if turn in self._waiting:
-            self._waiting.remove(turn)
-        elif turn.done() and not turn.cancelled():
-            self._hand_over()
+    def _forgo(self, waiting: _Waiting) -> None:
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+        elif waiting.turn.done() and not waiting.turn.cancelled():
+            self._give_back(waiting.groups)
 
 
 class Promise(Generic[T]):

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from ..errors import Overloaded
+
 __all__ = ["Turns", "has_turn", "offer_turn", "pause", "waiting"]
 
 #: So long a thread computes while others wait: what Linux gives a thread that shares a processor with
 #: others of its priority (`RR_TIMESLICE`, include/linux/sched/rt.h). Short work is never interrupted.
 _SLICE_S: Final = 0.1
 #: A turn is a courtesy: whoever has begun goes on without one rather than wait longer, so that no lock
-#: that it holds can stop everything. Large JSON is computed on for many seconds without a pause.
+#: that it holds can stop everything. Large JSON is computed on for many seconds without a pause. Whoever
+#: has not begun is refused.
 _PATIENCE_S: Final = 30.0
 
 
@@ -52,8 +55,12 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Compute in here, once it is this thread's turn. Not to be nested."""
-        self._take(self._queue, timeout_s=-1)
+        """Compute in here, once it is this thread's turn. Not to be nested.
+
+        Raises:
+            Overloaded: it has not come in time.
+        """
+        self._take(self._queue, or_refuse=True)
         try:
             yield
         finally:
@@ -66,7 +73,7 @@ class Turns:
         try:
             yield
         finally:
-            self._take(self._returning, timeout_s=_PATIENCE_S)
+            self._take(self._returning)
 
     def make_way(self) -> None:
         """Pause as long as something more urgent waits, but not for long."""
@@ -79,12 +86,12 @@ class Turns:
         """Let one of the others compute, if any waits, and queue behind them."""
         if self.wanted:
             self._give()
-            self._take(self._queue, timeout_s=_PATIENCE_S)
+            self._take(self._queue)
 
-    def _take(self, queue: deque[threading.Lock], *, timeout_s: float) -> None:
+    def _take(self, queue: deque[threading.Lock], *, or_refuse: bool = False) -> None:
         gate = self._free_or_gate(queue)
-        if gate is not None and not gate.acquire(timeout=timeout_s):
-            self._go_without(queue, gate)
+        if gate is not None and not gate.acquire(timeout=_PATIENCE_S):
+            self._go_without(queue, gate, or_refuse=or_refuse)
         _this.holder, _this.since = self, time.monotonic()
 
     def _free_or_gate(self, queue: deque[threading.Lock]) -> threading.Lock | None:
@@ -98,11 +105,14 @@ class Turns:
             queue.append(gate)
             return gate
 
-    def _go_without(self, queue: deque[threading.Lock], gate: threading.Lock) -> None:
+    def _go_without(self, queue: deque[threading.Lock], gate: threading.Lock, *, or_refuse: bool) -> None:
         with self._lock:
-            if gate in queue:  # else it has just been handed a turn
-                queue.remove(gate)
-                self._free -= 1
+            if gate not in queue:  # it has just been handed a turn
+                return
+            queue.remove(gate)
+            if or_refuse:
+                raise Overloaded("No processor came free in time; nothing was done. Try again.")
+            self._free -= 1
 
     def _give(self) -> None:
         _this.holder = None

@@ -2,12 +2,13 @@
 
 A row costs little, but preparing to read rows does. So one thread takes whatever has arrived while it was
 busy, as one body, and parts the records again. What cannot be taken in like that, be it refused or large, is
-left to `append_rows`: one append never spoils another.
+left to `append_rows`: one append never spoils another. Datasets are served in turn, each for a moment.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +28,7 @@ from ..domain.amplification import Amplification
 from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.rounded import RoundedFeatures
 from ..domain.streams import MemoryStream
-from ..errors import InputError, ShardsmithError
+from ..errors import InputError, Overloaded, ShardsmithError
 from ..storage.spool import Spool
 from .appending import Appended, AppendRequest, append_rows, stored_answer
 from .dataset.append.grouping import Member
@@ -40,10 +41,17 @@ __all__ = ["SmallAppend", "SmallAppends"]
 
 #: So much is taken in at once, which takes some milliseconds.
 _BATCH_BYTES: Final = 256 * KIB
-#: So much waits; what comes then goes the ordinary way, which has a queue of its own.
+#: So much waits, and half of it for one dataset; what comes then goes the ordinary way, which has a queue of
+#: its own.
 _WAITING_BYTES: Final = 4 * MIB
+_WAITING_BYTES_OF_ONE: Final = _WAITING_BYTES // 2
 #: What is taken in at once may become so much, decoded.
 _BECOMES_BYTES: Final = 16 * MIB
+#: What has waited longer is refused, as where it waits for a worker.
+_LONGEST_WAIT_S: Final = 10.0
+#: So many values, given or null, are taken in at once, which takes some tens of milliseconds: an empty row
+#: has few bytes, and as many values as the dataset has features.
+_BATCH_CELLS: Final = 1_000_000
 
 
 @dataclass(eq=False, slots=True)
@@ -54,11 +62,23 @@ class SmallAppend:
         request: what to do; it `may_be_grouped`, and its form is JSON.
         body: all of it.
         outcome: the answer; None where `append_rows` has to be asked, and nothing is stored.
+        cells: at most so many values are in its rows.
+        since: when it came.
     """
 
     request: AppendRequest
     body: bytes
     outcome: Future[Appended | None] = field(default_factory=Future)
+    cells: int = 0
+    since: float = field(default_factory=lambda: time.monotonic())
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What waits for one dataset."""
+
+    appends: deque[SmallAppend] = field(default_factory=deque)
+    num_bytes: int = 0
 
 
 class SmallAppends:
@@ -76,7 +96,8 @@ class SmallAppends:
         self._spool = spool
         self._pool = ThreadPoolExecutor(1, "small-appends")
         self._lock = threading.Lock()
-        self._waiting: deque[SmallAppend] = deque()
+        #: By dataset; the first is the next.
+        self._waiting: dict[str, _Queue] = {}
         self._num_bytes = 0
         self._running = False
 
@@ -85,41 +106,77 @@ class SmallAppends:
         self._pool.shutdown()
 
     def add(self, append: SmallAppend) -> bool:
-        """Take in `append`, a moment later; false where too much is waiting, or the dataset is not known."""
-        destination = self._datasets.remembered(append.request.dataset)
+        """Take in `append`, a moment later.
+
+        False where it may take long, too much is waiting, or the dataset is not known.
+        """
+        dataset, size = append.request.dataset, len(append.body)
+        destination = self._datasets.remembered(dataset)
         if destination is None or destination.schema is None:
             return False
+        append.cells = append.body.count(b"{") * len(destination.schema)
+        if append.cells > _BATCH_CELLS:
+            return False
         with self._lock:
-            if self._num_bytes + len(append.body) > _WAITING_BYTES:
+            queue = self._waiting.get(dataset) or _Queue()
+            if self._num_bytes + size > _WAITING_BYTES or queue.num_bytes + size > _WAITING_BYTES_OF_ONE:
                 return False
-            self._waiting.append(append)
-            self._num_bytes += len(append.body)
+            self._waiting[dataset] = queue
+            queue.appends.append(append)
+            queue.num_bytes += size
+            self._num_bytes += size
             if not self._running:
                 self._pool.submit(self._run)
                 self._running = True
         return True
 
+    def is_quick(self, dataset: str, body: bytes) -> bool:
+        """Whether the rows of a small body, in any form, are read in a moment."""
+        destination = self._datasets.remembered(dataset)
+        if destination is not None and destination.schema is not None:
+            num_features = len(destination.schema)
+        else:
+            num_features = body.count(b":") + body.count(b",") + 1
+        is_text = b"\0" not in body
+        # A record of TFRecord takes 16 bytes at least.
+        rows = 1 + max(map(body.count, (b"{", b"\n", b","))) if is_text else len(body) // 16
+        return rows * num_features <= _BATCH_CELLS
+
     def _run(self) -> None:
         while batch := self._next_batch():
-            self._take_in(batch)
+            not_before = time.monotonic() - _LONGEST_WAIT_S
+            for append in batch:
+                if append.since < not_before:
+                    message = "The service is too busy; this append is not stored. Try again."
+                    append.outcome.set_exception(Overloaded(message))
+            if in_time := [append for append in batch if append.since >= not_before]:
+                self._take_in(in_time)
 
     def _next_batch(self) -> list[SmallAppend]:
-        """What waits for the same place first, as far as it may be taken in at once."""
+        """What waits for the next dataset, in one way first, as far as it may be taken in at once."""
         with self._lock:
             if not self._waiting:
                 self._running = False
                 return []
+            dataset = next(iter(self._waiting))
+            queue = self._waiting.pop(dataset)
             batch: list[SmallAppend] = []
             rest: deque[SmallAppend] = deque()
-            num_bytes = 0
-            for append in self._waiting:
-                if (not batch or append.request == batch[0].request) and num_bytes < _BATCH_BYTES:
+            num_bytes = cells = 0
+            for append in queue.appends:
+                if not batch or (
+                    append.request == batch[0].request
+                    and num_bytes < _BATCH_BYTES
+                    and cells + append.cells <= _BATCH_CELLS
+                ):
                     batch.append(append)
                     num_bytes += len(append.body)
+                    cells += append.cells
                 else:
                     rest.append(append)
-            self._waiting = rest
             self._num_bytes -= num_bytes
+            if rest:  # after all others
+                self._waiting[dataset] = _Queue(rest, queue.num_bytes - num_bytes)
         return batch
 
     def _take_in(self, batch: Sequence[SmallAppend]) -> None:

@@ -224,7 +224,7 @@ def test_a_client_may_ask_in_more_ways_than_are_remembered() -> None:
 def test_where_no_worker_is_free_it_refuses_what_would_take_one(
     path: str, body: bytes, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Exchanges, "are_full", True)
+    monkeypatch.setattr(Exchanges, "are_full_for", lambda *_: True)
     routed: list[object] = []
     monkeypatch.setattr(Exchanges, "_run_streamed", lambda *arguments, **_: routed.append(arguments))
     with service() as (app, runner):

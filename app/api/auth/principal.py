@@ -8,7 +8,17 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard, get_args
 
-__all__ = ["ANONYMOUS", "SCOPES", "Principal", "Right", "is_prefix", "is_right", "principal_of", "visible_to"]
+__all__ = [
+    "ANONYMOUS",
+    "SCOPES",
+    "Principal",
+    "Right",
+    "caller_of",
+    "is_prefix",
+    "is_right",
+    "principal_of",
+    "visible_to",
+]
 
 #: `read` what is stored and convert, `write` datasets, `admin`: what destroys. None includes another.
 Right = Literal["read", "write", "admin"]
@@ -66,6 +76,15 @@ def principal_of(scope: Mapping[str, Any]) -> Principal | None:
     found = scope.get(_KEY)
     assert found is None or isinstance(found, Principal)  # noqa: S101  # for the type
     return found
+
+
+def caller_of(scope: Mapping[str, Any]) -> str:
+    """With whom a request is counted: who holds the token; without authentication, all of an address."""
+    principal = principal_of(scope)
+    if principal is not None:
+        return f"{principal.via} {principal.name}"
+    client = scope.get("client")
+    return f"address {client[0]}" if client else "address"
 
 
 def visible_to(scope: Mapping[str, Any], datasets: Iterable[str]) -> list[str]:

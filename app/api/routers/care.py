@@ -52,7 +52,7 @@ async def collect_dataset(
         refuse_body(body)
         return json_answer(services.datasets.collect(dataset, dry_run=query.dry_run).to_json())
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, uses_store=True)
 
 
 @router.delete(
@@ -87,4 +87,4 @@ async def validate_version(
         refuse_body(body)
         return json_answer(services.datasets.validate(dataset, version, budget).to_json())
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, uses_store=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
@@ -256,8 +257,9 @@ async def append_records(
         return then(appended, lambda stored: _appended(stored, losses, request))
 
     # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
-    quick = key is None and not query.publish and not query.sequence
-    return await services.exchanges.run(request, work, quick=quick)
+    may_be_grouped = key is None and not query.publish and not query.sequence
+    quick = partial(services.small_appends.is_quick, dataset) if may_be_grouped else None
+    return await services.exchanges.run(request, work, quick=quick, uses_store=True)
 
 
 def _prepare_append(query: AppendQuery, headers: Headers, services: Services) -> Quick | None:
@@ -370,7 +372,7 @@ async def publish_version(
         location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
         return json_answer(manifest_json(manifest, request), status=201, headers=location)
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, uses_store=True)
 
 
 QUICK_APPENDS: Final = QuickRoute(AppendQuery, _prepare_append)

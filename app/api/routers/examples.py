@@ -69,7 +69,8 @@ async def _convert(
 ) -> Response:
     refuse_repeated(request)
     work = prepare(query, request.headers, services)
-    return await services.exchanges.run(request, work, checked=query.delivery == "checked")
+    checked = query.delivery == "checked"
+    return await services.exchanges.run(request, work, checked=checked, uses_store=names_dataset(query))
 
 
 def _prepare_serialize(query: ExamplesQuery, headers: Headers, services: Services) -> Conversion:

@@ -108,7 +108,7 @@ async def describe(
         described = describe_records(records, chosen.form)
         return description_answer(described, chosen.media_type, dropped=records.dropped)
 
-    return await services.exchanges.run(request, work)
+    return await services.exchanges.run(request, work, uses_store=names_dataset(query))
 
 
 @router.post(
@@ -158,7 +158,7 @@ async def _convert(
     work = prepare(query, request.headers, services)
     # What is lost stands in the headers, and is known at the end.
     checked = query.delivery == "checked" or query.damaged == "skip"
-    return await services.exchanges.run(request, work, checked=checked)
+    return await services.exchanges.run(request, work, checked=checked, uses_store=names_dataset(query))
 
 
 def _prepare_serialize(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:

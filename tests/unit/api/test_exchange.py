@@ -50,15 +50,14 @@ def test_a_small_request_that_waited_too_long_is_refused_and_does_nothing(
 
     async def run() -> tuple[list[Response], BaseException | Response]:
         hanging = [
-            asyncio.create_task(exchanges.run(request(), hang, quick=True))
+            asyncio.create_task(exchanges.run(request(), hang, quick=lambda _: True))
             for _ in range(exchange._SMALL_THREADS)
         ]
         await asyncio.sleep(0)
-        monkeypatch.setattr(exchange, "_LONGEST_IN_QUEUE_S", -1.0)
-        waiting = asyncio.create_task(exchanges.run(request(), work, quick=True))
-        await asyncio.sleep(0)
+        monkeypatch.setattr(exchange, "_LONGEST_IN_QUEUE_S", 0.01)
+        waiting = asyncio.create_task(exchanges.run(request(), work, quick=lambda _: True))
+        refused, *_ = await asyncio.gather(waiting, return_exceptions=True)  # while the others still hang
         release.set()
-        refused, *_ = await asyncio.gather(waiting, return_exceptions=True)
         return await asyncio.gather(*hanging), refused
 
     try:

@@ -1,12 +1,13 @@
 """Few wait for a thread, none for long; who would is told at once."""
 
 import asyncio
+import threading
 import time
 
 import pytest
 
 from app.api import lanes
-from app.api.lanes import Lane
+from app.api.lanes import Lane, Promise
 from app.errors import Overloaded
 
 
@@ -105,3 +106,125 @@ def test_threads_that_began_together_are_given_the_time_to_end_together(
         lane.close()
 
     asyncio.run(run())
+
+
+def test_no_group_has_more_than_half_of_the_threads() -> None:
+    async def run() -> None:
+        lane = Lane(4, "test", queued=4)
+        for _ in range(2):
+            await lane.enter(("slow",))
+        waits = asyncio.create_task(lane.enter(("slow",)))
+        await turn_of_the_loop()
+        for _ in range(2):
+            await lane.enter(("other",))
+        assert not waits.done()
+        lane.leave(("slow",))
+        await waits
+        lane.close()
+
+    asyncio.run(run())
+
+
+def test_no_group_has_more_than_half_of_the_queue() -> None:
+    async def run() -> None:
+        lane = Lane(2, "test", queued=4)
+        await lane.enter(("one",))
+        await lane.enter(("two",))
+        waiting = [asyncio.create_task(lane.enter(("one",))) for _ in range(2)]
+        await turn_of_the_loop()
+        assert lane.is_full_for(("one",))
+        assert not lane.is_full_for(("two",))
+        waiting.append(asyncio.create_task(lane.enter(("two",))))
+        await turn_of_the_loop()
+        for group in ("one", "two", "one"):
+            lane.leave((group,))
+            await turn_of_the_loop()
+        await asyncio.gather(*waiting)
+        lane.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_counts_with_each_of_its_groups() -> None:
+    async def run() -> None:
+        lane = Lane(4, "test", queued=4)
+        await lane.enter(("one", "store"))
+        await lane.enter(("two", "store"))
+        waits = asyncio.create_task(lane.enter(("three", "store")))
+        await turn_of_the_loop()
+        await lane.enter(("three",))
+        assert not waits.done()
+        lane.leave(("one", "store"))
+        await waits
+        lane.close()
+
+    asyncio.run(run())
+
+
+def test_who_has_fewest_threads_goes_first() -> None:
+    order: list[str] = []
+
+    async def run() -> None:
+        lane = Lane(4, "test", queued=8)
+
+        async def enter(caller: str) -> None:
+            await lane.enter((caller,))
+            order.append(caller)
+
+        for caller in ("many", "many", "few", "else"):
+            await lane.enter((caller,))
+        waiting = [asyncio.create_task(enter(caller)) for caller in ("few", "few", "new")]
+        await turn_of_the_loop()
+        lane.leave(("many",))
+        await turn_of_the_loop()
+        lane.leave(("many",))
+        await turn_of_the_loop()
+        assert order == ["new", "few"]
+        lane.leave(("few",))
+        await asyncio.gather(*waiting)
+        lane.close()
+
+    asyncio.run(run())
+
+
+def test_the_thread_of_who_leaves_just_as_it_is_given_one_is_free_again() -> None:
+    async def run() -> None:
+        lane = Lane(2, "test", queued=4)
+        await lane.enter(("one",))
+        leaves = asyncio.create_task(lane.enter(("one",)))
+        await turn_of_the_loop()
+        lane._give_back(("one",))
+        leaves.cancel()
+        await turn_of_the_loop()
+        await lane.enter(("one",))
+        await lane.enter(("two",))
+        lane.close()
+
+    asyncio.run(run())
+
+
+def test_what_waits_too_long_for_a_busy_thread_is_refused_and_never_begins() -> None:
+    begun, going_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hang() -> None:
+        begun.set()
+        going_on.wait(30)
+
+    async def run() -> None:
+        lane = Lane(1, "test", ahead=1)
+        hanging = asyncio.create_task(lane.go_on(hang, within_s=30))
+        await asyncio.to_thread(begun.wait, 30)
+        with pytest.raises(Overloaded, match="nothing was done"):
+            await lane.go_on(lambda: done.append("on"), within_s=0.01)
+        promised: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await lane.enter()
+        lane.start(lambda: done.append("start"), Promise(promised), (), within_s=0.01)
+        with pytest.raises(Overloaded, match="nothing was done"):
+            await promised
+        going_on.set()
+        await hanging
+        lane.close()
+
+    asyncio.run(run())
+    assert done == []

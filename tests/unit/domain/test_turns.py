@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.domain import turns
-from app.domain.turns import Turns, offer_turn, waiting
+from app.domain.turns import Turns, has_turn, offer_turn, pause, waiting
+from app.errors import Overloaded
 from tests.waiting import wait_for
 
 
@@ -106,6 +107,33 @@ def test_who_has_begun_goes_on_without_a_turn_rather_than_wait_long(monkeypatch:
     never_pauses.stop()
     with of.turn():
         assert of._free == 0
+
+
+def test_who_waits_too_long_to_begin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_PATIENCE_S", 0.01)
+    of = Turns(1)
+    never_pauses = Worker(of)
+    assert never_pauses.begun.wait(30)
+    with pytest.raises(Overloaded, match="nothing was done"), of.turn():
+        pass
+    never_pauses.stop()
+    with of.turn():
+        assert of._free == 0
+
+
+def test_who_pauses_lends_its_turn() -> None:
+    of, held = Turns(1), []
+
+    def sleep(_: float) -> None:
+        held.append(has_turn())
+
+    with pytest.MonkeyPatch.context() as patch, of.turn():
+        patch.setattr("app.domain.turns.time.sleep", sleep)
+        pause(1)
+        pause(0)  # is none
+        assert has_turn()
+    assert held == [False]
+    assert not has_turn()
 
 
 def test_without_a_turn_there_is_nothing_to_lend() -> None:

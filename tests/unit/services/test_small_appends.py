@@ -11,7 +11,7 @@ import pytest
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.json import decode_bodies
 from app.domain.limits import KIB, Limits
-from app.errors import StorageError
+from app.errors import Overloaded, StorageError
 from app.services import small_appends
 from app.services.appending import Appended, AppendRequest
 from app.services.datasets import DatasetOptions
@@ -185,3 +185,65 @@ def test_an_integer_that_float32_does_not_hold_is_left_to_who_notes_it(client: C
     assert [body is None for body in found] == [False, True, False]
     client.publish()
     assert client.read() == [1, 2, 3]
+
+
+def test_datasets_are_served_in_turn(
+    appends: SmallAppends, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.datasets.create("e", SCHEMA, DatasetOptions())
+    client.datasets.destination("e")
+    order: list[list[bytes]] = []
+
+    def seen(bodies: list[bytes], *rest: Any) -> Any:
+        order.append(bodies)
+        return decode_bodies(bodies, *rest)
+
+    monkeypatch.setattr(small_appends, "decode_bodies", seen)
+    monkeypatch.setattr(small_appends, "_BATCH_CELLS", 2)
+    many = [small(b'[{"x": %d}]' % x) for x in range(4)]
+    with held_back(appends):
+        other = small(b'[{"x": 9}]', dataset="e")
+        assert all(map(appends.add, [*many, other]))
+    assert answered(other.outcome)
+    assert all(answered(append.outcome) for append in many)
+    assert order == [[b'[{"x": 0}]', b'[{"x": 1}]'], [b'[{"x": 9}]'], [b'[{"x": 2}]', b'[{"x": 3}]']]
+
+
+def test_one_that_may_take_long_goes_the_ordinary_way(
+    appends: SmallAppends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_appends, "_BATCH_CELLS", 100)
+    body = b"[" + b",".join([b"{}"] * 101) + b"]"
+    assert not appends.add(small(body))
+    assert not appends.is_quick("d", body)
+    assert not appends.is_quick("d", b"x\n" + b"\n" * 101)
+    assert not appends.is_quick("d", bytes(16 * 101))
+    assert not appends.is_quick("unknown", b"[" + b",".join([b'{"a": 1}'] * 20) + b"]")
+    assert appends.is_quick("d", b'[{"x": 1}]')
+    assert appends.is_quick("unknown", b'[{"x": 1}]')
+
+
+def test_one_dataset_leaves_half_of_the_queue_to_others(
+    appends: SmallAppends, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.datasets.create("e", SCHEMA, DatasetOptions())
+    client.datasets.destination("e")
+    monkeypatch.setattr(small_appends, "_WAITING_BYTES_OF_ONE", 15)
+    with held_back(appends):
+        assert appends.add(small(b'[{"x": 1}]'))
+        assert not appends.add(small(b'[{"x": 2}]'))
+        assert appends.add(small(b'[{"x": 3}]', dataset="e"))
+
+
+def test_one_that_waited_too_long_is_refused_and_not_stored(
+    appends: SmallAppends, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held_back(appends):
+        late, in_time = small(b'[{"x": 1}]'), small(b'[{"x": 2}]')
+        late.since -= small_appends._LONGEST_WAIT_S + 1
+        assert all(map(appends.add, [late, in_time]))
+    with pytest.raises(Overloaded, match="not stored"):
+        late.outcome.result(timeout=30)
+    assert answered(in_time.outcome)
+    client.publish()
+    assert client.read() == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Query
@@ -26,7 +27,7 @@ class BodyOfTensorsQuery(NoQuery):
     dtype: Annotated[
         str | None,
         Field(
-            description="dtype of a raw or untyped JSON body; typed forms must agree. The names of the Open "
+            description="dtype of a raw or untyped JSON body; typed forms must agree, or see `lossy`. The names of the Open "
             "Inference Protocol and common other ones are taken, too.",
             json_schema_extra={"enum": list[JsonValue](DTYPES)},
         ),
@@ -67,17 +68,22 @@ class TensorsQuery(BodyOfTensorsQuery, ConversionQuery):
         "flat"
     )
     compression: EitherCompression = None
+    lossy: Annotated[
+        Literal["allow"] | None,
+        Field(description="`allow` rounds dense tensors of floats to the narrower float in `dtype`."),
+    ] = None
 
     def decode_options(
         self, *, input_form: str, output_form: str, json_bytes: int | None
     ) -> TensorDecodeOptions:
         # Where both are TFRecord, the parameter speaks of the answer and the body is detected.
         of_input = input_form == "tfrecord" != output_form
-        return self.body_options(
+        options = self.body_options(
             nonfinite=self.nonfinite_in,
             compression=self.compression if of_input else None,
             json_bytes=json_bytes,
         )
+        return replace(options, lossy=self.lossy == "allow")
 
     def encode_options(self) -> TensorEncodeOptions:
         return TensorEncodeOptions(

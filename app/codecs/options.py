@@ -43,6 +43,7 @@ class TensorDecodeOptions:
         json_bytes: of `oip`: the length of the JSON in front, as Inference-Header-Content-Length says.
         nonfinite: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity in JSON.
         compression: of `tfrecord`; None detects it.
+        lossy: floats are rounded to a narrower `dtype` of floats.
     """
 
     dtype: DType | None = None
@@ -53,6 +54,7 @@ class TensorDecodeOptions:
     json_bytes: int | None = None
     nonfinite: Literal["error", "null", "bare"] = "error"
     compression: Compression | None = None
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from ..codecs.encoded import headers_of
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ..codecs.registry import TENSOR_CODECS, FormName
 from ..codecs.tensors.arriving import Arrival, Arriving, ArrivingOneByOne, in_memory
+from ..codecs.tensors.declared import round_tensor
 from ..codecs.tensors.kinds import num_messages
 from ..codecs.tensors.single import check_single
 from ..codecs.tensors.tfrecord_stream import encode_stream as encode_records
 from ..domain.limits import KIB, Budget
 from ..domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
-from ..domain.tensor import NamedAny
+from ..domain.tensor import NamedAny, NamedTensor
 from ..domain.tensor_stream import NamedStream, TensorStream
 from ..errors import UnprocessableInput
 from ..storage.spool import Spool
@@ -84,7 +85,11 @@ def decode_tensors(
         raise LookupError(f"{form} has no tensor decoder")
     with ExitStack() as resources:
         body = as_needed(source, codec, budget, spool, resources)
-        return codec.decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
+        found = codec.decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
+        return [
+            round_tensor(named, options, budget) if isinstance(named, NamedTensor) else named
+            for named in found
+        ]
 
 
 def convert_tensors(
@@ -157,8 +162,10 @@ def _convert_arriving(arriving: Arriving, conversion: TensorConversion, budget: 
     form = conversion.output_form
     if isinstance(arriving, ArrivingOneByOne):
         if form == "tfrecord":
-            return ConvertedTensors(form, None, encode_records(arriving, conversion.encode), {})
+            declared = (_as_declared(arrival, conversion, budget) for arrival in arriving)
+            return ConvertedTensors(form, None, encode_records(declared, conversion.encode), {})
         arriving = _all_of(arriving, conversion, budget)
+    arriving = [_as_declared(arrival, conversion, budget) for arrival in arriving]
     streams = [arrival for arrival in arriving if isinstance(arrival, NamedStream)]
     if len(streams) == len(arriving):
         form = _output_form(len(streams), conversion)
@@ -167,6 +174,13 @@ def _convert_arriving(arriving: Arriving, conversion: TensorConversion, budget: 
         if chunks is not None:
             return ConvertedTensors(form, streams, chunks, {})
     return _convert_held([in_memory(arrival, budget) for arrival in arriving], conversion)
+
+
+def _as_declared(arrival: Arrival, conversion: TensorConversion, budget: Budget) -> Arrival:
+    """A stream is so already."""
+    if isinstance(arrival, NamedStream):
+        return arrival
+    return round_tensor(arrival, conversion.decode, budget)
 
 
 def _all_of(arriving: ArrivingOneByOne, conversion: TensorConversion, budget: Budget) -> Sequence[Arrival]:

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save as save_safetensors
 
+from app.domain.dtypes import DTYPES
+
 SERIALIZE = "/v1/records/serialize"
 PARSE = "/v1/records/parse"
 JSON = {"Content-Type": "application/json"}
@@ -259,3 +261,74 @@ def test_later_rows_may_bring_the_first_decimals(client: httpx.Client) -> None:
         SERIALIZE, params={"to": "ndjson"}, content=rows, headers={"Content-Type": "application/x-ndjson"}
     )
     assert answer.text.endswith('{"x":[1700000000.123]}\n')
+
+
+def npy_body(values: Any) -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, values)
+    return sink.getvalue()
+
+
+NPY = {"Content-Type": "application/x-npy"}
+
+
+@pytest.mark.parametrize("size", [10, 200_001])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_tensor_is_rounded_to_the_declared_float_when_allowed(
+    client: httpx.Client, size: int, dtype: str
+) -> None:
+    values = np.linspace(-2, 2, size, dtype=np.float32)
+    params = {"dtype": dtype, "to": "raw"}
+    refused = client.post("/v1/tensors/serialize", params=params, content=npy_body(values), headers=NPY)
+    assert (refused.status_code, refused.json()["code"]) == (422, "dtype_mismatch")
+    assert "?lossy=allow" in refused.json()["detail"]
+    answer = client.post(
+        "/v1/tensors/serialize", params=params | {"lossy": "allow"}, content=npy_body(values), headers=NPY
+    )
+    assert (answer.headers["tensor-dtype"], answer.headers["tensor-shape"]) == (dtype, str(size))
+    assert answer.content == values.astype(DTYPES[dtype].numpy).tobytes()
+
+
+@pytest.mark.parametrize("size", [10, 200_001])
+def test_what_overflows_the_declared_float_is_refused(client: httpx.Client, size: int) -> None:
+    values = np.zeros(size, np.float32)
+    values[-1] = 70_000
+    answer = client.post(
+        "/v1/tensors/serialize",
+        params={"dtype": "float16", "lossy": "allow", "delivery": "checked"},
+        content=npy_body(values),
+        headers=NPY,
+    )
+    assert (answer.status_code, answer.json()["code"]) == (422, "out_of_range")
+    assert f"Element {size - 1} " in answer.json()["detail"]
+
+
+def test_records_of_tensors_are_rounded_large_and_small(client: httpx.Client) -> None:
+    tensors = [np.linspace(0, 1, size, dtype=np.float32) for size in (3, 100_000, 2)]
+    sink = io.BytesIO()
+    np.savez(sink, *tensors)
+    npz = {"Content-Type": "application/x-npz"}
+    serialized = client.post(
+        "/v1/tensors/serialize", params={"to": "tfrecord"}, content=sink.getvalue(), headers=npz
+    )
+    assert serialized.status_code == 200, serialized.text
+    answer = client.post(
+        "/v1/tensors/parse",
+        params={"from": "tfrecord", "to": "npz", "dtype": "float16", "lossy": "allow"},
+        content=serialized.content,
+    )
+    found = np.load(io.BytesIO(answer.content))
+    assert [found[name].tobytes() for name in found.files] == [
+        values.astype(np.float16).tobytes() for values in tensors
+    ]
+
+
+def test_other_dtypes_still_have_to_agree(client: httpx.Client) -> None:
+    for values, dtype in ((np.zeros(2, np.float32), "float64"), (np.zeros(2, np.int64), "float16")):
+        answer = client.post(
+            "/v1/tensors/serialize",
+            params={"dtype": dtype, "lossy": "allow"},
+            content=npy_body(values),
+            headers=NPY,
+        )
+        assert (answer.status_code, answer.json()["code"]) == (422, "dtype_mismatch")

@@ -11,7 +11,7 @@ from ...domain.tensor_stream import NamedStream, TensorStream
 from ..containers.array import Array
 from ..content_stream import materialised
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from .declared import check_declared
+from .declared import check_declared, round_stream
 
 __all__ = [
     "Arrival",
@@ -50,7 +50,7 @@ StreamEncoder = Callable[[Sequence[NamedStream], TensorEncodeOptions], Iterator[
 def named_arrival(
     tensor: TensorStream | Tensor | Array, options: TensorDecodeOptions, name: str | None = None
 ) -> Arrival:
-    """The tensor under its name, if it is what the client declared.
+    """The tensor under its name, if it is what the client declared; one that arrives is rounded to that.
 
     Raises:
         UnprocessableInput: as `check_declared`.
@@ -59,7 +59,7 @@ def named_arrival(
         tensor = tensor.to_tensor()
     named = NamedStream(tensor, name) if isinstance(tensor, TensorStream) else NamedTensor(tensor, name)
     check_declared(named, options)
-    return named
+    return round_stream(named, options) if isinstance(named, NamedStream) else named
 
 
 def in_memory(arrival: Arrival, budget: Budget) -> NamedTensor:

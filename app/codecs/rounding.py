@@ -20,10 +20,12 @@ _FLOAT4_OVERFLOW: Final = 7.0
 
 
 def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The values rounded to nearest, and which of them are lost.
+    """The values rounded to nearest, and which of them are lost; the same array where nothing is rounded.
 
     Lost are finite values that overflow, infinities and NaNs where `dtype` (floating or complex) has none.
     """
+    if values.dtype == dtype.numpy and dtype.has_infinity and dtype.has_nan:
+        return values, np.zeros(values.shape, np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
         is_rounded_twice = values.dtype == np.float64 and dtype.numpy.isbuiltin != 1
         converted = (_rounded_to_odd(values) if is_rounded_twice else values).astype(dtype.numpy)

@@ -175,9 +175,9 @@ class Feature:
         """Refuse what the Example's lists cannot hold.
 
         Raises:
-            LossyConversion: float64 or uint64 with encoding `list`, unless it `as_stored` is something else.
+            LossyConversion: uint64 with encoding `list`, and float64 that somebody declared.
         """
-        if self.as_stored is not self:
+        if self.inferred and self.may_round:
             return
         if self.encoding == "list" and self.dtype.name in _LOSSY_IN_LIST:
             holder = "a FloatList (float32)" if self.dtype.is_float else "an Int64List (int64)"
@@ -390,6 +390,8 @@ class Schema:
 
     def with_floats_inferred(self) -> Schema:
         """This schema of a body that declares none: nobody has asked for its floats to be rounded."""
+        if all(feature.inferred or not feature.dtype.is_float for feature in self.features):
+            return self
         features = (
             replace(feature, inferred=True) if feature.dtype.is_float else feature
             for feature in self.features

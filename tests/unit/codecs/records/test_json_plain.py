@@ -118,7 +118,6 @@ def test_plain_rows_are_read(line: bytes, feature: Any, value: Any) -> None:
         (b'{"a":\n1}', {"dtype": "int8"}),
         (b'{"a":1\n}', {"dtype": "int8"}),
         (b"[1]", {"dtype": "int8"}),
-        (b'\xef\xbb\xbf{"a":1}', {"dtype": "int8"}),
         (b'{"a":01}', {"dtype": "int8"}),
         (b'{"a":[1]}', {"dtype": "int8"}),
         (b'{"a":tru}', {"dtype": "bool"}),

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
+from ..codecs.records.infer import HEAD_ROWS
 from ..codecs.registry import FormName
 from ..domain.dtypes import INT64
 from ..domain.evolution import DECLARE_ANEW
@@ -251,12 +252,17 @@ def _way_out(error: InputError, stored: Schema | None, *, evolve: bool) -> str:
         is_told = evolve or not isinstance(error, SchemaConflict)
         return "" if is_told else "With ?evolve=widen it is added to the schema of the dataset."
     if error.code == "inexact_integer" and feature.dtype == INT64 and not feature.may_become_float32:
-        why = "float32 does not hold all its integers exactly" if feature.inferred else "it was declared"
-        return f"It stays int64 in this dataset, since {why}. {DECLARE_ANEW}"
+        why = "" if feature.inferred else ", since it was declared"
+        if feature.beyond_float32:
+            why = ", since float32 does not hold all its integers exactly"
+        return f"It stays int64 in this dataset{why}. {DECLARE_ANEW}"
     has_length = feature.inferred and not feature.is_scalar and feature.num_values is not None
     ways = ["become float32"] * feature.may_become_float32 + ["have lists of any length"] * has_length
-    if evolve or not ways or not isinstance(error, SchemaConflict | LossyConversion):
+    if not ways or not isinstance(error, SchemaConflict | LossyConversion):
         return ""
+    if evolve:
+        is_late = (error.location.row or 0) >= HEAD_ROWS
+        return f"?evolve=widen looks at the first {HEAD_ROWS} rows: set ?infer=all." if is_late else ""
     return f"It was inferred from earlier rows: with ?evolve=widen it may {' and '.join(ways)}."
 
 

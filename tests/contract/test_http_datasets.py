@@ -481,3 +481,15 @@ def test_an_integer_that_float32_does_not_hold_keeps_its_dtype(client: httpx.Cli
     assert (
         "float32 does not hold all its integers exactly. Append to a new dataset" in refused.json()["detail"]
     )
+
+
+def test_a_float_far_behind_widens_where_all_rows_are_looked_at(client: httpx.Client, name: str) -> None:
+    url = f"/v1/datasets/{name}/records"
+    assert client.post(url, json=[{"x": 1}]).status_code == 201
+    rows = b'{"x": 2}\n' * 1500 + b'{"x": 2.5}\n'
+    headers = {"Content-Type": "application/x-ndjson"}
+    refused = client.post(url, params={"evolve": "widen"}, content=rows, headers=headers)
+    assert refused.status_code == 422
+    assert "set ?infer=all" in refused.json()["detail"]
+    widened = client.post(url, params={"evolve": "widen", "infer": "all"}, content=rows, headers=headers)
+    assert (widened.status_code, widened.json()["num_records"]) == (201, 1501)

@@ -499,3 +499,22 @@ def test_a_version_keeps_its_integers_when_the_next_one_has_floats(inner: Obstor
     assert client.datasets.manifest("d", "1.0.0").schema == schema(x="int64")
     for version in ("1.0.0", "1.1.0"):
         assert client.datasets.validate("d", version, Budget()).problems.found == []
+
+
+@pytest.mark.parametrize(("first", "late"), [(b"1", b"1.5"), (b"[1, 2]", b"[3]")])
+def test_a_row_behind_those_that_are_looked_at_says_how_to_look_at_all(
+    inner: ObstoreStore, first: bytes, late: bytes
+) -> None:
+    client = Client(inner)
+    body = b'{"x": %b}\n' % first
+    append(client, body, form="ndjson")
+    with pytest.raises(InputError, match=r"the first 1000 rows: set \?infer=all"):
+        append(client, body * 1000 + b'{"x": %b}\n' % late, form="ndjson", evolve=True)
+
+
+def test_a_step_of_integers_stays_one(inner: ObstoreStore) -> None:
+    client = Client(inner)
+    body = b'[{"context": {}, "feature_lists": {"x": [%b]}}]'
+    append(client, body % b"1", message="sequence_example")
+    with pytest.raises(InputError, match=r"stays int64 in this dataset\. Append to a new dataset"):
+        append(client, body % b"1.5", message="sequence_example", evolve=True)

@@ -77,7 +77,7 @@ def append(
             Deleting(body, event),
             lambda: digest,
             Budget(),
-            Spool(None, 4 * MIB),
+            Spool(None, 16 * MIB),
             resources,
         ).result()
 

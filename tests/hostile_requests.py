@@ -77,6 +77,30 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
     return sink.getvalue()
 
 
+def npy(array: Any) -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, array)
+    return sink.getvalue()
+
+
+def safetensors(header: dict[str, Any]) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def again(text: str, count: int) -> Any:
+    """The text so many times, by reference."""
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([text]))
+
+
+def batches_of_one_row(num_columns: int, num_rows: int) -> bytes:
+    table = pa.table({name: np.arange(num_rows) for name in names(num_columns)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+    return sink.getvalue()
+
+
 def names(count: int) -> list[str]:
     return [f"f{index}" for index in range(count)]
 
@@ -209,5 +233,45 @@ HOSTILE = [
         "application/x-ndjson",
         lambda: cycling(3000, 140_000),
         TOO_MUCH,
+    ),
+    Hostile(
+        "a row of many keys, then empty rows, appended",
+        APPEND + "?evolve=widen",
+        "application/x-ndjson",
+        lambda: keys_then_empty_rows(3000, 100_000, b"\n"),
+        TOO_MUCH,
+    ),
+    Hostile(
+        "empty lists by turns",
+        f"{RECORDS}/describe?infer=all",
+        "application/x-ndjson",
+        lambda: cycling(1000, 100_000).replace(b":1}", b":[]}"),
+        "200",
+    ),
+    Hostile(
+        "as many features as lines, as Python",
+        f"{RECORDS}/describe?infer=all&to=python",
+        "application/x-ndjson",
+        lambda: cycling(9900, 9900),
+        TOO_MUCH,
+    ),
+    Hostile(
+        "columns of JSON, a schema of 9,900 features beside them",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/json",
+        lambda: json.dumps(
+            {
+                "schema": {"features": {n: {"dtype": "int64", "nullable": True} for n in names(9900)}},
+                "columns": {"f0": [1] * 100_000},
+            }
+        ).encode(),
+        "cut",
+    ),
+    Hostile(
+        "blank lines of CSV under a long name",
+        f"{RECORDS}/serialize?to=json",
+        "text/csv",
+        lambda: b"n" * 4000 + b"\n1\n" + b"\n" * 1_000_000,
+        "cut",
     ),
 ]

@@ -22,7 +22,7 @@ from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .body_schema import with_body_schema
 from .columns import Records
 from .json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
-from .json_cells import row_texts, slices
+from .json_cells import row_texts
 from .json_columns import RESERVED, columns_text
 from .json_objects import INSTANCES, ObjectReader, find_rows
 from .json_oip import read_oip_columns
@@ -228,9 +228,9 @@ def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str
     separator = "["
     first_row = 0
     for batch in records.batches:
-        for start, piece in slices(batch):
+        for texts in row_texts(batch, records.schema, options, first_row, ",\n"):
             yield separator
-            yield row_texts(piece, records.schema, options, first_row + start, ",\n").data.data
+            yield texts.data.data
             separator = ",\n"
         first_row += batch.num_rows
     yield "]" if first_row else "[]"
@@ -253,8 +253,8 @@ def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) 
     """
     rows: list[str] = []
     for batch in records.batches:
-        texts = row_texts(batch.slice(0, 2), records.schema, options, len(rows))
-        rows += [texts[index] for index in range(len(texts))]
+        for texts in row_texts(batch.slice(0, 2), records.schema, options, len(rows)):
+            rows += [texts[index] for index in range(len(texts))]
     if len(rows) != 1:
         raise UnprocessableInput(
             f"This form holds exactly one row, and there {'are more' if rows else 'is none'}. "

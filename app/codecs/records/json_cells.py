@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -30,17 +31,22 @@ _TEXT_PER_BYTE: Final = 4
 
 def slices(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batch in pieces whose text is about `_SLICE_TEXT`, with their first rows."""
-    num_rows = max(batch.num_rows, 1)
-    row_bytes = batch.nbytes // num_rows + 8 * batch.num_columns + 1
-    step = max(1, _SLICE_TEXT // (_TEXT_PER_BYTE * row_bytes))
+    step = _rows_of_slice(batch.columns, batch.num_rows, 0)
     for start in range(0, batch.num_rows, step):
         yield start, batch.slice(start, step)
 
 
+def _rows_of_slice(columns: Sequence[pa.Array[Any]], num_rows: int, shared: int) -> int:
+    """How many rows have about `_SLICE_TEXT` of text, of which `shared` bytes stand in each."""
+    num_bytes = sum(column.nbytes for column in columns)
+    row_bytes = num_bytes // max(num_rows, 1) + 8 * len(columns) + 1
+    return max(1, _SLICE_TEXT // (_TEXT_PER_BYTE * row_bytes + shared))
+
+
 def row_texts(
     batch: pa.RecordBatch, schema: Schema, spelling: Spelling, first_row: int, separator: str = ","
-) -> Texts:
-    """One JSON object for each row; what a row lacks is null.
+) -> Iterator[Texts]:
+    """One JSON object for each row, for some rows at a time; what a row lacks is null.
 
     A row of a SequenceExample is `{"context": {...}, "feature_lists": {...}}`.
 
@@ -50,19 +56,42 @@ def row_texts(
     Raises:
         InputError: a value that has no text under these options.
     """
-    context: list[str | Texts] = []
-    lists: list[str | Texts] = []
-    for feature, column in zip(schema, batch.columns, strict=True):
+    parts = _row_parts(batch, schema)
+    # Found once for all slices: a few bytes can name thousands of features that no row has.
+    columns = {part: batch.column(part) for part in parts if isinstance(part, int)}
+    shared = sum(len(part) for part in parts if isinstance(part, str))
+    step = _rows_of_slice(list(columns.values()), batch.num_rows, shared)
+    for start in range(0, batch.num_rows, step):
+        texts = [
+            part
+            if isinstance(part, str)
+            else cell_texts(
+                columns[part].slice(start, step), schema.features[part], spelling, first_row + start
+            )
+            for part in parts
+        ]
+        yield concatenated(texts, min(step, batch.num_rows - start), separator)
+
+
+def _row_parts(batch: pa.RecordBatch, schema: Schema) -> list[str | int]:
+    """Texts that all rows share, and the numbers of the columns whose cells stand between them."""
+    context: list[str | int] = []
+    lists: list[str | int] = []
+    for index, feature in enumerate(schema):
         members = lists if feature.kind == "sequence" else context
         key = ("," if members else "") + quote(feature.name) + ":"
-        if batch.num_rows and column.null_count == batch.num_rows:  # one text that all rows share
+        if batch.column(index).null_count == batch.num_rows:
             members.append(f"{key}null")
         else:
-            members += [key, cell_texts(column, feature, spelling, first_row)]
-    parts = ["{", *context, "}"]
+            members += [key, index]
+    parts: list[str | int] = ["{", *context, "}"]
     if schema.message == "sequence_example":
         parts = ['{"context":', *parts, ',"feature_lists":{', *lists, "}}"]
-    return concatenated(parts, batch.num_rows, separator)
+    joined: list[str | int] = []
+    for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
+        some = list(group)
+        joined += ["".join(map(str, some))] if is_text else some
+    return joined
 
 
 def cell_texts(column: pa.Array[Any], feature: Feature, spelling: Spelling, first_row: int) -> Texts:

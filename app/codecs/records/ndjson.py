@@ -14,7 +14,7 @@ from ...domain.streams import Buffer, ByteStream
 from ..json_out import gather
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .columns import Records
-from .json_cells import row_texts, slices
+from .json_cells import row_texts
 from .json_columns import columns_text
 from .ndjson_lines import LineReader
 from .row_texts import head_rows, records_from_texts
@@ -55,7 +55,7 @@ def _batch_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[st
 def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
     first_row = 0
     for batch in records.batches:
-        for start, piece in slices(batch):
-            yield row_texts(piece, records.schema, options, first_row + start, "\n").data.data
+        for texts in row_texts(batch, records.schema, options, first_row, "\n"):
+            yield texts.data.data
             yield "\n"
         first_row += batch.num_rows

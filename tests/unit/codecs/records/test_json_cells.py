@@ -109,7 +109,7 @@ def test_rows_are_objects_in_the_order_of_the_schema() -> None:
     schema = Schema((feature("int8", label='b"'), feature("text", label="a")))
     columns: list[pa.Array[Any]] = [pa.array([1, None], pa.int8()), pa.array([b"x", b"y"], pa.binary())]
     batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-    assert items(row_texts(batch, schema, PLAIN, 0)) == ['{"b\\"":1,"a":"x"}', '{"b\\"":null,"a":"y"}']
+    assert items(next(row_texts(batch, schema, PLAIN, 0))) == ['{"b\\"":1,"a":"x"}', '{"b\\"":null,"a":"y"}']
 
 
 def test_slices_cover_the_batch_and_are_small() -> None:
@@ -146,7 +146,10 @@ def test_rows_are_what_python_would_write(
     schema, rows = case
     columns = [build_column(feature, [row[feature.name] for row in rows], Reading(), 0) for feature in schema]
     batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-    found = row_texts(batch, schema, options, 0, "\n")
+    found = next(row_texts(batch, schema, options, 0, "\n"), None)
+    if found is None:
+        assert not rows
+        return
     assert [respelled(text) for text in items(found)] == items(found)
     assert found.data.tobytes().decode() == "\n".join(items(found))
     for feature, column in zip(schema, columns, strict=True):

@@ -62,7 +62,7 @@ from fastapi.testclient import TestClient
 from app.main import create_app_with
 from app.settings import Settings
 
-with TestClient(create_app_with(Settings(storage_url="memory://"))) as client:
+with TestClient(create_app_with(Settings(storage_url="memory://")), base_url="http://127.0.0.1") as client:
     assert client.post("/v1/tensors/parse?from=json&to=npz", content=b"[1, 2]").status_code == 200
     assert client.post("/v1/records/serialize?from=ndjson", content=b'{"x": 1}').status_code == 200
 print(*{name.partition(".")[0] for name in sys.modules})

@@ -398,6 +398,13 @@ class Schema:
         )
         return Schema(tuple(features), self.message)
 
+    def with_doubles_inferred(self) -> Schema:
+        """This schema, by which nobody asks for float64 in lists, which do not hold it."""
+        features = (
+            replace(feature, inferred=True) if feature.may_round else feature for feature in self.features
+        )
+        return Schema(tuple(features), self.message)
+
     def declared(self) -> Schema:
         """This schema as if somebody had declared it."""
         features = (

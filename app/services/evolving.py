@@ -58,7 +58,7 @@ def open_widening(
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:
     if found.is_declared:
-        return widen(stored, found.schema)
+        return widen(stored, found.schema.as_stored())
     offered = [_as_stored(feature, stored, form) for feature in found.schema]
     return widen(stored, Schema(tuple(offered), found.schema.message))
 

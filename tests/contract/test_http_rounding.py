@@ -192,6 +192,21 @@ def test_a_frame_goes_in_without_a_word_about_dtypes(client: httpx.Client, form:
     assert {feature["dtype"] for feature in schema["features"].values()} == {"float32"}
 
 
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_an_answer_of_ours_goes_in_again(client: httpx.Client, form: str, dataset: str) -> None:
+    rows = b'[{"x":0.5,"price":0.1}]'
+    table = client.post(SERIALIZE, params={"to": form}, content=rows, headers=JSON)
+    headers = {"Content-Type": table.headers["content-type"]}
+    answer = client.post(SERIALIZE, content=table.content, headers=headers)
+    assert (answer.status_code, answer.headers.get("rounded-features")) == (200, "price"), answer.text
+    assert answer.content == client.post(SERIALIZE, content=rows, headers=JSON).content
+    for params in ({}, {}, {"evolve": "widen"}):
+        stored = client.post(
+            f"/v1/datasets/{dataset}/records", params=params, content=table.content, headers=headers
+        )
+        assert (stored.status_code, stored.json().get("rounded")) == (201, ["price"]), stored.text
+
+
 def test_columns_of_float32_and_decimals_meet_in_one_dataset(client: httpx.Client, dataset: str) -> None:
     narrow = {name: values.astype(np.float32) for name, values in FRAME.items()}
     headers = {"Content-Type": FORMS["arrow"][1]}

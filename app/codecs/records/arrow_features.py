@@ -74,7 +74,9 @@ def with_schema_in_metadata(
     before = budget.remaining
     value = parse_json(text, budget).value
     budget.release(before - budget.remaining)
-    return with_body_schema(value, options, budget.limits, place="the metadata of the body", pointer=None)
+    return with_body_schema(
+        value, options, budget.limits, place="the metadata of the body", pointer=None, repeats_types=True
+    )
 
 
 def infer_arrow_schema(schema: pa.Schema, message: Message | None) -> Schema:

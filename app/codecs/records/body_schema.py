@@ -20,11 +20,13 @@ def with_body_schema(
     *,
     place: str = "the body",
     pointer: str | None = "/schema",
+    repeats_types: bool = False,
 ) -> RecordsDecodeOptions:
     """The options with the schema of the body's member `schema`.
 
     Args:
         place: where it stands instead, for errors; `pointer` is then None.
+        repeats_types: where the columns say themselves that they are float64, it asks for nothing by that.
 
     Raises:
         InputError: not a schema in any of its forms (`schema_from_value`), or one that contradicts the
@@ -35,6 +37,8 @@ def with_body_schema(
     if options.body_schema_seen:
         return options
     schema = schema_from_value(value, limits).with_message(options.message)
+    if repeats_types:
+        schema = schema.with_doubles_inferred()
     if options.schema is None:
         return replace(options, schema=schema)
     if not options.schema_of_dataset:
@@ -43,7 +47,7 @@ def with_body_schema(
             code="schema_twice",
             pointer=pointer,
         )
-    if not schema.same_features(options.schema):
+    if not schema.as_stored().same_features(options.schema):
         raise SchemaConflict(
             f"The schema in {place} is not that of the dataset. Leave it out, set ?evolve=widen where it "
             f"only adds to that, or append to another dataset.",

@@ -214,6 +214,7 @@ def _serve(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
+        access_log=settings.access_log,
         log_config=None,  # its records go where all others go
         http=hardened_protocol(_connection_limits(settings)),
         ws="none",

@@ -180,6 +180,9 @@ class Settings(BaseSettings):
         "all below it, `*` for any. Unset, any is taken only with authentication or "
         "`ALLOW_UNAUTHENTICATED`.",
     )
+    access_log: bool = Field(
+        True, description="Whether each request has a line in the log; aborted uploads have one anyway."
+    )
     log_format: Literal["text", "json"] = Field("text", description="Form of a log line: `text` or `json`.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")
 

@@ -16,6 +16,8 @@ import uvicorn
 import yaml
 from fastapi import FastAPI
 
+from app.api.http1.limits import ConnectionLimits
+from app.api.http1.protocol import hardened_protocol
 from app.main import create_app_with
 from app.settings import Settings
 
@@ -90,7 +92,9 @@ def fresh_service() -> Iterator[httpx.Client]:
 def serving(app: FastAPI) -> Iterator[httpx.Client]:
     """The application, ready, on a loopback port of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="error", http=hardened_protocol(ConnectionLimits()), ws="none")
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -113,7 +114,7 @@ class Lane:
 
         Where it has not begun after `within_s`, or the service shuts down before, the promise is broken.
         """
-        running = self._pool.submit(function)
+        running = self._pool.submit(copy_context().run, function)
         late = asyncio.get_running_loop().call_later(within_s, running.cancel)
 
         def end(done: Future[Any]) -> None:
@@ -130,7 +131,7 @@ class Lane:
         Raises:
             Overloaded: it has not begun after `within_s`.
         """
-        running = self._pool.submit(function)
+        running = self._pool.submit(copy_context().run, function)
         late = asyncio.get_running_loop().call_later(within_s, running.cancel)
         try:
             return await asyncio.wrap_future(running)

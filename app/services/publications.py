@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -153,7 +155,8 @@ class Publications:
         run = _Run(self._reserve() if room is None else room.retain())
         try:
             # A daemon: on shutdown it just dies, and another replica finishes what it began.
-            threading.Thread(target=run.work, args=(publish,), name=name, daemon=True).start()
+            work = partial(copy_context().run, run.work, publish)
+            threading.Thread(target=work, name=name, daemon=True).start()
         except RuntimeError:  # the system gives no more threads
             run.room.end()
             raise

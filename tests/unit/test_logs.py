@@ -5,11 +5,12 @@ import logging
 import re
 import subprocess
 import sys
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 
-from app.logs import JsonFormatter, TextFormatter
+from app.logs import REQUEST_ID, JsonFormatter, TextFormatter
 
 FORGED = "name\r\n2026-01-01T00:00:00 INFO root all is well\x1b[2J\x85\u2028end"
 
@@ -45,6 +46,24 @@ def test_text_lines_show_control_characters() -> None:
     assert len(line.splitlines()) == 1
     assert "WARNING app.x got name\\x0d\\x0a2026" in line
     assert line.endswith('end {"n": 1}')
+
+
+def test_lines_name_the_request_that_they_are_about() -> None:
+    def lines() -> tuple[str, str]:
+        REQUEST_ID.set("r-1")
+        return JsonFormatter().format(record("done")), TextFormatter().format(record("done"))
+
+    line, text = copy_context().run(lines)
+    assert json.loads(line)["request_id"] == "r-1"
+    assert text.endswith(" WARNING app.x [r-1] done")
+    assert "request_id" not in JsonFormatter().format(record("done"))
+
+
+def test_fields_that_the_message_tells_are_not_repeated_in_text() -> None:
+    made = record("took 3 ms", fields={"ms": 3, "route": None}, told=True)
+    assert TextFormatter().format(made).endswith(" app.x took 3 ms")
+    assert json.loads(JsonFormatter().format(made)).items() >= {"ms": 3, "message": "took 3 ms"}.items()
+    assert "route" not in JsonFormatter().format(made)
 
 
 def test_text_sets_the_lines_of_a_traceback_off() -> None:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
-import secrets
 import time
-from typing import Any, Final
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...logs import AUDIT
 from .principal import Principal
 
 __all__ = ["Audited", "audit"]
 
-logger = logging.getLogger("shardsmith.audit")
-
-#: An id that a client or a proxy gave is kept if it is one; anything else is not repeated.
-_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_HEADER: Final = b"x-request-id"
+logger = logging.getLogger(AUDIT)
 
 
 def audit(scope: Scope, principal: Principal, route: str, dataset: str | None, **outcome: object) -> None:
@@ -34,7 +29,7 @@ def audit(scope: Scope, principal: Principal, route: str, dataset: str | None, *
         "client": client[0] if client else None,
         **outcome,
     }
-    logger.info("audit", extra={"fields": {k: v for k, v in fields.items() if v is not None}})
+    logger.info("audit", extra={"fields": fields})
 
 
 class Audited:
@@ -42,7 +37,6 @@ class Audited:
 
     def __init__(self, scope: Scope, principal: Principal, route: str, dataset: str | None) -> None:
         self._of = (scope, principal, route, dataset)
-        self._request_id = _request_id(scope)
         self._began = time.monotonic()
         self._num_bytes = 0
         self._status: int | None = None
@@ -59,7 +53,7 @@ class Audited:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = self._begun(message)
+                self._begun(message)
             await send(message)
             self._whole = message["type"] == "http.response.body" and not message.get("more_body", False)
 
@@ -74,20 +68,10 @@ class Audited:
                 complete=self._whole,
                 num_bytes=self._num_bytes,
                 duration_ms=round((time.monotonic() - self._began) * 1e3, 1),
-                request_id=self._request_id,
             )
 
-    def _begun(self, message: Message) -> Message:
+    def _begun(self, message: Message) -> None:
         self._status = message["status"]
-        headers = list(message.get("headers", ()))
-        for name, value in headers:
+        for name, value in message.get("headers", ()):
             if name.lower() == b"location":  # the append, or the version
                 self._location = value.decode("latin-1")
-        return {**message, "headers": [*headers, (_HEADER, self._request_id.encode())]}
-
-
-def _request_id(scope: Scope) -> str:
-    given = [value for name, value in scope["headers"] if name == _HEADER]
-    if len(given) == 1 and _REQUEST_ID.fullmatch(given[0]):
-        return bytes(given[0]).decode("ascii")
-    return secrets.token_hex(8)

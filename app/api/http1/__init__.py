@@ -2,6 +2,6 @@
 
 `protocol.py` is the connection, `receiving.py` the half of it that takes requests in; `head.py` says what a
 request may look like, `refusals.py` what is answered to what is none; `cycle.py` writes the answers of the
-application; `deadlines.py` and `allowance.py` say how slow a client may be, `connections.py` how many there
-may be, and `limits.py` has every number.
+application; `access_log.py` tells of each; `deadlines.py` and `allowance.py` say how slow a client may be,
+`connections.py` how many there may be, and `limits.py` has every number.
 """

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
-from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 
-from .refusals import defect, problem_parts
+from ...logs import REQUEST_ID
+from .access_log import REQUEST_ID_HEADER, RequestLog
+from .refusals import Refused, defect, problem_parts
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
@@ -40,18 +41,26 @@ class Cycle(RequestResponseCycle):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self.log = RequestLog(arguments["scope"])
         self._arrived: list[bytes] = []
         self._num_arrived = 0
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Have the application answer."""
-        await super().run_asgi(app)
+        REQUEST_ID.set(self.log.id)  # of this task, and of what it starts
+        try:
+            await super().run_asgi(app)
+        finally:
+            if not self.response_complete and self.log.ended is None:
+                self.log.ended = "client_closed" if self.disconnected else "broken_off"
+            self.log.write(whole_body=not self.more_body, answers=self.access_log)
         self.flow.closing()
 
     def add_body(self, piece: bytes) -> int:
         """Keep a piece of the content until the application asks for it; how many bytes are kept."""
         self._arrived.append(piece)
         self._num_arrived += len(piece)
+        self.log.num_in += len(piece)
         self.message_event.set()
         return self._num_arrived
 
@@ -89,8 +98,7 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError(f"{message['type']} has no place here in an answer")
 
     def _serialized_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        if self.access_log:
-            self._log(status)
+        self.log.status = status
         if self.waiting_for_100_continue:
             # Answered without asking for the body: whether it comes nevertheless cannot be known.
             self.keep_alive = self.waiting_for_100_continue = False
@@ -115,18 +123,8 @@ class Cycle(RequestResponseCycle):
         if self.chunked_encoding and not chunked:
             fields.append(_CHUNKED)
         ours = [part for field in self.default_headers for part in (field[0], b": ", field[1], _LINE_END)]
-        return b"".join([STATUS_LINE[status], *ours, *fields, _LINE_END])
-
-    def _log(self, status: int) -> None:
-        scope: Any = self.scope
-        self.access_logger.info(
-            '%s - "%s %s HTTP/%s" %d',
-            get_client_addr(scope),
-            scope["method"],
-            get_path_with_query_string(scope),
-            scope["http_version"],
-            status,
-        )
+        request_id = (REQUEST_ID_HEADER, b": ", self.log.id.encode("ascii"), _LINE_END)
+        return b"".join([STATUS_LINE[status], *ours, *request_id, *fields, _LINE_END])
 
     def _send_body(self, body: bytes, more_body: bool) -> None:
         pieces = [] if self.response_started else [self._head]
@@ -134,11 +132,13 @@ class Cycle(RequestResponseCycle):
         if self.scope["method"] == "HEAD":
             self.expected_content_length = 0
         elif self.chunked_encoding:
+            self.log.num_out += len(body)
             if body:
                 pieces += [b"%x\r\n" % len(body), body, _LINE_END]
             if not more_body:
                 pieces.append(b"0\r\n\r\n")
         else:
+            self.log.num_out += len(body)
             self.expected_content_length -= len(body)
             if self.expected_content_length < 0:
                 raise RuntimeError("the answer is longer than its Content-Length")
@@ -158,6 +158,13 @@ class Cycle(RequestResponseCycle):
         headers, body = problem_parts(refused)
         await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def cut(self, refused: Refused) -> None:
+        """End it: the connection itself answers, unless an answer has begun."""
+        if not self.response_started:
+            self.log.status = refused.status
+        self.log.ended = refused.code
+        self.disconnect()
 
     def disconnect(self) -> None:
         """Tell the application that the client is gone; what it still sends goes nowhere."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import contextvars
 import socket
 import struct
 from collections.abc import Callable
@@ -18,8 +18,6 @@ from .allowance import NEVER, Allowance
 from .limits import ConnectionLimits
 
 __all__ = ["Deadlines", "LazyTimer", "bytes_not_taken", "reset"]
-
-logger = logging.getLogger(__name__)
 
 #: How often a client that does not take its answer is looked at; Kestrel's heartbeat is 1 s.
 _LOOK_S: Final = 1.0
@@ -36,14 +34,20 @@ class Deadlines:
 
     Args:
         on_overdue: called when the client has not sent in time what it had to.
+        on_not_taking: called when it has taken too little of its answer, before it is cut.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limits: ConnectionLimits, on_overdue: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ConnectionLimits,
+        on_overdue: Callable[[], None],
+        on_not_taking: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._limits = limits
         self._on_overdue = on_overdue
+        self._on_not_taking = on_not_taking
         self._transport: asyncio.Transport | None = None
         self._timer = LazyTimer(loop, self._ring)
         self._due = NEVER
@@ -131,7 +135,7 @@ class Deadlines:
             return
         now = self._loop.time() + _CLOCK_S
         if not self._taking.idle and not self._is_taking(self._transport, now):
-            logger.info("a client took too little of its answer")
+            self._on_not_taking()
             reset(self._transport)
             return
         if self._transport.is_closing():
@@ -166,11 +170,13 @@ class LazyTimer:
     request.
     """
 
-    __slots__ = ("_at", "_handle", "_loop", "_ring")
+    __slots__ = ("_at", "_context", "_handle", "_loop", "_ring")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
         self._ring = ring
+        # None of a request's: it is of the connection.
+        self._context = contextvars.Context()
         self._at = NEVER
         self._handle: asyncio.TimerHandle | None = None
 
@@ -179,7 +185,7 @@ class LazyTimer:
         if due < self._at:
             self.cancel()
             self._at = due
-            self._handle = self._loop.call_at(due, self._rung)
+            self._handle = self._loop.call_at(due, self._rung, context=self._context)
 
     def cancel(self) -> None:
         """Ring no more."""

@@ -12,6 +12,7 @@ import asyncio
 from typing import ClassVar, Final
 
 from ..patience import SEND_WHOLE_BATCHES
+from .access_log import log_refusal, request_id_of
 from .connections import Connections
 from .cycle import Cycle
 from .flow import Flow
@@ -95,7 +96,7 @@ class HardenedProtocol(ReceivingProtocol):
             assert isinstance(following, Cycle)  # noqa: S101  # ours are the only ones; this is for the type
             self._start(following)
         elif self._last_words is not None:
-            self._part(self._serialized(self._last_words))
+            self._part(self._last_words)
         elif self._phase == BODY:
             self._drain()
         elif self._held:
@@ -141,23 +142,36 @@ class HardenedProtocol(ReceivingProtocol):
 
     def _refuse(self, refused: Refused) -> None:
         """Answer what is no request, in its turn, and take nothing more."""
-        self.logger.info("refused: %d %s", refused.status, refused.code)
-        if self._phase == BODY and self.cycle is not self._active:
+        in_body = self._phase == BODY
+        if in_body and self.cycle is self._active:
+            self._cut(self.cycle, refused)
+            return
+        if in_body:
             self.pipeline.popleft()  # the newest, whose body this was
-            self._last_words = refused
-            self._hold(b"", 0)
-        elif self._phase == BODY and self._owes():
-            started = self.cycle.response_started
-            self.cycle.disconnect()
-            self._part(b"" if started else self._serialized(refused))
-        elif self._owes():
-            self._last_words = refused
+        words = self._serialized(refused, self._log_refusal(refused))
+        if self._owes():
+            self._last_words = words
             self._hold(b"", 0)
         else:
-            self._part(b"" if self._phase == BODY else self._serialized(refused))
+            self._part(words)
 
-    def _serialized(self, refused: Refused) -> bytes:
-        return serialize_refusal(refused, self.server_state.default_headers)
+    def _cut(self, cycle: Cycle, refused: Refused) -> None:
+        """End a request whose body is refused; where it has been answered already, the connection alone."""
+        if self._owes():
+            cycle.cut(refused)
+        silent = cycle.response_started
+        self._part(b"" if silent else self._serialized(refused, cycle.log.id))
+
+    def _log_refusal(self, refused: Refused) -> str:
+        """Log what no application sees; gives the id of the request."""
+        # Before a message begins, these are of the one before it.
+        headers, target = ([], b"") if self._phase == BETWEEN else (self.headers, self.url)
+        request_id = request_id_of(headers)
+        log_refusal(request_id, target, refused.status, refused.code, self._head_bytes, self.client)
+        return request_id
+
+    def _serialized(self, refused: Refused, request_id: str) -> bytes:
+        return serialize_refusal(refused, self.server_state.default_headers, request_id)
 
     def pause_writing(self) -> None:
         """Called by the transport: more is written than the client takes."""
@@ -172,6 +186,12 @@ class HardenedProtocol(ReceivingProtocol):
         self._deadlines.stop_taking()
         if self._phase != BODY and not self._owes():
             self._deadlines.watch_taking()
+
+    def _on_not_taking(self) -> None:
+        if self._active is not None and self._owes():
+            self._active.log.ended = "answer_not_taken"
+        else:  # it has its line: all was written, and lies in the kernel
+            self.logger.info("a client took too little of its answer")
 
     def _on_overdue(self) -> None:
         limits = self.limits

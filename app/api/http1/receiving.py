@@ -60,14 +60,14 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         super().__init__(config, server_state, app_state, _loop)
         self.url = b""
         self.headers = []
-        self._deadlines = Deadlines(self.loop, self.limits, self._on_overdue)
+        self._deadlines = Deadlines(self.loop, self.limits, self._on_overdue, self._on_not_taking)
         #: Whether it counts among the connections that there may be; beside them, it has probes answered.
         self._admitted = True
         self.idle_since: float | None = None
         #: The request that is being answered, or was the last to be.
         self._active: Cycle | None = None
         #: To be said after the answers that are owed; nothing more is parsed.
-        self._last_words: Refused | None = None
+        self._last_words: bytes | None = None
         #: All is said, and what still comes is dropped.
         self._lingering = False
         self._phase = BETWEEN
@@ -95,6 +95,10 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
     @abstractmethod
     def _on_overdue(self) -> None:
         """The client has not sent in time what it had to."""
+
+    @abstractmethod
+    def _on_not_taking(self) -> None:
+        """The client has taken too little of its answer, and is to be cut."""
 
     def _owes(self) -> bool:
         """Whether an answer is not complete."""

@@ -9,6 +9,7 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ..problems import PROBLEM_MEDIA_TYPE, problem, retry_after
+from .access_log import REQUEST_ID_HEADER
 
 __all__ = ["Refused", "defect", "malformed", "problem_parts", "serialize_refusal", "timed_out"]
 
@@ -75,8 +76,13 @@ def problem_parts(refused: Refused) -> tuple[list[tuple[bytes, bytes]], bytes]:
     return headers, body
 
 
-def serialize_refusal(refused: Refused, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def serialize_refusal(
+    refused: Refused, default_headers: Iterable[tuple[bytes, bytes]], request_id: str
+) -> bytes:
     """The whole answer."""
     headers, body = problem_parts(refused)
-    fields = [b"%b: %b\r\n" % field for field in (*default_headers, *headers)]
+    fields = [
+        b"%b: %b\r\n" % field
+        for field in (*default_headers, (REQUEST_ID_HEADER, request_id.encode("ascii")), *headers)
+    ]
     return b"".join([STATUS_LINE[refused.status], *fields, b"\r\n", body])

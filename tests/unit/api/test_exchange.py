@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -16,20 +18,26 @@ from app.domain.memory import MemoryPool
 from app.domain.streams import ByteStream
 from app.domain.turns import Turns
 from app.errors import Overloaded
+from app.logs import REQUEST_ID
 from app.storage.spool import Spool
 
 
 def request() -> Request:
+    messages = iter([{"type": "http.request", "body": b"x", "more_body": False}])
+
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": b"x", "more_body": False}
+        message: dict[str, object] | None = next(messages, None)
+        if message is None:
+            await asyncio.Event().wait()  # the client stays
+            raise AssertionError
+        return message
 
     return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
 
-def test_a_small_request_that_waited_too_long_is_refused_and_does_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exchanges = Exchanges(
+@pytest.fixture
+def exchanges(tmp_path: Path) -> Iterator[Exchanges]:
+    made = Exchanges(
         limits=Limits(),
         spool=Spool(tmp_path, 1 << 20),
         memory=MemoryPool(1 << 30),
@@ -37,6 +45,36 @@ def test_a_small_request_that_waited_too_long_is_refused_and_does_nothing(
         streams=1,
         body_timeout_s=5,
     )
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "how", [{"quick": lambda _: True}, {"short": True}, {}], ids=["small", "call", "stream"]
+)
+def test_every_thread_knows_the_request_that_it_works_for(exchanges: Exchanges, how: dict[str, Any]) -> None:
+    seen: list[str | None] = []
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        seen.append(REQUEST_ID.get())
+        return Answer("text/plain", iter([b"done"]))
+
+    async def run(request_id: str) -> None:
+        REQUEST_ID.set(request_id)
+        await exchanges.run(request(), work, **how)
+        seen.append(await exchanges.call(request(), REQUEST_ID.get))
+
+    async def run_both() -> None:
+        await asyncio.create_task(run("one"))
+        await asyncio.create_task(run("two"))
+
+    asyncio.run(run_both())
+    assert seen == ["one", "one", "two", "two"]
+
+
+def test_a_small_request_that_waited_too_long_is_refused_and_does_nothing(
+    exchanges: Exchanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release = threading.Event()
     done: list[str] = []
 
@@ -60,10 +98,7 @@ def test_a_small_request_that_waited_too_long_is_refused_and_does_nothing(
         release.set()
         return await asyncio.gather(*hanging), refused
 
-    try:
-        answers, refused = asyncio.run(run())
-    finally:
-        exchanges.close()
+    answers, refused = asyncio.run(run())
     assert [bytes(answer.body) for answer in answers] == [b"late"] * exchange._SMALL_THREADS
     assert isinstance(refused, Overloaded)
     assert done == []

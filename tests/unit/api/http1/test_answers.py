@@ -278,3 +278,21 @@ def test_what_is_answered_when_the_service_stops_ends_the_connection(loop: str) 
         answer = read_to_end(connection)
     assert answer.endswith(b"POST / x|abc")
     assert b"connection: close" in answer
+
+
+@pytest.mark.parametrize("fails", ["before the answer", "after its head", "never"])
+def test_an_answer_carries_an_id_also_where_the_application_fails(fails: str) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if fails == "before the answer":
+            raise ValueError(fails)
+        start, body = answer_with(b"well")
+        await send(start)
+        if fails == "after its head":
+            raise ValueError(fails)
+        await send(body)
+
+    with served(app) as server, server.connect() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Request-Id: r-1\r\n\r\n")
+        head, _ = read_answer(connection)
+    assert head.startswith(b"http/1.1 200 " if fails == "never" else b"http/1.1 500 ")
+    assert head.count(b"\r\nx-request-id: r-1") == 1

@@ -1,0 +1,130 @@
+"""The access log: a line for each request once it has ended, and for what was refused before it was one.
+
+Probes have none. It is written here, where the bytes are counted and where it is seen that a client leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from starlette.types import Scope
+
+from ...logs import ACCESS, REQUEST_ID
+from ..auth.routes import AccessTable, routed_path
+from .connections import PROBES
+
+__all__ = ["REQUEST_ID_HEADER", "RequestLog", "log_refusal", "request_id_of"]
+
+REQUEST_ID_HEADER: Final = b"x-request-id"
+
+logger = logging.getLogger(ACCESS)
+
+#: An id that a client or a proxy gave is kept if it is one; anything else is not repeated.
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_ROUTES: Final = AccessTable()
+_LONGEST_PATH: Final = 256
+
+
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The id that the client gave, or a new one."""
+    given = [value for name, value in headers if name == REQUEST_ID_HEADER]
+    if len(given) == 1 and _REQUEST_ID.fullmatch(given[0]):
+        return given[0].decode("ascii")
+    return f"{random.getrandbits(64):016x}"  # not a secret
+
+
+class RequestLog:
+    """What is told of one request: counted while it is under way, written when it has ended.
+
+    Attributes:
+        id: the request's.
+        num_in, num_out: bytes of the body, and of the content of the answer.
+        status: of the answer; None until it begins.
+        ended: why the answer did not reach its end, or the body did not; None where both did.
+    """
+
+    __slots__ = ("_began", "_scope", "ended", "id", "num_in", "num_out", "status")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._began = time.monotonic()
+        self.id = request_id_of(scope["headers"])
+        self.num_in = 0
+        self.num_out = 0
+        self.status: int | None = None
+        self.ended: str | None = None
+
+    def write(self, *, whole_body: bool, answers: bool) -> None:
+        """Write the line.
+
+        Args:
+            whole_body: whether the body has come to its end; a line that says otherwise is a warning.
+            answers: whether there are lines for requests that ended well.
+        """
+        scope = self._scope
+        path = routed_path(scope)
+        cut = self.ended is not None
+        if path in PROBES or not (answers or cut):
+            return
+        level = logging.WARNING if cut and not whole_body else logging.INFO
+        if not logger.isEnabledFor(level):
+            return
+        fields = {
+            "method": scope["method"],
+            "status": self.status,
+            "ms": round((time.monotonic() - self._began) * 1e3, 2),
+            "bytes_in": self.num_in,
+            "bytes_out": self.num_out,
+            "client": client[0] if (client := scope["client"]) else None,
+            "ended": self.ended,
+        }
+        _log(level, path, scope["raw_path"], fields)
+
+
+def log_refusal(
+    request_id: str, target: bytes, status: int, code: str, num_in: int, client: tuple[str, int] | None
+) -> None:
+    """Write the line of what was refused before it was a request.
+
+    Args:
+        target: what had come of its target.
+        num_in: bytes of its head.
+    """
+    level = logging.WARNING if status == 408 else logging.INFO
+    path = target.partition(b"?")[0]
+    fields = {
+        "status": status,
+        "bytes_in": num_in,
+        "client": client[0] if client else None,
+        "ended": code,
+    }
+    token = REQUEST_ID.set(request_id)
+    _log(level, path.decode("latin-1"), path, fields)
+    REQUEST_ID.reset(token)
+
+
+def _log(level: int, path: str, raw_path: bytes, fields: dict[str, Any]) -> None:
+    found = _ROUTES.find(path)
+    route = found[0].route if found is not None else None
+    # As it was sent: percent-encoded, it has neither blanks nor line ends.
+    shown = raw_path[:_LONGEST_PATH].decode("latin-1")
+    message = f"{fields.get('method', '-')} {route or shown or '-'} {fields['status'] or '-'}"
+    if "ms" in fields:
+        message += f" {fields['ms']} ms"
+    message += f", {fields['bytes_in']} bytes in, {fields.get('bytes_out', 0)} out, {fields['client'] or '-'}"
+    fields["route"] = route
+    if route != shown:
+        fields["path"] = shown or None
+        if route is not None:
+            message += f" {shown}"
+    if fields["ended"] is not None:
+        message += f" {fields['ended']}"
+    # Without `logger.log`, which costs more. A `%` in a path is none of a format: there are no arguments.
+    record = logging.LogRecord(ACCESS, level, "", 0, message, None, None)
+    record.__dict__.update(fields=fields, told=True)
+    logger.handle(record)

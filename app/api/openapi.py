@@ -121,7 +121,7 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
             "schema": _DECLARED,
         },
     },
-    "Tensors": {
+    "TensorsAnswer": {
         "description": "A tensor; several are in `tensors` or `outputs`. With `layout=nested` a bare array.",
         "properties": {
             "dtype": {"type": "string", "enum": list(DTYPES)},
@@ -130,7 +130,7 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
                 "description": "By the Open Inference Protocol.",
             },
             **_TENSOR,
-            "tensors": {"type": "array", "items": {"$ref": "#/components/schemas/Tensors"}},
+            "tensors": {"type": "array", "items": {"$ref": "#/components/schemas/TensorsAnswer"}},
             "outputs": {"description": "As the Open Inference Protocol has them, or nested arrays by name."},
         },
     },

@@ -69,16 +69,16 @@ PublishKey = Annotated[
 ]
 
 
-class NamedDatasetJson(TypedDict):
+class DatasetNameJson(TypedDict):
     """A dataset, by name."""
 
     dataset: str
 
 
-class DatasetsJson(TypedDict):
+class DatasetListJson(TypedDict):
     """The datasets that the caller may see."""
 
-    datasets: list[NamedDatasetJson]
+    datasets: list[DatasetNameJson]
 
 
 class AppendedVersionJson(VersionJson):
@@ -88,7 +88,9 @@ class AppendedVersionJson(VersionJson):
 
 
 @router.get(
-    "", operation_id="list_datasets", openapi_extra=json_response(200, "The datasets, by name.", DatasetsJson)
+    "",
+    operation_id="list_datasets",
+    openapi_extra=json_response(200, "The datasets, by name.", DatasetListJson),
 )
 @router.head("", include_in_schema=False)
 async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
@@ -96,7 +98,7 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         names = visible_to(request.scope, services.datasets.list())
-        listed: DatasetsJson = {"datasets": [{"dataset": name} for name in names]}
+        listed: DatasetListJson = {"datasets": [{"dataset": name} for name in names]}
         return json_answer(listed)
 
     return await services.exchanges.run(request, work, short=True)

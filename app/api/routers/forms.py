@@ -24,8 +24,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["forms"])
 
-FormJson = TypedDict(
-    "FormJson",
+FormUseJson = TypedDict(
+    "FormUseJson",
     {
         "form": FormName,
         "media_types": list[str],
@@ -41,8 +41,8 @@ FormJson = TypedDict(
 class FormsJson(TypedDict):
     """The forms of tensors and of records."""
 
-    tensors: list[FormJson]
-    records: list[FormJson]
+    tensors: list[FormUseJson]
+    records: list[FormUseJson]
 
 
 @router.get("/forms", operation_id="list_forms", summary="Every form, in and out")
@@ -62,7 +62,7 @@ async def forms(_: NoParameters) -> FormsJson:
 
 def _describe(
     codec: TensorCodec | RecordsCodec, kinds_in: tuple[FeatureKind, ...], kinds_out: tuple[FeatureKind, ...]
-) -> FormJson:
+) -> FormUseJson:
     return {
         "form": codec.form,
         "media_types": list(MEDIA_TYPES[codec.form]),

@@ -41,7 +41,9 @@ _OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if code
     "/serialize",
     operation_id="serialize_tensors",
     summary="Any tensor form to TensorProto",
-    openapi_extra=conversion(_IN, _OUT, default="tensorproto", octets=True, json=("TensorsBody", "Tensors")),
+    openapi_extra=conversion(
+        _IN, _OUT, default="tensorproto", octets=True, json=("TensorsBody", "TensorsAnswer")
+    ),
 )
 async def serialize(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
     """What `tf.io.serialize_tensor` gives, byte for byte; several tensors: a TFRecord of such protos."""
@@ -52,7 +54,7 @@ async def serialize(request: Request, query: TensorsParameters, services: Servic
     "/parse",
     operation_id="parse_tensors",
     summary="TensorProto to any tensor form",
-    openapi_extra=conversion(_IN, _OUT, default="json", json=("TensorsBody", "Tensors")),
+    openapi_extra=conversion(_IN, _OUT, default="json", json=("TensorsBody", "TensorsAnswer")),
 )
 async def parse(request: Request, query: TensorsParameters, services: ServicesDependency) -> Response:
     """A TensorProto (or any other tensor form) as JSON (or any other tensor form)."""

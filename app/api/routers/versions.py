@@ -47,7 +47,7 @@ _TAR: Final = "application/x-tar"
 _SUMS: Final = {"text": ("text/plain",)}
 
 
-class VersionsJson(TypedDict):
+class VersionListJson(TypedDict):
     """The published versions of a dataset, oldest first."""
 
     dataset: str
@@ -64,7 +64,7 @@ class AbortedJson(TypedDict):
 @router.get(
     "",
     operation_id="list_versions",
-    openapi_extra=json_response(200, "Versions, oldest first.", VersionsJson),
+    openapi_extra=json_response(200, "Versions, oldest first.", VersionListJson),
 )
 @router.head("", include_in_schema=False)
 async def list_versions(
@@ -73,7 +73,7 @@ async def list_versions(
     """The published versions of a dataset."""
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        listed: VersionsJson = {"dataset": dataset, "versions": list(services.datasets.versions(dataset))}
+        listed: VersionListJson = {"dataset": dataset, "versions": list(services.datasets.versions(dataset))}
         return json_answer(listed)
 
     return await services.exchanges.run(request, work, short=True)

@@ -1,0 +1,98 @@
+"""Generate clients from openapi/openapi.yaml, compile them strictly, and let each talk to a real service.
+
+`python -m conformance.run FOLDER_OF_GENERATORS`, as README.md shows it; prints one line for each client.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.service import start
+
+HERE: Final = Path(__file__).parent
+BUILD: Final = HERE / "build"
+DOCUMENT: Final = HERE.parent / "openapi" / "openapi.yaml"
+#: What `tf.io.serialize_tensor(tf.constant([1.5, 2.5]))` gives.
+TENSOR: Final = "080112041202080222080000c03f00002040"
+ROWS: Final = '[{"label": 1, "x": [1.5, 2.25]}, {"label": 2, "x": [0.5, 4.75]}]'
+
+
+def run(*command: str | Path, cwd: Path = HERE, **environment: str) -> str:
+    """The output of a command; it is shown where it fails."""
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}")
+    return done.stdout
+
+
+def generate(tools: Path) -> None:
+    """Write all clients below `build/`."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    go = BUILD / "go"
+    parts = "models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
+    options = "packageName=shardsmith,withGoMod=false"
+    generator = tools / "openapi-generator-cli"
+    run(generator, "generate", "-g", "go", "-i", DOCUMENT, "-o", go / "shardsmith",
+        "--global-property", parts, "--additional-properties", options)  # fmt: skip
+    shutil.copy(HERE / "client.go", go)
+    (go / "go.mod").write_text("module conformance\n\ngo 1.19\n")
+    config = HERE / "openapi-python-client.yaml"
+    python = BUILD / "python" / "shardsmith_client"
+    run(tools / "openapi-python-client", "generate", "--path", DOCUMENT, "--config", config, "--meta", "none",
+        "--output-path", python)  # fmt: skip
+    run(npm("openapi-typescript"), DOCUMENT, "-o", BUILD / "schema.ts")
+    run(npm("openapi-ts"), "-i", DOCUMENT, "-o", BUILD / "hey")
+
+
+def npm(tool: str) -> Path:
+    return HERE / "node_modules" / ".bin" / tool
+
+
+def compile_all(tools: Path) -> None:
+    """Compile, or check, all clients as strictly as their languages can."""
+    go = BUILD / "go"
+    run("go", "vet", "./...", cwd=go, GOFLAGS="-mod=mod", GOPROXY="off")
+    run("go", "build", "-o", go / "client", ".", cwd=go, GOFLAGS="-mod=mod", GOPROXY="off")
+    run(sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--python-executable",
+        tools / "python", "client.py", MYPYPATH=str(BUILD / "python"))  # fmt: skip
+    run(npm("tsc"), "--project", HERE)
+
+
+def main() -> None:
+    tools = Path(sys.argv[1])
+    generate(tools)
+    compile_all(tools)
+    clients: dict[str, tuple[str | Path, ...]] = {
+        "openapi-generator (Go)": (BUILD / "go" / "client",),
+        "openapi-python-client": (tools / "python", HERE / "client.py"),
+        "openapi-typescript": ("node", BUILD / "js" / "fetch.js"),
+        "hey-api": ("node", BUILD / "js" / "hey.js"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        service = start(Path(folder))
+        try:
+            service.wait_until_ready()
+            for number, (name, command) in enumerate(clients.items()):
+                arguments = (service.url, f"d{number}", TENSOR, ROWS)
+                said = run(*command, *arguments, PYTHONPATH=str(BUILD / "python"))
+                sys.stdout.write(f"{name}: {said}")
+        finally:
+            service.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -62,14 +62,15 @@ def row_texts(
     shared = sum(len(part) for part in parts if isinstance(part, str))
     step = _rows_of_slice(list(columns.values()), batch.num_rows, shared)
     for start in range(0, batch.num_rows, step):
-        texts = [
-            part
-            if isinstance(part, str)
-            else cell_texts(
-                columns[part].slice(start, step), schema.features[part], spelling, first_row + start
-            )
-            for part in parts
-        ]
+        texts: list[str | Texts] = []
+        for part in parts:
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            cells = columns[part].slice(start, step)
+            missing = cells.null_count == len(cells)
+            feature = schema.features[part]
+            texts.append("null" if missing else cell_texts(cells, feature, spelling, first_row + start))
         yield concatenated(texts, min(step, batch.num_rows - start), separator)
 
 

@@ -72,8 +72,11 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 
 
 def raw(client: httpx.Client, method: str, path: str, **request: Any) -> tuple[httpx.Response, bytes]:
-    """An answer, and its bytes as they came."""
-    with client.stream(method, path, **request) as answer:
+    """An answer, and its bytes as they came: from a client whose hooks have not read it before."""
+    with (
+        httpx.Client(base_url=client.base_url, headers=client.headers, timeout=client.timeout) as unhooked,
+        unhooked.stream(method, path, **request) as answer,
+    ):
         return answer, b"".join(answer.iter_raw())
 
 

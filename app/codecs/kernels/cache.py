@@ -1,7 +1,9 @@
 """Where compiled kernels are kept between processes.
 
 `<base>/kernels-<digest>`: the digest covers all sources of the kernels and numba's version, because numba
-looks only at the file of the outermost function and would keep a stale caller of a changed callee.
+looks only at the file of the outermost function and would keep a stale caller of a changed callee. It also
+covers the name of this package: the same files are `app` to the tests and `shardsmith` to the installed
+command, and what numba keeps imports the package by the name under which it was compiled.
 The base is NUMBA_CACHE_DIR, else `shardsmith` in the user's cache folder, else a folder of this process.
 numba needs to write beside what it reads, so a filled base that is read-only (an image) is copied.
 """
@@ -21,8 +23,8 @@ __all__ = ["base_folder", "digest", "writable_folder"]
 
 
 def digest() -> str:
-    """Of the kernels' sources and numba's version."""
-    hashed = hashlib.sha256(version("numba").encode())
+    """Of the kernels' sources, the name of their package, and numba's version."""
+    hashed = hashlib.sha256(f"{version('numba')}\0{__package__}\0".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         hashed.update(path.name.encode() + b"\0" + path.read_bytes())
     return hashed.hexdigest()[:16]

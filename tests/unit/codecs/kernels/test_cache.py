@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,28 @@ def test_the_folder_is_named_by_sources_and_version(monkeypatch: pytest.MonkeyPa
     before = cache.digest()
     monkeypatch.setattr(cache, "version", lambda _: "0.0")
     assert cache.digest() != before
+
+
+COMPILE = (
+    "from {0}.codecs.kernels import crc32c, compile; print(compile.compiled(crc32c.extend_crc).__module__)"
+)
+
+
+def test_the_installed_package_does_not_load_what_was_compiled_for_the_tests(tmp_path: Path) -> None:
+    """`bin/test`, then `bin/serve`: to the service there is no package `app`."""
+    root = Path(__file__).parents[4]
+    for name, folder in (("app", root), ("shardsmith", tmp_path)):
+        result = subprocess.run(
+            [sys.executable, "-c", COMPILE.format(name)],
+            cwd=folder,
+            env={"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert result.stdout == f"{name}.codecs.kernels.crc32c\n", result.stderr
+    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 def test_without_a_folder_of_numbas_own_the_users_cache_is_taken(

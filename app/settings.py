@@ -188,8 +188,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_out_links(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in given.items() if not _is_link(value)}
+    def _leave_out_link(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in given.items() if name != "port" or not _is_link(value)}
 
     @model_validator(mode="after")
     def _refuse_half_an_issuer(self) -> Settings:
@@ -255,7 +255,7 @@ def _complaint(name: str, value: str, known: list[str]) -> str | None:
         return (
             f"{name} holds an address that Kubernetes sets for a Service, and is ignored. "
             "`enableServiceLinks: false` in the pod's specification leaves such variables out."
-            if _is_link(value)
+            if field == "PORT" and _is_link(value)
             else None
         )
     if upper.startswith(_OF_TESTS) or _OF_A_LINK.fullmatch(upper) or _is_link(value):

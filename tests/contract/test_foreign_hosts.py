@@ -57,6 +57,7 @@ def test_a_page_whose_name_was_rebound_to_loopback_gets_nothing(
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["code"] == "unknown_host"
         assert "SHARDSMITH_ALLOWED_HOSTS" in answer.json()["detail"]
+        assert "known as 'evil.example'." in answer.json()["detail"], "without the port: as it is to be added"
         assert "secret" not in answer.text
     assert local.get("/v1/datasets/secret").status_code == 200
 
@@ -74,7 +75,11 @@ def test_an_old_client_without_a_host_is_no_browser(local: httpx.Client) -> None
 
 
 def test_names_that_are_given_are_taken_beside_those_of_loopback() -> None:
-    with service(allowed_hosts="lab.example, *.svc.example") as client:
+    with service(
+        allowed_hosts="Lab.example., *.svc.example, port.example:8000, [fd00::7]:80, fd00::8"
+    ) as client:
+        for host in ("port.example:9", "port.example:8000", "[fd00::7]:8000", "[fd00::8]"):
+            assert client.get("/v1/datasets", headers={"Host": host}).status_code == 200, host
         for host in ("lab.example", "a.svc.example:8000", "localhost", "x.localhost:1", "[::1]:8000"):
             assert client.get("/v1/datasets", headers={"Host": host}).status_code == 200, host
         assert client.get("/v1/datasets", headers=EVIL).status_code == 421

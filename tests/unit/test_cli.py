@@ -69,6 +69,7 @@ def test_an_invalid_setting_is_one_line_that_names_it() -> None:
     [
         ("SHARDSMITH_STORAGE_URL", "ftp://somewhere"),
         ("SHARDSMITH_STORAGE_URL", "nonsense"),
+        ("SHARDSMITH_STORAGE_URL", "tcp://10.96.12.7:8000"),
         ("SHARDSMITH_TOKENS_FILE", "/proc/nowhere"),
         ("SHARDSMITH_OIDC_ISSUER", "https://issuer.example"),
         ("SHARDSMITH_SHUTDOWN_DELAY_S", "-1"),

@@ -94,6 +94,13 @@ def test_the_address_of_a_service_is_no_port(monkeypatch: pytest.MonkeyPatch) ->
     assert "Kubernetes" in complaint
 
 
+def test_such_an_address_is_no_other_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDSMITH_STORAGE_URL", LINK)
+    assert read_settings(host=LINK).host == LINK
+    assert read_settings().storage_url == LINK, "for the store to refuse: the default is another place"
+    assert complaints({"SHARDSMITH_STORAGE_URL": LINK}) == []
+
+
 def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
     others = {"SHARDSMITH_METRICS_PORT": LINK, "SHARDSMITH_TEST_RCLONE": "x", "PATH": "x", "SHARDSMITHS": "x"}
     assert (

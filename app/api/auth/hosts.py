@@ -24,12 +24,12 @@ class KnownHosts:
     names the address of the pod; so does a request without a Host, which no browser sends.
 
     Args:
-        names: without port, `*.example.org` for all below it, `*` for any.
+        names: a port is left out of account; `*.example.org` for all below it, `*` for any.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app
-        self._names = frozenset(name.lower() for name in names)
+        self._names = frozenset(map(_name_of, names))
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
@@ -41,7 +41,7 @@ class KnownHosts:
 
 def is_known(host: str, names: Collection[str]) -> bool:
     """Whether a Host, with or without a port, is one of `names` (in lower case) or of loopback."""
-    name = _without_port(host).lower().removesuffix(".")
+    name = _name_of(host)
     if name in ("127.0.0.1", "localhost") or name.endswith(".localhost"):  # RFC 6761, section 6.3
         return True
     if name in names or "*" in names:
@@ -54,16 +54,19 @@ def is_known(host: str, names: Collection[str]) -> bool:
         return False
 
 
-def _without_port(host: str) -> str:
+def _name_of(host: str) -> str:
+    """The name or address without its port, in lower case. An IPv6 address may lack its brackets."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+        name = host[1:].partition("]")[0]
+    else:
+        name = host if host.count(":") > 1 else host.partition(":")[0]
+    return name.lower().removesuffix(".")
 
 
 def _refusal(host: str) -> ASGIApp:
     return problem_response(
         421,
         "unknown_host",
-        f"This service is not known as {host[:_SHOWN]!a}. Add the name to SHARDSMITH_ALLOWED_HOSTS, or ask "
-        f"for localhost.",
+        f"This service is not known as {_name_of(host)[:_SHOWN]!a}. Add the name to "
+        f"SHARDSMITH_ALLOWED_HOSTS, or ask for localhost.",
     )

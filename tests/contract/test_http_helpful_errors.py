@@ -44,6 +44,18 @@ MISTAKEN = {
         CSV,
         (400, "corrupt_record", "This is no TFRecord file"),
     ),
+    "a little CSV as TFRecord": (
+        "/v1/records/parse",
+        "application/x-tfrecord",
+        b"x\n1\n",
+        (400, "truncated", "This is no TFRecord file"),
+    ),
+    "a little CSV as tensors of TFRecord": (
+        "/v1/tensors/parse?from=tfrecord",
+        "",
+        b"x\n1\n",
+        (400, "truncated", "name another form with Content-Type or ?from="),
+    ),
     "CSV by curl -d, which names no form": (
         "/v1/records/parse",
         "application/x-www-form-urlencoded",

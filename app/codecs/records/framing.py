@@ -168,17 +168,22 @@ class _FrameReader:
     def _fault(self, stop: Stop) -> InputError:
         record, offset = self._records, self._window.offset + stop.position
         if stop.reason == INCOMPLETE:
-            return cut_record(record, offset, stop.needed - (self._window.filled - stop.position))
+            missing = stop.needed - (self._window.filled - stop.position)
+            return cut_record(record, offset, missing, in_header=stop.needed == HEADER_BYTES)
         if stop.reason == TOO_LARGE:
             return large_record(record, offset, self._budget.limits.max_record_bytes)
         return corrupt_record(record, offset, "payload" if stop.reason == BAD_DATA else "length")
 
 
-def cut_record(record: int, offset: int, missing: int) -> MalformedInput:
+def cut_record(record: int, offset: int, missing: int, *, in_header: bool = False) -> MalformedInput:
     """The error of a record, whose frame begins at `offset`, that ends too early."""
+    what = f"Record {record}, at byte {offset}, is cut short: {missing} more bytes expected."
+    help_ = "Send the whole file."
+    if in_header and offset == 0:
+        what = f"This is no TFRecord file, or one that is cut short: {missing} more bytes expected."
+        help_ = "Send the whole file, or name another form with Content-Type or ?from=."
     return MalformedInput(
-        f"Record {record}, at byte {offset}, is cut short: {missing} more bytes expected. "
-        "Send the whole file.",
+        f"{what} {help_}",
         code="truncated",
         row=record,
         offset=offset,

@@ -33,6 +33,8 @@ __all__ = ["decode", "decode_bodies", "encode", "format_row", "parse_row"]
 _ABSENT: Final = object()
 #: Rows of a body up to this size are parsed at once, and what is wrong with any of them is found at once.
 _WHOLE_UP_TO: Final = 1 * MIB
+#: So much of a text that is not JSON is looked at to tell what it is.
+_LOOKED_AT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ def _is_another_line(text: memoryview, error: MalformedInput) -> bool:
     at = error.location.offset
     if error.code != "invalid_json" or not at or bytes(text[at : at + 1]) != b"{":
         return False
-    first = bytes(text[:at])
-    return first.lstrip()[:1] == b"{" and b"\n" in first[len(first.rstrip()) :]
+    begin, before = bytes(text[:_LOOKED_AT]), bytes(text[max(0, at - _LOOKED_AT) : at])
+    return begin.lstrip()[:1] == b"{" and b"\n" in before[len(before.rstrip()) :]
 
 
 def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget) -> Records | None:

@@ -134,7 +134,7 @@ class _Records(ArrivingOneByOne):
         check_count(self._record + 1, self._budget)
         length = int.from_bytes(header[:8], "little")
         if len(header) < HEADER_BYTES:
-            raise cut_record(self._record, self._offset, HEADER_BYTES - len(header))
+            raise cut_record(self._record, self._offset, HEADER_BYTES - len(header), in_header=True)
         if header != frame_header(length):
             raise corrupt_record(self._record, self._offset, "length")
         if length > MAX_MESSAGE_BYTES:

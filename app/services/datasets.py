@@ -87,6 +87,8 @@ _GROUP_THREADS: Final = 32
 _PUBLISH_WAIT_S: Final = 30.0
 #: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
 _COUNTED_APPENDS: Final = 256
+#: So many slots are listed for that in each of their 16 folders: what a store answers to one request.
+_LISTED_SLOTS: Final = 1000
 
 
 class DatasetJson(TypedDict):
@@ -119,7 +121,7 @@ class DatasetInfo:
 
     Attributes:
         latest_version: None until something is published.
-        waiting: the first 256 of the appends that no version holds yet.
+        waiting: up to 256 of the appends that no version holds yet.
     """
 
     dataset: str
@@ -343,7 +345,7 @@ class Datasets:
         if after:
             check_append_id(after)
         incarnation = self._catalog.open(name)
-        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit)
+        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit, None)
 
     def publish(
         self,
@@ -569,9 +571,12 @@ class Datasets:
     def _reader(self, incarnation: Incarnation) -> Reader:
         return Reader(self._store, incarnation, self._decided, self._pool)
 
-    def _waiting(self, incarnation: Incarnation, latest: int, after: str, limit: int) -> WaitingAppends:
+    def _waiting(
+        self, incarnation: Incarnation, latest: int, after: str, limit: int, most: int | None
+    ) -> WaitingAppends:
         seen = PublishLog(self._store, incarnation.layout, self._decided).seen(latest)
-        return NewAppends(self._store, incarnation.layout, self._pool).page(seen, after, limit)
+        new = NewAppends(self._store, incarnation.layout, self._pool)
+        return new.page(seen, after, limit, most=most)
 
     def _info(self, incarnation: Incarnation, *, created: bool = False) -> DatasetInfo:
         layout = incarnation.layout
@@ -582,5 +587,7 @@ class Datasets:
             self._catalog.schema(incarnation),
             incarnation.options,
             str(layout.version(latest)) if latest else None,
-            WaitingAppends() if created else self._waiting(incarnation, latest, "", _COUNTED_APPENDS),
+            WaitingAppends()
+            if created
+            else self._waiting(incarnation, latest, "", _COUNTED_APPENDS, _LISTED_SLOTS),
         )

@@ -10,6 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
+from app.main import create_app_with
+from app.settings import Settings
+from app.storage.obstore_store import open_store
+from openapi.recorded import serving
+from tests.stores import keys
+
 ROWS: dict[str, list[dict[str, Any]]] = {
     "train": [{"x": [number, 0.5], "name": "a" * number} for number in range(9)],
     "test": [{"x": [100, 0.25], "name": "b"}],
@@ -95,6 +101,20 @@ def test_what_is_not_there_is_refused(
     answer = client.get(f"{version}/{path}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert client.get(f"{version.removesuffix('1.0.0')}9.0.0/{path}").status_code in (status, 404)
+
+
+def test_the_schema_alone_is_told_without_reading_the_rows() -> None:
+    store = open_store("memory://")
+    with serving(create_app_with(Settings(storage_url="memory://"), store=store)) as client:
+        url = "/v1/datasets/d/versions/latest/describe"
+        appended = client.post("/v1/datasets/d/records?publish=true", json=ROWS["train"])
+        before = client.get(f"{url}?to=pbtxt")
+        shard = appended.json()["splits"]["train"]["shards"][0]["file"]
+        for key in keys(store, shard):
+            store.delete(key)
+        assert client.get(f"{url}?to=pbtxt").content == before.content
+        assert client.get(f"{url}?to=pbtxt&split=test").json()["code"] == "split_not_found"
+        assert client.get(url).json()["code"] == "corrupt_data"
 
 
 def test_sequence_examples_are_described(client: httpx.Client) -> None:

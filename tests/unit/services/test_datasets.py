@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from app.domain.schema import Schema
 from app.errors import Conflict, MalformedInput, NotFound
+from app.services import datasets
 from app.services.dataset.layout import Layout
 from app.services.datasets import AppendResult, DatasetOptions, PublishOptions, WaitingAppends
+from app.storage.object_store import ObjectInfo
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import SCHEMA, Client
 from tests.seals import sealed
@@ -159,6 +162,31 @@ def test_of_many_waiting_appends_a_dataset_counts_the_first(client: Client) -> N
     client.append([1, 2])
     counts = client.datasets.get("d").to_json()["waiting"]
     assert (counts["num_appends"], counts["num_records"], counts["truncated"]) == (1, 2, False)
+
+
+def test_a_dataset_is_shown_without_listing_all_its_appends(
+    client: Client, store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is a slot for each append of a week, waiting or not."""
+    monkeypatch.setattr(datasets, "_LISTED_SLOTS", 3)
+    for number in range(3):
+        client.append([number], key=f"k{number}")
+    assert client.datasets.get("d").to_json()["waiting"]["truncated"] is False
+    for number in range(5):
+        store.create(Layout("d", 1).slot(f"a{number:031}"), sealed(b'{"nonce":"x","fate":"dead"}') + b"\n")
+    listed: list[str] = []
+    list_all = ObstoreStore.list
+
+    def counted(self: ObstoreStore, prefix: str) -> Iterator[ObjectInfo]:
+        for info in list_all(self, prefix):
+            listed.append(info.key)
+            yield info
+
+    monkeypatch.setattr(ObstoreStore, "list", counted)
+    waiting = client.datasets.get("d").to_json()["waiting"]
+    in_a = [key for key in listed if "/slots/a/" in key]
+    assert (len(in_a), waiting["truncated"]) == (3, True)
+    assert len(client.datasets.waiting_appends("d").appends) == 3, "all of them are listed here"
 
 
 def test_an_append_that_never_was_is_not_found(client: Client) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Final
 
 from ....domain.names import is_append_id
@@ -58,16 +60,21 @@ class NewAppends:
             listed |= missed
         return listed, sorted(commits, key=lambda commit: commit.rank)
 
-    def page(self, seen: Seen, after: str, limit: int) -> WaitingAppends:
+    def page(self, seen: Seen, after: str, limit: int, *, most: int | None = None) -> WaitingAppends:
         """The first of those appends behind the id `after`, by id; of one that is illegible, the id alone.
 
         Lists all slots, and reads `limit` at most: where some are dead, fewer appends come than that.
+
+        Args:
+            most: how many slots are listed in each of the 16 folders; all by default. There is a slot for
+                each append of a week, and a store lists 1,000 in an answer.
         """
-        listed = self._listed(after)
+        listed = self._listed(after, most)
+        is_whole = most is None or most not in Counter(append_id[0] for append_id in listed).values()
         fresh = sorted(append_id for append_id, at in listed.items() if seen.may_be_new(append_id, at))
         read = {append_id: listed[append_id] for append_id in fresh[:limit]}
         commits = tuple(self._commits(seen, read, exclude=read))
-        return WaitingAppends(commits, fresh[limit - 1] if len(fresh) > limit else None)
+        return WaitingAppends(commits, fresh[limit - 1] if len(fresh) > limit else None, is_whole)
 
     def _commits(self, seen: Seen, listed: Mapping[str, int], exclude: Collection[str]) -> list[Commit]:
         fresh = [append_id for append_id, modified in listed.items() if seen.may_be_new(append_id, modified)]
@@ -88,19 +95,21 @@ class NewAppends:
                 f"it: exclude= its append_id."
             ) from error
 
-    def _listed(self, after: str = "") -> dict[str, int]:
+    def _listed(self, after: str = "", most: int | None = None) -> dict[str, int]:
         """All slots behind `after`, and when they were written, by the store's clock in seconds."""
         folders = [digit for digit in _DIGITS if digit >= after[:1]]
-        found = map_in(self._pool, self._listed_under, folders)
+        found = map_in(self._pool, lambda digit: self._listed_under(digit, most), folders)
         return {name: at for slots in found for name, at in slots if name > after}
 
-    def _listed_under(self, digit: str) -> list[tuple[str, int]]:
+    def _listed_under(self, digit: str, most: int | None) -> list[tuple[str, int]]:
         folder = self._layout.slots(digit)
-        slots = [
+        slots = (
             (info.key.removeprefix(f"{folder}/"), int(info.last_modified.timestamp()))
             for info in self._store.list(folder)
-        ]
-        return [slot for slot in slots if is_append_id(slot[0]) and slot[0].startswith(digit)]
+        )
+        return list(
+            islice((slot for slot in slots if is_append_id(slot[0]) and slot[0].startswith(digit)), most)
+        )
 
     def after(
         self,

@@ -15,7 +15,7 @@ __all__ = ["WaitingAppendJson", "WaitingAppends", "WaitingAppendsJson", "Waiting
 
 
 class WaitingJson(TypedDict):
-    """How much waits for a publication; `truncated` where there are more appends than were counted."""
+    """How much waits for a publication; `truncated` where there may be more appends than were counted."""
 
     num_appends: int
     num_records: int
@@ -49,18 +49,20 @@ class WaitingAppends:
 
     Attributes:
         next: the id to go on after; None where there are no more.
+        is_whole: whether all slots were listed, so that there are no more where `next` is None.
     """
 
     appends: Sequence[Commit] = ()
     next: str | None = None
+    is_whole: bool = True
 
     def counts(self) -> WaitingJson:
-        """How much it is; `truncated` where there are more appends than these."""
+        """How much it is; `truncated` where there may be more appends than these."""
         return {
             "num_appends": len(self.appends),
             "num_records": sum(append.num_records for append in self.appends),
             "num_bytes": sum(append.num_bytes for append in self.appends),
-            "truncated": self.next is not None,
+            "truncated": self.next is not None or not self.is_whole,
         }
 
     def to_json(self, dataset: str) -> WaitingAppendsJson:

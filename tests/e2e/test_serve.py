@@ -3,13 +3,14 @@
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
 from app.domain.limits import MIB
-from tests.e2e.service import STOPS_WITHIN_S, Service, needs_curl, served_alone, start
+from tests.e2e.service import STOPS_WITHIN_S, Service, free_port, needs_curl, served_alone, start
 from tests.waiting import wait_for
 
 IDLE_MB = 250
@@ -104,5 +105,28 @@ def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
             wait_for(lambda: any("parts" in str(path) for path in parts.rglob("*")))
             assert service.stop() == 0, service.log()
         assert not [path for path in parts.rglob("*") if path.is_file() and "parts" in str(path)]
+    finally:
+        service.kill()
+
+
+def test_it_starts_beside_a_kubernetes_service_of_its_name_and_names_what_is_misspelt(tmp_path: Path) -> None:
+    port = free_port()
+    service = start(
+        tmp_path,
+        run=(str(Path(sys.executable).with_name("shardsmith")), "serve", "--port", str(port)),
+        SHARDSMITH_PORT="tcp://10.96.12.7:8000",
+        SHARDSMITH_SERVICE_HOST="10.96.12.7",
+        SHARDSMITH_MAX_ROW="1",
+    )
+    service.url = f"http://127.0.0.1:{port}"
+    try:
+        service.wait_until_ready()
+        warnings = [line for line in service.log().splitlines() if " WARNING " in line]
+        assert len(warnings) == 2, service.log()
+        assert (
+            "SHARDSMITH_MAX_ROW is no setting and is ignored. Did you mean SHARDSMITH_MAX_ROWS?"
+            in warnings[0]
+        )
+        assert "SHARDSMITH_PORT holds an address that Kubernetes sets" in warnings[1]
     finally:
         service.kill()

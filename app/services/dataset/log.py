@@ -53,10 +53,12 @@ Verdict = Manifest | Aborted | None
 _KEPT_BYTES: Final = 16 * MIB
 #: A piece takes 120 bytes there.
 _KEPT_PIECES: Final = 250_000
+#: Of the lists as they are stored; once parsed, they take some four times as much.
+_KEPT_SEEN: Final = 8 * MIB
 
 
 class Decided:
-    """Verdicts and indexes that were read; they never change.
+    """Verdicts, indexes and lists of consumed appends that were read; they never change.
 
     Aborted plans have a memory of their own: they take little room, and a long run of them must not
     be read again for every request that asks for the latest version behind it.
@@ -68,6 +70,8 @@ class Decided:
         self.indexes: Kept[str, Mapping[str, tuple[Piece, ...]]] = Kept(_KEPT_BYTES)
         #: Of the splits of versions, in the form in which they are searched: of 100 GiB, that takes 90 ms.
         self.splits: Kept[tuple[str, str], SplitPieces] = Kept(_KEPT_PIECES)
+        #: A line for each append of a week: of 100,000 that takes 200 ms and 40 MB to read.
+        self.seen: Kept[str, Seen] = Kept(_KEPT_SEEN)
 
 
 class PublishLog:
@@ -169,8 +173,12 @@ class PublishLog:
         """What the published plans up to `published`, itself one or 0, have consumed."""
         if published == 0:
             return Seen({}, {})
+        key = self._layout.plan(published)
+        if (kept := self._decided.seen.get(key)) is not None:
+            return kept
         file = self.plan(published).seen
-        return Seen.parse(self.named(file), file.key)
+        data = self.named(file)
+        return self._decided.seen.put(key, Seen.parse(data, file.key), len(data))
 
     def index(self, n: int, manifest: Manifest) -> Mapping[str, tuple[Piece, ...]]:
         """The pieces of each shard of a published version, by file name."""

@@ -189,6 +189,29 @@ def test_a_dataset_is_shown_without_listing_all_its_appends(
     assert len(client.datasets.waiting_appends("d").appends) == 3, "all of them are listed here"
 
 
+def test_the_list_of_consumed_appends_is_read_once_for_each_version(
+    client: Client, store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    get = ObstoreStore.get
+
+    def recorded(self: ObstoreStore, key: str) -> bytes:
+        read.append(key)
+        return get(self, key)
+
+    monkeypatch.setattr(ObstoreStore, "get", recorded)
+    for number in range(2):
+        client.append([number], key=f"k{number}")
+        version = client.publish().version
+        reading = Client(store).datasets
+        read.clear()
+        for _ in range(3):
+            assert reading.get("d").waiting == WaitingAppends()
+            fate = reading.get_append("d", append_id_of(f"k{number}"))
+            assert (fate["state"], fate["version"]) == ("published", version)
+        assert len([key for key in read if ".seen" in key]) == 1, read
+
+
 def test_an_append_that_never_was_is_not_found(client: Client) -> None:
     client.append([1])
     with pytest.raises(NotFound) as caught:

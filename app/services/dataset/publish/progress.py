@@ -1,4 +1,4 @@
-"""How far a publication is, by what its executors have put on the store: any replica can tell."""
+"""How far a publication is. What its executors have stored tells, so any replica can answer."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Manifest:
         return MappingProxyType({entry.file: entry for entry in entries})
 
     def sha256sums(self) -> str:
-        """A line for each file, as `sha256sum -c` takes it in the folder that has them."""
+        """A line for each file, for `sha256sum -c` in the folder that holds them."""
         return "".join(f"{entry.sha256}  {name}\n" for name, entry in sorted(self.by_file.items()))
 
     def to_json(self) -> ManifestJson:

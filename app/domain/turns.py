@@ -143,14 +143,14 @@ def waiting() -> Iterator[None]:
 
 
 def pause(seconds: float) -> None:
-    """Sleep without the turn that this thread has. All code that sleeps in a worker does so here."""
+    """Sleep, and lend this thread's turn meanwhile. All code that sleeps in a worker calls this."""
     if seconds > 0:
         with waiting():
             time.sleep(seconds)
 
 
 def has_turn() -> bool:
-    """Whether this thread keeps others from computing."""
+    """Whether this thread has a turn, which others may be waiting for."""
     return _this.holder is not None
 
 

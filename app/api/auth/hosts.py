@@ -1,4 +1,4 @@
-"""Names under which the service is asked: a foreign name may be a page's that was rebound to this address."""
+"""The names that a request may have as its Host: any other may be a web page's, rebound to this address."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SHOWN: Final = 80
 class KnownHosts:
     """Refuses requests whose Host is neither of loopback nor one of `names`.
 
-    A page of evil.example can have its name resolved to 127.0.0.1 once it is loaded (DNS rebinding); to the
-    browser, the service is then of the page's own origin. Only the Host tells. Probes pass, since a kubelet
-    names the address of the pod; so does a request without a Host, which no browser sends.
+    Once a page of evil.example is loaded, its name can be resolved to 127.0.0.1 (DNS rebinding). The browser
+    then takes the service for the page's own origin, and only the Host shows that it is not. Probes pass,
+    since a kubelet names the address of the pod. So does a request without a Host, which no browser sends.
 
     Args:
-        names: a port is left out of account; `*.example.org` for all below it, `*` for any.
+        names: `*.example.org` stands for all names below it, `*` for any. A port is ignored.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:

@@ -48,9 +48,9 @@ def refusal_to_listen(host: str) -> str:
 class WithoutAuthentication:
     """Stands where authentication would: refuses what comes from other machines, and from foreign pages.
 
-    Other machines reach a server that is told elsewhere where to listen. An address that is not one of the
-    Internet Protocol (a Unix socket, a test) is nobody's to reach. A page of another origin runs in a browser
-    that does reach the service, and may send it any form: it would change datasets, or have work done.
+    Other machines can reach a server whose address was set elsewhere, as by uvicorn's own options. No other
+    machine reaches an address that is not an IP address (a Unix socket, a test). A page of another origin
+    runs in a browser that reaches the service, and could send it forms that change datasets or cost work.
 
     Args:
         origins: of the pages that may.

@@ -224,7 +224,7 @@ async def download_version(
 async def list_checksums(
     request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
 ) -> Response:
-    """The SHA-256 of each shard and side file, as `sha256sum -c` takes it in the folder that has them."""
+    """The SHA-256 of each shard and side file, for `sha256sum -c` in the folder that holds them."""
 
     def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
         sums = services.datasets.manifest(dataset, version).sha256sums()
@@ -246,9 +246,9 @@ async def describe_version(
     query: DescribeVersionParameters,
     services: ServicesDependency,
 ) -> Response:
-    """Of a split: schema, counts, and statistics of each feature; or the schema alone, for others to read.
+    """Describe a split: its schema, counts, and statistics of each feature; or the schema alone.
 
-    As `POST /v1/records/describe`, of all rows of the split.
+    The answer is that of `POST /v1/records/describe` for all rows of the split.
     """
     refuse_repeated(request)
     chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")

@@ -30,7 +30,8 @@ class RangeNotSatisfiable(StorageUnavailable):
 
 #: ENOSPC, EFBIG and EDQUOT as Rust prints them, and HTTP's 507 as S3-compatible stores answer it.
 _FULL: Final = re.compile(r"\(os error (28|27|122)\)|507 Insufficient Storage")
-#: EPERM, EACCES and EROFS as Rust prints them: obstore's local store has no class for those.
+#: EPERM, EACCES and EROFS as Rust prints them: obstore's local store has no class for those. Of a remote
+#: store they are errors of a connection, over which the request may have gone.
 _DENIED: Final = re.compile(r"\(os error (1|13|30)\)")
 #: A signature may stand in the query of a URL that an error quotes.
 _QUERY: Final = re.compile(r"\?[^\s\"')]+")
@@ -79,7 +80,7 @@ def failure(key: str, error: Exception, hints: Hints | None = None) -> Shardsmit
         isinstance(error, (PermissionDeniedError, UnauthenticatedError, PermissionError))
         or status.startswith(("401", "403"))
         or code in _DENIED_CODES
-        or _DENIED.search(text)
+        or (hints is None and _DENIED.search(text))
     ):
         advice = f" Check {hints.credentials}, and what they permit." if hints is not None else ""
         return StorageError(

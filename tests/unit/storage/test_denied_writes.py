@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import obstore
 import pytest
 
-from app.errors import StorageError
+from app.errors import OutcomeUnknown, StorageError
 from app.storage.create_once import create_once
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
@@ -83,6 +84,44 @@ def test_a_folder_of_another_user_denies(foreign_folder: Path) -> None:
         check=False,
     )
     assert done.stdout.splitlines() == ["storage_denied True"] * len(WRITES), done.stderr
+
+
+def test_a_connection_that_is_not_permitted_is_no_refusal_of_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A firewall that begins to reject packets breaks connections over which a request has gone."""
+    server = FakeS3()
+    try:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = open_store("s3://bucket")
+
+        def cut(*args: object, **kwargs: object) -> None:
+            # As reqwest and the system word it.
+            raise OSError(
+                "Generic S3 error: error sending request\n\nCaused by: Permission denied (os error 13)"
+            )
+
+        monkeypatch.setattr(obstore, "put", cut)
+        with pytest.raises(OutcomeUnknown):
+            create_once(store, "x/b", b"1", deadline_s=0)
+    finally:
+        server.close()
+
+
+def test_a_refusal_takes_no_unknown_outcome_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials that expire between two tries: the first may have been stored."""
+    server = FakeS3()
+    statuses = iter([500])
+    try:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        server.answers = lambda method, path: next(statuses, 403)
+        with pytest.raises(OutcomeUnknown):
+            create_once(open_store("s3://bucket"), "x/b", b"1", deadline_s=1)
+        assert len(server.requests) > 1
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("write", ["put", "create_once"])

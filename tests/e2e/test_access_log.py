@@ -179,6 +179,14 @@ def test_what_is_refused_before_it_is_a_request_has_an_id_and_a_line(
     assert (line["status"], line["ended"], line["client"]) == (status, code, "127.0.0.1")
 
 
+def test_a_password_in_a_refused_target_is_not_logged(service: Service) -> None:
+    with send(service, b"GET http://name:canary@host/v1/forms HTTP/1.1\r\nHost: host\r\n\r\n") as connection:
+        answer = read_to_end(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert "path" not in access(service, id_of(answer))
+    assert "canary" not in service.log()
+
+
 def test_a_refusal_for_a_second_request_does_not_speak_of_the_first(service: Service) -> None:
     with send(
         service, b"GET /v1/forms HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: the-first\r\n\r\n"
@@ -208,6 +216,8 @@ def test_lines_for_requests_can_be_left_out_but_for_aborted_uploads(tmp_path: Pa
         service.wait_until_ready()
         answer = httpx.get(f"{service.url}/v1/forms")
         assert NEW_ID.fullmatch(answer.headers["x-request-id"])
+        with send(service, b"no request\r\n\r\n") as connection:
+            read_to_end(connection)
         send(service, UPLOAD % b"X-Request-Id: left\r\n" + b'{"x": 1}\n').close()
         wait_for(lambda: "[left]" in service.log())
         [line] = [line for line in service.log().splitlines() if "shardsmith.access" in line]

@@ -59,20 +59,17 @@ class RequestLog:
         self.status: int | None = None
         self.ended: str | None = None
 
-    def write(self, *, whole_body: bool, answers: bool) -> None:
+    def write(self, *, whole_body: bool, every: bool) -> None:
         """Write the line.
 
         Args:
             whole_body: whether the body has come to its end; a line that says otherwise is a warning.
-            answers: whether there are lines for requests that ended well.
+            every: whether there are lines for others than uploads that were cut.
         """
         scope = self._scope
         path = routed_path(scope)
-        cut = self.ended is not None
-        if path in PROBES or not (answers or cut):
-            return
-        level = logging.WARNING if cut and not whole_body else logging.INFO
-        if not logger.isEnabledFor(level):
+        level = logging.WARNING if self.ended is not None and not whole_body else logging.INFO
+        if path in PROBES or not (every or level == logging.WARNING) or not logger.isEnabledFor(level):
             return
         fields = {
             "method": scope["method"],
@@ -87,16 +84,27 @@ class RequestLog:
 
 
 def log_refusal(
-    request_id: str, target: bytes, status: int, code: str, num_in: int, client: tuple[str, int] | None
+    request_id: str,
+    target: bytes,
+    status: int,
+    code: str,
+    num_in: int,
+    client: tuple[str, int] | None,
+    *,
+    every: bool,
 ) -> None:
     """Write the line of what was refused before it was a request.
 
     Args:
         target: what had come of its target.
         num_in: bytes of its head.
+        every: whether there are lines for others than those that did not come in time.
     """
     level = logging.WARNING if status == 408 else logging.INFO
-    path = target.partition(b"?")[0]
+    if not (every or level == logging.WARNING) or not logger.isEnabledFor(level):
+        return
+    # A target of another form may hold a password: `http://name:password@host/`.
+    path = target.partition(b"?")[0] if target.startswith(b"/") else b""
     fields = {
         "status": status,
         "bytes_in": num_in,

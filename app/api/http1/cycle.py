@@ -53,7 +53,7 @@ class Cycle(RequestResponseCycle):
         finally:
             if not self.response_complete and self.log.ended is None:
                 self.log.ended = "client_closed" if self.disconnected else "broken_off"
-            self.log.write(whole_body=not self.more_body, answers=self.access_log)
+            self.log.write(whole_body=not self.more_body, every=self.access_log)
         self.flow.closing()
 
     def add_body(self, piece: bytes) -> int:

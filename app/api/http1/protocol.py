@@ -167,7 +167,15 @@ class HardenedProtocol(ReceivingProtocol):
         # Before a message begins, these are of the one before it.
         headers, target = ([], b"") if self._phase == BETWEEN else (self.headers, self.url)
         request_id = request_id_of(headers)
-        log_refusal(request_id, target, refused.status, refused.code, self._head_bytes, self.client)
+        log_refusal(
+            request_id,
+            target,
+            refused.status,
+            refused.code,
+            self._head_bytes,
+            self.client,
+            every=self.access_log,
+        )
         return request_id
 
     def _serialized(self, refused: Refused, request_id: str) -> bytes:

@@ -27,14 +27,14 @@ from ..domain.limits import KIB, MIB, Budget, Limits
 from ..domain.memory import MemoryPool, MemoryShare
 from ..domain.streams import Buffer, ByteStream, MemoryStream
 from ..domain.turns import Turns
-from ..errors import LimitExceeded, Overloaded, ShardsmithError, StreamTimeout
+from ..errors import LimitExceeded, ShardsmithError, StreamTimeout
 from ..storage.spool import Spool
 from .auth.principal import caller_of
 from .bare_response import BareResponse
 from .body_headers import check_body_headers
 from .digests import digest_field
 from .lanes import Groups, Lane, Promise
-from .patience import in_time
+from .patience import in_time, shutting_down
 from .small_bodies import may_be_small, read_small, replayed
 from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from .transcoding import transcoded
@@ -230,8 +230,9 @@ class Exchanges:
             done = await pipe.settle(limit)
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
+            may_be_done = body.ended and not reads and self._may_store(place)
             _give_up(pipe, body, pump, share)
-            raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
+            raise shutting_down(may_be_done=may_be_done) from None
         except BaseException as error:
             # Too much to let in: the connection is closed on it, by and by.
             request.state.body_unread = isinstance(error, LimitExceeded) and not body.complete
@@ -254,13 +255,15 @@ class Exchanges:
         """Convert a body that is there, to an answer that is complete before it starts."""
         complete: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         promise = Promise(complete)
+        begun = False
         try:
             await self._submit(
                 (self._small, groups), promise, lambda: self._convert_small(work, body, promise)
             )
+            begun = True
             return await complete
         except asyncio.CancelledError:
-            raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
+            raise shutting_down(may_be_done=begun) from None
 
     def _convert_small(self, work: Work, body: bytes, promise: Promise[Response]) -> None:
         def convert() -> None:
@@ -274,6 +277,10 @@ class Exchanges:
                     promise.keep(_complete(answer))
 
         promise.kept_by(convert)
+
+    def _may_store(self, place: _Place) -> bool:
+        lane, groups = place
+        return lane is self._calls or _OF_STORE in groups
 
     def _budget(self, received: Callable[[], int] | None, share: MemoryShare | None = None) -> Budget:
         """Of a request, of whose body so much has arrived; None where that bounds nothing."""

@@ -21,13 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..domain.amplification import Amplification
 from ..domain.limits import KIB, Budget
 from ..domain.streams import ByteStream, MemoryStream
-from ..errors import Overloaded, ShardsmithError, StreamInterrupted
+from ..errors import ShardsmithError, StreamInterrupted
 from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding
 from .digests import digest_field
 from .exchange import COMPLETE_UP_TO, Answer, counted
 from .http1.limits import BODY_DEADLINES
 from .lanes import Promise
+from .patience import shutting_down
 from .problems import response_for
 from .refusal import refuse
 from .small_bodies import read_small, replayed
@@ -239,7 +240,7 @@ async def _arrived(answer: Future[Answer | None]) -> Answer | None:
     """An answer that another thread brings.
 
     Raises:
-        Overloaded: the service is shutting down.
+        OutcomeUnknown: the service is shutting down.
     """
     arrived: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
     promise = Promise(arrived)
@@ -247,7 +248,7 @@ async def _arrived(answer: Future[Answer | None]) -> Answer | None:
     try:
         return await arrived
     except asyncio.CancelledError:
-        raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
+        raise shutting_down(may_be_done=True) from None
 
 
 def _complete(answer: Answer | None) -> tuple[Message, bytes] | None:

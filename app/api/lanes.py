@@ -11,7 +11,8 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from ..errors import Overloaded
+from ..errors import Overloaded, ShardsmithError
+from .patience import shutting_down
 
 __all__ = ["Groups", "Lane", "Promise"]
 
@@ -26,7 +27,8 @@ _LONGEST_QUEUE_S: Final = 2.0
 _LATEST: Final = 0.3
 
 #: What a request is counted with: no group of requests has more than half of the threads, nor of the queue.
-#: The first is its caller, and whose caller has fewer threads goes first.
+#: Requests that have several groups in common leave a quarter of that half to others, so that no caller
+#: takes all of a group that it shares. The first is the caller; whose caller has fewer threads goes first.
 Groups = tuple[str, ...]
 
 
@@ -51,7 +53,7 @@ class Lane:
         self._num_threads = num_threads
         self._free = num_threads + ahead
         self._most_of_group = max(1, self._free // 2)
-        self._held: Counter[str] = Counter()
+        self._held: Counter[str | Groups] = Counter()
         self._queued = queued
         self._waiting: deque[_Waiting] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,6 +102,8 @@ class Lane:
         for group in groups:
             if sum(count for others, count in queued.items() if group in others) >= most:
                 return True
+        if len(groups) > 1 and queued[groups] >= _most_in_common(most):
+            return True
         return self._expected_wait(groups, queued) > _LONGEST_QUEUE_S
 
     def leave(self, groups: Groups = ()) -> None:
@@ -148,17 +152,22 @@ class Lane:
         self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _not_begun(self) -> Overloaded:
+    def _not_begun(self) -> ShardsmithError:
         if self._closed:
-            return Overloaded("The service is shutting down. Try again.", code="shutting_down")
+            return shutting_down()
         return Overloaded("The service is too busy; nothing was done. Try again.")
 
     def _has_one_for(self, groups: Groups) -> bool:
-        return self._free > 0 and all(self._held[group] < self._most_of_group for group in groups)
+        most = self._most_of_group
+        return (
+            self._free > 0
+            and all(self._held[group] < most for group in groups)
+            and (len(groups) < 2 or self._held[groups] < _most_in_common(most))
+        )
 
     def _take(self, groups: Groups) -> None:
         self._free -= 1
-        self._held.update(groups)
+        self._held.update((*groups, groups))
 
     def _expected_wait(self, groups: Groups, queued: Counter[Groups]) -> float:
         """How long who comes now would wait, as threads have come free of late; or have not."""
@@ -184,10 +193,11 @@ class Lane:
 
     def _give_back(self, groups: Groups) -> None:
         self._free += 1
-        for group in groups:
-            self._held[group] -= 1
-            if not self._held[group]:
-                del self._held[group]
+        keys: tuple[str | Groups, ...] = (*groups, groups)
+        for key in keys:
+            self._held[key] -= 1
+            if not self._held[key]:
+                del self._held[key]
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -204,6 +214,11 @@ class Lane:
             self._waiting.remove(waiting)
         elif waiting.turn.done() and not waiting.turn.cancelled():
             self._give_back(waiting.groups)
+
+
+def _most_in_common(most: int) -> int:
+    """How many with the same groups there may be, where each group may have `most`."""
+    return max(1, most - max(1, most // 4))
 
 
 class Promise(Generic[T]):

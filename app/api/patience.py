@@ -12,9 +12,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ..errors import StreamTimeout
+from ..errors import OutcomeUnknown, Overloaded, ShardsmithError, StreamTimeout
 
-__all__ = ["SEND_WHOLE_BATCHES", "body_timed_out", "in_time", "wait_in_time"]
+__all__ = ["SEND_WHOLE_BATCHES", "body_timed_out", "in_time", "shutting_down", "wait_in_time"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,20 @@ def body_timed_out(timeout_s: float | None) -> StreamTimeout:
     """The error of a body of which nothing came for so long."""
     waited = "too long" if timeout_s is None else f"{timeout_s:g} s (SHARDSMITH_BODY_TIMEOUT_S)"
     return StreamTimeout(f"No byte of the body came for {waited}. {SEND_WHOLE_BATCHES}")
+
+
+def shutting_down(*, may_be_done: bool = False) -> ShardsmithError:
+    """The error of a request that is given up at the end of a shutdown.
+
+    Args:
+        may_be_done: whether it may have stored something, or may still do so.
+    """
+    if may_be_done:
+        return OutcomeUnknown(
+            "The service is shutting down; what was asked for may or may not have been done. "
+            "Repeat the request with the same key."
+        )
+    return Overloaded("The service is shutting down. Try again.", code="shutting_down")
 
 
 async def in_time(begin: Callable[[], Awaitable[T]], timeout_s: float) -> T:

@@ -10,8 +10,8 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from ..domain.limits import KIB
-from ..errors import Overloaded, StreamInterrupted
-from .patience import body_timed_out, in_time
+from ..errors import StreamInterrupted
+from .patience import body_timed_out, in_time, shutting_down
 
 __all__ = ["SMALL_BODY", "may_be_small", "read_small", "replayed"]
 
@@ -47,7 +47,7 @@ async def read_small(receive: Receive, timeout_s: float | None) -> tuple[bytes |
             raise body_timed_out(timeout_s) from None
         except asyncio.CancelledError:
             # uvicorn cancels what is left when the grace of a shutdown ends, and still sends an answer.
-            raise Overloaded("The service is shutting down. Try again.", code="shutting_down") from None
+            raise shutting_down() from None
         if message["type"] == "http.disconnect":
             raise StreamInterrupted("The connection closed before the body ended.")
         taken.append(message)

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -84,5 +85,55 @@ def test_an_upload_that_outlives_the_grace_is_told_so(
     try:
         again.wait_until_ready()
         assert httpx.get(f"{again.url}/v1/datasets/late").status_code == 404, "nothing was stored"
+    finally:
+        again.kill()
+
+
+#: The service with a store that takes its time for what makes an append count.
+SLOW_STORE = """
+import time
+from app.main import run
+from app.storage.obstore_store import ObstoreStore
+
+create = ObstoreStore.create
+
+def slow(self, key, data):
+    if "/slots/" in key:
+        print("the store is asked", flush=True)
+        time.sleep(3)
+    create(self, key, data)
+
+ObstoreStore.create = slow
+run()
+"""
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}], ids=["small", "with a key"])
+def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_it_is_not(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    slow = start(tmp_path, run=(sys.executable, "-c", SLOW_STORE), SHARDSMITH_SHUTDOWN_GRACE_S="1")
+    try:
+        slow.wait_until_ready()
+        known = {"schema": {"features": {"x": {"dtype": "int64"}}}}
+        assert httpx.put(f"{slow.url}/v1/datasets/late", json=known).status_code == 201
+        with ThreadPoolExecutor(1) as client:
+            answer = client.submit(
+                httpx.post,
+                f"{slow.url}/v1/datasets/late/records",
+                json=[{"x": 1}],
+                headers=headers,
+                timeout=60,
+            )
+            wait_for(lambda: "the store is asked" in slow.log())
+            slow.stop()
+        assert (answer.result().status_code, answer.result().json()["code"]) == (503, "outcome_unknown")
+    finally:
+        slow.kill()
+    again = start(tmp_path)
+    try:
+        again.wait_until_ready()
+        published = httpx.post(f"{again.url}/v1/datasets/late/versions", timeout=60)
+        assert published.status_code == 201, "it was stored"
     finally:
         again.kill()

@@ -161,6 +161,30 @@ def test_a_request_counts_with_each_of_its_groups() -> None:
     asyncio.run(run())
 
 
+def test_no_caller_takes_all_of_a_group_that_it_shares() -> None:
+    async def run() -> None:
+        lane = Lane(16, "test", queued=8)
+        for _ in range(6):
+            await lane.enter(("one", "store"))
+        waits = [asyncio.create_task(lane.enter(("one", "store"))) for _ in range(3)]
+        await turn_of_the_loop()
+        assert lane.is_full_for(("one", "store"))
+        for _ in range(2):
+            await lane.enter(("two", "store"))
+        await lane.enter(("one",))
+        assert not any(wait.done() for wait in waits)
+        for _ in range(3):
+            lane.leave(("one", "store"))
+        await asyncio.gather(*waits)
+        for held in [("one", "store")] * 6 + [("two", "store")] * 2 + [("one",)]:
+            lane.leave(held)
+        await turn_of_the_loop()
+        assert not lane._held, "nothing is kept of callers that have left"
+        lane.close()
+
+    asyncio.run(run())
+
+
 def test_who_has_fewest_threads_goes_first() -> None:
     order: list[str] = []
 

@@ -413,6 +413,15 @@ class Schema:
         )
         return Schema(tuple(features), self.message)
 
+    def declared_by(self, other: Schema) -> Schema:
+        """This schema, of which a client declares the features that are not inferred in `other`."""
+        names = {feature.name for feature in other if not feature.inferred}
+        features = (
+            replace(feature, inferred=feature.inferred and feature.name not in names)
+            for feature in self.features
+        )
+        return Schema(tuple(features), self.message)
+
     def noting_large(self, names: Set[str]) -> Schema:
         """This schema, once it is known that float32 does not hold all integers of these features."""
         if not names:

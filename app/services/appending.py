@@ -238,6 +238,7 @@ class _Appending:
             return open_widening(source, form, options, stored, self.budget, self.spool, self.resources)
         if options.schema is not None:
             require_same_schema(options.schema, stored)
+            stored = stored.declared_by(options.schema)
         options = replace(options, schema=stored, schema_of_dataset=True)
         return open_records(source, form, options, self.budget, self.spool, self.resources)
 
@@ -256,6 +257,8 @@ def _way_out(error: InputError, stored: Schema | None, *, evolve: bool) -> str:
         if feature.beyond_float32:
             why = ", since float32 does not hold all its integers exactly"
         return f"It stays int64 in this dataset{why}. {DECLARE_ANEW}"
+    if error.code == "lossy_encoding" and feature.inferred and feature.dtype.is_float:
+        return f"Feature {name!r} stays {feature.dtype} in this dataset. To keep every digit: {DECLARE_ANEW}"
     has_length = feature.inferred and not feature.is_scalar and feature.num_values is not None
     ways = ["become float32"] * feature.may_become_float32 + ["have lists of any length"] * has_length
     if not ways or not isinstance(error, SchemaConflict | LossyConversion):

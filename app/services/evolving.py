@@ -44,7 +44,8 @@ def open_widening(
         SchemaConflict: no schema holds both.
     """
     if options.schema is not None:
-        declared = replace(options, schema=widen(stored, options.schema))
+        schema = widen(stored, options.schema).declared_by(options.schema)
+        declared = replace(options, schema=schema)
         return open_records(source, form, declared, budget, spool, resources)
     stream = _Rewindable(source, budget)
     body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
@@ -58,7 +59,7 @@ def open_widening(
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:
     if found.is_declared:
-        return widen(stored, found.schema.as_stored())
+        return widen(stored, found.schema.as_stored()).declared_by(found.schema)
     offered = [_as_stored(feature, stored, form) for feature in found.schema]
     return widen(stored, Schema(tuple(offered), found.schema.message))
 

@@ -258,6 +258,35 @@ def test_a_declared_float32_rounds_without_a_word(client: httpx.Client, dataset:
     assert "rounded" not in append(client, dataset, [{"x": 123456789.12}])
 
 
+@pytest.mark.parametrize("place", ["query", "body"])
+@pytest.mark.parametrize("params", [{}, {"evolve": "widen"}])
+def test_float32_that_is_declared_for_one_append_is_not_reported(
+    client: httpx.Client, dataset: str, place: str, params: dict[str, str]
+) -> None:
+    append(client, dataset, [{"x": 0.5, "y": 0.5}])
+    rows: Any = [{"x": 123456789.12, "y": 0.1}]
+    path = f"/v1/datasets/{dataset}/records"
+    problem = client.post(path, params=params, json=rows).json()
+    assert (problem["code"], problem["feature"]) == ("lossy_encoding", "x")
+    assert "Append to a new dataset" in problem["detail"]
+    schema = {"features": {name: {"dtype": "float32"} for name in "xy"}}
+    if place == "query":
+        params = {**params, "schema": json.dumps(schema)}
+    else:
+        rows = {"schema": schema, "instances": rows}
+    assert "rounded" not in append(client, dataset, rows, **params)
+    # The declaration was for those rows alone.
+    assert append(client, dataset, [{"x": 0.5, "y": 0.1}])["rounded"] == ["y"]
+    assert client.post(path, json=[{"x": 123456789.12, "y": 0.1}]).json()["code"] == "lossy_encoding"
+
+
+def test_a_schema_that_adds_a_feature_declares_no_other(client: httpx.Client, dataset: str) -> None:
+    append(client, dataset, [{"x": 0.5}])
+    schema = json.dumps({"features": {"z": {"dtype": "float32", "nullable": True}}})
+    answer = append(client, dataset, [{"x": 0.1, "z": 0.1}], schema=schema, evolve="widen")
+    assert answer["rounded"] == ["x"]
+
+
 def test_rows_are_described_as_they_are_and_their_examples_as_they_will_be(client: httpx.Client) -> None:
     def described(to: str) -> str:
         return client.post("/v1/records/describe", params={"to": to}, content=PRICES, headers=JSON).text

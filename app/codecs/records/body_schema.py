@@ -53,4 +53,4 @@ def with_body_schema(
             f"only adds to that, or append to another dataset.",
             pointer=pointer,
         )
-    return options
+    return replace(options, schema=options.schema.declared_by(schema))

@@ -49,7 +49,7 @@ def open_widening(
         return open_records(source, form, declared, budget, spool, resources)
     stream = _Rewindable(source, budget)
     body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
-    first = replace(options, known=stored)
+    first = replace(options, known=stored, message=stored.message)
     found = decode_body(body, form, first, budget.anew())
     schema = _common(stored, found, form)
     stream.rewind()

@@ -376,3 +376,14 @@ def test_other_dtypes_still_have_to_agree(client: httpx.Client) -> None:
             headers=NPY,
         )
         assert (answer.status_code, answer.json()["code"]) == (422, "dtype_mismatch")
+
+
+def test_sequences_widen_without_a_word_about_the_message(client: httpx.Client, dataset: str) -> None:
+    row = {"context": {"c": 0.5}, "feature_lists": {"s": [[0.5], [0.25]]}}
+    append(client, dataset, [row], message="sequence_example")
+    row["context"] = {"c": 0.1, "new": 0.1}
+    assert append(client, dataset, [row], evolve="widen")["rounded"] == ["c", "new"]
+    refused = client.post(
+        f"/v1/datasets/{dataset}/records", params={"evolve": "widen"}, json=[{"c": 0.5, "other": 1}]
+    )
+    assert refused.json()["code"] == "invalid_sequence_example"

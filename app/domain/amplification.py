@@ -44,6 +44,15 @@ class Amplification:
     def add(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
         """Count `num_bytes` more, before they are made where their number is known beforehand.
 
+        Raises:
+            LimitExceeded: as `check`.
+        """
+        self.check(way, num_bytes, offset=offset)
+        self._made[way] += num_bytes
+
+    def check(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
+        """Check that `num_bytes` more may be made, without counting them: that is done once they are.
+
         Args:
             offset: where in the input, for the error.
 
@@ -51,8 +60,7 @@ class Amplification:
             LimitExceeded: the body would become too much (`compression_ratio_exceeded` where it is inflated,
                 else `amplification_exceeded`).
         """
-        self._made[way] += num_bytes
-        made = self._made[way]
+        made = self._made[way] + num_bytes
         if made > self._allowance and made > self._ratio * (received := self._received()):
             raise LimitExceeded(
                 f"{received} bytes of a body would be at least {made} bytes {way}; {self._allowance} bytes "

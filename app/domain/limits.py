@@ -99,6 +99,15 @@ class Budget:
         if self._amplification is not None:
             self._amplification.add(way, num_bytes, offset=offset)
 
+    def check_amplified(self, way: Way, num_bytes: int) -> None:
+        """Check that the body may become `num_bytes` more, as `Amplification.check`.
+
+        Raises:
+            LimitExceeded: too much for its size.
+        """
+        if self._amplification is not None:
+            self._amplification.check(way, num_bytes)
+
     def reserve(self, num_bytes: int) -> None:
         """Take memory for what is not decoded, as what is read ahead, before work begins and until it ends.
 

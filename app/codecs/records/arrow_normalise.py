@@ -16,7 +16,7 @@ from ..options import RecordsDecodeOptions
 from .arrow_columns import ColumnReader
 from .arrow_features import SCHEMA_KEY, infer_arrow_schema, narrow_columns, with_schema_in_metadata
 from .columns import MAX_BATCH_ROWS, Records, arrow_schema, check_columns
-from .lease import Lease
+from .lease import Lease, TooLargeAtOnce
 
 __all__ = ["records_from_arrow"]
 
@@ -82,11 +82,20 @@ def _batches(
         first_row = 0
         for batch in batches:
             step = _batch_rows(batch, schema)
-            for start in range(0, batch.num_rows, step):
+            start = 0
+            while start < batch.num_rows:
                 piece = batch.slice(start, step)
-                with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
-                    columns = [_read(reader, piece, place, first_row + start) for reader in readers]
+                lease.expands_to = _BATCH_BYTES if piece.num_rows > 1 else None
+                try:
+                    with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
+                        columns = [_read(reader, piece, place, first_row + start) for reader in readers]
+                except TooLargeAtOnce:
+                    # A few bytes can name a long string again and again, which no size tells beforehand.
+                    lease.release()
+                    step = (piece.num_rows + 1) // 2
+                    continue
                 rows = _assembled(columns, piece.num_rows, schema)
+                start += piece.num_rows
                 yield rows
                 del columns, rows
                 lease.release()

@@ -170,7 +170,7 @@ def _offsets(array: Any, lease: Lease, feature: str) -> Ints:
         width = _width(array.values.type)
         if width is None:
             raise _too_costly(feature, "list views that overlap")
-        lease.charge(width * int(offsets[-1]), "Lists that share their values")
+        lease.expand(width * int(offsets[-1]), "Lists that share their values")
     elif held:
         lease.charge(array.values.nbytes, "Lists that are put into order")
     return offsets
@@ -230,9 +230,9 @@ def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Arra
         lengths = pc.fill_null(pc.binary_length(values), 0)
         lease.charge(8 * len(values) + 8 * len(indices), "The lengths of the strings of a dictionary")
         total = pc.sum(lengths.take(indices).cast(pa.int64())).as_py() or 0
-        lease.charge(total + 8 * len(indices), "The strings of a dictionary, looked up,")
+        lease.expand(total + 8 * len(indices), "The strings of a dictionary, looked up,")
     else:
-        lease.charge((width + 1) * len(indices), "The values of a dictionary, looked up,")
+        lease.expand((width + 1) * len(indices), "The values of a dictionary, looked up,")
     found: pa.Array[Any] = values.take(indices)
     return found
 
@@ -253,7 +253,7 @@ def _copied_views(array: Any, lease: Lease) -> pa.Array[Any]:
         views[~present] = 0
         validity = pa.py_buffer(np.packbits(present, bitorder="little").data)
     # The first of the four words of a view is the length of its string.
-    lease.charge(int(views[:, 0].sum(dtype=np.int64)) + 8 * len(array), "Strings that are put into order")
+    lease.expand(int(views[:, 0].sum(dtype=np.int64)) + 8 * len(array), "Strings that are put into order")
     buffers = [validity if array.null_count else None, pa.py_buffer(views.data), *data]
     return pa.Array.from_buffers(array.type, len(array), buffers).cast(_VIEWS[array.type])
 

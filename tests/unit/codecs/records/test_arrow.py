@@ -12,7 +12,8 @@ from hypothesis import given
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.arrow import decode, encode
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.domain.limits import Budget, Limits
+from app.domain.amplification import Amplification
+from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.domain.streams import MemoryStream
 from app.errors import (
@@ -447,12 +448,48 @@ def test_more_rows_than_bytes_can_stand_for() -> None:
         assert caught.value.code == "amplification_exceeded"
 
 
-def test_a_long_string_that_is_named_again_and_again() -> None:
-    indices: Any = np.zeros(8000, "i1")
-    long = pa.DictionaryArray.from_arrays(indices, pa.array(["a" * 2**20]))
+LONG = 2**18
+
+
+def long_again(num_rows: int) -> dict[str, Any]:
+    """A long value in each of the first rows, which the body holds once, in every way of Arrow to do so."""
+    named: Any = np.zeros(num_rows, "i1")
+    texts = pa.DictionaryArray.from_arrays(named, pa.array(["a" * LONG]))
+    views = np.zeros((num_rows, 4), np.int32)
+    views[:] = [LONG, int.from_bytes(b"aaaa", "little"), 0, 0]
+    buffers: list[pa.Buffer | None] = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(b"a" * LONG)]
+    ends = pa.array([num_rows], pa.int32())
+    starts, sizes = (pa.array([number] * num_rows, pa.int32()) for number in (0, LONG))
+    list_views: Any = pa.ListViewArray  # with sizes, which its declaration does not know
+    return {
+        "dictionary": texts,
+        "dictionary in lists": pa.FixedSizeListArray.from_arrays(texts, 1),
+        "view": pa.Array.from_buffers(pa.string_view(), num_rows, buffers),
+        "runs": pa.RunEndEncodedArray.from_arrays(ends, pa.array(["a" * LONG])),
+        "list view": list_views.from_arrays(starts, sizes, pa.array(np.zeros(LONG, "u1"))),
+    }
+
+
+@pytest.mark.parametrize("way", long_again(1))
+def test_long_values_that_few_bytes_stand_for_are_taken_a_few_rows_at_a_time(way: str) -> None:
+    long = columns(x=long_again(512)[way])
+    budget = Budget(amplification=Amplification(1100, lambda: 2**20))
+    found = decode(MemoryStream(written(long)), RecordsDecodeOptions(), budget)
+    batches = list(found.batches)
+    assert sum(batch.num_rows for batch in batches) == 512
+    assert sum(batch.nbytes for batch in batches) >= 512 * LONG
+    assert max(batch.nbytes for batch in batches) <= 2**24 + 2**16
+    assert budget.peak <= 2**26
+
+
+def test_a_row_that_becomes_too_much_for_its_body_is_refused_before_it_is_made() -> None:
+    texts = long_again(2000)["dictionary"]
+    data = written(columns(x=pa.FixedSizeListArray.from_arrays(texts, 2000)))
+    budget = Budget(amplification=Amplification(1, lambda: len(data)))
     with pytest.raises(LimitExceeded) as caught:
-        decoded(written(columns(x=long)), Budget(Limits(max_decoded_bytes=2**30)))
-    assert caught.value.code == "payload_too_large"
+        decoded(data, budget)
+    assert caught.value.code == "amplification_exceeded"
+    assert budget.peak <= 2**22
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1])

@@ -37,6 +37,7 @@ BENCHMARKS = (
     "bench_appends",
     "bench_overload",
     "bench_probes",
+    "bench_hostile",
     "bench_random_read",
     "bench_training_stream",
     "bench_small_requests",

@@ -3,6 +3,8 @@
 Held to bounds by tests/contract/test_http_amplification.py, timed by benchmarks/bench_hostile.py.
 """
 
+import base64
+import gzip
 import io
 import json
 import struct
@@ -13,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.frames import frame
 
 __all__ = ["HOSTILE", "Hostile"]
 
@@ -116,21 +120,6 @@ def cycling(num_keys: int, num_rows: int) -> bytes:
     return b"".join(b'{"f%d":1}\n' % (index % num_keys) for index in range(num_rows))
 
 
-def crc32c_masked(data: bytes) -> bytes:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def frame(payload: bytes) -> bytes:
-    length = struct.pack("<Q", len(payload))
-    return length + crc32c_masked(length) + payload + crc32c_masked(payload)
-
-
 def example(features: dict[str, bytes]) -> bytes:
     entries = b"".join(
         delimited(1, delimited(1, name.encode()) + delimited(2, feature))
@@ -139,8 +128,54 @@ def example(features: dict[str, bytes]) -> bytes:
     return delimited(1, entries)
 
 
+def with_schema(schema: Any) -> bytes:
+    return json.dumps({"schema": schema, "instances": [{}] * 100_000}).encode()
+
+
+def optional_text() -> dict[str, Any]:
+    return {"pythonClassName": f"{TFDS}.Tensor", "tensor": {"dtype": "string", "shape": {}, "optional": True}}
+
+
+def features_json(features: dict[str, Any]) -> dict[str, Any]:
+    return {"pythonClassName": f"{TFDS}.FeaturesDict", "featuresDict": {"features": features}}
+
+
+def nested_features_json(depth: int) -> dict[str, Any]:
+    """So many dictionaries in one another, so that names are long."""
+    found = optional_text()
+    for _ in range(depth):
+        found = features_json({"n" * 60: found, "m": optional_text()})
+    return found
+
+
+def nullable_integers(count: int) -> bytes:
+    feature = {"dtype": "int64", "nullable": True}
+    return json.dumps({"features": dict.fromkeys(names(count), feature)}).encode()
+
+
+def multipart(*parts: tuple[str, str, bytes]) -> bytes:
+    """Of a name, a media type, and content each, with the boundary `b`."""
+    head = '--b\r\nContent-Disposition: form-data; name="{}"\r\nContent-Type: {}\r\n\r\n'
+    return (
+        b"".join(head.format(name, kind).encode() + content + b"\r\n" for name, kind, content in parts)
+        + b"--b--\r\n"
+    )
+
+
+def oip(datatype: str, shape: list[int], data: bytes, size: int | None = None) -> bytes:
+    """A request of the binary extension; `size` is that of data which follows."""
+    size = len(data) if size is None else size
+    tensor = {"name": "x", "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": size}}
+    return json.dumps({"inputs": [tensor]}).encode() + data
+
+
+def b64_records(payloads: list[bytes]) -> bytes:
+    rows = [{"b64": base64.b64encode(payload).decode()} for payload in payloads]
+    return json.dumps({"instances": rows}).encode()
+
+
 INT64_ONE = b"\x1a\x03\x0a\x01\x01"
-ALL_KEYS = "json and all keys, then empty rows"
+TFDS = "tensorflow_datasets.core.features"
 
 HOSTILE = [
     Hostile(
@@ -266,6 +301,209 @@ HOSTILE = [
             }
         ).encode(),
         "cut",
+    ),
+    Hostile(
+        "zeros to be repaired",
+        f"{RECORDS}/repair",
+        "application/x-tfrecord",
+        lambda: frame(b"") + bytes(4 * MIB),
+        "200",
+    ),
+    Hostile(
+        "good records between bad ones, to be repaired",
+        f"{RECORDS}/repair",
+        "application/x-tfrecord",
+        lambda: (frame(b"") + b"x") * 60_000,
+        "200",
+    ),
+    Hostile(
+        "gzip of empty rows",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/x-ndjson",
+        lambda: gzip.compress(b'{"abc":1}\n' + b"{}\n" * 20_000_000),
+        "cut",
+        {"Content-Encoding": "gzip"},
+    ),
+    Hostile(
+        "gzip of an NPY of zeros, as JSON",
+        f"{TENSORS}/parse?to=json",
+        "application/x-npy",
+        lambda: gzip.compress(npy(np.zeros(200 * MIB, np.uint8))),
+        "cut",
+        {"Content-Encoding": "gzip"},
+    ),
+    Hostile(
+        "9,900 tensors of nothing in safetensors",
+        f"{TENSORS}/parse?from=safetensors&to=npz",
+        "application/octet-stream",
+        lambda: safetensors(
+            {name: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in names(9900)}
+        ),
+        "200",
+    ),
+    Hostile(
+        "9,900 tensors of nothing in OIP",
+        f"{TENSORS}/parse?to=json",
+        "application/json",
+        lambda: json.dumps(
+            {"inputs": [{"name": n, "datatype": "FP32", "shape": [0], "data": []} for n in names(9900)]}
+        ).encode(),
+        "200",
+    ),
+    Hostile(
+        "a million rows of nothing as sparse tensors",
+        f"{TENSORS}/serialize?sparse=many&to=tfrecord",
+        "application/json",
+        lambda: b'{"dtype":"float32","values":[],"indices":[],"dense_shape":[1048576,2]}',
+        "200",
+    ),
+    Hostile(
+        "bools one by one in a TensorProto",
+        f"{TENSORS}/parse?to=json",
+        "application/octet-stream",
+        lambda: filled(10, 500_000, b"\x58\x01" * 500_000),
+        "200",
+    ),
+    Hostile(
+        "empty strings in a TensorProto",
+        f"{TENSORS}/parse?to=json",
+        "application/octet-stream",
+        lambda: filled(7, 500_000, b"\x42\x00" * 500_000),
+        "200",
+    ),
+    Hostile(
+        "a long string in an Arrow dictionary",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/vnd.apache.arrow.stream",
+        lambda: arrow(pa.table({"x": again("a" * 50_000, 500_000)})),
+        "cut",
+    ),
+    Hostile(
+        "100 batches of one row and 1,000 columns in Arrow",
+        f"{RECORDS}/serialize",
+        "application/vnd.apache.arrow.stream",
+        lambda: batches_of_one_row(1000, 100),
+        "200",
+    ),
+    Hostile(
+        "runs in Arrow",
+        f"{RECORDS}/serialize?to=json",
+        "application/vnd.apache.arrow.stream",
+        lambda: arrow(
+            pa.table({"x": pa.RunEndEncodedArray.from_arrays(pa.array([2**30], pa.int32()), pa.array([1]))})
+        ),
+        TOO_MUCH,
+    ),
+    Hostile(
+        "a long string in a Parquet dictionary",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/vnd.apache.parquet",
+        lambda: parquet(pa.table({"x": again("a" * 50_000, 100_000)})),
+        "cut",
+    ),
+    Hostile(
+        "runs in Parquet",
+        f"{RECORDS}/serialize?to=json",
+        "application/vnd.apache.parquet",
+        lambda: parquet(pa.table({"x": np.zeros(50_000_000, np.int64)})),
+        "cut",
+    ),
+    Hostile(
+        "300 row groups of one row and 100 columns in Parquet",
+        f"{RECORDS}/serialize",
+        "application/vnd.apache.parquet",
+        lambda: parquet(pa.table({name: np.arange(300) for name in names(100)}), row_group_size=1),
+        "200",
+    ),
+    Hostile(
+        "a schema.pbtxt of 9,900 features, and empty rows",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/json",
+        lambda: with_schema("".join(f'feature {{ name: "{n}" type: INT }}\n' for n in names(9900))),
+        "cut",
+    ),
+    Hostile(
+        "a features.json of 9,900 features, and empty rows",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/json",
+        lambda: with_schema(features_json(dict.fromkeys(names(9900), optional_text()))),
+        "cut",
+    ),
+    Hostile(
+        "a features.json of dictionaries in one another",
+        f"{RECORDS}/serialize?to=ndjson",
+        "application/json",
+        lambda: with_schema(nested_features_json(60)),
+        "cut",
+    ),
+    Hostile(
+        "a part with a schema of 9,900 features, and empty rows in another",
+        f"{RECORDS}/serialize?to=ndjson",
+        "multipart/form-data; boundary=b",
+        lambda: multipart(
+            ("schema", "application/json", nullable_integers(9900)),
+            ("data", "application/x-ndjson", b"{}\n" * 100_000),
+        ),
+        "cut",
+    ),
+    Hostile(
+        "100,000 parts of nothing",
+        f"{RECORDS}/serialize",
+        "multipart/form-data; boundary=b",
+        lambda: multipart(*[("schema", "application/json", b"")] * 100_000),
+        "400 malformed_multipart",
+    ),
+    Hostile(
+        "zstd of an NPY of zeros",
+        f"{TENSORS}/parse?to=json",
+        "application/x-npy",
+        lambda: pa.compress(npy(np.zeros(800 * MIB, np.uint8)), "zstd", asbytes=True),
+        "cut",
+        {"Content-Encoding": "zstd"},
+    ),
+    Hostile(
+        "10^9 raw rows of nothing",
+        f"{TENSORS}/serialize?from=raw&dtype=float32&shape=1000000000,0&to=json&layout=nested",
+        "application/octet-stream",
+        lambda: b"",
+        "422 shape_too_large",
+    ),
+    Hostile(
+        "10^9 rows of nothing in an NPY",
+        f"{TENSORS}/parse?to=json&layout=nested",
+        "application/x-npy",
+        lambda: npy(np.zeros((10**9, 0), np.float32)),
+        "422 shape_too_large",
+    ),
+    Hostile(
+        "binary OIP of 10^6 empty strings",
+        f"{TENSORS}/parse?from=oip&to=json",
+        "application/octet-stream",
+        lambda: oip("BYTES", [10**6], bytes(4 * 10**6)),
+        "200",
+        {"Inference-Header-Content-Length": str(len(oip("BYTES", [10**6], b"", 4 * 10**6)))},
+    ),
+    Hostile(
+        "binary OIP of 10^9 rows of nothing",
+        f"{RECORDS}/parse?from=oip&to=ndjson",
+        "application/octet-stream",
+        lambda: oip("FP32", [10**9, 0], b""),
+        "413 payload_too_large",
+        {"Inference-Header-Content-Length": str(len(oip("FP32", [10**9, 0], b"")))},
+    ),
+    Hostile(
+        "records in base64 that are empty but for the first",
+        f"{RECORDS}/parse?from=b64&to=ndjson",
+        "application/json",
+        lambda: b64_records([example(dict.fromkeys(names(2000), INT64_ONE)), *[b""] * 50_000]),
+        "cut",
+    ),
+    Hostile(
+        "10^6 ragged rows of nothing",
+        f"{TENSORS}/serialize?to=json&layout=nested",
+        "application/json",
+        lambda: b'{"dtype":"float32","values":[],"row_splits":[[' + b",".join([b"0"] * 10**6) + b"]]}",
+        "200",
     ),
     Hostile(
         "blank lines of CSV under a long name",

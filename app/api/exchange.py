@@ -215,17 +215,18 @@ class Exchanges:
             timeout_s=self._body_timeout_s,
             require_open=share.require_open,
         )
+        budget = self._budget(None if reads else lambda: body.received, share)
         limit = None if complete else COMPLETE_UP_TO
         pipe = OutputPipe(
             self._spool,
             lambda: body.ended and not complete,
             digest_limit=limit,
             timeout_s=self._body_timeout_s,
+            body_spooled=lambda: budget.spooled,
         )
         pump = asyncio.create_task(body.pump(receive, lambda: _abandon(pipe, share)))
         try:
             await body.wait_for_head(BODY_HEAD)
-            budget = self._budget(None if reads else lambda: body.received, share)
             head = await self._start(place, work, body, pipe, share, budget)
             done = await pipe.settle(limit)
         except asyncio.CancelledError:

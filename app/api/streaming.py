@@ -204,16 +204,24 @@ class OutputPipe:
         digest_limit: past so many bytes no digest is kept, since the headers will be gone by then;
             None keeps it to the end.
         timeout_s: how long the worker waits for a client that takes nothing.
+        body_spooled: says how many bytes of the body lie on the spool, beside the output.
     """
 
     def __init__(
-        self, spool: Spool, may_wait: Callable[[], bool], *, digest_limit: int | None, timeout_s: float
+        self,
+        spool: Spool,
+        may_wait: Callable[[], bool],
+        *,
+        digest_limit: int | None,
+        timeout_s: float,
+        body_spooled: Callable[[], int] = int,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._spool = spool
         self._may_wait = may_wait
         self._digest_limit = digest_limit
         self._timeout_s = timeout_s
+        self._body_spooled = body_spooled
         self._changed = threading.Condition()
         self._data = asyncio.Event()
         self._queue: deque[memoryview | tuple[int, int]] = deque()
@@ -293,7 +301,7 @@ class OutputPipe:
 
     def _spill(self, data: memoryview) -> int:
         if self._file is None:
-            self._file = self._spool.open_share()
+            self._file = self._spool.open_share(beside=self._body_spooled())
         try:
             return self._file.append(data)
         except ValueError:  # closed by `abandon` meanwhile

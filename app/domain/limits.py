@@ -58,7 +58,7 @@ class Budget:
         amplification: of the body of the request; None where it has none.
     """
 
-    __slots__ = ("_amplification", "_limit", "_share", "_used", "limits", "peak")
+    __slots__ = ("_amplification", "_limit", "_share", "_used", "limits", "peak", "spooled")
 
     def __init__(
         self,
@@ -75,6 +75,8 @@ class Budget:
         self._used = 0
         #: The most that was held at one time, in bytes.
         self.peak = 0
+        #: Bytes of the body that lie on the spool.
+        self.spooled = 0
 
     @property
     def remaining(self) -> int:

@@ -32,7 +32,7 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
     """All of `source`, once it has arrived.
 
     Args:
-        budget: charged for a body in memory, as long as the request lasts.
+        budget: charged for a body in memory, as long as the request lasts; told what lies on the spool.
         spool: room for what is not.
         resources: gives that room back when it is closed.
 
@@ -57,4 +57,5 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
             spooled.append(held)
         held = read_up_to(source, _IN_MEMORY)
     budget.release(num_held)
+    budget.spooled = spooled.size
     return spooled

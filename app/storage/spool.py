@@ -24,7 +24,7 @@ from ..errors import SpoolFull, SpoolUnavailable
 
 __all__ = ["Spool", "SpoolFile"]
 
-#: No body and no answer gets more than one part of so many.
+#: No request gets more than one part of so many, for its body and its answer.
 _SHARES: Final = 4
 
 
@@ -82,9 +82,18 @@ class Spool:
         self._directory.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=self._directory, buffering=0)
 
-    def open_share(self) -> SpoolFile:
-        """As `open`, of at most a quarter of the spool: for the body or the answer of a request."""
-        return SpoolFile(self, self._max_bytes // _SHARES)
+    @property
+    def share(self) -> int:
+        """Bytes that the body and the answer of one request get, together."""
+        return self._max_bytes // _SHARES
+
+    def open_share(self, beside: int = 0) -> SpoolFile:
+        """As `open`, of at most a quarter of the spool: for the body or the answer of a request.
+
+        Args:
+            beside: bytes of that quarter which the request holds in another file.
+        """
+        return SpoolFile(self, self.share - beside)
 
     def reserve(self, num_bytes: int) -> None:
         """Take room before writing.
@@ -145,8 +154,8 @@ class SpoolFile:
                 raise ValueError("the spool file is being viewed")
             if self._max_bytes is not None and self._size + len(view) > self._max_bytes:
                 raise SpoolFull(
-                    f"A body or an answer may take {self._max_bytes} bytes of the spool, and this one takes "
-                    "more. Send less at a time.",
+                    f"The body and the answer of a request may take {self._spool.share} bytes of the spool "
+                    "together, and these take more. Send less at a time.",
                     code="spool_full",
                 )
             self._spool.reserve(len(view))

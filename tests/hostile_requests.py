@@ -174,6 +174,14 @@ def b64_records(payloads: list[bytes]) -> bytes:
     return json.dumps({"instances": rows}).encode()
 
 
+def lists(features: list[str]) -> bytes:
+    """A SequenceExample of feature lists, each of one step."""
+    entries = (
+        delimited(1, delimited(1, name.encode()) + delimited(2, delimited(1, INT64_ONE))) for name in features
+    )
+    return delimited(2, b"".join(entries))
+
+
 INT64_ONE = b"\x1a\x03\x0a\x01\x01"
 TFDS = "tensorflow_datasets.core.features"
 
@@ -511,5 +519,26 @@ HOSTILE = [
         "text/csv",
         lambda: b"n" * 4000 + b"\n1\n" + b"\n" * 1_000_000,
         "cut",
+    ),
+    Hostile(
+        "an Example of 9,900 features, then empty ones",
+        f"{RECORDS}/parse?to=ndjson&infer=all",
+        "application/x-tfrecord",
+        lambda: frame(example(dict.fromkeys(names(9900), INT64_ONE))) + frame(b"") * 60_000,
+        TOO_MUCH,
+    ),
+    Hostile(
+        "Examples of one feature each, by turns",
+        f"{RECORDS}/describe?infer=all",
+        "application/x-tfrecord",
+        lambda: b"".join(frame(example({name: INT64_ONE})) for name in names(3000)) * 10,
+        "200",
+    ),
+    Hostile(
+        "SequenceExamples of one feature list each, by turns",
+        f"{RECORDS}/describe?infer=all&message=sequence_example",
+        "application/x-tfrecord",
+        lambda: b"".join(frame(lists([name])) for name in names(3000)) * 10,
+        "200",
     ),
 ]

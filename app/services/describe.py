@@ -160,6 +160,8 @@ class _FeatureStatistics:
 
     def add(self, column: pa.Array[Any]) -> None:
         self._num_missing += column.null_count
+        if column.null_count == len(column):
+            return  # as most columns are where each row has few of thousands of features
         if column.null_count:
             column = column.drop_null()
         self._num_present += len(column)

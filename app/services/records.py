@@ -131,13 +131,24 @@ def bounded(batches: Iterator[pa.RecordBatch], budget: Budget) -> Iterator[pa.Re
     num_rows = 0
     for batch in batches:
         num_cells = batch.num_rows * batch.num_columns
-        budget.amplify("decoded", ROW_BYTES * batch.num_rows + max(CELL_BYTES * num_cells, batch.nbytes))
+        budget.amplify("decoded", ROW_BYTES * batch.num_rows + max(CELL_BYTES * num_cells, _num_bytes(batch)))
         num_rows += batch.num_rows
         if num_rows > max_rows:
             raise LimitExceeded(
                 f"The body has more than {max_rows} rows. Send them in several.", code="too_many_rows"
             )
         yield batch
+
+
+def _num_bytes(batch: pa.RecordBatch) -> int:
+    """What all columns take as Arrow IPC; memory that some share counts for each of them.
+
+    `nbytes` says nearly the same, but takes 2 us for each column.
+    """
+    try:
+        return pa.ipc.get_record_batch_size(batch)
+    except pa.ArrowInvalid:  # lists in more than 64 lists
+        return batch.nbytes
 
 
 def encode_records(

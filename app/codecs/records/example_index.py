@@ -152,6 +152,12 @@ class ExampleIndex:
             block.offset,
         )
 
+    def kinds(self) -> NDArray[np.uint8]:
+        """What the last call of `index` found, by feature and row."""
+        return self._flags[: self._rows * len(self._key_of)].reshape(len(self._key_of), self._rows)[
+            self._key_of
+        ]
+
     def occurring(self) -> list[bool]:
         """Whether any record of the last call has the feature, by feature."""
         flags = self._flags[: self._rows * len(self._key_of)].reshape(len(self._key_of), self._rows)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
+import numpy as np
+
+from ...domain.amplification import CELL_BYTES, ROW_BYTES
 from ...domain.dtypes import BYTES, FLOAT32, INT64, DType
 from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names
@@ -15,7 +18,15 @@ from .example_values import KIND_NAMES
 from .framing import FrameBlock
 from .lease import Lease
 
-__all__ = ["DTYPES_OF_KINDS", "HEAD_RECORDS", "Inference", "hold_head", "infer_schema", "kind_changed"]
+__all__ = [
+    "DTYPES_OF_KINDS",
+    "HEAD_RECORDS",
+    "Inference",
+    "check_num_cells",
+    "hold_head",
+    "infer_schema",
+    "kind_changed",
+]
 
 #: Records from which a schema is inferred, however the input is chunked.
 HEAD_RECORDS: Final = 1000
@@ -39,9 +50,22 @@ def infer_schema(
         LimitExceeded: the records that must be held meanwhile exceed the budget.
         InputError: as `iter_frames` and `ExampleIndex.index`.
     """
-    inference = Inference(budget)
-    frames = hold_head(frames, infer, budget, inference.add)
-    return inference.schema(), frames
+    with Lease(budget) as lease:
+        inference = Inference(lease)
+        frames = hold_head(frames, infer, budget, inference.add)
+    schema = inference.schema()
+    if infer == "all":
+        check_num_cells(inference.num_rows, schema, budget)
+    return schema, frames
+
+
+def check_num_cells(num_rows: int, schema: Schema, budget: Budget) -> None:
+    """Refuse rows that would be too much for their body before the first of them is decoded.
+
+    Raises:
+        LimitExceeded: `amplification_exceeded`.
+    """
+    budget.check_amplified("decoded", (ROW_BYTES + CELL_BYTES * len(schema)) * num_rows)
 
 
 def hold_head(
@@ -83,46 +107,79 @@ def _again(held: list[tuple[FrameBlock, Lease]], frames: Iterator[FrameBlock]) -
 
 
 class Inference:
-    """What the features of Examples are, as far as they have been seen."""
+    """What the features of Examples are, as far as they have been seen.
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    Args:
+        lease: charged for the index alone.
+    """
+
+    index_class: ClassVar[type[ExampleIndex]] = ExampleIndex
+    what: ClassVar[str] = "features"
+    #: Kinds of cells that say nothing of the feature.
+    silent: ClassVar[tuple[int, ...]] = (KIND_ABSENT,)
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._limits = lease.budget.limits
         self._kinds: dict[str, int] = {}
+        self.num_rows = 0
+        self._index_all()
+
+    def _index_all(self) -> None:
+        #: Those that the index knows.
+        self._names = list(self._kinds)
+        check_feature_names(self._names, self._limits)
+        self._lease.release()
+        self._index = self.index_class(
+            self._names, max_unknown=self._limits.max_features + 1, lease=self._lease
+        )
+        #: How often the index has met features that it does not know.
+        self._num_missed = 0
 
     def add(self, block: FrameBlock, num_records: int) -> None:
         """Take the first `num_records` of the block into account."""
-        limit = self._budget.limits.max_features
+        self.num_rows += num_records
         first = 0
         while first < num_records:
-            last = min(num_records, first + cell_rows(len(self._kinds)))
-            with Lease(self._budget) as lease:
-                index = ExampleIndex(tuple(self._kinds), max_unknown=limit + 1, lease=lease)
-                known = len(self._kinds)
-                while first < last and len(self._kinds) == known:
-                    first = self._add_range(index, block, first, last)
-            check_feature_names(list(self._kinds), self._budget.limits)
+            last = min(num_records, first + cell_rows(len(self._names)))
+            first = self._add_range(block, first, last)
+            # Not for each new feature: thousands of them can come one by one.
+            if self._num_missed > len(self._names):
+                self._index_all()
 
-    def _add_range(self, index: ExampleIndex, block: FrameBlock, first: int, last: int) -> int:
-        reached = index.index(block, first, last)
-        for number, (name, kind) in enumerate(self._kinds.items()):
-            kinds = index.cells(number, block, first).kinds[: reached - first]
-            for row in ((kinds != KIND_ABSENT) & (kinds != kind)).nonzero()[0][:1]:
-                raise kind_changed(block.first_record + first + int(row), name, kind, int(kinds[row]))
-        unknown = index.unknown(block, first)
-        if reached == first and len(unknown) > self._budget.limits.max_features:
+    def _add_range(self, block: FrameBlock, first: int, last: int) -> int:
+        reached = self._index.index(block, first, last)
+        found = self._index.kinds()[:, : reached - first]
+        silent = found == np.fromiter(self._kinds.values(), np.uint8, len(self._names))[:, None]
+        for kind in self.silent:
+            silent |= found == kind
+        for number, row in np.argwhere(~silent).tolist():
+            self._see(block.first_record + first + row, self._names[number], int(found[number, row]))
+        unknown = self._index.unknown(block, first)
+        if reached == first and len(unknown) > self._limits.max_features:
             raise LimitExceeded(
-                f"Record {unknown[0].row} has more than {self._budget.limits.max_features} features.",
+                f"Record {unknown[0].row} has more than {self._limits.max_features} {self.what}.",
                 code="too_many_features",
                 row=unknown[0].row,
             )
+        self._num_missed += len(unknown)
         for feature in unknown:
-            kind = self._kinds.setdefault(feature.name, feature.kind)
-            if kind != feature.kind:
-                raise kind_changed(feature.row, feature.name, kind, feature.kind)
+            self._see(feature.row, feature.name, feature.kind)
         return reached
 
+    def _see(self, row: int, name: str, kind: int) -> None:
+        before = self._kinds.setdefault(name, kind)
+        if kind != before:
+            raise kind_changed(row, name, before, kind)
+
     def schema(self) -> Schema:
-        """The features seen so far."""
+        """The features seen so far.
+
+        Raises:
+            LimitExceeded: `too_many_features`.
+            UnprocessableInput: a name that no feature can have (`invalid_feature_name`).
+        """
+        check_feature_names(list(self._kinds), self._limits)
         return Schema(
             tuple(
                 Feature(name, DTYPES_OF_KINDS[kind], (None,), nullable=True)

@@ -23,6 +23,7 @@ from .example_values import ColumnBuilder, expected_kind
 from .framing import FrameBlock
 from .lease import Lease
 from .lists import list_column
+from .nulls import AbsentColumns
 from .sequence_index import ListIndex, contexts_of, in_sequence_example
 from .sequence_infer import infer_sequence_schema
 
@@ -66,6 +67,7 @@ class _Parser:
         }
         #: The features in the order of the schema, each with its number in its part of the message.
         self._features = [(feature, numbers[feature.name]) for feature in schema]
+        self._arrow: pa.Schema | None = None
 
     def batches(self, frames: Iterator[FrameBlock]) -> Iterator[pa.RecordBatch]:
         step = rows_at_a_time(self._schema)
@@ -95,13 +97,18 @@ class _Parser:
         lists.index(block, first, last)
         for unknown in context.unknown(contexts, 0) + lists.unknown(block, first):
             raise undeclared_feature(unknown, declared=self._declared)
-        columns = []
+        columns, absent = [], AbsentColumns(last - first, lease)
+        occurring = context.occurring(), lists.occurring()
         for feature, number in self._features:
-            if feature.kind == "sequence":
+            if feature.nullable and not occurring[feature.kind == "sequence"][number]:
+                columns.append(absent.column(feature))
+            elif feature.kind == "sequence":
                 columns.append(_sequence(feature, lists.cells(number, block, first), lease))
             else:
                 columns.append(column_from_cells(feature, context.cells(number, contexts, 0), lease))
-        return record_batch(arrow_schema(self._schema), columns, last - first)
+        # Not before there are rows that fit: Arrow has no lists of 2^31 values.
+        self._arrow = self._arrow or arrow_schema(self._schema)
+        return record_batch(self._arrow, columns, last - first)
 
 
 class _StepBuilder(ColumnBuilder):

@@ -8,11 +8,10 @@ from typing import Literal
 from ...domain.dtypes import FLOAT32
 from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names
-from ...errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
+from ...errors import InputError, SchemaConflict, UnprocessableInput
 from ..kernels.example_index import KIND_ABSENT
 from ..kernels.sequence_index import KIND_MIXED, KIND_NONE
-from .example_index import cell_rows
-from .example_infer import DTYPES_OF_KINDS, Inference, hold_head, kind_changed
+from .example_infer import DTYPES_OF_KINDS, Inference, check_num_cells, hold_head, kind_changed
 from .framing import FrameBlock
 from .lease import Lease
 from .sequence_index import ListIndex, contexts_of, in_sequence_example
@@ -36,29 +35,33 @@ def infer_sequence_schema(
         LimitExceeded: the records that must be held meanwhile exceed the budget.
         InputError: as `iter_frames`, `contexts_of` and `ListIndex.index`.
     """
-    inference = _SequenceInference(budget)
-    frames = hold_head(frames, infer, budget, inference.add)
-    return inference.schema(), frames
+    with Lease(budget) as context_lease, Lease(budget) as lists_lease:
+        inference = _SequenceInference(budget, Inference(context_lease), _ListInference(lists_lease))
+        frames = hold_head(frames, infer, budget, inference.add)
+    schema = inference.schema()
+    if infer == "all":
+        check_num_cells(inference.context.num_rows, schema, budget)
+    return schema, frames
 
 
 class _SequenceInference:
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, context: Inference, lists: _ListInference) -> None:
         self._budget = budget
-        self._context = Inference(budget)
-        self._lists = _ListInference(budget)
+        self.context = context
+        self._lists = lists
 
     def add(self, block: FrameBlock, num_records: int) -> None:
         """Take the first `num_records` of the block into account."""
         with Lease(self._budget) as lease:
             try:
-                self._context.add(contexts_of(block, 0, num_records, lease), num_records)
+                self.context.add(contexts_of(block, 0, num_records, lease), num_records)
             except InputError as error:
                 raise in_sequence_example(error, block) from None
         self._lists.add(block, num_records)
 
     def schema(self) -> Schema:
         """The features seen so far."""
-        context = self._context.schema()
+        context = self.context.schema()
         lists = self._lists.features()
         for feature in lists:
             if feature.name in context.by_name:
@@ -73,43 +76,12 @@ class _SequenceInference:
         return schema
 
 
-class _ListInference:
-    """What the feature lists are; the counterpart of `Inference`."""
+class _ListInference(Inference):
+    """What the feature lists are."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._kinds: dict[str, int] = {}
-
-    def add(self, block: FrameBlock, num_records: int) -> None:
-        """Take the first `num_records` of the block into account."""
-        limit = self._budget.limits.max_features
-        first = 0
-        while first < num_records:
-            last = min(num_records, first + cell_rows(len(self._kinds)))
-            with Lease(self._budget) as lease:
-                index = ListIndex(tuple(self._kinds), max_unknown=limit + 1, lease=lease)
-                known = len(self._kinds)
-                while first < last and len(self._kinds) == known:
-                    first = self._add_range(index, block, first, last)
-            check_feature_names(list(self._kinds), self._budget.limits)
-
-    def _add_range(self, index: ListIndex, block: FrameBlock, first: int, last: int) -> int:
-        reached = index.index(block, first, last)
-        for number, (name, kind) in enumerate(list(self._kinds.items())):
-            kinds = index.cells(number, block, first).kinds[: reached - first]
-            silent = (kinds == KIND_ABSENT) | (kinds == KIND_NONE) | (kinds == kind)
-            for row in (~silent).nonzero()[0].tolist():
-                self._see(block.first_record + first + row, name, int(kinds[row]))
-        unknown = index.unknown(block, first)
-        if reached == first and len(unknown) > self._budget.limits.max_features:
-            raise LimitExceeded(
-                f"Record {unknown[0].row} has more than {self._budget.limits.max_features} feature lists.",
-                code="too_many_features",
-                row=unknown[0].row,
-            )
-        for feature in unknown:
-            self._see(feature.row, feature.name, feature.kind)
-        return reached
+    index_class = ListIndex
+    what = "feature lists"
+    silent = (KIND_ABSENT, KIND_NONE)
 
     def _see(self, row: int, name: str, kind: int) -> None:
         if kind == KIND_MIXED:
@@ -124,6 +96,7 @@ class _ListInference:
 
     def features(self) -> tuple[Feature, ...]:
         """The feature lists seen so far."""
+        check_feature_names(list(self._kinds), self._limits)
         return tuple(
             Feature(name, DTYPES_OF_KINDS.get(kind, FLOAT32), (None, None), "sequence", nullable=True)
             for name, kind in self._kinds.items()

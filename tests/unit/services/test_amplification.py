@@ -1,6 +1,8 @@
 """What rows may become, in proportion to the body that they come in."""
 
 import io
+import sys
+from types import FrameType
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +12,14 @@ import pytest
 from app.codecs.options import RecordsDecodeOptions
 from app.codecs.registry import FormName
 from app.domain.amplification import Amplification
+from app.domain.dtypes import INT64
 from app.domain.limits import Budget
+from app.domain.schema import Feature, Message, Schema
 from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import LimitExceeded
 from app.services.records import decode_body
+from tests.frames import frame
+from tests.hostile_requests import INT64_ONE, example, lists, names
 
 
 def arrow(table: pa.Table) -> bytes:
@@ -68,3 +74,47 @@ def test_rows_that_are_too_much_for_their_body_are_refused(form: FormName, body:
 )
 def test_what_people_send_is_not(form: FormName, body: bytes, num_rows: int) -> None:
     assert drawn(form, body) == num_rows
+
+
+@pytest.mark.parametrize("message", ["example", "sequence_example"])
+def test_features_that_few_rows_have_cost_little_for_each_row(message: Message) -> None:
+    """One record of many features, then empty ones: calls, since time depends on the machine."""
+    first = example(dict.fromkeys(names(3000), INT64_ONE)) if message == "example" else lists(names(3000))
+    body = frame(first) + frame(b"") * 8000
+    options = RecordsDecodeOptions(infer="all", message=message)
+    num_calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal num_calls
+        num_calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        records = decode_body(MemoryStream(body), "tfrecord", options, Budget())
+        num_inference = num_calls
+        num_columns = sum(batch.num_columns for batch in records.batches)
+    finally:
+        sys.setprofile(None)
+    assert num_columns >= 3000 * 8000 // 87
+    assert num_inference < 20 * 3000 + 8000
+    assert num_calls - num_inference < 200 * 3000 + 6 * num_columns
+
+
+@pytest.mark.parametrize("message", ["example", "sequence_example"])
+def test_too_many_cells_are_refused_before_the_first_is_decoded(message: Message) -> None:
+    first = example(dict.fromkeys(names(3000), INT64_ONE)) if message == "example" else lists(names(3000))
+    body = frame(first) + frame(b"") * 8000
+    budget = Budget(amplification=Amplification(1, lambda: len(body)))
+    with pytest.raises(LimitExceeded) as caught:
+        decode_body(
+            MemoryStream(body), "tfrecord", RecordsDecodeOptions(infer="all", message=message), budget
+        )
+    assert caught.value.code == "amplification_exceeded"
+
+
+def test_lists_in_very_many_lists_count() -> None:
+    body = b'{"x":' + b"[" * 90 + b"1,2" + b"]" * 90 + b"}\n"
+    schema = Schema((Feature("x", INT64, (None,) * 90, "ragged"),))
+    budget = Budget(amplification=Amplification(1100, lambda: len(body)))
+    records = decode_body(MemoryStream(body), "ndjson", RecordsDecodeOptions(schema=schema), budget)
+    assert [batch.num_rows for batch in records.batches] == [1]

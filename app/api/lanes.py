@@ -27,7 +27,7 @@ _LONGEST_QUEUE_S: Final = 2.0
 _LATEST: Final = 0.3
 
 #: What a request is counted with: no group of requests has more than half of the threads, nor of the queue.
-#: Requests that have several groups in common leave a quarter of that half to others, so that no caller
+#: Requests that have several groups in common leave a quarter of those threads to others, so that no caller
 #: takes all of a group that it shares. The first is the caller; whose caller has fewer threads goes first.
 Groups = tuple[str, ...]
 
@@ -102,8 +102,6 @@ class Lane:
         for group in groups:
             if sum(count for others, count in queued.items() if group in others) >= most:
                 return True
-        if len(groups) > 1 and queued[groups] >= _most_in_common(most):
-            return True
         return self._expected_wait(groups, queued) > _LONGEST_QUEUE_S
 
     def leave(self, groups: Groups = ()) -> None:
@@ -162,7 +160,7 @@ class Lane:
         return (
             self._free > 0
             and all(self._held[group] < most for group in groups)
-            and (len(groups) < 2 or self._held[groups] < _most_in_common(most))
+            and (len(groups) < 2 or self._held[groups] < max(1, most - max(1, most // 4)))
         )
 
     def _take(self, groups: Groups) -> None:
@@ -214,11 +212,6 @@ class Lane:
             self._waiting.remove(waiting)
         elif waiting.turn.done() and not waiting.turn.cancelled():
             self._give_back(waiting.groups)
-
-
-def _most_in_common(most: int) -> int:
-    """How many with the same groups there may be, where each group may have `most`."""
-    return max(1, most - max(1, most // 4))
 
 
 class Promise(Generic[T]):

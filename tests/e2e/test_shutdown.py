@@ -89,30 +89,40 @@ def test_an_upload_that_outlives_the_grace_is_told_so(
         again.kill()
 
 
-#: The service with a store that takes its time for what makes an append count.
+#: The service with a store that takes its time for some keys, which the arguments name: for what makes an
+#: append count, and for what is read first of a version.
 SLOW_STORE = """
-import time
+import sys, time
 from app.main import run
 from app.storage.obstore_store import ObstoreStore
 
-create = ObstoreStore.create
+_, part, *names = sys.argv
+sys.argv = sys.argv[:1]
 
-def slow(self, key, data):
-    if "/slots/" in key:
-        print("the store is asked", flush=True)
-        time.sleep(3)
-    create(self, key, data)
+def slowed(function):
+    def slow(self, key, *rest):
+        if part in key:
+            print("the store is asked", flush=True)
+            time.sleep(3)
+        return function(self, key, *rest)
+    return slow
 
-ObstoreStore.create = slow
+for name in names:
+    setattr(ObstoreStore, name, slowed(getattr(ObstoreStore, name)))
 run()
 """
+
+
+def slow_store(part: str, *names: str) -> tuple[str, ...]:
+    """What to run."""
+    return (sys.executable, "-c", SLOW_STORE, part, *names)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}], ids=["small", "with a key"])
 def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_it_is_not(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
-    slow = start(tmp_path, run=(sys.executable, "-c", SLOW_STORE), SHARDSMITH_SHUTDOWN_GRACE_S="1")
+    slow = start(tmp_path, run=slow_store("/slots/", "create"), SHARDSMITH_SHUTDOWN_GRACE_S="1")
     try:
         slow.wait_until_ready()
         known = {"schema": {"features": {"x": {"dtype": "int64"}}}}
@@ -137,3 +147,24 @@ def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_i
         assert published.status_code == 201, "it was stored"
     finally:
         again.kill()
+
+
+def test_a_download_that_waits_for_the_store_at_the_end_of_the_grace_is_told_so(tmp_path: Path) -> None:
+    first = start(tmp_path)
+    try:
+        first.wait_until_ready()
+        answer = httpx.post(f"{first.url}/v1/datasets/d/records?publish=true", json=[{"x": 1}], timeout=60)
+        assert answer.status_code == 201, answer.text
+    finally:
+        first.kill()
+    slow = start(tmp_path, run=slow_store("_deleted", "head", "get"), SHARDSMITH_SHUTDOWN_GRACE_S="1")
+    try:
+        slow.wait_until_ready()
+        with ThreadPoolExecutor(1) as client:
+            asked = client.submit(httpx.get, f"{slow.url}/v1/datasets/d/versions/1.0.0/tar", timeout=60)
+            wait_for(lambda: "the store is asked" in slow.log())
+            slow.process.terminate()
+        assert (asked.result().status_code, asked.result().json()["code"]) == (503, "shutting_down")
+        assert "Traceback" not in slow.log()
+    finally:
+        slow.kill()

@@ -7,11 +7,13 @@ that fails between the two is answered 500.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from ...logs import REQUEST_ID
+from ..patience import shutting_down
 from .access_log import REQUEST_ID_HEADER, RequestLog
 from .refusals import Refused, defect, problem_parts
 
@@ -48,8 +50,21 @@ class Cycle(RequestResponseCycle):
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Have the application answer."""
         REQUEST_ID.set(self.log.id)  # of this task, and of what it starts
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            cancelled = False
+            try:
+                await app(scope, receive, send)
+            except asyncio.CancelledError:
+                cancelled = True
+            # The server cancels what is left at the end of a shutdown, and the application may return then.
+            task = asyncio.current_task()
+            if (cancelled or (task is not None and task.cancelling())) and not self.response_started:
+                given_up = shutting_down()
+                await self._answer(Refused(503, given_up.code, given_up.detail))
+
         try:
-            await super().run_asgi(app)
+            await super().run_asgi(answer)
         finally:
             if not self.response_complete and self.log.ended is None:
                 self.log.ended = "client_closed" if self.disconnected else "broken_off"
@@ -154,7 +169,9 @@ class Cycle(RequestResponseCycle):
 
     async def send_500_response(self) -> None:
         """The answer of an application that failed before any of its own had left."""
-        refused = defect()
+        await self._answer(defect())
+
+    async def _answer(self, refused: Refused) -> None:
         headers, body = problem_parts(refused)
         await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})

@@ -26,7 +26,9 @@ _REQUEST_HEADERS: Final = (
 )
 _ANSWER_HEADERS: Final = (
     "Accept-Ranges",
+    "Content-Digest",
     "Content-Range",
+    "Dropped-Features",
     "ETag",
     "Inference-Header-Content-Length",
     "Location",
@@ -35,6 +37,7 @@ _ANSWER_HEADERS: Final = (
     "Record-Count",
     "Repr-Digest",
     "Retry-After",
+    "Rounded-Features",
     "Tensor-Byte-Order",
     "Tensor-Dtype",
     "Tensor-Shape",

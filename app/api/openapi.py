@@ -83,7 +83,9 @@ _HEADERS: Final[dict[str, dict[str, Any]]] = {
         ("Lost-Bytes", _INTEGER, "Bytes of a damaged body that are no good record."),
         ("Lost-Ranges", {"type": "string"}, "Where they are: the first 100 ranges, `first-last`."),
         ("Rounded-Features", {"type": "string"}, "Features that were rounded, percent-encoded, with commas."),
+        ("Dropped-Features", {"type": "string"}, "Features left out, since no row has a value of them."),
         ("Repr-Digest", {"type": "string"}, "SHA-256 of the answer (RFC 9530); on answers completed first."),
+        ("Content-Digest", {"type": "string"}, "SHA-256 of what is sent, be it a range (RFC 9530)."),
         ("ETag", {"type": "string"}, "A strong validator, for `If-Match`, `If-None-Match` and `If-Range`."),
         ("Content-Range", {"type": "string"}, "Which bytes of the file, where it is one range."),
         ("Location", {"type": "string", "format": "uri-reference"}, "Of what was created, or goes on."),
@@ -276,11 +278,17 @@ def json_response(
 ) -> dict[str, Any]:
     """For `openapi_extra`: a JSON answer of this type, and `also` others, by status."""
     answers = {status: (description, model), **(also or {})}
-    return {"responses": {str(key): _json_answer(key, *answer) for key, answer in answers.items()}}
+    headers = {201: ("Location",), 202: ("Location", "Retry-After")}
+    if 201 in answers:
+        headers[200] = ("Location",)  # it was created before
+    return {
+        "responses": {
+            str(key): _json_answer(*answer, headers.get(key, ())) for key, answer in answers.items()
+        }
+    }
 
 
-def _json_answer(status: int, description: str, model: Any) -> dict[str, Any]:
-    names = {201: ("Location",), 202: ("Location", "Retry-After")}.get(status, ())
+def _json_answer(description: str, model: Any, names: Sequence[str]) -> dict[str, Any]:
     return {
         "description": description,
         **({"headers": _headers(*names)} if names else {}),
@@ -301,11 +309,12 @@ def file_response(media_types: Iterable[str], what: str, *, signed: bool = False
         for media_type in media_types
     }
     ranges = {**whole, "multipart/byteranges": {"schema": _BINARY}}
+    digests = ("ETag", "Repr-Digest", "Content-Digest")
     responses: dict[str, Any] = {
-        "200": {"description": f"{what}.", "headers": _headers("ETag", "Repr-Digest"), "content": whole},
+        "200": {"description": f"{what}.", "headers": _headers(*digests), "content": whole},
         "206": {
             "description": f"{what}: the ranges of it that were asked for.",
-            "headers": _headers("ETag", "Content-Range"),
+            "headers": _headers(*digests, "Content-Range"),
             "content": ranges,
         },
         "304": {"description": "It is what `If-None-Match` names.", "headers": _headers("ETag")},

@@ -28,6 +28,17 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 _ROUTES: Final = [(_pattern(path), method, operation) for path, method, operation in operations()]
 _VALIDATORS: Final[dict[tuple[str, str, str], jsonschema_rs.Validator]] = {}
+#: Clients accept members that they do not know; here such members fail, since the document must have all.
+_CLOSED: Final = {
+    name: {"additionalProperties": False, **schema} if schema.get("type") == "object" else schema
+    for name, schema in DOCUMENT["components"]["schemas"].items()
+}
+#: Headers that any answer may have, and that no operation declares.
+_COMMON_HEADERS: Final = {
+    *("accept-ranges", "cache-control", "connection", "content-disposition", "content-encoding"),
+    *("content-length", "content-type", "date", "repr-digest", "server", "transfer-encoding"),
+    *("vary", "x-request-id"),
+}
 
 
 def find_operation(method: str, path: str) -> dict[str, Any] | None:
@@ -56,20 +67,31 @@ def validator(
     """A schema of the document, whose references are into it."""
     key = (operation_id, status, media_type)
     if key not in _VALIDATORS:
-        whole = {**schema, "components": DOCUMENT["components"]}
+        whole = {**schema, "components": {"schemas": _CLOSED}}
         _VALIDATORS[key] = jsonschema_rs.Draft202012Validator(whole)
     return _VALIDATORS[key]
 
 
+def require_headers(operation: Mapping[str, Any], answer: httpx.Response) -> None:
+    """Fail if a success has a header that the operation does not declare."""
+    responses = operation["responses"]
+    if answer.is_success:
+        declared = responses[str(answer.status_code)].get("headers", {})
+        undeclared = answer.headers.keys() - _COMMON_HEADERS - {name.lower() for name in declared}
+        assert not undeclared, f"{operation['operationId']} declares no {sorted(undeclared)}"
+
+
 def check_answer(answer: httpx.Response) -> None:
-    """For `event_hooks`: hold every JSON answer that a test gets to the document."""
+    """For `event_hooks`: hold the headers and the JSON of every answer that a test gets to the document."""
+    operation = find_operation(answer.request.method, answer.request.url.path)
+    if operation is None:
+        return
+    require_headers(operation, answer)
     media_type = answer.headers.get("content-type", "").partition(";")[0]
     length = answer.headers.get("content-length", "")
     if not media_type.endswith("json") or "ndjson" in media_type or answer.request.method == "HEAD":
         return
     if not length.isdigit() or int(length) > _READ_UP_TO or "content-encoding" in answer.headers:
         return
-    operation = find_operation(answer.request.method, answer.request.url.path)
-    if operation is not None:
-        answer.read()
-        require_declared(operation, answer.status_code, media_type, answer.json())
+    answer.read()
+    require_declared(operation, answer.status_code, media_type, answer.json())

@@ -27,6 +27,8 @@ from ..state import Services, ServicesDependency
 
 __all__ = ["QUICK_ROUTES", "router"]
 
+_SAID: Final = ("Rounded-Features", "Dropped-Features")
+
 router = APIRouter(prefix="/v1/examples", tags=["examples"], default_response_class=Response)
 
 
@@ -39,7 +41,7 @@ router = APIRouter(prefix="/v1/examples", tags=["examples"], default_response_cl
         ROW_FORMS,
         default="example",
         octets=True,
-        headers=("Rounded-Features",),
+        headers=_SAID,
         json=("Row", "Row"),
     ),
 )
@@ -52,9 +54,7 @@ async def serialize(request: Request, query: ExamplesParameters, services: Servi
     "/parse",
     operation_id="parse_example",
     summary="One Example to one row",
-    openapi_extra=conversion(
-        ROW_FORMS, ROW_FORMS, default="json", headers=("Rounded-Features",), json=("Row", "Row")
-    ),
+    openapi_extra=conversion(ROW_FORMS, ROW_FORMS, default="json", headers=_SAID, json=("Row", "Row")),
 )
 async def parse(request: Request, query: ExamplesParameters, services: ServicesDependency) -> Response:
     """One bare Example message as one JSON object."""

@@ -50,7 +50,7 @@ RECORDS_IN = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() 
 _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
 _REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
 _LOST: Final = ("Lost-Bytes", "Lost-Ranges")
-_SAID: Final = (*_LOST, "Rounded-Features")
+_SAID: Final = (*_LOST, "Rounded-Features", "Dropped-Features")
 RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.encode}
 
 
@@ -88,6 +88,7 @@ async def parse(request: Request, query: RecordsParameters, services: ServicesDe
         RECORDS_IN,
         DESCRIPTIONS,
         default="json",
+        headers=("Dropped-Features",),
         json=("RowsBody", DescriptionJson),
     ),
 )

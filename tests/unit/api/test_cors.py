@@ -8,6 +8,7 @@ import pytest
 
 from app.main import create_app_with
 from app.settings import Settings
+from tests.contract.declared import operations
 
 ORIGIN = "https://lab.example"
 ASKS = {
@@ -57,3 +58,16 @@ def test_a_browser_may_ask_before_it_sends_a_token(tmp_path: Any) -> None:
     answer = ask("GET", {"Origin": ORIGIN}, cors_origins=ORIGIN, tokens_file=tokens)
     assert answer.status_code == 401
     assert answer.headers["access-control-allow-origin"] == ORIGIN
+
+
+def test_pages_may_send_and_read_every_header_that_the_document_has() -> None:
+    asked = ask("OPTIONS", ASKS, cors_origins=ORIGIN).headers["access-control-allow-headers"]
+    shown = ask("GET", {"Origin": ORIGIN}, cors_origins=ORIGIN).headers["access-control-expose-headers"]
+    sent, answered = set(), set()
+    for _, _, operation in operations():
+        sent |= {item["name"] for item in operation.get("parameters", []) if item["in"] == "header"}
+        answered |= {name for answer in operation["responses"].values() for name in answer.get("headers", ())}
+    assert sent
+    assert {name.lower() for name in sent} <= set(asked.lower().split(", "))
+    assert answered
+    assert answered <= set(shown.split(", "))

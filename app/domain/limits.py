@@ -24,7 +24,7 @@ class Limits:
         max_decoded_bytes: all that is held decoded at one time for one request. A tensor is held
             whole unless both of its forms stream, records only a batch at a time.
         max_amplification: bytes that one byte of a body may become: inflated, decoded, stored or answered;
-            any may become 64 MiB (`Amplification`).
+            any may become 64 MiB (`Amplification`), and anything compressed 1 MiB.
         max_json_depth: nesting of arrays and objects.
         max_npy_header_bytes: as in numpy (`numpy.lib.format`, max_header_size).
         max_members: arrays in one NPZ, tensors in one body, tiny members of one gzip body.

@@ -81,7 +81,7 @@ def _batches(
         ]
         first_row = 0
         for batch in batches:
-            step = _batch_rows(batch, schema)
+            step = most_rows = _batch_rows(batch, schema)
             start = 0
             while start < batch.num_rows:
                 piece = batch.slice(start, step)
@@ -96,6 +96,7 @@ def _batches(
                     continue
                 rows = _assembled(columns, piece.num_rows, schema)
                 start += piece.num_rows
+                step = min(2 * step, most_rows)
                 yield rows
                 del columns, rows
                 lease.release()

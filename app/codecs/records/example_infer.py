@@ -142,10 +142,12 @@ class Inference:
         first = 0
         while first < num_records:
             last = min(num_records, first + cell_rows(len(self._names)))
-            first = self._add_range(block, first, last)
-            # Not for each new feature: thousands of them can come one by one.
-            if self._num_missed > len(self._names):
+            reached = self._add_range(block, first, last)
+            # Not for each new feature: thousands of them can come one by one. But a broken record is refused
+            # only once the index knows all its features.
+            if self._num_missed > len(self._names) or reached == first:
                 self._index_all()
+            first = reached
 
     def _add_range(self, block: FrameBlock, first: int, last: int) -> int:
         reached = self._index.index(block, first, last)

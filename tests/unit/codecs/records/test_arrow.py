@@ -449,6 +449,8 @@ def test_more_rows_than_bytes_can_stand_for() -> None:
 
 
 LONG = 2**18
+#: Of two such values one is taken at a time.
+LONG_ALONE = 9 * 2**20
 
 
 def long_again(num_rows: int) -> dict[str, Any]:
@@ -480,6 +482,16 @@ def test_long_values_that_few_bytes_stand_for_are_taken_a_few_rows_at_a_time(way
     assert sum(batch.nbytes for batch in batches) >= 512 * LONG
     assert max(batch.nbytes for batch in batches) <= 2**24 + 2**16
     assert budget.peak <= 2**26
+
+
+def test_rows_behind_long_values_are_taken_many_at_a_time_again() -> None:
+    named: Any = np.ones(2 * MAX_BATCH_ROWS, "i1")
+    named[[0, 1, 2, MAX_BATCH_ROWS]] = 0
+    texts = pa.DictionaryArray.from_arrays(named, pa.array(["a" * LONG_ALONE, "b"]))
+    batches = list(decode(MemoryStream(written(columns(x=texts))), RecordsDecodeOptions(), Budget()).batches)
+    rows_read: list[Any] = [text for batch in batches for text in batch["x"].to_pylist()]
+    assert [len(text) for text in rows_read] == [1 if number else LONG_ALONE for number in named]
+    assert len(batches) < 100
 
 
 def test_a_row_that_becomes_too_much_for_its_body_is_refused_before_it_is_made() -> None:

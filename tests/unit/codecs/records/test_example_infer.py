@@ -107,6 +107,25 @@ def test_too_many_features_are_refused() -> None:
     assert refusal([example(*[("x", INT)] * 12)], limits=limits)[0] == "too_many_features"
 
 
+def test_a_broken_record_with_a_new_feature_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after as many looks at it as there are features."""
+    num_looks = 0
+    look = example_index.ExampleIndex.index
+
+    def counted(self: example_index.ExampleIndex, block: framing.FrameBlock, first: int, last: int) -> int:
+        nonlocal num_looks
+        num_looks += 1
+        return look(self, block, first, last)
+
+    monkeypatch.setattr(example_index.ExampleIndex, "index", counted)
+    full = example(*((f"f{index}", INT) for index in range(500)))
+    broken = example(("new", INT)) + b"\x0a\xff\x01"
+    # The index has no room for what is new in the second record, so it is made before the third.
+    limits = Limits(max_features=600)
+    assert refusal([full, full, broken], limits=limits) == ("malformed_example", 2, None)
+    assert num_looks < 10
+
+
 @pytest.mark.parametrize("name", ["", "x" * 5000])
 def test_a_name_that_no_schema_takes_is_refused(name: str) -> None:
     assert refusal([example((name, INT))])[0] == "invalid_feature_name"

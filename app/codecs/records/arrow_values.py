@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
-from .lease import Lease
+from .lease import Lease, TooLargeAtOnce
 
 __all__ = [
     "FlatValues",
@@ -35,6 +35,9 @@ Ints = NDArray[np.int64]
 #: How the values of one axis are cut: all of one length, or by offsets that begin with 0.
 Level = int | Ints
 
+#: For each row that it looks up, Arrow reserves the mean length of all strings of a dictionary, whichever are
+#: named. What it does not use is never touched, but a system may refuse more than it could ever give.
+_MOST_RESERVED: Final = 2**30
 _VIEWS: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
@@ -231,6 +234,9 @@ def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Arra
         lease.charge(8 * len(values) + 8 * len(indices), "The lengths of the strings of a dictionary")
         total = pc.sum(lengths.take(indices).cast(pa.int64())).as_py() or 0
         lease.expand(total + 8 * len(indices), "The strings of a dictionary, looked up,")
+        mean_length = (pc.sum(lengths).as_py() or 0) // max(1, len(values))
+        if lease.expands_to is not None and mean_length * len(indices) > _MOST_RESERVED:
+            raise TooLargeAtOnce
     else:
         lease.expand((width + 1) * len(indices), "The values of a dictionary, looked up,")
     found: pa.Array[Any] = values.take(indices)

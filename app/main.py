@@ -34,12 +34,13 @@ from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
 from .api.state import Services
-from .domain.memory import MemoryPool
-from .domain.turns import Turns
 from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
 from .logs import configure_logging
 from .resources import NotEnoughMemory, allow_open_files, available_processors, memory_for_requests
+from .runtime.memory import MemoryPool
+from .runtime.spool import Spool
+from .runtime.turns import Turns
 from .services.collecting import BackgroundCollection
 from .services.datasets import Datasets
 from .services.readiness import Readiness
@@ -48,7 +49,6 @@ from .settings import Settings, SettingsError, complaints, read_settings
 from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.obstore_store import open_store
-from .storage.spool import Spool
 
 __all__ = ["create_app", "create_app_with", "run"]
 

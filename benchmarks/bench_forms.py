@@ -27,12 +27,12 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from app.codecs import kernels
+from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.codecs.registry import RECORDS_CODECS, FormName
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import Buffer, MemoryFile, MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import Buffer, MemoryFile, MemoryStream
 
 ROWS = 200_000
 WIDTH = 20

@@ -24,11 +24,12 @@ import simdjson
 import tensorflow as tf
 
 from app.codecs import kernels
+from app.codecs.json import ndjson
+from app.codecs.json.tensors import decode
+from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorDecodeOptions
-from app.codecs.records import ndjson, tfrecord
-from app.codecs.tensors.json import decode
-from app.domain.limits import Budget
-from app.domain.streams import MemoryFile, MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile, MemoryStream
 
 NUMBERS = 1_000_000
 ROWS = 100_000

@@ -22,15 +22,16 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
+from app.codecs.json import ndjson
+from app.codecs.json import tensors as tensor_json
+from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
-from app.codecs.records import ndjson, tfrecord
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.codecs.tensors import json as tensor_json
 from app.domain.dtypes import FLOAT32
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import Buffer, MemoryStream
 from app.domain.tensor import NamedTensor, tensor_from_array
+from app.runtime.budget import Budget
+from app.runtime.streams import Buffer, MemoryStream
 
 NUM_VALUES = 1_000_000
 NUM_BATCHES = 24

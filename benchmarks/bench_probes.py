@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
-from app.codecs.containers.npy import npy_number_header
+from app.codecs.arrays.npy_file import npy_number_header
+from app.codecs.messages.tfrecord import encode
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.tfrecord import encode
 from app.domain.dtypes import FLOAT32
-from app.domain.limits import MIB, Budget
+from app.domain.limits import MIB
 from app.domain.schema import Schema
+from app.runtime.budget import Budget
 from benchmarks.bench_appends import server
 from benchmarks.bench_stream_tensor import drain
 from benchmarks.measure import Answer, Session, main, memory_folder

@@ -25,12 +25,12 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
+from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema, column_type
-from app.codecs.records.tfrecord import decode, encode
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 ROWS = 1024
 PEER_ROWS = 256

@@ -30,11 +30,12 @@ import obstore
 import pyarrow as pa
 from obstore.store import S3Store
 
+from app.codecs.messages.tfrecord import encode
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.tfrecord import encode
-from app.domain.limits import KIB, MIB, Budget
+from app.domain.limits import KIB, MIB
 from app.domain.schema import Schema
+from app.runtime.budget import Budget
 from benchmarks.measure import Answer, Session, main, processor_s
 from tests.e2e.service import Service, start
 from tests.servers.running import BUCKET, RunningStore, ceph_rgw

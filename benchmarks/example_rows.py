@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.codecs.records.tfrecord import decode, encode
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import Buffer, MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import Buffer, MemoryStream
 
 COLUMNS, LISTS = "tf.train.Example from columns", "tf.train.Example from Python lists"
 PARSE, VALUES, ALONE = "parse_example", "FromString with its values", "FromString alone"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from app.codecs.records.framing import iter_frames
-from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
+from app.codecs.messages.framing import iter_frames
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 __all__ = ["first_messages"]
 

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
 from app.services.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
-from app.storage.spool import Spool
 from benchmarks.measure import memory_folder
 
 __all__ = ["WIDTH", "Version", "published"]

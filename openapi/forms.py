@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from app.codecs.registry import (
+from app.codecs.forms import (
     MEDIA_TYPES,
     RECORDS_CODECS,
     RECORDS_KINDS,

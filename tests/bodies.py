@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from app.codecs.registry import Codec
-from app.domain.streams import MemoryFile, MemoryStream
+from app.codecs.forms import Codec
+from app.runtime.streams import MemoryFile, MemoryStream
 
 __all__ = ["body_of"]
 

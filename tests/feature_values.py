@@ -13,12 +13,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.codecs.messages.framing import iter_frames
 from app.codecs.records.columns import arrow_schema
-from app.codecs.records.framing import iter_frames
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
-from app.domain.limits import Budget
 from app.domain.schema import Encoding, Feature, FeatureKind, Message, Schema
-from app.domain.streams import MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 NAMES = [name for name in DTYPES if name != "string"] + ["text", "bytes"]
 

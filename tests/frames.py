@@ -1,6 +1,6 @@
 """TFRecord frames, written by the service's own framing, for tests of what stands on it."""
 
-from app.codecs.records.framing import frame_footer, frame_header
+from app.codecs.messages.framing import frame_footer, frame_header
 
 
 def frame(payload: bytes) -> bytes:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from app.domain.compression import SUFFIXES
 from app.domain.manifest import Manifest
-from app.domain.memory import MemoryPool
 from app.domain.shard_plan import ShardPlan
+from app.runtime.memory import MemoryPool
 from app.services.dataset.log import Aborted
 from app.services.dataset.plan import Plan, Work
 from app.services.dataset.publish.executor import Executor

@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.manifest import Manifest
-from app.domain.memory import MemoryPool
 from app.domain.schema import Schema
+from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
+from app.runtime.spool import Spool
 from app.services.datasets import AppendResult, Datasets, PublishOptions
 from app.storage.object_store import ObjectStore
-from app.storage.spool import Spool
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 PADDED = Schema.from_json({"features": {"x": {"dtype": "int64"}, "pad": {"dtype": "bytes"}}})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
-from app.domain.streams import Buffer
+from app.runtime.streams import Buffer
 from app.storage.object_store import ObjectInfo, ObjectStore
 
 Operation = Literal[

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from fastapi import Request
 
+from ..codecs.forms import MEDIA_TYPES, FormName
 from ..codecs.options import ArrowFormat
-from ..codecs.registry import MEDIA_TYPES, FormName
 from ..domain.limits import KIB
 from ..domain.losses import Losses
 from ..domain.manifest import Manifest, ManifestJson

@@ -11,8 +11,8 @@ from typing import Final
 
 from starlette.datastructures import Headers
 
-from ..codecs.deflate import Coding
-from ..codecs.inflate import Container
+from ..codecs.compression.deflate import Coding
+from ..codecs.compression.inflate import Container
 from ..errors import NotAcceptable, UnknownEncoding
 from .negotiation import parse_weights
 

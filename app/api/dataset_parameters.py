@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal
 from fastapi import Query
 from pydantic import Field
 
+from ..codecs.forms import FormName
 from ..codecs.options import RecordsEncodeOptions
-from ..codecs.registry import FormName
 from ..domain.compression import Compression
 from ..domain.division import parse_fractions
 from ..domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from ..domain.schema import Schema
-from ..domain.streams import ByteStream
+from ..runtime.streams import ByteStream
 
 __all__ = ["HashingStream", "digest_field", "request_digest"]
 

@@ -22,13 +22,14 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..domain.amplification import Amplification
-from ..domain.limits import KIB, MIB, Budget, Limits
-from ..domain.memory import MemoryPool, MemoryShare
-from ..domain.streams import Buffer, ByteStream, MemoryStream
-from ..domain.turns import Turns
+from ..domain.limits import KIB, MIB, Limits
 from ..errors import LimitExceeded, ShardsmithError, StreamTimeout
-from ..storage.spool import Spool
+from ..runtime.amplification import Amplification
+from ..runtime.budget import Budget
+from ..runtime.memory import MemoryPool, MemoryShare
+from ..runtime.spool import Spool
+from ..runtime.streams import Buffer, ByteStream, MemoryStream
+from ..runtime.turns import Turns
 from .auth.principal import caller_of
 from .bare_response import BareResponse
 from .body_headers import check_body_headers

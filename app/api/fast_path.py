@@ -18,10 +18,11 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..domain.amplification import Amplification
-from ..domain.limits import KIB, Budget
-from ..domain.streams import ByteStream, MemoryStream
+from ..domain.limits import KIB
 from ..errors import ShardsmithError, StreamInterrupted
+from ..runtime.amplification import Amplification
+from ..runtime.budget import Budget
+from ..runtime.streams import ByteStream, MemoryStream
 from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding
 from .digests import digest_field

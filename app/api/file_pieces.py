@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Final
 
 from ..domain.limits import MIB
-from ..domain.segments import Segment, SegmentedFile
 from ..errors import CorruptData
+from ..runtime.segments import Segment, SegmentedFile
 from .ranges import ByteRange
 
 __all__ = ["PIECE_BYTES", "Content", "content_pieces", "content_size"]

@@ -34,9 +34,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..domain.limits import MIB
-from ..domain.memory import MemoryPool, MemoryShare
-from ..domain.segments import SegmentedFile
 from ..errors import ShardsmithError
+from ..runtime.memory import MemoryPool, MemoryShare
+from ..runtime.segments import SegmentedFile
 from .bare_response import BareResponse
 from .conditions import failed_condition, ranges_apply
 from .content_encoding import require_identity

@@ -14,8 +14,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.datastructures import Headers
 
 from ..domain.limits import MIB
-from ..domain.streams import ByteStream
 from ..errors import LimitExceeded, MalformedInput
+from ..runtime.streams import ByteStream
 
 __all__ = ["MULTIPART", "Multipart", "open_multipart"]
 

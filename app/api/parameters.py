@@ -13,14 +13,11 @@ from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.datastructures import QueryParams
 
-from ..codecs.options import (
-    RecordsDecodeOptions,
-    RecordsEncodeOptions,
-)
+from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..domain.compression import Compression
 from ..domain.schema import Message, Schema
-from ..domain.streams import ByteStream
 from ..errors import MalformedInput
+from ..runtime.streams import ByteStream
 from .parameter_types import (
     Base64,
     BytesAs,

@@ -7,8 +7,8 @@ from starlette.datastructures import Headers
 from ..codecs.schemas.declared import parse_schema
 from ..domain.limits import KIB, Limits
 from ..domain.schema import Schema
-from ..domain.streams import ByteStream
 from ..errors import MalformedInput, NotFound
+from ..runtime.streams import ByteStream
 from .body_headers import check_part_headers
 from .multipart import MULTIPART, open_multipart
 from .parameters import DescribeRecordsQuery, ExamplesQuery

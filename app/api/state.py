@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from ..domain.limits import Limits
+from ..runtime.spool import Spool
 from ..services.datasets import Datasets
 from ..services.readiness import Readiness
 from ..services.small_appends import SmallAppends
-from ..storage.spool import Spool
 from .exchange import Exchanges
 from .files import Downloads
 

@@ -18,10 +18,10 @@ from typing import Final
 from starlette.types import Receive
 
 from ..domain.limits import KIB, MIB
-from ..domain.streams import Buffer
-from ..domain.turns import offer_turn, waiting
 from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
-from ..storage.spool import Spool, SpoolFile
+from ..runtime.spool import Spool, SpoolFile
+from ..runtime.streams import Buffer
+from ..runtime.turns import offer_turn, waiting
 from .digests import digest_field
 from .patience import body_timed_out, in_time, wait_in_time
 

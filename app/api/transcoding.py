@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
-from ..codecs.deflate import compress_as_it_comes
-from ..codecs.inflate import Container, InflatedStream
-from ..codecs.zstd import WINDOW_BYTES
-from ..domain.limits import KIB, Budget
-from ..domain.streams import Buffer, ByteStream
+from ..codecs.compression.deflate import compress_as_it_comes
+from ..codecs.compression.inflate import Container, InflatedStream
+from ..codecs.compression.zstd import WINDOW_BYTES
+from ..domain.limits import KIB
 from ..errors import LimitExceeded, ShardsmithError
+from ..runtime.budget import Budget
+from ..runtime.streams import Buffer, ByteStream
 from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding, is_compressible, parse_content_encoding
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import BOOL, DType
 from ..domain.limits import MIB
-from ..domain.streams import Buffer, ByteStream
 from ..errors import MalformedInput, UnprocessableInput
+from ..runtime.streams import Buffer, ByteStream
 
 __all__ = [
     "CHUNK_BYTES",

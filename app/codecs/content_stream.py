@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import BOOL, DType
-from ..domain.limits import Budget
-from ..domain.streams import Buffer, ByteStream
 from ..domain.tensor import Tensor
-from ..domain.tensor_stream import TensorStream
 from ..errors import MalformedInput
+from ..runtime.budget import Budget
+from ..runtime.streams import Buffer, ByteStream
 from .content import (
     CHUNK_BYTES,
     check_content,
@@ -26,6 +25,7 @@ from .content import (
     swap_unit,
     to_little_endian,
 )
+from .tensor_stream import TensorStream
 
 __all__ = [
     "ElementReader",

@@ -10,18 +10,19 @@ from typing import Final
 
 import pyarrow as pa
 
+from ..codecs.forms import FormName
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
-from ..codecs.records.infer import HEAD_ROWS
-from ..codecs.registry import FormName
+from ..codecs.schema_inference import HEAD_ROWS
 from ..domain.dtypes import INT64
 from ..domain.evolution import DECLARE_ANEW
-from ..domain.limits import KIB, MIB, Budget
+from ..domain.limits import KIB, MIB
 from ..domain.manifest import Manifest
 from ..domain.schema import Schema
-from ..domain.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
 from ..errors import InputError, LossyConversion, SchemaConflict, ShardsmithError
-from ..storage.spool import Spool
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
 from .dataset.catalog import Outdated
 from .dataset.publish.room import Room
 from .dataset.same_schema import require_same_message, require_same_schema

@@ -20,15 +20,16 @@ from typing_extensions import TypedDict
 
 from ..codecs.options import RecordsEncodeOptions
 from ..codecs.records.columns import Records
-from ..domain.limits import Budget, Limits
+from ..domain.limits import Limits
 from ..domain.manifest import Manifest
-from ..domain.memory import MemoryPool
 from ..domain.names import check_append_id, parse_version
 from ..domain.row_order import IN_ORDER, RowOrder
 from ..domain.schema import Schema, SchemaJson
 from ..errors import Conflict, CorruptData, NotFound, StorageUnavailable
+from ..runtime.budget import Budget
+from ..runtime.memory import MemoryPool
+from ..runtime.spool import Spool
 from ..storage.object_store import ObjectNotFound, ObjectStore
-from ..storage.spool import Spool
 from .dataset.append.appender import Appender
 from .dataset.append.grouping import Member
 from .dataset.append.result import AppendJson, AppendResult

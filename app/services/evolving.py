@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from ..codecs.forms import FormName
 from ..codecs.options import RecordsDecodeOptions
 from ..codecs.records.columns import Records
-from ..codecs.registry import FormName
 from ..domain.evolution import widen
-from ..domain.limits import Budget
 from ..domain.schema import Feature, Schema
-from ..domain.streams import ByteStream
-from ..storage.spool import Spool
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import ByteStream
 from .records import decode_body, needs_file, open_body, open_records
 
 __all__ = ["open_widening"]

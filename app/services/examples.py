@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, Literal
 
+from ..codecs.forms import MEDIA_TYPES
+from ..codecs.json import records as records_json
+from ..codecs.messages import example, example_b64
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..codecs.records import example, example_b64
-from ..codecs.records import json as records_json
 from ..codecs.records.columns import Records
-from ..codecs.registry import MEDIA_TYPES
-from ..domain.limits import Budget
-from ..domain.streams import Buffer, ByteStream
-from ..storage.spool import Spool
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import Buffer, ByteStream
 from .whole_bodies import whole_body
 
 __all__ = ["ROW_FORMS", "RowForm", "convert_row"]

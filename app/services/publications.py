@@ -17,9 +17,9 @@ from typing import Final, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from ..domain.manifest import Manifest
-from ..domain.memory import MemoryPool
-from ..domain.turns import waiting
 from ..errors import Overloaded
+from ..runtime.memory import MemoryPool
+from ..runtime.turns import waiting
 from .dataset.append.result import AppendJson
 from .dataset.publish.room import ROOM_BYTES, Room
 from .deferred import settle

@@ -12,9 +12,9 @@ from typing import Final
 
 from ..codecs import kernels
 from ..errors import ShardsmithError, StorageUnavailable
+from ..runtime.spool import Spool
 from ..storage.object_store import ObjectStore
 from ..storage.probe import WriteProbe, probe_store
-from ..storage.spool import Spool
 
 __all__ = ["Check", "Readiness"]
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ..codecs.encoded import headers_of
+from ..codecs.compression.encoded import headers_of
+from ..codecs.forms import RECORDS_CODECS, FormName
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..codecs.records.columns import Records
-from ..codecs.registry import RECORDS_CODECS, FormName
-from ..domain.amplification import CELL_BYTES, ROW_BYTES
-from ..domain.limits import Budget
 from ..domain.rounded import RoundedFeatures
-from ..domain.streams import Buffer, ByteStream, WholeBody
 from ..errors import LimitExceeded
-from ..storage.spool import Spool
+from ..runtime.amplification import CELL_BYTES, ROW_BYTES
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import Buffer, ByteStream, WholeBody
 from .whole_bodies import as_needed
 
 __all__ = [

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from typing_extensions import TypedDict
 
-from ..codecs.records.salvage import good_frames
+from ..codecs.messages.salvage import good_frames
 from ..domain.compression import Compression
-from ..domain.limits import Budget
 from ..domain.losses import Losses, LossesJson
-from ..domain.streams import Buffer, ByteStream
+from ..runtime.budget import Budget
+from ..runtime.streams import Buffer, ByteStream
 
 __all__ = ["Repair", "RepairJson", "repair_records"]
 

@@ -20,16 +20,17 @@ from typing import Final
 
 import numpy as np
 
-from ..codecs.records.frames import find_frames
-from ..codecs.records.json import decode_bodies
+from ..codecs.json.records import decode_bodies
+from ..codecs.messages.frames import find_frames
+from ..codecs.messages.messages import encode_messages
 from ..codecs.records.large_integers import LargeIntegers
-from ..codecs.records.messages import encode_messages
-from ..domain.amplification import Amplification
-from ..domain.limits import KIB, MIB, Budget, Limits
+from ..domain.limits import KIB, MIB, Limits
 from ..domain.rounded import RoundedFeatures
-from ..domain.streams import MemoryStream
 from ..errors import InputError, Overloaded, ShardsmithError
-from ..storage.spool import Spool
+from ..runtime.amplification import Amplification
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import MemoryStream
 from .appending import Appended, AppendRequest, append_rows, stored_answer
 from .dataset.append.grouping import Member
 from .dataset.catalog import Outdated

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from ..domain.dtypes import DType
-from ..domain.turns import offer_turn
+from ..runtime.turns import offer_turn
 
 __all__ = ["LengthStatistics", "NumberStatistics", "Range", "StatisticsJson"]
 

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from ..codecs.encoded import headers_of
+from ..codecs.compression.encoded import headers_of
+from ..codecs.forms import TENSOR_CODECS, FormName
+from ..codecs.messages.tensor_tfrecord_stream import encode_stream as encode_records
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from ..codecs.registry import TENSOR_CODECS, FormName
+from ..codecs.tensor_stream import NamedStream, TensorStream
 from ..codecs.tensors.arriving import Arrival, Arriving, ArrivingOneByOne, in_memory
 from ..codecs.tensors.declared import round_tensor
 from ..codecs.tensors.kinds import num_messages
 from ..codecs.tensors.single import check_single
-from ..codecs.tensors.tfrecord_stream import encode_stream as encode_records
-from ..domain.limits import KIB, Budget
-from ..domain.streams import Buffer, ByteStream, PrefixedStream, read_up_to
+from ..domain.limits import KIB
 from ..domain.tensor import NamedAny, NamedTensor
-from ..domain.tensor_stream import NamedStream, TensorStream
 from ..errors import UnprocessableInput
-from ..storage.spool import Spool
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from .whole_bodies import as_needed
 
 __all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors", "decode_tensors"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ..codecs.registry import Codec
-from ..domain.limits import MIB, Budget
-from ..domain.streams import ByteStream, MemoryFile, MemoryStream, WholeBody, read_up_to
-from ..domain.turns import waiting
-from ..storage.spool import Spool
+from ..codecs.forms import Codec
+from ..domain.limits import MIB
+from ..runtime.budget import Budget
+from ..runtime.spool import Spool
+from ..runtime.streams import ByteStream, MemoryFile, MemoryStream, WholeBody, read_up_to
+from ..runtime.turns import waiting
 
 __all__ = ["as_needed", "whole_body"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from ..domain.turns import pause
 from ..errors import OutcomeUnknown, StorageError, StorageUnavailable
+from ..runtime.turns import pause
 from .object_store import AlreadyExists, ObjectNotFound, ObjectStore
 
 __all__ = ["PROBE_PREFIX", "create_once", "new_nonce", "store_time"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from ..domain.streams import Buffer
 from ..errors import NotFound, StorageError
+from ..runtime.streams import Buffer
 
 __all__ = ["AlreadyExists", "ObjectInfo", "ObjectNotFound", "ObjectStore", "exists"]
 

@@ -30,10 +30,10 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from ..domain.limits import KIB, MIB
-from ..domain.streams import Buffer
-from ..domain.turns import waiting
 from ..domain.urls import shown_url
 from ..errors import StorageError, StorageUnavailable
+from ..runtime.streams import Buffer
+from ..runtime.turns import waiting
 from .failures import RangeNotSatisfiable, failure
 from .local_root import LocalRoot
 from .object_store import ObjectInfo, ObjectNotFound

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from ..domain.turns import pause
 from ..errors import StorageError, StorageUnavailable
+from ..runtime.turns import pause
 from .create_once import PROBE_PREFIX, new_nonce
 from .object_store import AlreadyExists, ObjectStore
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from app.domain.streams import Buffer
+from app.runtime.streams import Buffer
 from app.storage.create_once import PROBE_PREFIX
 from app.storage.object_store import ObjectInfo, ObjectStore
 from tests.campaign.steps import Moment, step_of

@@ -12,11 +12,11 @@ import pytest
 
 from app.domain.limits import Limits
 from app.main import create_app_with
+from app.runtime.spool import Spool
 from app.services.datasets import Datasets
 from app.settings import Settings
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from app.storage.spool import Spool
 from openapi.recorded import serving
 from tests.stores import FaultStore, Killed, Operation, When, keys
 from tests.waiting import wait_for

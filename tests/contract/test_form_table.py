@@ -11,13 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.codecs.registry import (
-    RECORDS_CODECS,
-    RECORDS_KINDS,
-    RECORDS_KINDS_IN,
-    TENSOR_CODECS,
-    TENSOR_KINDS,
-)
+from app.codecs.forms import RECORDS_CODECS, RECORDS_KINDS, RECORDS_KINDS_IN, TENSOR_CODECS, TENSOR_KINDS
 from app.services.examples import ROW_FORMS
 from tests import records_forms, tensor_forms
 

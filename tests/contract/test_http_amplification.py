@@ -10,8 +10,8 @@ import pytest
 
 from app.api import exchange
 from app.main import create_app_with
+from app.runtime.spool import Spool
 from app.settings import Settings
-from app.storage.spool import Spool
 from tests.e2e.service import Service, start
 from tests.footprint import measured
 from tests.hostile_requests import HOSTILE, MIB, Hostile, delimited, filled

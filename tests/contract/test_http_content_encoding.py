@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS
-from app.codecs.zstd import zstd
+from app.codecs.compression.zstd import zstd
+from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS
 from app.domain.limits import KIB, MIB
 from app.main import create_app_with
 from app.settings import Settings

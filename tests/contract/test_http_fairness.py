@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
-from app.domain.turns import waiting
 from app.main import create_app_with
+from app.runtime.turns import waiting
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving

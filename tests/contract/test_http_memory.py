@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.domain.limits import MIB
-from app.domain.memory import MemoryPool
 from app.main import create_app_with
+from app.runtime.memory import MemoryPool
 from app.settings import Settings
 from openapi.recorded import serving
 from tests.waiting import wait_for

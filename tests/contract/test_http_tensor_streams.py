@@ -17,8 +17,9 @@ import httpx
 import numpy as np
 import pytest
 
+from app.codecs.arrays import npy
+from app.codecs.messages import tensor_tfrecord as tfrecord
 from app.codecs.options import TensorEncodeOptions
-from app.codecs.tensors import npy, tfrecord
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from app.domain.tensor import NamedTensor, Tensor

@@ -15,8 +15,8 @@ import pytest
 from fastapi import FastAPI
 from obstore.exceptions import GenericError
 
-from app.domain.turns import has_turn
 from app.main import create_app_with
+from app.runtime.turns import has_turn
 from app.services.dataset.append import keys_in_use
 from app.services.dataset.append.keys_in_use import KeysInUse
 from app.services.dataset.layout import INDEX, MANIFEST

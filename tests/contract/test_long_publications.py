@@ -13,10 +13,10 @@ from fastapi import FastAPI
 
 from app.domain.limits import Limits
 from app.main import create_app_with
+from app.runtime.spool import Spool
 from app.services.datasets import Datasets
 from app.settings import Settings
 from app.storage.obstore_store import open_store
-from app.storage.spool import Spool
 from openapi.recorded import serving
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When

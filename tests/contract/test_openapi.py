@@ -10,7 +10,7 @@ import yaml
 
 from app.api.openapi import build_openapi
 from app.api.routers.records import RECORDS_IN
-from app.codecs.registry import RECORDS_CODECS, RECORDS_KINDS, TENSOR_CODECS, TENSOR_KINDS
+from app.codecs.forms import RECORDS_CODECS, RECORDS_KINDS, TENSOR_CODECS, TENSOR_KINDS
 from app.domain.dtypes import DTYPES, DTypeName
 from app.errors import ProblemMembers
 from app.main import create_app_with

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from app.codecs.registry import MEDIA_TYPES
+from app.codecs.forms import MEDIA_TYPES
 from openapi.generate import TARGET
 from tests.e2e.service import Service
 

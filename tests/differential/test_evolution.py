@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.domain import shard_plan
-from app.domain.limits import Budget
 from app.domain.schema import Schema
+from app.runtime.budget import Budget
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.json import ndjson
+from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import ndjson, tfrecord
 from app.codecs.schemas.python_source import serialize_python
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget
 from app.domain.schema import Feature, Schema
-from app.domain.streams import MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 tf = importlib.import_module("tensorflow")
 

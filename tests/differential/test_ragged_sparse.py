@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
+from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.tfrecord import decode, encode
-from app.domain.limits import Budget
 from app.domain.schema import Feature, Schema
-from app.domain.streams import MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.feature_values import Table, payloads, tables_of
 from tests.tensorflow_features import message_of
 

@@ -12,14 +12,15 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.codecs.messages.example import parse_example, serialize_example
+from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.example import parse_example, serialize_example
-from app.codecs.records.tfrecord import decode, encode
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, payloads, tables_of
 from tests.tensorflow_features import message_of
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.forms import TENSOR_CODECS, FormName
+from app.codecs.json.tensor_kinds import read_nested_ragged
+from app.codecs.messages.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
+from app.codecs.messages.tensor_proto import serialize_tensor_proto
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.registry import TENSOR_CODECS, FormName
-from app.codecs.tensors.json_kinds import read_nested_ragged
-from app.codecs.tensors.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
-from app.codecs.tensors.tensor_proto import serialize_tensor_proto
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
-from app.domain.limits import Budget
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
+from app.runtime.budget import Budget
 from tests.bodies import body_of
 from tests.elements import element_bytes
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.tensors.tensor_proto import parse_tensor_proto, serialize_tensor_proto
+from app.codecs.messages.tensor_proto import parse_tensor_proto, serialize_tensor_proto
 from app.domain.dtypes import DTYPES, STRING, DType, dtype_from_tf_enum
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.tensor import Tensor
 from app.errors import InputError, UnprocessableInput
+from app.runtime.budget import Budget
 from tests.elements import element_bytes
 
 tf = importlib.import_module("tensorflow")

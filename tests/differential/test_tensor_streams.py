@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.forms import FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.registry import FormName
 from app.domain.dtypes import DTYPES, DType
-from app.domain.limits import KIB, Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import KIB, Limits
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services.tensors import TensorConversion, convert_tensors
-from app.storage.spool import Spool
 
 tf = importlib.import_module("tensorflow")
 

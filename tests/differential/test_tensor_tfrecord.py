@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.messages.tensor_tfrecord import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.tfrecord import decode, encode
 from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, Tensor
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 tf = importlib.import_module("tensorflow")
 

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.json import ndjson
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import ndjson
 from app.codecs.schemas.features_json import parse_features, serialize_dataset_info, serialize_features
 from app.domain.components import stored_features
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.domain.shard_plan import default_num_shards
-from app.domain.streams import MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services.datasets import DatasetOptions, Datasets, PublishOptions
 from app.storage.obstore_store import open_store
-from app.storage.spool import Spool
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -15,15 +15,15 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.messages.framing import compress, frame_footer, frame_header, iter_frames
+from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.framing import compress, frame_footer, frame_header, iter_frames
-from app.codecs.records.tfrecord import decode, encode
 from app.domain.compression import Compression
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 _TENSORFLOWS: dict[Compression, str] = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 COMPRESSIONS: list[Compression] = list(_TENSORFLOWS)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.codecs.records.framing import HEADER_BYTES, OVERHEAD_BYTES, frame_footer, frame_header
-from app.codecs.registry import FormName
+from app.codecs.forms import FormName
+from app.codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES, frame_footer, frame_header
 
 __all__ = ["FRAMINGS", "Framing", "join", "split"]
 

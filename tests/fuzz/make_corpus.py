@@ -19,20 +19,20 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.codecs.compression.tfrecord import detect_compression
+from app.codecs.compression.zstd import zstd
+from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
-from app.codecs.records.compression import detect_compression
-from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
-from app.codecs.zstd import zstd
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services.examples import ROW_FORMS, RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
-from app.storage.spool import Spool
 from tests.fuzz.foreign_seeds import FOREIGN_RECORDS, FOREIGN_TENSORS
 from tests.fuzz.framing import FRAMINGS
 from tests.fuzz.targets import (

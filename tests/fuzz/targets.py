@@ -19,7 +19,11 @@ from app.api.content_encoding import choose_coding, parse_content_encoding
 from app.api.multipart import open_multipart
 from app.api.negotiation import choose_input, choose_output, parse_json_bytes
 from app.api.transcoding import DecodedBody
-from app.codecs.inflate import Container
+from app.codecs.compression.inflate import Container
+from app.codecs.forms import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
+from app.codecs.messages import tensor_tfrecord_stream as tfrecord_stream
+from app.codecs.messages.framing import iter_frames
+from app.codecs.messages.salvage import salvage_frames
 from app.codecs.options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -27,28 +31,25 @@ from app.codecs.options import (
     TensorEncodeOptions,
 )
 from app.codecs.records.columns import arrow_schema
-from app.codecs.records.framing import iter_frames
-from app.codecs.records.salvage import salvage_frames
-from app.codecs.registry import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
 from app.codecs.schemas.python_source import serialize_python
-from app.codecs.tensors import tfrecord_stream
 from app.codecs.tensors.arriving import in_memory
 from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.losses import LostRange
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream, read_all
 from app.domain.tensor import NamedAny, NamedTensor, Tensor
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream, read_all
 from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
-from app.storage.spool import Spool
 from tests.bodies import body_of
 from tests.fuzz.framing import FRAMINGS, Framing
 

@@ -10,9 +10,9 @@ from typing import Final, Generic, TypeVar
 from app.domain.limits import Limits
 from app.domain.manifest import Manifest
 from app.errors import ShardsmithError
+from app.runtime.spool import Spool
 from app.services.dataset.publish.room import Room
 from app.services.datasets import Datasets, Destination, PublishOptions
-from app.storage.spool import Spool
 from tests.simulation.ledger import Append, Ledger
 from tests.simulation.scheduler import GreenletExecutor, Process, Scheduler, StepLimit
 from tests.simulation.store import Connection, Faults

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.domain.limits import Budget
 from app.errors import CorruptData, NotFound
+from app.runtime.budget import Budget
 from tests.simulation.cluster import Client
 from tests.simulation.ledger import Version
 from tests.simulation.scheduler import DAY, HOUR

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from app.domain.streams import Buffer
 from app.errors import StorageError, StorageUnavailable
+from app.runtime.streams import Buffer
 from app.storage.object_store import AlreadyExists, ObjectInfo, ObjectNotFound
 from tests.simulation.scheduler import Process, Scheduler
 from tests.stores import Killed

@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records
-from app.domain.limits import Budget
 from app.domain.manifest import Manifest
-from app.domain.streams import ByteStream, MemoryStream
 from app.errors import (
     Conflict,
     CorruptData,
@@ -25,6 +23,8 @@ from app.errors import (
     StreamInterrupted,
     UnprocessableInput,
 )
+from app.runtime.budget import Budget
+from app.runtime.streams import ByteStream, MemoryStream
 from app.services import appending
 from app.services.appending import AppendRequest
 from app.services.datasets import AppendResult, Datasets, Destination, PublishOptions

@@ -1,4 +1,4 @@
-"""Below the routes everything waits in a way that lends the turn (`domain/turns.py`)."""
+"""Below the routes everything waits in a way that lends the turn (`runtime/turns.py`)."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ MODULES = sorted(path for folder in FOLDERS for path in (APP / folder).rglob("*.
 
 #: Where a turn is lent, and what runs in threads that never have one.
 ALLOWED = {
-    ("domain/turns.py", "sleep"),
+    ("runtime/turns.py", "sleep"),
     ("services/dataset/run_ahead.py", "map"),
     ("storage/probe.py", "map"),
 }

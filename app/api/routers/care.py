@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ...domain.limits import Budget
-from ...domain.streams import ByteStream
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
 from ...services.datasets import SweepJson, ValidationJson
 from ..answers import json_answer, no_content
 from ..exchange import Answer

@@ -13,15 +13,16 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from ...codecs.json_text import parse_json
-from ...codecs.registry import MEDIA_TYPES
+from ...codecs.forms import MEDIA_TYPES
+from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import schema_from_value
-from ...domain.limits import MIB, Budget
+from ...domain.limits import MIB
 from ...domain.losses import Losses
 from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
-from ...domain.streams import ByteStream, read_all
 from ...errors import LimitExceeded, MalformedInput
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream, read_all
 from ...services.appending import Appended, AppendRequest, append_rows
 from ...services.datasets import (
     AppendJson,

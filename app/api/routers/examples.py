@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from ...domain.limits import Budget
 from ...domain.rounded import RoundedFeatures
-from ...domain.streams import ByteStream
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
 from ...services.examples import ROW_FORMS, RowForm, convert_row
 from ..answers import VARY, dropped_headers, rounded_headers
 from ..applicability import refuse_inapplicable

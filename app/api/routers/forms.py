@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from typing_extensions import TypedDict
 
-from ...codecs.registry import (
+from ...codecs.forms import (
     MEDIA_TYPES,
     RECORDS_CODECS,
     RECORDS_KINDS,

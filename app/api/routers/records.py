@@ -12,21 +12,14 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from ...codecs.registry import MEDIA_TYPES, RECORDS_CODECS, FormName
-from ...domain.limits import Budget
+from ...codecs.forms import MEDIA_TYPES, RECORDS_CODECS, FormName
 from ...domain.losses import Losses
-from ...domain.streams import ByteStream
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
 from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.records import encode_records, open_records
 from ...services.repair import RepairJson, repair_records
-from ..answers import (
-    VARY,
-    arrow_format,
-    description_answer,
-    json_answer,
-    lost_headers,
-    records_answer,
-)
+from ..answers import VARY, arrow_format, description_answer, json_answer, lost_headers, records_answer
 from ..applicability import refuse_inapplicable
 from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from ...codecs.registry import MEDIA_TYPES, TENSOR_CODECS, FormName
-from ...domain.limits import Budget
-from ...domain.streams import ByteStream
+from ...codecs.forms import MEDIA_TYPES, TENSOR_CODECS, FormName
+from ...codecs.tensor_stream import NamedStream, TensorStream
 from ...domain.tensor import NamedAny, Tensor
-from ...domain.tensor_stream import NamedStream, TensorStream
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
 from ...services.describe import TensorDescriptionJson, describe_tensors
 from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer

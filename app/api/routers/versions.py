@@ -12,8 +12,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from ...codecs.records.batching import in_batches
-from ...domain.limits import Budget
-from ...domain.streams import ByteStream
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
 from ...services.datasets import Progress, ProgressJson
 from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.records import encode_records

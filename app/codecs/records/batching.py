@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ...domain.limits import Budget
+from ...runtime.budget import Budget
+from ..messages.example_decode import record_batch
 from .columns import Records
-from .example_decode import record_batch
 from .lease import Lease
 
 __all__ = ["in_batches"]

@@ -31,10 +31,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...domain.dtypes import DType
-from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema, check_feature_names
 from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
+from ...runtime.budget import Budget
 
 __all__ = [
     "MAX_BATCH_ROWS",

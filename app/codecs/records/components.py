@@ -21,12 +21,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.components import check_stored_names, stored_features
-from ...domain.limits import Budget
 from ...domain.schema import Feature, Schema
 from ...domain.tensor import num_elements
 from ...errors import SchemaConflict
+from ...runtime.budget import Budget
+from ..messages.example_values import arrow_buffer
 from .columns import Records, arrow_schema, column_type, storage_type
-from .example_values import arrow_buffer
 from .lease import Lease
 from .lists import is_present, list_column, split_lists, validity_bitmap
 

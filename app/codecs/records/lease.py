@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from ...domain.limits import Budget
+from ...runtime.budget import Budget
 
 __all__ = ["Lease", "TooLargeAtOnce"]
 

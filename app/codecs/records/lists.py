@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...errors import LimitExceeded
-from .example_values import arrow_buffer
+from ..messages.example_values import arrow_buffer
 from .lease import Lease
 
 __all__ = ["is_present", "list_column", "split_lists", "validity_bitmap"]

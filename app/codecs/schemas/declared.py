@@ -6,9 +6,10 @@ features.json says its class (`type` or `pythonClassName`).
 
 from __future__ import annotations
 
-from ...domain.limits import Budget, Limits
+from ...domain.limits import Limits
 from ...domain.schema import Schema
-from ..json_text import parse_json
+from ...runtime.budget import Budget
+from ..json.text import parse_json
 from .features_json import parse_features
 from .features_read import is_features
 from .pbtxt import parse_pbtxt

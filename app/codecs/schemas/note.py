@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ...domain.limits import Budget
 from ...domain.schema import Feature
 from ...errors import InputError, UnprocessableInput
-from ..json_text import parse_json
+from ...runtime.budget import Budget
+from ..json.text import parse_json
 
 __all__ = ["apply_notes", "by_name", "format_note", "is_note"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream, WholeBody
 from ...domain.tensor import NamedTensor, Tensor
-from ...domain.tensor_stream import NamedStream, TensorStream
-from ..containers.array import Array
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer, ByteStream, WholeBody
+from ..arrays.array import Array
 from ..content_stream import materialised
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from ..tensor_stream import NamedStream, TensorStream
 from .declared import check_declared, round_stream
 
 __all__ = [

@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import DType
-from ...domain.limits import KIB, Budget
-from ...domain.streams import Buffer
+from ...domain.limits import KIB
 from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, num_elements
-from ...domain.tensor_stream import NamedStream, TensorStream
 from ...errors import LossyConversion, UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer
 from ..content import content_view
 from ..content_stream import ElementReader
 from ..options import TensorDecodeOptions
 from ..rounding import rounded
+from ..tensor_stream import NamedStream, TensorStream
 
 __all__ = ["check_declared", "round_stream", "round_tensor"]
 

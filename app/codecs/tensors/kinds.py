@@ -17,15 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import TypeVar
 
-from ...domain.limits import Budget
-from ...domain.streams import Buffer, ByteStream, WholeBody
 from ...domain.tensor import AnyTensor, NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
-from ...domain.tensor_stream import NamedStream
 from ...errors import UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer, ByteStream, WholeBody
+from ..messages.sparse_proto import (
+    is_serialized_sparse,
+    parse_sparse,
+    serialize_many_sparse,
+    serialize_sparse,
+)
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from ..tensor_stream import NamedStream
 from .components import assemble, components_of
 from .declared import check_declared
-from .sparse_proto import is_serialized_sparse, parse_sparse, serialize_many_sparse, serialize_sparse
 
 __all__ = [
     "TensorDecoder",

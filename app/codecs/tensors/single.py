@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain.tensor import NamedTensor, Tensor
-from ...domain.tensor_stream import NamedStream, TensorStream
 from ...errors import UnprocessableInput
+from ..tensor_stream import NamedStream, TensorStream
 
 __all__ = ["check_single", "only_stream", "only_tensor"]
 

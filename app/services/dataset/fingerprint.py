@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...codecs.records.deflated_pieces import deflater_name
+from ...codecs.compression.deflated_pieces import deflater_name
 from ...domain.compression import Compression
 from ...domain.limits import MIB
 from ...domain.schema import Schema

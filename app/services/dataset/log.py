@@ -14,8 +14,8 @@ from typing import Final
 
 from ...domain.limits import MIB
 from ...domain.manifest import Manifest
-from ...domain.turns import pause
 from ...errors import CorruptData, StorageError
+from ...runtime.turns import pause
 from ...storage.create_once import create_once, new_nonce
 from ...storage.object_store import ObjectNotFound, ObjectStore, exists
 from .kept import Kept

@@ -8,12 +8,13 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from ...codecs.records.deflated_pieces import inflate_piece
-from ...domain.buffer_pool import BufferPool
-from ...domain.limits import MIB, Budget, Limits
-from ...domain.streams import Buffer
-from ...domain.turns import pause
+from ...codecs.compression.deflated_pieces import inflate_piece
+from ...domain.limits import MIB, Limits
 from ...errors import CorruptData, MalformedInput, StorageUnavailable
+from ...runtime.budget import Budget
+from ...runtime.buffer_pool import BufferPool
+from ...runtime.streams import Buffer
+from ...runtime.turns import pause
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
 from .run_ahead import run_ahead

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...codecs.records.framing import FrameBlock
+from ...codecs.messages.framing import FrameBlock
 from ...domain.shard_plan import covering, record_offsets
-from ...domain.streams import Buffer
+from ...runtime.streams import Buffer
 
 __all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "digest_of", "longest_record", "stored_in"]
 

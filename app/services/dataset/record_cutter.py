@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...codecs.records.frames import find_frames
-from ...domain.buffer_pool import BufferPool
+from ...codecs.messages.frames import find_frames
+from ...runtime.buffer_pool import BufferPool
 
 __all__ = ["RecordCutter"]
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
-from ...domain.turns import waiting
+from ...runtime.turns import waiting
 
 __all__ = ["map_in", "run_ahead"]
 

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from ...domain.turns import pause
 from ...errors import CorruptData
+from ...runtime.turns import pause
 
 __all__ = ["dump_json", "load_json", "open_json", "read_again", "seal_json"]
 

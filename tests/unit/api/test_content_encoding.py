@@ -10,7 +10,7 @@ from app.api.content_encoding import (
     parse_content_encoding,
     require_identity,
 )
-from app.codecs.deflate import Coding
+from app.codecs.compression.deflate import Coding
 from app.errors import MalformedInput, NotAcceptable, UnknownEncoding
 
 

@@ -13,13 +13,14 @@ from starlette.responses import Response
 
 from app.api import exchange
 from app.api.exchange import Answer, Exchanges
-from app.domain.limits import Budget, Limits
-from app.domain.memory import MemoryPool
-from app.domain.streams import ByteStream
-from app.domain.turns import Turns
+from app.domain.limits import Limits
 from app.errors import Overloaded
 from app.logs import REQUEST_ID
-from app.storage.spool import Spool
+from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
+from app.runtime.spool import Spool
+from app.runtime.streams import ByteStream
+from app.runtime.turns import Turns
 
 
 def request() -> Request:

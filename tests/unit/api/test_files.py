@@ -13,9 +13,9 @@ from app.api import files
 from app.api.digests import digest_field
 from app.api.files import Download, Downloads
 from app.domain.limits import MIB
-from app.domain.memory import MemoryPool
-from app.domain.segments import Segment
 from app.errors import CorruptData, Overloaded
+from app.runtime.memory import MemoryPool
+from app.runtime.segments import Segment
 
 
 class File:

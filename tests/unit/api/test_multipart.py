@@ -3,8 +3,8 @@
 import pytest
 
 from app.api.multipart import open_multipart
-from app.domain.streams import MemoryStream
 from app.errors import InputError, LimitExceeded, MalformedInput
+from app.runtime.streams import MemoryStream
 
 CONTENT_TYPE = "multipart/form-data; boundary=xyz"
 BODY = (

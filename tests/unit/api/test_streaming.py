@@ -13,7 +13,7 @@ import pytest
 from app.api.streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from app.domain.limits import MIB
 from app.errors import LimitExceeded, StreamInterrupted, StreamTimeout
-from app.storage.spool import Spool
+from app.runtime.spool import Spool
 
 PIECE = b"x" * 65536
 

@@ -15,11 +15,12 @@ from starlette.datastructures import Headers
 from app.api.content_encoding import AnswerCoding
 from app.api.exchange import Answer, Work
 from app.api.transcoding import DecodedBody, encoded_answer, transcoded
-from app.codecs.inflate import Container
-from app.codecs.zstd import zstd
-from app.domain.limits import KIB, MIB, Budget, Limits
-from app.domain.streams import Buffer, ByteStream, MemoryStream
+from app.codecs.compression.inflate import Container
+from app.codecs.compression.zstd import zstd
+from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, StreamInterrupted
+from app.runtime.budget import Budget
+from app.runtime.streams import Buffer, ByteStream, MemoryStream
 from app.services.deferred import completed
 
 TEXT = b"some text, again and again; " * 1000

@@ -16,8 +16,8 @@ from app.codecs.content import (
     to_little_endian,
 )
 from app.domain.dtypes import BOOL, DTYPES, INT64
-from app.domain.streams import MemoryStream
 from app.errors import MalformedInput, UnprocessableInput
+from app.runtime.streams import MemoryStream
 
 
 @pytest.mark.parametrize("chunk", [1, 3, None])

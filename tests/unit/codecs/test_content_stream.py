@@ -12,11 +12,12 @@ from app.codecs.content_stream import (
     materialised,
     swapped_pieces,
 )
+from app.codecs.tensor_stream import TensorStream
 from app.domain.dtypes import BOOL, DTYPES
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
-from app.domain.tensor_stream import TensorStream
+from app.domain.limits import Limits
 from app.errors import LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 INT32 = DTYPES["int32"]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.deflate import Coding, compress_as_it_comes
-from app.codecs.zstd import WINDOW_BYTES, zstd
+from app.codecs.compression.deflate import Coding, compress_as_it_comes
+from app.codecs.compression.zstd import WINDOW_BYTES, zstd
 from app.domain.limits import KIB, MIB
-from app.domain.streams import Buffer
+from app.runtime.streams import Buffer
 
 CODINGS: tuple[Coding, ...] = ("gzip", "zstd")
 

@@ -1,4 +1,4 @@
-from app.codecs.encoded import Encoded, headers_of
+from app.codecs.compression.encoded import Encoded, headers_of
 
 
 def test_the_headers_are_there_before_the_first_byte_and_most_forms_have_none() -> None:

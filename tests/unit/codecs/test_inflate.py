@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.inflate import Container, InflatedStream
-from app.codecs.zstd import WINDOW_BYTES, zstd
-from app.domain.limits import KIB, MIB, Budget, Limits
-from app.domain.streams import MemoryStream, read_exactly
+from app.codecs.compression.inflate import Container, InflatedStream
+from app.codecs.compression.zstd import WINDOW_BYTES, zstd
+from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream, read_exactly
 
 CONTAINERS: tuple[Container, ...] = ("gzip", "zlib", "zstd")
 SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"

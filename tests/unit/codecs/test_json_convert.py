@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_convert import convert_items, decode_b64
-from app.codecs.json_text import NegativeZero, NonFinite
-from app.codecs.json_values import ItemError, Reading
+from app.codecs.json.convert import convert_items, decode_b64
+from app.codecs.json.text import NegativeZero, NonFinite
+from app.codecs.json.values import ItemError, Reading
 from app.domain.dtypes import BYTES, DTYPES, STRING, TEXT, DType, parse_feature_dtype
 from app.errors import LossyConversion, MalformedInput, UnprocessableInput
 

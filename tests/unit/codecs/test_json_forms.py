@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.codecs.json_forms import DataForm, check_name, fit_shape, is_oip, member_pointer, read_data_form
+from app.codecs.json.forms import DataForm, check_name, fit_shape, is_oip, member_pointer, read_data_form
 from app.domain.dtypes import FLOAT32, STRING
 from app.domain.limits import Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput

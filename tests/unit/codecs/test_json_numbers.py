@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_convert import convert_items
-from app.codecs.json_numbers import NotPlain, NumberArray, read_number_array
-from app.codecs.json_text import parse_json
-from app.codecs.json_values import ItemError, Reading, flatten, infer_dtype
+from app.codecs.json.convert import convert_items
+from app.codecs.json.numbers import NotPlain, NumberArray, read_number_array
+from app.codecs.json.text import parse_json
+from app.codecs.json.values import ItemError, Reading, flatten, infer_dtype
 from app.domain.dtypes import BOOL, DTYPES, FLOAT64, INT64, STRING, DType
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 
 NUMERIC = [dtype for dtype in DTYPES.values() if dtype.has_kernel and (dtype.is_integer or dtype.is_float)]
 

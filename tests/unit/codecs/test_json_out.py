@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from app.codecs.json_out import PIECE_BYTES, b64_text, empty_text, gather, num_brackets, quote
+from app.codecs.json.out import PIECE_BYTES, b64_text, empty_text, gather, num_brackets, quote
 from app.errors import UnprocessableInput
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from app.codecs.json_spelling import integer_texts, joined_values, strings_from, value_texts
-from app.codecs.json_texts import Texts, joined, nested
-from app.codecs.json_values import ItemError
+from app.codecs.json.spelling import integer_texts, joined_values, strings_from, value_texts
+from app.codecs.json.texts import Texts, joined, nested
+from app.codecs.json.values import ItemError
 from app.codecs.options import TensorEncodeOptions
 from app.domain.dtypes import DTYPES, STRING, TEXT, DType
 

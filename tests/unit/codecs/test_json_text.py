@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_text import NegativeZero, NonFinite, parse_json
-from app.domain.limits import Budget, Limits
+from app.codecs.json.text import NegativeZero, NonFinite, parse_json
+from app.domain.limits import Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
 from tests.memory import peak_bytes
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_texts import Texts, concatenated, in_lists, joined, nested, repeated, spread, text_array
+from app.codecs.json.texts import Texts, concatenated, in_lists, joined, nested, repeated, spread, text_array
 
 
 def texts_of(*items: str) -> Texts:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as npst
 
-from app.codecs.json_text import NegativeZero, NonFinite
-from app.codecs.json_values import ItemError, Reading, flatten, infer_dtype, unravel
+from app.codecs.json.text import NegativeZero, NonFinite
+from app.codecs.json.values import ItemError, Reading, flatten, infer_dtype, unravel
 
 NAN = NonFinite("nan")
 

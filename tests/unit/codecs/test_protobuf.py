@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.protobuf import (
+from app.codecs.messages.protobuf import (
     count_varints,
     fields_of,
     iter_varints,

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from app.codecs.json_convert import convert_items
-from app.codecs.json_text import NonFinite
-from app.codecs.json_values import ItemError, Reading
+from app.codecs.json.convert import convert_items
+from app.codecs.json.text import NonFinite
+from app.codecs.json.values import ItemError, Reading
 from app.codecs.rounding import rounded
 from app.domain.dtypes import DTYPES, DType
 

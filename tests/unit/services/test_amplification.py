@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.codecs.forms import FormName
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.registry import FormName
-from app.domain.amplification import Amplification
 from app.domain.dtypes import INT64
-from app.domain.limits import Budget
 from app.domain.schema import Feature, Message, Schema
-from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import LimitExceeded
+from app.runtime.amplification import Amplification
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile, MemoryStream
 from app.services.records import decode_body
 from tests.frames import frame
 from tests.hostile_requests import INT64_ONE, example, lists, names

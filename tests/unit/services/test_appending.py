@@ -8,11 +8,10 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
+from app.codecs.forms import FormName
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.registry import FormName
-from app.domain.limits import MIB, Budget
+from app.domain.limits import MIB
 from app.domain.schema import Message, Schema
-from app.domain.streams import MemoryStream
 from app.errors import (
     Conflict,
     LossyConversion,
@@ -21,11 +20,13 @@ from app.errors import (
     ShardsmithError,
     StreamInterrupted,
 )
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services import publications
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore
-from app.storage.spool import Spool
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When, keys
 

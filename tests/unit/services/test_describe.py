@@ -10,10 +10,11 @@ import pytest
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
 from app.errors import SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
 from app.services.describe import Description, describe_records, describe_tensors
 from app.storage.obstore_store import open_store
 from tests.rows import Client

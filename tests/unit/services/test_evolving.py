@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.forms import FormName
 from app.codecs.records.columns import MAX_BATCH_ROWS
-from app.codecs.registry import FormName
-from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.errors import InputError, SchemaConflict
+from app.runtime.budget import Budget
 from app.services.dataset.layout import Layout
 from app.services.datasets import DatasetOptions
 from app.storage.obstore_store import ObstoreStore, open_store

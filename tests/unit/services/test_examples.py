@@ -7,12 +7,12 @@ import json
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services.examples import RowForm, convert_row
-from app.storage.spool import Spool
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64", "shape": [None], "kind": "sequence"}}})
 #: Steps 1 and 2 of the list x.

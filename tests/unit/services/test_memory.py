@@ -21,7 +21,7 @@ from app.domain.limits import Budget, Limits, MIB
 from app.domain.schema import Schema
 from app.services.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
-from app.storage.spool import Spool
+from app.runtime.spool import Spool
 
 SCHEMA = Schema.from_json({"features": {"image": {"dtype": "bytes"}}})
 image = np.random.default_rng(0).bytes(MIB // 4)

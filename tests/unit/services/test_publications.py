@@ -7,8 +7,8 @@ import pytest
 
 from app.domain.limits import MIB
 from app.domain.manifest import Manifest
-from app.domain.memory import MemoryPool
 from app.errors import Conflict, Overloaded
+from app.runtime.memory import MemoryPool
 from app.services import publications
 from app.services.dataset.publish.room import Room
 from app.services.publications import Publications, Publish, Underway

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.streams import Buffer
 from app.errors import StorageError, StorageFull, StorageUnavailable
+from app.runtime.spool import Spool
+from app.runtime.streams import Buffer
 from app.services import readiness as module
 from app.services.readiness import Readiness
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
-from app.storage.spool import Spool
 from tests.servers.fake_s3 import FakeS3
 from tests.stores import FaultStore, Operation, When
 from tests.waiting import wait_for

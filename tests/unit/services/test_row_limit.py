@@ -3,9 +3,10 @@
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from app.services.records import decode_body
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from app.codecs.json.records import decode_bodies
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.json import decode_bodies
 from app.domain.limits import KIB, Limits
 from app.errors import Overloaded, StorageError
+from app.runtime.spool import Spool
 from app.services import small_appends
 from app.services.appending import Appended, AppendRequest
 from app.services.datasets import DatasetOptions
 from app.services.small_appends import SmallAppend, SmallAppends
-from app.storage.spool import Spool
 from tests.rows import SCHEMA, Client
 from tests.stores import FaultStore, Operation, When
 from tests.unit.services.test_appending import append as store_rows

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.registry import TENSOR_CODECS, FormName
+from app.codecs.tensor_stream import NamedStream
 from app.domain.dtypes import DTYPES
-from app.domain.limits import KIB, Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import KIB, Limits
 from app.domain.tensor import NamedTensor, Tensor
-from app.domain.tensor_stream import NamedStream
 from app.errors import InputError, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services.tensors import ConvertedTensors, TensorConversion, convert_tensors
-from app.storage.spool import Spool
 
 COUNT = 80_000
 LARGE = Tensor(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))

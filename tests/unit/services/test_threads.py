@@ -10,14 +10,15 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.dataset.incarnation import DatasetOptions
 from app.services.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
-from app.storage.spool import Spool
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import MemoryFile, MemoryStream
+from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS
+from app.domain.limits import MIB, Limits
 from app.errors import LimitExceeded, StorageFull, StreamInterrupted
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import MemoryFile, MemoryStream
 from app.services.whole_bodies import as_needed, whole_body
-from app.storage.spool import Spool
 
 SMALL = np.random.default_rng(0).bytes(MIB)
 LARGE = SMALL + b"x"

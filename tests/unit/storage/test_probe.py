@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from app.domain.streams import Buffer
 from app.errors import StorageError, StorageUnavailable
+from app.runtime.streams import Buffer
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import open_store
 from app.storage.probe import probe_store

@@ -17,15 +17,16 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
+from ....codecs.messages.messages import encode_messages
 from ....codecs.options import RecordsEncodeOptions
 from ....codecs.records.columns import Records
 from ....codecs.records.large_integers import LargeIntegers
-from ....codecs.records.messages import encode_messages
-from ....domain.limits import Budget, Limits
+from ....domain.limits import Limits
 from ....domain.names import check_idempotency_key, check_split_name
 from ....domain.rounded import RoundedFeatures
 from ....domain.schema import Schema
 from ....errors import Conflict, CorruptData, OutcomeUnknown, ShardsmithError
+from ....runtime.budget import Budget
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ...deferred import completed, then

@@ -14,14 +14,15 @@ from typing import Final
 
 import numpy as np
 
-from ....codecs.records.frames import find_frames
-from ....codecs.records.framing import OVERHEAD_BYTES
-from ....codecs.records.messages import RecordBlock
-from ....domain.buffer_pool import BufferPool
-from ....domain.limits import MIB, Budget
-from ....domain.streams import Buffer
-from ....domain.turns import waiting
+from ....codecs.messages.frames import find_frames
+from ....codecs.messages.framing import OVERHEAD_BYTES
+from ....codecs.messages.messages import RecordBlock
+from ....domain.limits import MIB
 from ....errors import LimitExceeded, StorageError
+from ....runtime.budget import Budget
+from ....runtime.buffer_pool import BufferPool
+from ....runtime.streams import Buffer
+from ....runtime.turns import waiting
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
 from ..layout import Layout

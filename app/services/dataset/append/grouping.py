@@ -16,8 +16,8 @@ from functools import partial
 from typing import Final
 
 from ....domain.limits import KIB, MIB
-from ....domain.turns import pause
 from ....errors import Overloaded
+from ....runtime.turns import pause
 from ..catalog import Outdated
 from ..incarnation import Destination
 from ..layout import Layout

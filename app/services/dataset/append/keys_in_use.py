@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ....domain.turns import pause
 from ....errors import InProgress
+from ....runtime.turns import pause
 
 __all__ = ["KeysInUse"]
 

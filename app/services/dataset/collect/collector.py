@@ -16,9 +16,9 @@ from typing import Final
 from ....domain.manifest import Manifest
 from ....domain.names import check_dataset_name
 from ....errors import NotFound, ShardsmithError
+from ....runtime.spool import Spool
 from ....storage.create_once import PROBE_PREFIX, store_time
 from ....storage.object_store import ObjectInfo, ObjectStore, exists
-from ....storage.spool import Spool
 from ..catalog import Catalog
 from ..incarnation import Incarnation
 from ..layout import Layout

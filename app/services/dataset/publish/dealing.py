@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ....codecs.messages.framing import FrameBlock
+from ....codecs.messages.messages import parse_messages
 from ....codecs.options import RecordsDecodeOptions
-from ....codecs.records.framing import FrameBlock
-from ....codecs.records.messages import parse_messages
 from ....domain.division import Division
 from ....domain.dtypes import BYTES
-from ....domain.limits import Budget
 from ....domain.schema import Feature, Schema
 from ....errors import CorruptData, InputError, UnprocessableInput
+from ....runtime.budget import Budget
 from ....storage.object_store import ObjectStore
 from ..layout import Layout
 from ..piece_stream import STORED_LIMITS

@@ -16,12 +16,12 @@ from hashlib import sha256
 
 from ....codecs.schemas.features_json import serialize_features
 from ....codecs.schemas.pbtxt import serialize_pbtxt
-from ....domain.buffer_pool import BufferPool
 from ....domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ....domain.shard_plan import ShardPlan
 from ....errors import Conflict, CorruptData, ShardsmithError
+from ....runtime.buffer_pool import BufferPool
+from ....runtime.spool import Spool
 from ....storage.object_store import ObjectStore, exists
-from ....storage.spool import Spool
 from ..dataset_info import dataset_info
 from ..fingerprint import fingerprint
 from ..incarnation import Incarnation

@@ -10,9 +10,9 @@ from typing import Final
 from ....domain.manifest import Manifest
 from ....domain.names import parse_version
 from ....errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
+from ....runtime.spool import Spool
 from ....storage.create_once import create_once, store_time
 from ....storage.object_store import ObjectNotFound, ObjectStore
-from ....storage.spool import Spool
 from ..catalog import Catalog
 from ..incarnation import Incarnation
 from ..layout import Layout

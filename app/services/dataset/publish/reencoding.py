@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....codecs.messages.frames import find_frames
+from ....codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES, FrameBlock
+from ....codecs.messages.messages import encode_messages, parse_messages
 from ....codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from ....codecs.records.frames import find_frames
-from ....codecs.records.framing import HEADER_BYTES, OVERHEAD_BYTES, FrameBlock
-from ....codecs.records.messages import encode_messages, parse_messages
-from ....domain.buffer_pool import BufferPool
-from ....domain.limits import Budget
 from ....domain.schema import Schema
 from ....errors import CorruptData, InputError
+from ....runtime.budget import Budget
+from ....runtime.buffer_pool import BufferPool
 from ....storage.object_store import ObjectStore
 from .shard_source import RecordRun
 from .shard_writer import RecordSource

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Final
 
 from ....domain.limits import MIB
-from ....domain.memory import MemoryPool
+from ....runtime.memory import MemoryPool
 
 __all__ = ["ROOM_BYTES", "Room"]
 

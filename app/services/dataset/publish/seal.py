@@ -11,9 +11,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from ....codecs.records.deflated_pieces import StreamFrame, deflate_piece
+from ....codecs.compression.deflated_pieces import StreamFrame, deflate_piece
 from ....domain.compression import Compression
-from ....domain.streams import Buffer
+from ....runtime.streams import Buffer
 from ..pieces import Piece
 from ..run_ahead import run_ahead
 

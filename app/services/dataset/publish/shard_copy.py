@@ -14,8 +14,8 @@ from typing import Final
 
 from ....domain.limits import MIB
 from ....domain.manifest import FileEntry
-from ....domain.streams import Buffer
 from ....errors import StorageError, StorageFull, StorageUnavailable
+from ....runtime.streams import Buffer
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..layout import record_index
 from ..piece_stream import LostData, PieceStream

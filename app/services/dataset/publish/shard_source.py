@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ....codecs.records.framing import FrameBlock, iter_frames
-from ....domain.buffer_pool import BufferPool
-from ....domain.limits import Budget
+from ....codecs.messages.framing import FrameBlock, iter_frames
 from ....domain.shard_plan import ShardPlan, record_offsets
 from ....errors import CorruptData, MalformedInput
+from ....runtime.budget import Budget
+from ....runtime.buffer_pool import BufferPool
 from ....storage.object_store import ObjectStore
 from ..piece_stream import PieceStream
 from ..pieces import SplitPieces, StoredPiece

@@ -12,16 +12,17 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from ....codecs.records.record_index import index_lines
-from ....domain.buffer_pool import BufferPool
+from ....codecs.messages.record_index import index_lines
 from ....domain.compression import Compression
-from ....domain.limits import MIB, Budget
+from ....domain.limits import MIB
 from ....domain.manifest import FileEntry, ShardEntry
 from ....domain.shard_plan import ShardPlan
-from ....domain.streams import Buffer
 from ....errors import CorruptData, InputError, StorageUnavailable
+from ....runtime.budget import Budget
+from ....runtime.buffer_pool import BufferPool
+from ....runtime.spool import Spool, SpoolFile
+from ....runtime.streams import Buffer
 from ....storage.object_store import ObjectNotFound, ObjectStore
-from ....storage.spool import Spool, SpoolFile
 from ..fingerprint import PIECE_BYTES
 from ..layout import record_index
 from ..piece_stream import STORED_LIMITS, piece_buffers

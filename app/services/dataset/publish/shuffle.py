@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from ....domain.buffer_pool import BufferPool
-from ....domain.limits import MIB, Budget
+from ....domain.limits import MIB
 from ....domain.permutation import Permutation
+from ....runtime.budget import Budget
+from ....runtime.buffer_pool import BufferPool
+from ....runtime.spool import Spool
 from ....storage.object_store import ObjectStore
-from ....storage.spool import Spool
 from .shard_source import RecordRun
 from .shard_writer import RecordSource
 from .shuffle_pass import BATCH_RECORDS, Bucket, Pass

@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....codecs.records.frames import find_frames, gather_frames
-from ....domain.limits import MIB, Budget
+from ....codecs.messages.frames import find_frames, gather_frames
+from ....domain.limits import MIB
 from ....domain.permutation import Permutation
 from ....errors import MalformedInput, SpoolUnavailable
-from ....storage.spool import SpoolFile
+from ....runtime.budget import Budget
+from ....runtime.spool import SpoolFile
 from .shard_source import RecordRun
 
 __all__ = ["BATCH_RECORDS", "Bucket", "Pass"]

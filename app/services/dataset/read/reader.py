@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 from ....codecs.records.columns import Records
-from ....domain.limits import Budget
 from ....domain.manifest import Manifest
 from ....domain.names import check_file_name, check_split_name, parse_version
 from ....domain.row_order import RowOrder
 from ....errors import Conflict, CorruptData, NotFound, UnprocessableInput
+from ....runtime.budget import Budget
 from ....storage.object_store import ObjectNotFound, ObjectStore, exists
 from ..dataset_info import dataset_info
 from ..incarnation import Incarnation

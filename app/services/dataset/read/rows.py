@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
+from ....codecs.messages.frame_shuffle import shuffle_frames
+from ....codecs.messages.framing import FrameBlock, iter_frames
+from ....codecs.messages.messages import parse_messages
 from ....codecs.options import RecordsDecodeOptions
 from ....codecs.records.columns import Records
-from ....codecs.records.frame_shuffle import shuffle_frames
-from ....codecs.records.framing import FrameBlock, iter_frames
-from ....codecs.records.messages import parse_messages
-from ....domain.limits import Budget
 from ....domain.row_order import RowOrder
 from ....domain.schema import Schema
 from ....errors import CorruptData, MalformedInput, UnprocessableInput
+from ....runtime.budget import Budget
 from ....storage.object_store import ObjectStore
 from ..piece_stream import STORED_LIMITS, PieceStream, held_while_read
 from .row_plan import RowPlan

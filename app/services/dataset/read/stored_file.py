@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ....domain.segments import Segment
 from ....errors import CorruptData, UnprocessableInput
+from ....runtime.segments import Segment
 from ....storage.object_store import ObjectNotFound, ObjectStore
 
 __all__ = ["StoredFile", "read_stored"]

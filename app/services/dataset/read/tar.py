@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Final
 
 from ....domain.manifest import FileEntry, Manifest, ShardEntry
-from ....domain.segments import Segment
+from ....runtime.segments import Segment
 from ....storage.object_store import ObjectStore
 from ..layout import DATASET_INFO, MANIFEST
 from .stored_file import read_stored

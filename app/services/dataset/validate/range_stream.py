@@ -10,8 +10,8 @@ from typing import Final
 
 from ....domain.limits import MIB
 from ....domain.manifest import FileEntry, ShardEntry
-from ....domain.streams import Buffer
 from ....errors import StorageUnavailable
+from ....runtime.streams import Buffer
 from ....storage.object_store import ObjectNotFound, ObjectStore
 from ..pieces import Piece
 from ..run_ahead import run_ahead

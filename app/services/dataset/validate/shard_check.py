@@ -11,20 +11,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ....codecs.compression.tfrecord import RescuedStream
+from ....codecs.messages.frame_window import FrameBlock
+from ....codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES
+from ....codecs.messages.messages import parse_messages
+from ....codecs.messages.salvage import salvage_frames
 from ....codecs.options import RecordsDecodeOptions
-from ....codecs.records.compression import RescuedStream
-from ....codecs.records.frame_window import FrameBlock
-from ....codecs.records.framing import HEADER_BYTES, OVERHEAD_BYTES
-from ....codecs.records.messages import parse_messages
-from ....codecs.records.salvage import salvage_frames
 from ....domain.compression import Compression
-from ....domain.limits import Budget
 from ....domain.losses import LostRange
 from ....domain.manifest import ShardEntry
 from ....domain.schema import Schema
 from ....domain.shard_plan import record_offsets
-from ....domain.streams import ByteStream, read_up_to
 from ....errors import InputError, UnprocessableInput
+from ....runtime.budget import Budget
+from ....runtime.streams import ByteStream, read_up_to
 from ....storage.object_store import ObjectStore
 from ..layout import INDEX
 from ..piece_stream import STORED_LIMITS

@@ -9,9 +9,10 @@ from typing import Final
 
 from ....codecs.schemas.features_json import serialize_features
 from ....codecs.schemas.pbtxt import serialize_pbtxt
-from ....domain.limits import MIB, Budget
+from ....domain.limits import MIB
 from ....domain.manifest import Manifest
 from ....errors import CorruptData
+from ....runtime.budget import Budget
 from ....storage.object_store import ObjectStore
 from ..dataset_info import dataset_info
 from ..fingerprint import FINGERPRINT

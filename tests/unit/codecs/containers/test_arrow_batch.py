@@ -6,7 +6,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from app.codecs.containers.arrow_batch import list_type, read_batch_head, serialize_batch
+from app.codecs.arrow.batch import list_type, read_batch_head, serialize_batch
 
 ITEMS = [pa.int8(), pa.uint16(), pa.float16(), pa.float32(), pa.int64(), pa.binary(8), pa.binary(16)]
 

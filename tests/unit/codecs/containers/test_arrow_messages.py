@@ -5,10 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.codecs.containers.arrow_ipc import ArrowReader
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.codecs.arrow.ipc import ArrowReader
+from app.domain.limits import Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 END = b"\xff\xff\xff\xff\0\0\0\0"
 BATCH = pa.RecordBatch.from_pydict(

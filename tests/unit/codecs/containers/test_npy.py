@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from app.codecs.containers.array import Array
-from app.codecs.containers.npy import read_npy, serialize_npy
+from app.codecs.arrays.array import Array
+from app.codecs.arrays.npy_file import read_npy, serialize_npy
 from app.domain.dtypes import BYTES, DTYPES, STRING, TEXT, dtype_from_numpy
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 NUMERIC = st.sampled_from(
     ["?", "i1", "<i2", ">i4", "<i8", "u1", ">u2", "<u4", ">u8", "<f2", ">f4", "<f8", "<c8", ">c16"]

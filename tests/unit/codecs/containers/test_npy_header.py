@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.containers.npy_header import NpyHeader, read_npy_header, serialize_npy_header
+from app.codecs.arrays.npy_header import NpyHeader, read_npy_header, serialize_npy_header
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.limits import Limits
-from app.domain.streams import MemoryStream
 from app.errors import InputError, LimitExceeded, MalformedInput, UnknownForm, UnprocessableInput
+from app.runtime.streams import MemoryStream
 
 SMALL_SHAPE = st.lists(st.integers(0, 10), max_size=64).map(tuple)
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.containers.array import Array
-from app.codecs.containers.npy import serialize_npy
-from app.codecs.containers.npz import read_npz, serialize_npz
+from app.codecs.arrays.array import Array
+from app.codecs.arrays.npy_file import serialize_npy
+from app.codecs.arrays.npz_file import read_npz, serialize_npz
 from app.domain.dtypes import DTYPES
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import MemoryFile
+from app.domain.limits import MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def saved(**arrays: Any) -> bytes:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.containers.array import Array, ChunkedArray
-from app.codecs.containers.oip import JSON_LENGTH_HEADER, OipBody, check_dtype, read_oip, serialize_oip
+from app.codecs.arrays.array import Array, ChunkedArray
+from app.codecs.arrays.oip_body import JSON_LENGTH_HEADER, OipBody, check_dtype, read_oip, serialize_oip
 from app.domain.dtypes import BYTES, DTYPES
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.errors import AmbiguousInput, InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 HELD = [name for name, dtype in DTYPES.items() if dtype.oip is not None and not dtype.is_string]
 

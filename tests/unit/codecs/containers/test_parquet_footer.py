@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.codecs.containers.parquet_footer import ParquetFooter, parse_footer
-from app.codecs.containers.thrift import Incomplete, parse_struct
+from app.codecs.arrow.parquet_footer import ParquetFooter, parse_footer
+from app.codecs.arrow.thrift import Incomplete, parse_struct
 from app.errors import MalformedInput
 
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load, save
 
-from app.codecs.containers.array import Array, ChunkedArray
-from app.codecs.containers.safetensors import check_dtype, read_safetensors, serialize_safetensors
+from app.codecs.arrays.array import Array, ChunkedArray
+from app.codecs.arrays.safetensors_file import check_dtype, read_safetensors, serialize_safetensors
 from app.domain.dtypes import DTYPES, DType, dtype_from_numpy
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def is_held(dtype: DType) -> bool:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.containers import stored_zip
-from app.codecs.containers.stored_zip import serialize_stored_zip
-from app.domain.streams import Buffer
+from app.codecs.arrays import stored_zip
+from app.codecs.arrays.stored_zip import serialize_stored_zip
+from app.runtime.streams import Buffer
 
 LITERAL = bytes.fromhex(
     "504b0304 2d00 0000 0000 0000 2100 c2412435 03000000 03000000 0100 0000 61 616263"

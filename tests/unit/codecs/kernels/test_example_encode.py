@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from app.codecs import kernels
 from app.codecs.kernels import example_encode
 from app.codecs.kernels.example_encode import BYTES, FLOATS, HEAD_ROOM, IMPOSSIBLE, INTS, STATE_FIELDS
-from app.codecs.records.example_columns import Entries, key_field
+from app.codecs.messages.example_columns import Entries, key_field
 
 
 @pytest.fixture(params=["compiled", "plain"])

@@ -23,7 +23,7 @@ def python(code: str, **environ: str) -> str:
 
 def test_importing_the_kernels_imports_no_numba() -> None:
     code = (
-        "import sys, app.codecs.records.tfrecord; print('numba' in sys.modules, 'tensorflow' in sys.modules)"
+        "import sys, app.codecs.messages.tfrecord; print('numba' in sys.modules, 'tensorflow' in sys.modules)"
     )
     assert python(code) == "False False"
 

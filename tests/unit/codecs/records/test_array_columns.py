@@ -15,13 +15,17 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import save
 
+from app.codecs.arrays import named_arrays
+from app.codecs.arrays import npz_records as npz
+from app.codecs.arrays import oip_records as oip
+from app.codecs.arrays import safetensors_records as safetensors
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import named_arrays, npz, oip, safetensors
 from app.codecs.records.columns import Records
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 Arrays = dict[str, Any]
 

@@ -9,13 +9,10 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 
+from app.codecs.arrow.records import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.arrow import decode, encode
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.domain.amplification import Amplification
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import (
     InputError,
     LimitExceeded,
@@ -24,6 +21,9 @@ from app.errors import (
     SchemaConflict,
     UnprocessableInput,
 )
+from app.runtime.amplification import Amplification
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.kinds import again, records
 
 

@@ -5,12 +5,13 @@ import json
 
 import pytest
 
+from app.codecs.json import ndjson
+from app.codecs.messages import b64, tfrecord
+from app.codecs.messages.framing import iter_frames
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import b64, ndjson, tfrecord
-from app.codecs.records.framing import iter_frames
-from app.domain.limits import Budget
-from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import AmbiguousInput, MalformedInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile, MemoryStream
 
 ROWS = b'{"x": 1, "s": "a"}\n{"x": -2, "s": "bc"}\n'
 

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.messages.example_decode import record_batch
 from app.codecs.records.batching import in_batches
 from app.codecs.records.columns import Records
-from app.codecs.records.example_decode import record_batch
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 from tests.rows import SCHEMA, records
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from app.codecs.records.columns import Records, arrow_schema
 from app.codecs.records.components import from_stored, parsed_schema, stored_schema, to_stored
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError
+from app.runtime.budget import Budget
 from tests.feature_values import Table, tables_of
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

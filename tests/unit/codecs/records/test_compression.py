@@ -4,9 +4,9 @@ import zlib
 
 import pytest
 
-from app.codecs.records.compression import compress, detect_compression
+from app.codecs.compression.tfrecord import compress, detect_compression
 from app.domain.compression import Compression
-from app.domain.streams import Buffer, ByteStream, MemoryStream, PrefixedStream
+from app.runtime.streams import Buffer, ByteStream, MemoryStream, PrefixedStream
 
 
 def drained(stream: ByteStream, n: int) -> bytes:

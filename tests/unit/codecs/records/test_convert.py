@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records.convert import convert_values
+from app.codecs.convert import convert_values
 from app.domain.dtypes import BYTES, DTYPES, TEXT
 from app.errors import LossyConversion, SchemaConflict, UnprocessableInput
 

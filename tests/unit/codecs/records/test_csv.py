@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.csv.records import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.codecs.records.csv import decode, encode
 from app.domain.dtypes import DTYPES, TEXT
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import (
     InputError,
     LimitExceeded,
@@ -24,6 +23,8 @@ from app.errors import (
     SchemaConflict,
     UnprocessableInput,
 )
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.kinds import again, records
 from tests.memory import peak_bytes
 

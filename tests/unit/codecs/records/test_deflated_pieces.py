@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records import deflated_pieces
-from app.codecs.records.deflated_pieces import StreamFrame, deflate_piece, deflater_name, inflate_piece
+from app.codecs.compression import deflated_pieces
+from app.codecs.compression.deflated_pieces import StreamFrame, deflate_piece, deflater_name, inflate_piece
 from app.domain.compression import Compression
 from tests.readers import inflate_piece as inflated_apart
 
@@ -65,7 +65,7 @@ def test_each_piece_but_the_last_ends_in_a_full_flush() -> None:
 def test_the_name_of_the_deflater_is_the_same_in_every_process_and_tells_levels_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code = "from app.codecs.records.deflated_pieces import deflater_name; print(deflater_name())"
+    code = "from app.codecs.compression.deflated_pieces import deflater_name; print(deflater_name())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     name = deflater_name()
     assert ran.stdout.strip() == name

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from app.codecs import kernels
+from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.example import parse_example, serialize_example
-from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.errors import UnprocessableInput
+from app.runtime.budget import Budget
 
 # What `tf.train.Example` serializes for one feature "x".
 FLOATS = bytes.fromhex("0a13 0a11 0a0178 120c 120a 0a08 0000c03f 000000c0")

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.arrays import column_from_values, values_from_column
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.example import parse_example, serialize_example
 from app.domain.dtypes import DTYPES, DType
-from app.domain.limits import Budget
 from app.domain.schema import Feature, Schema
 from app.errors import InputError
+from app.runtime.budget import Budget
 
 BEYOND = [dtype for dtype in DTYPES.values() if not dtype.has_kernel]
 

@@ -6,14 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.messages.example_decode import parse_frames
+from app.codecs.messages.framing import frame_footer, frame_header, iter_frames
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records.example_decode import parse_frames
-from app.codecs.records.framing import frame_footer, frame_header, iter_frames
 from app.domain.dtypes import DTYPES
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Feature, Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError, LossyConversion, MalformedInput, SchemaConflict
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def field(tag: int, payload: bytes) -> bytes:

@@ -12,16 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
+from app.codecs.messages import example_encode
+from app.codecs.messages.example_decode import parse_frames
+from app.codecs.messages.example_encode import RecordBlock, encode_blocks
+from app.codecs.messages.framing import iter_frames
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import example_encode
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.example_decode import parse_frames
-from app.codecs.records.example_encode import RecordBlock, encode_blocks
-from app.codecs.records.framing import iter_frames
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded, LossyConversion, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def schema_of(**feature: Any) -> Schema:

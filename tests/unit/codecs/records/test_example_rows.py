@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
+from app.codecs.messages.example_decode import parse_frames
+from app.codecs.messages.example_rows import RowReader
+from app.codecs.messages.framing import FrameBlock
+from app.codecs.messages.protobuf import serialize_varint
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.protobuf import serialize_varint
-from app.codecs.records.example_decode import parse_frames
-from app.codecs.records.example_rows import RowReader
-from app.codecs.records.framing import FrameBlock
-from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.errors import InputError
+from app.runtime.budget import Budget
 
 _PLAIN = kernels.Kernels(lambda function: function)
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.messages.float_lists import ValuePlaces, round_floats
+from app.codecs.messages.messages import encode_messages
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.float_lists import ValuePlaces, round_floats
-from app.codecs.records.messages import encode_messages
 from app.domain.dtypes import FLOAT64
-from app.domain.limits import Budget
 from app.domain.rounded import RoundedFeatures
 from app.domain.schema import Feature, Schema
 from app.errors import LossyConversion
+from app.runtime.budget import Budget
 
 X = Feature("x", FLOAT64, (None,), inferred=True)
 RULE, EXACT, ALLOW = (

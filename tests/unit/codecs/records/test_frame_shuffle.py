@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records import frame_shuffle
-from app.codecs.records.frame_shuffle import shuffle_frames
-from app.codecs.records.framing import FrameBlock, iter_frames
-from app.domain.limits import MIB, Budget, Limits
+from app.codecs.messages import frame_shuffle
+from app.codecs.messages.frame_shuffle import shuffle_frames
+from app.codecs.messages.framing import FrameBlock, iter_frames
+from app.domain.limits import MIB, Limits
 from app.domain.row_order import RowOrder, Slots
-from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.frames import frame
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records import framing
-from app.codecs.records.framing import (
+from app.codecs.messages import framing
+from app.codecs.messages.framing import (
     FrameBlock,
     compress,
     frame_footer,
@@ -19,9 +19,10 @@ from app.codecs.records.framing import (
     masked_crc32c,
 )
 from app.domain.compression import Compression
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import ByteStream, MemoryStream
+from app.domain.limits import MIB, Limits
 from app.errors import LimitExceeded, MalformedInput
+from app.runtime.budget import Budget
+from app.runtime.streams import ByteStream, MemoryStream
 
 # What `tf.io.TFRecordWriter` writes for the one record b"abc".
 ABC = bytes.fromhex("0300000000000000 b099490e 616263 6e57f121")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.codecs.json_text import NegativeZero
-from app.codecs.json_values import Reading
-from app.codecs.records.infer import HEAD_ROWS, FoundCells, infer_feature, infer_schema
+from app.codecs.json.text import NegativeZero
+from app.codecs.json.values import Reading
+from app.codecs.schema_inference import HEAD_ROWS, FoundCells, infer_feature, infer_schema
 from app.domain.limits import Limits
 from app.domain.schema import Feature, FeatureShape
 from app.errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput

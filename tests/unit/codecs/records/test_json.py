@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_out import PIECE_BYTES
+from app.codecs.json.ndjson import decode as decode_ndjson
+from app.codecs.json.ndjson import encode as encode_ndjson
+from app.codecs.json.out import PIECE_BYTES
+from app.codecs.json.records import decode, encode, format_row, parse_row
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records
-from app.codecs.records.json import decode, encode, format_row, parse_row
-from app.codecs.records.ndjson import decode as decode_ndjson
-from app.codecs.records.ndjson import encode as encode_ndjson
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
-from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import (
     AmbiguousInput,
     InputError,
@@ -28,6 +27,8 @@ from app.errors import (
     SchemaConflict,
     UnprocessableInput,
 )
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile, MemoryStream
 
 COLUMNS = RecordsEncodeOptions(layout="columns")
 

@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.json.blocks import Block, ColumnBlock, RowBlock, records_from_blocks
 from app.codecs.options import RecordsDecodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, arrow_schema
-from app.codecs.records.json_blocks import Block, ColumnBlock, RowBlock, records_from_blocks
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
 
 
 def schema_of(**features: Any) -> Schema:

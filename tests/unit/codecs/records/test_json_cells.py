@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_texts import Texts
-from app.codecs.json_values import Reading
+from app.codecs.json.arrays import build_column
+from app.codecs.json.cells import cell_texts, row_texts, slices
+from app.codecs.json.texts import Texts
+from app.codecs.json.values import Reading
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import arrow_schema
-from app.codecs.records.json_arrays import build_column
-from app.codecs.records.json_cells import cell_texts, row_texts, slices
 from app.domain.dtypes import parse_feature_dtype
 from app.domain.limits import MIB
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.json import ndjson
+from app.codecs.json import records as records_json
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import json as records_json
-from app.codecs.records import ndjson
 from app.codecs.records.columns import Records, arrow_schema
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile, MemoryStream
 from app.errors import InputError, LossyConversion
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile, MemoryStream
 from tests.unit.codecs.records.kinds import rows_of, schemas
 
 SEQUENCES = "sequence_example"

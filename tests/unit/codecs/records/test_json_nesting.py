@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.codecs.records.json_nesting import Nesting
+from app.codecs.json.nesting import Nesting
 
 
 def opened(cells: list[Any], axes: int) -> tuple[Nesting, list[Any]]:

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.json import objects as json_objects
+from app.codecs.json import records as records_json
+from app.codecs.json.objects import find_rows
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records import json as records_json
-from app.codecs.records import json_objects
-from app.codecs.records.json_objects import find_rows
-from app.domain.limits import Budget, Limits
-from app.domain.memory import MemoryPool
+from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile
 from app.errors import InputError, StreamInterrupted
+from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
+from app.runtime.streams import MemoryFile
 from tests.memory import peak_bytes
 
 SCHEMA = {"features": {"n": {"dtype": "int64", "nullable": True}, "x": {"dtype": "float32", "shape": [2]}}}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.codecs.records.json_oip import read_oip_columns
-from app.domain.limits import Budget
+from app.codecs.json.oip import read_oip_columns
 from app.domain.schema import Schema
 from app.errors import InputError, LimitExceeded
+from app.runtime.budget import Budget
 
 
 def column(name: str = "x", datatype: str = "INT8", shape: Any = None, data: Any = None) -> dict[str, Any]:

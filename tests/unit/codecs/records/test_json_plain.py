@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_numbers import NotPlain
+from app.codecs.json import ndjson, row_texts
+from app.codecs.json.ndjson_lines import LineReader
+from app.codecs.json.numbers import NotPlain
+from app.codecs.json.plain import PlainRows, plain_rows
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records import ndjson, row_texts
 from app.codecs.records.columns import arrow_schema
-from app.codecs.records.json_plain import PlainRows, plain_rows
 from app.codecs.records.lease import Lease
-from app.codecs.records.ndjson_lines import LineReader
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def schema_of(**features: Any) -> Schema:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from app.codecs.records.lease import Lease
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 
 
 def test_what_is_leased_is_given_back_together() -> None:

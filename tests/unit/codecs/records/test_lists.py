@@ -9,8 +9,8 @@ import pytest
 from app.codecs.records import lists
 from app.codecs.records.lease import Lease
 from app.codecs.records.lists import is_present, list_column, split_lists, validity_bitmap
-from app.domain.limits import Budget
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 
 
 def lease() -> Lease:

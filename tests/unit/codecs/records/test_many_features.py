@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from app.codecs.forms import RECORDS_CODECS
+from app.codecs.messages import example_encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import example_encode
 from app.codecs.records.columns import Records
-from app.codecs.registry import RECORDS_CODECS
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 from tests.bodies import body_of
 
 CODECS: dict[str, Any] = {form: RECORDS_CODECS[form] for form in ("json", "ndjson", "tfrecord")}

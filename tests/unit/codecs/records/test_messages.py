@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.codecs.messages.framing import iter_frames
+from app.codecs.messages.messages import encode_messages, parse_messages
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.framing import iter_frames
-from app.codecs.records.messages import encode_messages, parse_messages
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError, LossyConversion
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.feature_values import Table, payloads, tables_of
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

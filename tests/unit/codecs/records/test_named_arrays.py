@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.codecs.containers.array import Array
+from app.codecs.arrays.array import Array
+from app.codecs.arrays.named_arrays import gather_arrays, records_from_arrays
 from app.codecs.options import RecordsDecodeOptions
 from app.codecs.records.columns import Records
-from app.codecs.records.named_arrays import gather_arrays, records_from_arrays
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget
 from app.domain.schema import Schema
 from app.errors import SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
 
 
 def schema_of(feature: dict[str, Any]) -> Schema:

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.json.ndjson import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records
-from app.codecs.records.ndjson import decode, encode
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import AmbiguousInput, InputError, LimitExceeded, MalformedInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 INT8 = Schema.from_json({"features": {"a": {"dtype": "int8"}}})
 

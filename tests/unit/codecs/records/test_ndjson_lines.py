@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records.ndjson_lines import LineReader
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import MemoryStream
+from app.codecs.json.ndjson_lines import LineReader
+from app.domain.limits import MIB, Limits
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def blocks(

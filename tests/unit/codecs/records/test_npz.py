@@ -6,14 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrays.npz_records import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
-from app.codecs.records.npz import decode, encode
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile
 from app.errors import InputError, LimitExceeded, LossyConversion, SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def saved(**arrays: Any) -> bytes:

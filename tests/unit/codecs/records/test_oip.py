@@ -5,14 +5,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.codecs.encoded import headers_of
+from app.codecs.arrays.oip_records import decode, encode
+from app.codecs.compression.encoded import headers_of
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.oip import decode, encode
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile
 from app.errors import InputError, MalformedInput, SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def schema(**features: Any) -> Schema:

@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from app.codecs.arrow.parquet import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.parquet import decode, encode
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 from tests.kinds import again, records
 
 KINDS = ("scalar", "dense", "ragged", "sparse", "sequence")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.kernels.record_index import write_index_lines
-from app.codecs.records.record_index import index_lines
+from app.codecs.messages.record_index import index_lines
 
 
 def test_literal_lines() -> None:

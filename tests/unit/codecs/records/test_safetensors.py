@@ -5,13 +5,13 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import load, save
 
+from app.codecs.arrays.safetensors_records import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.safetensors import decode, encode
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryFile
 from app.errors import SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def schema(**features: Any) -> Schema:

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.records import salvage
-from app.codecs.records.framing import FrameBlock, masked_crc32c
-from app.codecs.records.salvage import good_frames, salvage_frames
+from app.codecs.messages import salvage
+from app.codecs.messages.framing import FrameBlock, masked_crc32c
+from app.codecs.messages.salvage import good_frames, salvage_frames
 from app.domain.compression import Compression
-from app.domain.limits import KIB, MIB, Budget, Limits
+from app.domain.limits import KIB, MIB, Limits
 from app.domain.losses import Losses, LostRange
-from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.frames import frame
 
 SMALL = Limits(max_record_bytes=1000)

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.messages.framing import frame_footer, frame_header, iter_frames
+from app.codecs.messages.sequence_decode import parse_sequences
 from app.codecs.options import RecordsDecodeOptions
 from app.codecs.records.columns import arrow_schema
-from app.codecs.records.framing import frame_footer, frame_header, iter_frames
-from app.codecs.records.sequence_decode import parse_sequences
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import InputError, LossyConversion, MalformedInput, SchemaConflict, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.feature_values import field, varint
 
 

@@ -6,17 +6,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.messages import sequence_encode
+from app.codecs.messages.example_encode import RecordBlock
+from app.codecs.messages.framing import iter_frames
+from app.codecs.messages.sequence_decode import parse_sequences
+from app.codecs.messages.sequence_encode import encode_sequences
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records import sequence_encode
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.example_encode import RecordBlock
-from app.codecs.records.framing import iter_frames
-from app.codecs.records.sequence_decode import parse_sequences
-from app.codecs.records.sequence_encode import encode_sequences
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import LimitExceeded, LossyConversion, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.feature_values import payloads
 
 

@@ -4,13 +4,14 @@ from typing import Any, Literal
 
 import pytest
 
+from app.codecs.messages import example_index, framing
+from app.codecs.messages.framing import frame_footer, frame_header, iter_frames
+from app.codecs.messages.sequence_decode import parse_sequences
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records import example_index, framing
-from app.codecs.records.framing import frame_footer, frame_header, iter_frames
-from app.codecs.records.sequence_decode import parse_sequences
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.feature_values import field
 
 INT = b"\x1a\x03\x0a\x01\x07"

@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.codecs.records.tfrecord import decode, encode
 from app.domain.compression import Compression
-from app.domain.limits import Budget
 from app.domain.schema import Schema
-from app.domain.streams import MemoryStream
 from app.errors import MalformedInput, SchemaConflict
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}, "s": {"dtype": "text", "nullable": True}}})
 ROWS: list[dict[str, Any]] = [{"x": 1, "s": b"one"}, {"x": -2, "s": None}]

@@ -5,13 +5,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.tensors import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.arrow import decode, encode
 from app.domain.dtypes import DTYPES, STRING, DType
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor, num_elements
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def written(*batches: pa.RecordBatch) -> bytes:

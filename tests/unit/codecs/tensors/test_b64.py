@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.json_out import PIECE_BYTES
+from app.codecs.json.out import PIECE_BYTES
+from app.codecs.messages.tensor_b64 import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.b64 import decode, encode
 from app.domain.dtypes import DTYPES, FLOAT32, INT64
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryFile
+from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor
 from app.errors import AmbiguousInput, InputError, LimitExceeded
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 #: `tf.io.serialize_tensor(tf.constant([1.0]))`: dtype 1, one dimension of 1, four bytes of content.
 ONE = bytes.fromhex("08 01 12 04 12 02 08 01 22 04 00 00 80 3f")

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from app.codecs.json_out import PIECE_BYTES
+from app.codecs.json.out import PIECE_BYTES
+from app.codecs.json.tensors import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.json import decode, encode
 from app.domain.dtypes import DTYPES, STRING, DType
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryFile
+from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 from tests.elements import element_bytes
 
 FLAT = TensorEncodeOptions()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.codecs.json.tensor_body import read_tensors
 from app.codecs.options import TensorDecodeOptions
-from app.codecs.tensors.json_body import read_tensors
 from app.domain.dtypes import FLOAT32, FLOAT64, INT64, DType
 from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.json import tensor_data as json_data
+from app.codecs.json.tensor_data import data_texts, nested_ragged_texts
 from app.codecs.options import TensorEncodeOptions
-from app.codecs.tensors import json_data
-from app.codecs.tensors.json_data import data_texts, nested_ragged_texts
 from app.domain.dtypes import DTYPES, STRING, dtype_from_numpy
 from app.domain.tensor import RaggedTensor, Tensor, tensor_from_array
 from app.errors import UnprocessableInput

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.json.tensors import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.components import components_of
-from app.codecs.tensors.json import decode, encode
 from app.domain.dtypes import DTYPES, FLOAT32, FLOAT64, INT64
-from app.domain.limits import Budget
-from app.domain.streams import MemoryFile
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def read(body: Any, **options: Any) -> list[NamedAny]:

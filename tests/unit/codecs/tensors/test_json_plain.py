@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json_text import parse_json
+from app.codecs.json.tensor_body import read_tensors
+from app.codecs.json.tensor_plain import read_plain
+from app.codecs.json.tensors import decode
+from app.codecs.json.text import parse_json
 from app.codecs.options import TensorDecodeOptions
-from app.codecs.tensors.json import decode
-from app.codecs.tensors.json_body import read_tensors
-from app.codecs.tensors.json_plain import read_plain
 from app.domain.dtypes import DTYPES, FLOAT64
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryFile
+from app.domain.limits import Limits
 from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def plain(text: bytes, limits: Limits | None = None, **options: Any) -> list[NamedAny] | None:

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.registry import TENSOR_CODECS, FormName
 from app.codecs.tensors.components import components_of
 from app.codecs.tensors.kinds import num_messages
 from app.domain.dtypes import FLOAT32, INT64
-from app.domain.limits import Budget
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, tensor_from_array
 from app.errors import InputError
+from app.runtime.budget import Budget
 from tests.bodies import body_of
 
 DENSE = tensor_from_array(np.arange(3, dtype="<f4"), FLOAT32)

@@ -4,13 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.arrays.npy import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.npy import decode, encode
 from app.domain.dtypes import DTYPES, STRING
-from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, Tensor, tensor_from_array
 from app.errors import UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def saved(array: Any) -> bytes:

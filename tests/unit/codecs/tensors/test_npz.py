@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.arrays.npz import decode, decode_stream, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.tensor_stream import NamedStream
 from app.codecs.tensors.arriving import Arrival, in_memory
-from app.codecs.tensors.npz import decode, decode_stream, encode
 from app.domain.dtypes import DTYPES
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import MemoryFile
+from app.domain.limits import MIB, Limits
 from app.domain.tensor import NamedTensor, tensor_from_array
-from app.domain.tensor_stream import NamedStream
 from app.errors import InputError, LimitExceeded, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 
 
 def saved(*args: Any, **arrays: Any) -> bytes:

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.encoded import headers_of
+from app.codecs.arrays.oip import decode, encode
+from app.codecs.compression.encoded import headers_of
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.oip import decode, encode
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, tensor_from_array
 from app.errors import InputError, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def decoded(data: bytes, json_bytes: int | None, **options: Any) -> list[NamedTensor]:

@@ -6,14 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.arrays.raw import decode, encode
 from app.codecs.content import sign_extended
 from app.codecs.options import ByteOrder, TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.raw import decode, encode
 from app.domain.dtypes import BOOL, DTYPES, STRING, dtype_from_numpy
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor, tensor_from_array
 from app.errors import LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.elements import element_bytes
 
 NUMERIC = [dtype for dtype in DTYPES.values() if not dtype.is_string]

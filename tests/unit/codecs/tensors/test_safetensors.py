@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
+from app.codecs.arrays.safetensors import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.safetensors import decode, encode
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget
-from app.domain.streams import MemoryStream
 from app.domain.tensor import NamedTensor, tensor_from_array
 from app.errors import UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def decoded(data: bytes, **options: Any) -> list[NamedTensor]:

@@ -5,16 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.tensors.sparse_proto import (
+from app.codecs.messages.sparse_proto import (
     is_serialized_sparse,
     parse_sparse,
     serialize_many_sparse,
     serialize_sparse,
 )
 from app.domain.dtypes import DTYPES, FLOAT32, STRING
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.tensor import SparseTensor, Tensor
 from app.errors import InputError, LimitExceeded
+from app.runtime.budget import Budget
 
 
 def sparse(indices: Any, values: Any, shape: tuple[int, ...], dtype: str = "float32") -> SparseTensor:

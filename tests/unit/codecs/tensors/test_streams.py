@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.forms import TENSOR_CODECS, FormName
+from app.codecs.messages import tensor_tfrecord_stream as tfrecord_stream
+from app.codecs.messages.framing import frame_footer, frame_header
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.records.framing import frame_footer, frame_header
-from app.codecs.registry import TENSOR_CODECS, FormName
-from app.codecs.tensors import tfrecord_stream
+from app.codecs.tensor_stream import NamedStream
 from app.codecs.tensors.arriving import ArrivingOneByOne, in_memory
 from app.domain.dtypes import BOOL, DTYPES, DType
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import ByteStream, MemoryStream
+from app.domain.limits import MIB, Limits
 from app.domain.tensor import NamedTensor, Shape, Tensor, num_elements
-from app.domain.tensor_stream import NamedStream
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import ByteStream, MemoryStream
 from tests.bodies import body_of
 from tests.feature_values import varint
 

@@ -5,19 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.tensor_proto import (
+from app.codecs.messages.tensor_proto import (
     decode,
     encode,
     parse_tensor_proto,
     serialize_tensor_proto,
     tensor_proto_header,
 )
+from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, STRING
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 from tests.elements import element_bytes
 
 FLOAT32 = DTYPES["float32"]

@@ -1,9 +1,10 @@
 import pytest
 
-from app.codecs.tensors.tensor_proto_fields import TensorFields, read_tensor_fields, value_field
+from app.codecs.messages.tensor_proto_fields import TensorFields, read_tensor_fields, value_field
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 
 
 def fields(data: bytes, budget: Budget | None = None) -> TensorFields:

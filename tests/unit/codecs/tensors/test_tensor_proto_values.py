@@ -4,12 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.protobuf import serialize_varint
-from app.codecs.tensors.tensor_proto_fields import TensorFields, value_field
-from app.codecs.tensors.tensor_proto_values import typed_values
+from app.codecs.messages.protobuf import serialize_varint
+from app.codecs.messages.tensor_proto_fields import TensorFields, value_field
+from app.codecs.messages.tensor_proto_values import typed_values
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.errors import LimitExceeded, UnprocessableInput
+from app.runtime.budget import Budget
 
 
 def varints(*values: int) -> bytes:

@@ -4,16 +4,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.messages.framing import frame_footer, frame_header
+from app.codecs.messages.tensor_proto import serialize_tensor_proto
+from app.codecs.messages.tensor_tfrecord import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.records.framing import frame_footer, frame_header
-from app.codecs.tensors.tensor_proto import serialize_tensor_proto
-from app.codecs.tensors.tfrecord import decode, encode
 from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
-from app.domain.limits import Budget, Limits
-from app.domain.streams import MemoryStream
+from app.domain.limits import Limits
 from app.domain.tensor import NamedTensor, Tensor, tensor_from_array
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryStream
 
 
 def tensor(*values: float) -> Tensor:

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.domain.buffer_pool import BufferPool
-from app.domain.limits import Budget
-from app.domain.streams import Buffer
+from app.runtime.budget import Budget
+from app.runtime.buffer_pool import BufferPool
+from app.runtime.streams import Buffer
 from app.services.dataset.piece_stream import piece_buffers
 from app.services.dataset.record_cutter import RecordCutter
 from tests.frames import frame

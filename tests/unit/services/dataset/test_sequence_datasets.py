@@ -9,10 +9,10 @@ import pytest
 
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
-from app.domain.limits import Budget
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.errors import NotFound
+from app.runtime.budget import Budget
 from app.services.dataset.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore

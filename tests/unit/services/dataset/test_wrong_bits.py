@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from app.domain.limits import Budget
 from app.domain.manifest import ShardEntry
-from app.domain.streams import Buffer
 from app.errors import CorruptData, OutcomeUnknown, StorageUnavailable
+from app.runtime.budget import Budget
+from app.runtime.streams import Buffer
 from app.services.dataset.catalog import Catalog
 from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout

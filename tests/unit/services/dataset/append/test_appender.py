@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records
-from app.domain.buffer_pool import BufferPool
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.streams import Buffer
 from app.errors import (
     Conflict,
     InProgress,
@@ -29,6 +27,9 @@ from app.errors import (
     StorageUnavailable,
     UnprocessableInput,
 )
+from app.runtime.budget import Budget
+from app.runtime.buffer_pool import BufferPool
+from app.runtime.streams import Buffer
 from app.services.dataset.append import appender as append_module
 from app.services.dataset.append import keys_in_use
 from app.services.dataset.incarnation import DatasetOptions

@@ -8,8 +8,9 @@ import pytest
 
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.evolution import widen
-from app.domain.limits import KIB, MIB, Budget
+from app.domain.limits import KIB, MIB
 from app.errors import Conflict, OutcomeUnknown, Overloaded, StorageFull, StorageUnavailable
+from app.runtime.budget import Budget
 from app.services.dataset.append import appender as append_module
 from app.services.dataset.append import grouping as grouping_module
 from app.services.dataset.append.grouping import Grouping, Member

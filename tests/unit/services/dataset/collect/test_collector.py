@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.streams import Buffer
 from app.errors import Conflict, NotFound, StorageError, StorageUnavailable
+from app.runtime.streams import Buffer
 from app.services.dataset.collect import leftover_appends
 from app.services.dataset.incarnation import DatasetOptions
 from app.services.dataset.layout import Layout

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records, arrow_schema
 from app.domain.division import Division
-from app.domain.limits import MIB, Budget
+from app.domain.limits import MIB
 from app.domain.schema import Schema
 from app.errors import Conflict, CorruptData, UnprocessableInput
+from app.runtime.budget import Budget
 from app.services.dataset.layout import Layout
 from app.services.dataset.log import Decided, PublishLog
 from app.services.dataset.plan import Plan

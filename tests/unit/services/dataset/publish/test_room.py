@@ -3,8 +3,8 @@
 import pytest
 
 from app.domain.limits import MIB
-from app.domain.memory import MemoryPool
 from app.errors import Overloaded
+from app.runtime.memory import MemoryPool
 from app.services.dataset.layout import Layout
 from app.services.dataset.publish.room import Room
 from app.services.datasets import PublishOptions

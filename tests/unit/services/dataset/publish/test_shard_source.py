@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.records.framing import FrameBlock
-from app.domain.limits import Budget
+from app.codecs.messages.framing import FrameBlock
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
+from app.runtime.budget import Budget
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish.shard_source import ShardSource, iter_piece_blocks
 from app.storage.obstore_store import ObstoreStore, open_store

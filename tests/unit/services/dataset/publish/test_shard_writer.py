@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.shard_plan import ShardPlan
-from app.domain.streams import Buffer
 from app.errors import CorruptData, StorageUnavailable
+from app.runtime.streams import Buffer
 from app.services.dataset.piece_stream import piece_buffers
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shard_writer

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.domain.limits import MIB, Budget
+from app.domain.limits import MIB
 from app.domain.permutation import Permutation
 from app.domain.shard_plan import ShardPlan
-from app.domain.streams import Buffer
 from app.errors import SpoolUnavailable, StorageFull
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool, SpoolFile
+from app.runtime.streams import Buffer
 from app.services.dataset.piece_stream import piece_buffers
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shuffle, shuffle_pass
@@ -21,7 +23,6 @@ from app.services.dataset.record_cutter import RecordCutter
 from app.services.datasets import PublishOptions
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
-from app.storage.spool import Spool, SpoolFile
 from tests import plans
 from tests.frames import frame
 from tests.readers import parse_frames, read_split

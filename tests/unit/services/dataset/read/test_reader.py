@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.compression import Compression
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.memory import MemoryPool
+from app.domain.limits import MIB, Limits
 from app.errors import CorruptData, MalformedInput, NotFound, Overloaded, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
 from app.services.dataset.layout import Layout, record_index
 from app.services.dataset.publish import shard_writer
 from app.services.datasets import PublishOptions

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.limits import Budget
 from app.domain.row_order import RowOrder
+from app.runtime.budget import Budget
 from app.services.dataset.pieces import Piece, SplitPieces, StoredPiece
 from app.services.dataset.publish import shard_writer
 from app.services.dataset.read.row_plan import plan_rows

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from app.domain.compression import Compression
-from app.domain.limits import MIB, Budget, Limits
+from app.domain.limits import MIB, Limits
 from app.domain.manifest import FileEntry, ShardEntry
-from app.domain.memory import MemoryPool
 from app.errors import NotFound, Overloaded, StorageUnavailable
+from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
 from app.services.dataset.layout import Layout
 from app.services.dataset.pieces import Piece
 from app.services.dataset.validate import range_stream
@@ -355,7 +356,7 @@ def test_gzip_of_two_members_is_told() -> None:
 
 
 def test_damage_in_too_many_places_ends_the_look_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.codecs.records.salvage._MAX_RANGES", 2)
+    monkeypatch.setattr("app.codecs.messages.salvage._MAX_RANGES", 2)
     bad = flipped(12)(GOOD[0])
     found = check(bad * 4, 4)
     assert [code for code, *_ in codes(found)] == ["bad_payload"] * 2 + ["too_damaged", "wrong_count"]

@@ -1,0 +1,142 @@
+"""Arrow IPC, stream and file: record batches from bytes that nobody vouches for, and bytes from batches.
+
+Arrow's reader believes what a message says and crashes later, where values are looked at. So messages are
+checked before it (`arrow_messages.py`) and every batch is validated in full behind it.
+
+The file format embeds the stream format: it, too, is read as it arrives, and its footer is compared with
+what was read. Only a file whose dictionaries stand behind the batches that use them is not served so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...domain.limits import KIB
+from ...errors import MalformedInput, UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer, ByteStream
+from ..options import ArrowFormat
+from .messages import MessageFile
+
+__all__ = ["ArrowReader", "Collector", "arrow_faults", "serialize_arrow"]
+
+_OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
+#: What is not worth a piece of its own.
+_SMALL_BYTES: Final = 64 * KIB
+#: What pyarrow raises on bytes that it does not understand.
+_FAULTS: Final = (pa.ArrowException, ArithmeticError, LookupError, OSError, TypeError, ValueError)
+
+
+@contextmanager
+def arrow_faults(what: str, code: str = "invalid_arrow", *, row: int | None = None) -> Iterator[None]:
+    """Errors of pyarrow inside the block are those of the input, at `row` or behind it.
+
+    Raises:
+        MalformedInput: with the first line of what pyarrow says.
+        UnprocessableInput: it does not read such input (`unsupported_arrow`, or as `code` says).
+    """
+    try:
+        yield
+    except _FAULTS as error:
+        # Only the first line: the others tell where in Arrow's sources.
+        reason = (str(error).splitlines() or [""])[0][:200]
+        # Parquet's reader raises OSError for this as well.
+        if isinstance(error, pa.ArrowNotImplementedError) or reason.startswith("Not yet implemented"):
+            raise UnprocessableInput(
+                f"{what} is in an encoding that is not read: {reason}. Write it plain or dictionary-encoded.",
+                code=code.replace("invalid", "unsupported"),
+                row=row,
+            ) from None
+        raise MalformedInput(f"{what} cannot be read: {reason}", code=code, row=row) from None
+
+
+class ArrowReader:
+    """The schema, and the batches in their order.
+
+    Attributes:
+        schema: as it was sent.
+
+    Raises:
+        InputError: as `MessageFile.read`; what Arrow refuses (`invalid_arrow`).
+    """
+
+    def __init__(self, source: ByteStream, budget: Budget) -> None:
+        self._file = MessageFile(source, budget)
+        with arrow_faults("The schema of the Arrow stream"):
+            self._reader = pa.ipc.open_stream(self._file, options=_OPTIONS)  # type: ignore[arg-type]  # a file by its methods
+            self.schema = self._reader.schema
+            self.names: list[str] = self.schema.names  # decoded here: they may not be UTF-8
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Every batch, valid in all its values; its memory is charged until the next one is drawn."""
+        row = 0
+        while True:
+            with arrow_faults(f"The Arrow batch that begins with row {row}", row=row):
+                try:
+                    batch = self._reader.read_next_batch()
+                except StopIteration:
+                    break
+                batch.validate(full=True)
+            yield batch
+            row += batch.num_rows
+        self._file.close()
+
+
+class Collector:
+    """A writable file that hands out what was written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def taken(self) -> Iterator[bytes]:
+        """What was written since the last call; headers and paddings are joined, large pieces are not."""
+        small: list[bytes] = []
+        for piece in self._pieces:
+            if len(piece) < _SMALL_BYTES:
+                small.append(piece)
+                continue
+            yield b"".join(small)
+            yield piece
+            small = []
+        yield b"".join(small)
+        self._pieces = []
+
+
+def serialize_arrow(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], arrow_format: ArrowFormat
+) -> Iterator[Buffer]:
+    """The batches as they come, uncompressed, one message each."""
+    sink = Collector()
+    options = pa.ipc.IpcWriteOptions(use_threads=False)
+    open_ = pa.ipc.new_stream if arrow_format == "stream" else pa.ipc.new_file
+    writer = open_(sink, schema, options=options)  # type: ignore[arg-type]  # a file by its methods
+    for batch in batches:
+        writer.write_batch(batch)
+        yield from sink.taken()
+    writer.close()
+    yield from sink.taken()

@@ -1,0 +1,130 @@
+"""Batches of foreign Arrow -> batches in the layouts of `columns.py`: what Arrow and Parquet share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...domain.limits import MIB
+from ...domain.schema import Schema
+from ...errors import SchemaConflict
+from ...runtime.budget import Budget
+from ..options import RecordsDecodeOptions
+from ..records.columns import MAX_BATCH_ROWS, Records, arrow_schema, check_columns
+from ..records.lease import Lease, TooLargeAtOnce
+from .columns import ColumnReader
+from .features import SCHEMA_KEY, infer_arrow_schema, narrow_columns, with_schema_in_metadata
+from .ipc import arrow_faults
+
+__all__ = ["records_from_arrow"]
+
+#: A batch of large rows has fewer of them: it is encoded in one block.
+_BATCH_BYTES: Final = 16 * MIB
+
+
+def records_from_arrow(
+    foreign: pa.Schema,
+    names: list[str],
+    batches: Iterable[pa.RecordBatch],
+    options: RecordsDecodeOptions,
+    budget: Budget,
+    num_rows: int | None = None,
+) -> Records:
+    """The rows of `batches`, by the schema declared, that of the metadata, or the one that `foreign` is.
+
+    Args:
+        foreign: of the batches, which are valid in all their values.
+        names: of its columns.
+
+    Raises:
+        InputError: two columns of one name, a type that no feature has, a schema that does not fit; while
+            batches are drawn, as `ColumnReader.read`.
+    """
+    check_columns(names, budget)
+    options = with_schema_in_metadata(foreign.metadata, options, budget)
+    declared = options.schema
+    if declared is None:
+        schema = infer_arrow_schema(foreign, options.message)
+    else:
+        schema = declared.with_message(options.message).as_read(narrow_columns(foreign))
+        if options.undeclared == "error":
+            _refuse_undeclared(foreign, schema)
+    rows = _batches(foreign, names, batches, schema, budget)
+    dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
+    is_declared = SCHEMA_KEY in (foreign.metadata or {})
+    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
+
+
+def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
+    for field in foreign:
+        if field.name not in schema.by_name and not pa.types.is_null(field.type):
+            raise SchemaConflict(
+                f"The schema does not declare the column {field.name[:64]!r}. Add it there, leave it out, "
+                "or set ?undeclared=drop.",
+                feature=field.name,
+            )
+
+
+def _batches(
+    foreign: pa.Schema,
+    names: list[str],
+    batches: Iterable[pa.RecordBatch],
+    schema: Schema,
+    budget: Budget,
+) -> Iterator[pa.RecordBatch]:
+    place = {name: index for index, name in enumerate(names)}
+    with Lease(budget) as lease:
+        readers = [
+            ColumnReader(feature, _marks(foreign, place.get(feature.name)), lease, 0) for feature in schema
+        ]
+        first_row = 0
+        for batch in batches:
+            step = most_rows = _batch_rows(batch, schema)
+            start = 0
+            while start < batch.num_rows:
+                piece = batch.slice(start, step)
+                lease.expands_to = _BATCH_BYTES if piece.num_rows > 1 else None
+                try:
+                    with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
+                        columns = [_read(reader, piece, place, first_row + start) for reader in readers]
+                except TooLargeAtOnce:
+                    # A few bytes can name a long string again and again, which no size tells beforehand.
+                    lease.release()
+                    step = (piece.num_rows + 1) // 2
+                    continue
+                rows = _assembled(columns, piece.num_rows, schema)
+                start += piece.num_rows
+                step = min(2 * step, most_rows)
+                yield rows
+                del columns, rows
+                lease.release()
+            first_row += batch.num_rows
+
+
+def _marks(foreign: pa.Schema, index: int | None) -> dict[bytes, bytes]:
+    return {} if index is None else foreign.field(index).metadata or {}
+
+
+def _batch_rows(batch: pa.RecordBatch, schema: Schema) -> int:
+    """Rows of a batch; one that lacks a wide feature takes its place in a fixed-size column all the same."""
+    fixed = sum(feature.dtype.itemsize * (feature.num_values or 0) for feature in schema)
+    average = batch.nbytes // max(1, batch.num_rows)
+    return max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, fixed, average)))
+
+
+def _read(
+    reader: ColumnReader, piece: pa.RecordBatch, place: dict[str, int], first_row: int
+) -> pa.Array[Any]:
+    reader = replace(reader, first_row=first_row)
+    index = place.get(reader.feature.name)
+    return reader.absent(piece.num_rows) if index is None else reader.read(piece.column(index))
+
+
+def _assembled(columns: list[pa.Array[Any]], num_rows: int, schema: Schema) -> pa.RecordBatch:
+    # Not RecordBatch.from_arrays: rows without any feature would lose their number.
+    fields = pa.struct(list(arrow_schema(schema)))
+    rows: Any = pa.Array.from_buffers(fields, num_rows, [None], children=columns)
+    return pa.RecordBatch.from_struct_array(rows)

@@ -1,0 +1,222 @@
+"""Tensors as Arrow IPC: one batch of one row with a column for each tensor.
+
+A column is a `fixed_size_list` of all elements, of numbers under the canonical extension
+`arrow.fixed_shape_tensor`, which carries the shape. What that cannot say (strings, bools, no elements) and
+what Arrow has no type for (bfloat16, complex numbers, float8, int4, ...) stands in the metadata of the field:
+`shardsmith:shape` and `shardsmith:dtype`. The metadata `shardsmith:tensors` marks such a batch.
+
+Other Arrow is read as well: a column of R rows is a tensor whose first dimension is R.
+
+Source: arrow.apache.org, "Canonical Extension Types", "Fixed shape tensor".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...domain.dtypes import BOOL, STRING, DType
+from ...domain.schema import Feature
+from ...domain.tensor import NamedTensor, Shape, Tensor, check_distinct, check_shape, num_elements
+from ...errors import UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer, ByteStream
+from ..content import STRING_OVERHEAD
+from ..options import TensorDecodeOptions, TensorEncodeOptions
+from ..records.arrays import column_from_values, values_from_column
+from ..records.columns import check_columns, storage_type
+from ..records.lease import Lease
+from ..tensors.declared import check_declared
+from .columns import ColumnReader
+from .features import DTYPE_KEY, has_arrow_type, value_dtype
+from .ipc import ArrowReader, arrow_faults, serialize_arrow
+from .values import flatten_arrow, unwrapped
+
+__all__ = [
+    "arrow_field",
+    "arrow_schema_of",
+    "decode",
+    "encode",
+    "field_name",
+    "is_marked",
+    "marked_shape",
+]
+
+_MARK_KEY: Final = b"shardsmith:tensors"
+_SHAPE_KEY: Final = b"shardsmith:shape"
+#: The sizes of Arrow's fixed lists are int32.
+_MAX_ELEMENTS: Final = 2**31 - 1
+
+
+def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+    """The columns under their names.
+
+    Raises:
+        UnprocessableInput: a null (`null_value`), lists whose length varies (`ragged`), a type that no
+            tensor has (`unsupported_type`); another dtype or shape than declared.
+        InputError: as `ArrowReader`; more than the budget.
+    """
+    reader = ArrowReader(source, budget)
+    check_columns(reader.names, budget)
+    columns = [_Column(field, name) for field, name in zip(reader.schema, reader.names, strict=True)]
+    num_rows = 0
+    for batch in reader:
+        for index, column in enumerate(columns):
+            with arrow_faults(f"Column {column.name[:64]!r}"):
+                column.add(batch.column(index), num_rows, budget)
+        num_rows += batch.num_rows
+    marked = is_marked(reader.schema)
+    tensors = [NamedTensor(column.tensor(num_rows, marked=marked), column.name) for column in columns]
+    for named in tensors:
+        check_declared(named, options)
+    return tensors
+
+
+class _Column:
+    """Gathers one column over the batches."""
+
+    def __init__(self, field: pa.Field[Any], name: str) -> None:
+        self.name = name
+        self._marks = field.metadata or {}
+        self._chunks: list[NDArray[Any]] = []
+        self._dtype: DType | None = None
+        self._row_shape: Shape = ()
+
+    def add(self, array: pa.Array[Any], first_row: int, budget: Budget) -> None:
+        """Keep a copy of the values, charged to `budget`."""
+        with Lease(budget) as lease:
+            if not isinstance(array.type, pa.FixedShapeTensorType):
+                array = unwrapped(array, lease, self.name)
+            self._add(array, first_row, budget, lease)
+
+    def _add(self, array: pa.Array[Any], first_row: int, budget: Budget, lease: Lease) -> None:
+        if array.null_count:
+            row = first_row + int(np.argmax(np.asarray(array.is_null().to_numpy(zero_copy_only=False))))
+            raise self._refused(f"has a null in row {row}; a tensor has none", "null_value")
+        flat = flatten_arrow(array, np.arange(first_row, first_row + len(array)), lease, self.name)
+        row_shape = tuple(level for level in flat.levels if isinstance(level, int))
+        if len(row_shape) != len(flat.levels):
+            raise self._refused("has lists whose length may vary; write fixed-size lists", "ragged")
+        source = value_dtype(flat.values.type, self._marks)
+        if source is None:
+            raise self._refused(f"has the Arrow type {str(array.type)[:100]}", "unsupported_type")
+        feature = Feature(self.name, source)
+        elements = ColumnReader(feature, self._marks, lease, first_row).elements(flat)
+        overhead = STRING_OVERHEAD * len(elements) if source.is_string else 0
+        # Kept, and joined at the end.
+        budget.charge(2 * elements.nbytes + overhead, f"Column {self.name[:64]!r}")
+        self._dtype = STRING if source.is_string else source
+        self._row_shape = row_shape
+        values = values_from_column(elements, feature)
+        self._chunks.append(values if source.is_string else values.copy())
+
+    def tensor(self, num_rows: int, *, marked: bool) -> Tensor:
+        """All rows as one tensor; of a marked batch the one row."""
+        if self._dtype is None:
+            raise self._refused("comes without any batch, so that its shape is not known", "no_rows")
+        values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
+        shape = check_shape((num_rows, *self._row_shape))
+        if marked and num_rows == 1:
+            shape = marked_shape(self._marks, self.name)
+        return Tensor(self._dtype, shape, values)
+
+    def _refused(self, what: str, code: str) -> UnprocessableInput:
+        return _refused(self.name, what, code)
+
+
+def _refused(name: str, what: str, code: str) -> UnprocessableInput:
+    return UnprocessableInput(f"Column {name[:64]!r} {what}.", code=code, feature=name)
+
+
+def is_marked(schema: pa.Schema) -> bool:
+    """Whether a batch of this schema is one that `encode` wrote: its one row is the tensors."""
+    return _MARK_KEY in (schema.metadata or {})
+
+
+def marked_shape(marks: dict[bytes, bytes], name: str) -> Shape:
+    """The shape in the metadata of a field.
+
+    Raises:
+        InputError: there is none (`invalid_shape`), or as `check_shape`.
+    """
+    try:
+        dims = json.loads(marks.get(_SHAPE_KEY, b""))
+    except (ValueError, RecursionError):
+        dims = None
+    if not isinstance(dims, list):
+        raise _refused(name, f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")
+    return check_shape(dims)
+
+
+def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """The tensors under their names; those without one are `tensor`, or `tensor_0`, `tensor_1`, ...
+
+    Raises:
+        UnprocessableInput: two of one name (`duplicate_name`), more elements than a list of Arrow holds
+            (`not_expressible`).
+        LimitExceeded: strings of more than 2 GiB.
+    """
+    names = [field_name(named.name, index, len(tensors)) for index, named in enumerate(tensors)]
+    check_distinct(names)
+    fields = [
+        arrow_field(name, named.tensor.dtype, named.tensor.shape)
+        for name, named in zip(names, tensors, strict=True)
+    ]
+    schema = arrow_schema_of(fields)
+    columns = [
+        pa.Array.from_buffers(field.type, 1, [None], children=[_elements(named.tensor)])
+        for field, named in zip(fields, tensors, strict=True)
+    ]
+    batches = [pa.RecordBatch.from_arrays(columns, schema=schema)]
+    return serialize_arrow(schema, batches, options.arrow)
+
+
+def field_name(name: str | None, index: int, count: int) -> str:
+    """The name of a column: that of its tensor, or one by its position."""
+    if name is not None:
+        return name
+    return "tensor" if count == 1 else f"tensor_{index}"
+
+
+def arrow_schema_of(fields: Sequence[pa.Field[Any]]) -> pa.Schema:
+    """The schema of the batch that `encode` writes."""
+    return pa.schema(fields, {_MARK_KEY: b"1"})
+
+
+def arrow_field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
+    """The column of a tensor.
+
+    Raises:
+        UnprocessableInput: more elements than a list of Arrow holds (`not_expressible`).
+    """
+    size = num_elements(shape)
+    if size > _MAX_ELEMENTS:
+        raise UnprocessableInput(
+            f"Tensor {name[:64]!r} has {size} elements; a list of Arrow holds at most {_MAX_ELEMENTS}. "
+            "Choose another output form.",
+            code="not_expressible",
+            feature=name,
+        )
+    marks = {_SHAPE_KEY: json.dumps(shape).encode()}
+    if not has_arrow_type(dtype):
+        marks[DTYPE_KEY] = dtype.name.encode()
+    if size and shape and (dtype.is_integer or dtype.is_float):
+        extension = json.dumps({"shape": shape}, separators=(",", ":"))
+        marks[b"ARROW:extension:name"] = b"arrow.fixed_shape_tensor"
+        marks[b"ARROW:extension:metadata"] = extension.encode()
+    item = pa.field("item", _element_type(dtype), nullable=False)
+    return pa.field(name, pa.list_(item, size), nullable=False, metadata=marks)
+
+
+def _element_type(dtype: DType) -> pa.DataType:
+    return pa.bool_() if dtype is BOOL else storage_type(dtype)
+
+
+def _elements(tensor: Tensor) -> pa.Array[Any]:
+    elements = column_from_values(tensor.values, Feature("", tensor.dtype), (), len(tensor.values))
+    return elements.cast(pa.bool_()) if tensor.dtype is BOOL else elements

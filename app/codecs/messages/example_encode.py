@@ -1,0 +1,211 @@
+"""Rows to serialized `tf.train.Example` messages, framed as TFRecord."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...domain.limits import MIB
+from ...domain.schema import Feature
+from ...errors import UnprocessableInput
+from ...runtime.budget import Budget
+from .. import kernels
+from ..kernels.example_encode import COLUMN_FIELDS, HEAD_ROOM, IMPOSSIBLE, MAX_FIELD_OVERHEAD, STATE_FIELDS
+from ..options import RecordsEncodeOptions
+from ..records.columns import MAX_BATCH_ROWS, Records
+from ..records.lease import Lease
+from .example_columns import Entries, key_field, lower_column, wire_order
+from .framing import BLOCK_BYTES, OVERHEAD_BYTES
+
+__all__ = ["RecordBlock", "encode_blocks"]
+
+#: What the columns of a chunk may take once they are lowered, where its rows are large.
+_CHUNK_BYTES: Final = 8 * MIB
+#: protobuf parses no message of 2 GiB or more; this leaves room for tag and length of Features.
+_MAX_FEATURES_BYTES: Final = 2**31 - 16
+#: Heads that are kept of each feature, for bodies of different sizes; and the most that they may take.
+_HEADS: Final = 8
+_MAX_HEAD_BYTES: Final = 1 * MIB
+#: A batch has few of the features where it has one of so many: then it gets a writer of its own.
+_FEW: Final = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordBlock:
+    """Whole TFRecord frames.
+
+    Attributes:
+        data: nothing writes to it any more.
+        num_records: how many frames it holds.
+    """
+
+    data: memoryview
+    num_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    index: int
+    feature: Feature
+    key: NDArray[np.uint8]
+
+
+def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[RecordBlock]:
+    """One `tf.train.Example` a row, byte for byte `SerializeToString(deterministic=True)`, framed.
+
+    Blocks are of about 512 KiB; a row that is larger gets its own. Each has memory of its own, which counts
+    against `budget` until the next block is drawn.
+
+    Raises:
+        LossyConversion: as `Feature.require_lossless`, without `options.lossy`; and as `round_floats`.
+        UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
+        LimitExceeded: more than the budget.
+        InputError: whatever drawing a batch raises.
+    """
+    if not options.lossy:
+        records.schema.require_lossless()
+    return _Encoder(records, options, budget).blocks()
+
+
+class _Encoder:
+    def __init__(self, records: Records, options: RecordsEncodeOptions, budget: Budget) -> None:
+        self._batches = records.batches
+        self._options = options
+        self._budget = budget
+        self._columns = sorted(
+            (_Column(i, feature, key_field(feature.name)) for i, feature in enumerate(records.schema)),
+            key=lambda column: wire_order(column.feature.name),
+        )
+        self._first_row = 0
+
+    def blocks(self) -> Iterator[RecordBlock]:
+        with Lease(self._budget) as lease:
+            writer = self._writer(self._columns, lease)
+            for batch in self._batches:
+                # What no row has leaves no trace; a few bytes can name thousands of features.
+                columns = [c for c in self._columns if batch.column(c.index).null_count < batch.num_rows]
+                if _FEW * len(columns) > len(self._columns):
+                    yield from self._encode_batch(writer, batch, self._columns)
+                else:
+                    with Lease(self._budget) as of_batch:
+                        yield from self._encode_batch(self._writer(columns, of_batch), batch, columns)
+
+    def _writer(self, columns: list[_Column], lease: Lease) -> _RowWriter:
+        return _RowWriter([column.key for column in columns], lease)
+
+    def _encode_batch(
+        self, writer: _RowWriter, batch: pa.RecordBatch, columns: list[_Column]
+    ) -> Iterator[RecordBlock]:
+        arrays = [batch.column(column.index) for column in columns]
+        step = _rows_at_a_time(columns, arrays, batch.num_rows)
+        for begin in range(0, batch.num_rows, step):
+            rows = min(step, batch.num_rows - begin)
+            some = [array.slice(begin, rows) for array in arrays]
+            yield from self._encode_chunk(writer, columns, some, rows)
+            self._first_row += rows
+
+    def _encode_chunk(
+        self, writer: _RowWriter, columns: list[_Column], arrays: list[pa.Array[Any]], rows: int
+    ) -> Iterator[RecordBlock]:
+        with Lease(self._budget) as lease:
+            lease.charge(16 * (rows + 1) * len(columns), "Offsets of a batch")
+            entries = [
+                lower_column(column.feature, array, lease, self._options, first_row=self._first_row)
+                for column, array in zip(columns, arrays, strict=True)
+            ]
+            yield from self._write_blocks(writer, entries, rows)
+
+    def _write_blocks(self, writer: _RowWriter, entries: list[Entries], rows: int) -> Iterator[RecordBlock]:
+        writer.begin(entries, rows)
+        first, room = 0, BLOCK_BYTES
+        while first < rows:
+            with Lease(self._budget) as lease:
+                lease.charge(size := min(room, writer.max_bytes), "A block of records")
+                out = np.empty(size, np.uint8)
+                count, size, room = writer.write(out, first, self._first_row)
+                if count:
+                    yield RecordBlock(out.data[:size].toreadonly(), count)
+            first += count
+
+
+class _RowWriter:
+    """Writes frames; what it learns about rows is kept from chunk to chunk.
+
+    Args:
+        keys: of the features, in the order of the wire.
+        lease: charged for the memory.
+    """
+
+    def __init__(self, keys: list[NDArray[np.uint8]], lease: Lease) -> None:
+        self._encode_rows = kernels.load().encode_examples
+        self._keys = keys
+        self._head_steps = [len(key) + HEAD_ROOM for key in keys]
+        self._slots = _HEADS if _HEADS * sum(self._head_steps) <= _MAX_HEAD_BYTES else 1
+        ends = np.cumsum([self._slots * step for step in self._head_steps], dtype=np.int64)
+        size = int(ends[-1]) if keys else 0
+        lease.charge(size + 16 * len(keys) * (self._slots + COLUMN_FIELDS), "Heads of features")
+        self._head_begins = [0, *ends.tolist()]
+        self._heads = np.empty(size, np.uint8)
+        self._head_bodies = np.full(len(keys) * self._slots, -1, np.int64)
+        self._head_sizes = np.empty(len(keys) * self._slots, np.int64)
+        self._state = np.empty(STATE_FIELDS * len(keys), np.int64)
+        self._varying = np.empty(len(keys), np.int64)
+        self._stop = np.zeros(3, np.int64)
+        self._entries: list[Entries] = []
+        self._table = np.empty(0, np.int64)
+        self._rows = 0
+        #: What the rows that are left take at most.
+        self.max_bytes = 0
+
+    def begin(self, entries: list[Entries], rows: int) -> None:
+        """Write these rows next."""
+        self._entries = entries  # the table has addresses in their arrays
+        described = [
+            column.row(*at)
+            for column, *at in zip(entries, self._keys, self._head_begins, self._head_steps, strict=False)
+        ]
+        self._table = np.array(described, np.int64).reshape(-1)
+        self._rows = rows
+        self.max_bytes = sum(column.max_bytes for column in entries) + rows * (
+            OVERHEAD_BYTES + MAX_FIELD_OVERHEAD + sum(self._head_steps)
+        )
+
+    def write(self, out: NDArray[np.uint8], first: int, first_row: int) -> tuple[int, int, int]:
+        """Write the rows from `first` on into `out`; how many, their bytes, and the room to offer next.
+
+        Raises:
+            UnprocessableInput: a row of 2 GiB or more.
+        """
+        count = self._encode_rows(
+            self._table, self._rows, first, _MAX_FEATURES_BYTES,
+            self._heads, self._head_bodies, self._head_sizes, self._state, self._varying,
+            out, self._stop,
+        )  # fmt: skip
+        size, needed, too_large = self._stop.tolist()
+        if count == IMPOSSIBLE:
+            raise IndexError("the columns of a batch do not lie in their arrays")
+        if too_large:
+            raise UnprocessableInput(
+                f"Row {first_row + first + count} takes {too_large} bytes as Example; "
+                f"protobuf holds less than 2 GiB.",
+                code="example_too_large",
+                row=first_row + first + count,
+            )
+        self.max_bytes -= size
+        return count, size, max(needed, BLOCK_BYTES)
+
+
+def _rows_at_a_time(columns: list[_Column], arrays: list[pa.Array[Any]], num_rows: int) -> int:
+    lowered = sum(map(_lowered_bytes, (column.feature for column in columns), arrays))
+    return max(1, min(MAX_BATCH_ROWS, num_rows * _CHUNK_BYTES // max(lowered, 1)))
+
+
+def _lowered_bytes(feature: Feature, column: pa.Array[Any]) -> int:
+    """About what a column takes once lowered: integers in a list are widened to eight bytes."""
+    widened = feature.encoding == "list" and 0 < feature.dtype.itemsize < 8
+    return int(column.nbytes) * (8 // feature.dtype.itemsize if widened else 1)

@@ -1,0 +1,155 @@
+"""Shuffling records as tf.data does: each leaves a buffer from a random place, which the next one takes.
+
+Source: `tf.data.Dataset.shuffle`. Record by record: a place of the full buffer is drawn, the record in it
+leaves, the next one takes its place; in the end, what is in the buffer leaves in random order.
+
+Here many records are done in one go: which record is in a place when it is drawn, is the last one before
+that took the same place. So the order is that of one record at a time, and does not depend on how many
+are done together. The records are moved as bytes, before they are decoded: one column instead of many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...domain.limits import MIB
+from ...domain.row_order import Slots
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer
+from ..kernels.framing import HEADER_BYTES, OVERHEAD_BYTES
+from ..records.columns import MAX_BATCH_ROWS
+from ..records.lease import Lease
+from .framing import FrameBlock
+
+__all__ = ["shuffle_frames"]
+
+#: What leaves at a time: more than one record has to be looked for in it, less than is worth a wait.
+_BLOCK_BYTES: Final = 1 * MIB
+#: Records that come before any leaves, at least: what is done in one go has its price.
+_LEAST_ROWS: Final = 1024
+#: For each record, while it is found out which leave: some eight arrays of int64.
+_NUMBERS_BYTES: Final = 64
+
+#: Whole frames, as values of an array of large_binary.
+_Frames: TypeAlias = "pa.Array[Any]"
+#: The numbers of the records that leave, in order, and of those that stay, by place.
+_Chosen = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def shuffle_frames(
+    frames: Iterator[FrameBlock], num_rows: int, slots: Slots, budget: Budget
+) -> Iterator[FrameBlock]:
+    """The records of `frames`, each once, in an order that `slots` and `num_rows` determine.
+
+    Args:
+        num_rows: the size of the buffer, at least 1.
+
+    Raises:
+        LimitExceeded: the buffer, and what is moved through it, takes more than the budget has.
+    """
+    with Lease(budget) as lease:
+        buffer = _Buffer(num_rows, slots, lease)
+        for block in frames:
+            if not block.num_records:
+                continue
+            buffer.add(block)
+            if buffer.is_ready:
+                yield from buffer.replace()
+        yield from buffer.drain()
+
+
+class _Buffer:
+    """Records that were taken in, and those that wait for being taken in together."""
+
+    def __init__(self, num_rows: int, slots: Slots, lease: Lease) -> None:
+        self._num_rows = num_rows
+        self._slots = slots
+        self._lease = lease
+        self._held = _frames_array(b"", np.zeros(1, np.int64))
+        self._waiting: list[_Frames] = []
+        self._num_waiting = 0
+
+    def add(self, block: FrameBlock) -> None:
+        bounds = np.append(block.starts[:1] - HEADER_BYTES, block.ends)
+        self._lease.charge(len(block.data) + bounds.nbytes, "The shuffle buffer")
+        self._waiting.append(_frames_array(block.data, bounds))
+        self._num_waiting += block.num_records
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether so many wait that taking them in is worth copying the buffer."""
+        wanted = self._num_rows - len(self._held)
+        return self._num_waiting >= wanted + max(self._num_rows // 2, _LEAST_ROWS)
+
+    def replace(self) -> Iterator[FrameBlock]:
+        """Take in what waits; what that displaces leaves."""
+        yield from self._leaving(self._displaced)
+
+    def drain(self) -> Iterator[FrameBlock]:
+        """All that is left."""
+        if self._num_waiting + len(self._held) > self._num_rows:
+            yield from self.replace()
+        if self._num_waiting or len(self._held):
+            yield from self._leaving(self._all)
+
+    def _leaving(self, choose: Callable[[int], _Chosen]) -> Iterator[FrameBlock]:
+        parts = [self._held, *self._waiting]
+        size = sum(part.nbytes for part in parts)
+        # Besides these: all of them together; in whose place come those that leave and those that stay.
+        self._lease.charge(size + _NUMBERS_BYTES * sum(map(len, parts)), "The shuffle buffer")
+        pool = pa.concat_arrays(parts)
+        self._held, self._waiting, self._num_waiting = pool, [], 0
+        del parts
+        leave, stay = choose(len(pool))
+        left, self._held = pool.take(pa.array(leave, pa.int64())), pool.take(pa.array(stay, pa.int64()))
+        del pool
+        self._lease.release()
+        self._lease.charge(left.nbytes + self._held.nbytes, "The shuffle buffer")
+        yield from _blocks(left)
+        self._lease.release()
+        self._lease.charge(self._held.nbytes, "The shuffle buffer")
+
+    def _displaced(self, total: int) -> _Chosen:
+        """Of the records held and waiting, counted through: which leave in which order, which stay where."""
+        size, held = self._num_rows, np.arange(self._num_rows)
+        came = np.arange(size, total)
+        slots = self._slots.below(size, len(came))
+        by_slot = np.argsort(slots, kind="stable")
+        of_slot = slots[by_slot]
+        again = of_slot[1:] == of_slot[:-1]
+        leave = slots.copy()
+        leave[by_slot[1:][again]] = came[by_slot[:-1][again]]
+        last = np.append(~again, True)
+        held[of_slot[last]] = came[by_slot[last]]
+        return leave, held
+
+    def _all(self, total: int) -> _Chosen:
+        return self._slots.permutation(total), np.empty(0, np.int64)
+
+
+def _frames_array(data: Buffer, offsets: NDArray[np.int64]) -> _Frames:
+    """An array of whole frames, over the memory that they lie in."""
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _blocks(frames: _Frames) -> Iterator[FrameBlock]:
+    """The frames as blocks of about a megabyte, at most `MAX_BATCH_ROWS` in each."""
+    buffers: list[Any] = frames.buffers()  # which to the stubs hold no bytes
+    _, offset_buffer, data = buffers
+    offsets = np.frombuffer(offset_buffer, np.int64)[: len(frames) + 1]
+    view = memoryview(data).cast("B") if data is not None else memoryview(b"")
+    first = 0
+    while first < len(frames):
+        fitting = int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, side="right")) - 1
+        last = min(max(fitting, first + 1), first + MAX_BATCH_ROWS, len(frames))
+        begin = int(offsets[first])
+        starts = offsets[first:last] - begin + HEADER_BYTES
+        sizes = np.diff(offsets[first : last + 1]) - OVERHEAD_BYTES
+        yield FrameBlock(view[begin : int(offsets[last])].toreadonly(), starts, sizes, first, 0)
+        first = last

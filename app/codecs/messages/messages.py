@@ -1,0 +1,81 @@
+"""Rows <-> the messages that hold them: Examples or SequenceExamples, by what the schema says.
+
+The one entry for whoever reads or writes messages; here ragged and sparse features meet their components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from ...domain.components import stored_features
+from ...domain.schema import Schema
+from ...errors import InputError
+from ...runtime.budget import Budget
+from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from ..records.columns import Records
+from ..records.components import from_stored, parsed_schema, to_stored
+from .example_decode import parse_frames
+from .example_encode import RecordBlock, encode_blocks
+from .framing import FrameBlock
+from .sequence_decode import parse_sequences
+from .sequence_encode import encode_sequences
+
+__all__ = ["RecordBlock", "encode_messages", "parse_messages"]
+
+PieceT = TypeVar("PieceT")
+
+
+def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[RecordBlock]:
+    """One message a row, as `records.schema.message` says, byte for byte TensorFlow's own, framed.
+
+    Raises:
+        InputError: as `to_stored`, and as `encode_blocks` or `encode_sequences`.
+    """
+    if not options.lossy:
+        records.schema.require_lossless()
+    encode = encode_sequences if records.schema.message == "sequence_example" else encode_blocks
+    owners = _owners(records.schema)
+    if options.rounded is not None:
+        options.rounded.owners = owners
+        options.rounded.candidates = sorted(feature.name for feature in records.schema if feature.may_round)
+    return _naming_owners(encode(to_stored(records, budget), options, budget), owners)
+
+
+def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of the messages in `frames`: what `options.message` says, else the schema, else Examples.
+
+    Raises:
+        UnprocessableInput: a declared `sequence` in an Example (`invalid_feature`), or two features
+            that are stored under one name (`duplicate_feature`).
+        InputError: as `parse_frames` or `parse_sequences`, and as `from_stored`.
+    """
+    if options.schema is None:
+        parse = parse_sequences if options.message == "sequence_example" else parse_frames
+        return parse(frames, options, budget)
+    schema = options.schema.with_message(options.message)
+    parse = parse_sequences if schema.message == "sequence_example" else parse_frames
+    records = parse(frames, replace(options, schema=parsed_schema(schema)), budget)
+    named = replace(records, batches=_naming_owners(records.batches, _owners(schema)))
+    return from_stored(named, schema, budget)
+
+
+def _owners(schema: Schema) -> Mapping[str, str]:
+    """Stored name -> feature, where they differ."""
+    return {
+        stored.name: feature.name
+        for feature in schema
+        for stored in stored_features(feature)
+        if stored is not feature
+    }
+
+
+def _naming_owners(pieces: Iterator[PieceT], owners: Mapping[str, str]) -> Iterator[PieceT]:
+    """The pieces; errors name the feature that the client knows, their text the list at fault."""
+    try:
+        yield from pieces
+    except InputError as error:
+        feature = error.location.feature
+        error.location = replace(error.location, feature=owners.get(feature or "", feature))
+        raise

@@ -1,0 +1,64 @@
+"""Tensors as base64 in JSON: the TensorProto of each, in the form that TensorFlow Serving takes bytes in.
+
+One is `{"b64": ...}`, several are `{"instances": [{"b64": ...}, ...]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...domain.tensor import NamedTensor
+from ...errors import InputError, LimitExceeded
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer, WholeBody
+from ..json.convert import decode_b64
+from ..json.out import gather
+from ..json.text import parse_json
+from ..options import TensorDecodeOptions, TensorEncodeOptions
+from ..tensors.declared import check_declared
+from .b64_messages import message_texts, read_messages
+from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
+
+__all__ = ["decode", "encode"]
+
+
+def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+    """The tensors of the messages.
+
+    Raises:
+        AmbiguousInput: neither of the two forms.
+        MalformedInput: `invalid_base64`; `pointer` says where.
+        InputError: as `parse_json` and `parse_tensor_proto`; another dtype or shape than declared.
+    """
+    document = parse_json(body.view(), budget)
+    messages = read_messages(document.value)
+    if len(messages) > budget.limits.max_members:
+        raise LimitExceeded(
+            f"{len(messages)} tensors; at most {budget.limits.max_members} are allowed.",
+            code="too_many_tensors",
+        )
+    tensors = [_read(pointer, message, options, budget) for pointer, message in messages]
+    budget.release(document.num_bytes)
+    return tensors
+
+
+def _read(pointer: str, message: object, options: TensorDecodeOptions, budget: Budget) -> NamedTensor:
+    try:
+        data = decode_b64(message)
+        budget.charge(len(data), "A message")  # which the tensor may keep alive
+        named = NamedTensor(parse_tensor_proto(data, budget))
+        check_declared(named, options)
+    except InputError as error:
+        error.location = replace(error.location, pointer=pointer, offset=None)
+        raise
+    return named
+
+
+def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """The messages, in pieces; names are not kept.
+
+    Raises:
+        UnprocessableInput: a tensor too large for a TensorProto.
+    """
+    return gather(message_texts((serialize_tensor_proto(named.tensor) for named in tensors), options.b64))

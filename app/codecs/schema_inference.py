@@ -1,0 +1,220 @@
+"""The schema of rows that come without one.
+
+From exactly the first 1,000 rows, however the body is chunked (all rows with `infer=all`). A feature
+
+- is what its values are: bool, int64, float64 (where one value is a float token), text, or bytes;
+- has the shape of its nested arrays where that is the same in every row, and shape `[null]` where
+  plain arrays differ in length, or all are empty (then float64, which holds the decimals of later rows);
+- is dense of shape `[null, ...]` where nested arrays differ in the first length alone, and ragged where
+  others differ too: null on every axis that varies, or on which all arrays are empty. An empty array says
+  nothing about what could be inside it;
+- is a sequence where it is a feature list of a SequenceExample: its step is inferred from all steps of
+  all rows, as dense;
+- is nullable where a row lacks it or has null;
+- is left out where no row has a value: a value in a later row is then a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import compress, count, repeat
+from operator import is_not
+from typing import Any, Final
+
+from ..domain.dtypes import FLOAT32, FLOAT64, STRING, DType
+from ..domain.limits import Limits
+from ..domain.schema import Feature, FeatureKind, FeatureShape, Schema, check_feature_names, default_encoding
+from ..domain.tensor import check_shape
+from ..errors import InputError, SchemaConflict, UnprocessableInput
+from .json.errors import cell_error
+from .json.nesting import Nesting
+from .json.values import ItemError, Reading, described, infer_dtype, null_error
+
+__all__ = ["HEAD_ROWS", "FoundCells", "infer_feature", "infer_schema"]
+
+#: So many rows are looked at; part of the HTTP contract.
+HEAD_ROWS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCells:
+    """The cells of one feature that are there.
+
+    Attributes:
+        rows: the row of each.
+        num_rows: how many rows were looked at.
+    """
+
+    rows: Sequence[int]
+    cells: list[Any]
+    num_rows: int
+
+    @classmethod
+    def among(cls, cells: list[Any]) -> FoundCells:
+        """Those of all rows that are not None."""
+        if None not in cells:
+            return cls(range(len(cells)), cells, len(cells))
+        rows = list(compress(count(), map(is_not, cells, repeat(None))))
+        return cls(rows, cells if len(rows) == len(cells) else [cells[row] for row in rows], len(cells))
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a row lacks the feature."""
+        return len(self.rows) < self.num_rows
+
+
+def infer_schema(
+    names: Iterable[str],
+    cells_of: Callable[[str], FoundCells],
+    reading: Reading,
+    limits: Limits,
+    *,
+    sequences: Set[str] = frozenset(),
+    known: Schema | None = None,
+) -> Schema:
+    """The schema of the rows whose keys are `names`, in this order.
+
+    Args:
+        cells_of: the cells of a feature by its name. Asked for one feature at a time, since a few rows
+            can have a great many keys.
+        sequences: which of the names are feature lists.
+        known: features that are not to be inferred; one that a row lacks becomes nullable, and one that was
+            inferred itself may come out wider.
+
+    Raises:
+        SchemaConflict: values of two kinds in one feature.
+        UnprocessableInput: arrays of differing depth, names that no Example can hold.
+    """
+    names = list(names)
+    check_feature_names(names, limits)
+    given = {} if known is None else known.by_name
+    features = (
+        _in_view_of(given[name], cells_of(name), reading)
+        if name in given
+        else infer_feature(name, cells_of(name), reading, sequence=name in sequences)
+        for name in names
+    )
+    return Schema(tuple(feature for feature in features if feature is not None))
+
+
+def _in_view_of(feature: Feature, found: FoundCells, reading: Reading) -> Feature:
+    feature = replace(feature, nullable=feature.nullable or found.nullable)
+    if not feature.inferred or feature.kind == "sequence":
+        return feature
+    try:
+        nesting, items = _opened(feature.name, found.cells, found.rows)
+        dims = _dense_shape(nesting)
+        is_float = feature.may_become_float32 and bool(items) and infer_dtype(items, reading).is_float
+    except (InputError, ItemError):
+        return feature  # who reads them by the feature says what is wrong, if anything is
+    return feature.joined(FLOAT32 if is_float else feature.dtype, dims)
+
+
+def infer_feature(
+    name: str, found: FoundCells, reading: Reading, *, sequence: bool = False
+) -> Feature | None:
+    """The feature that holds these cells, or None where there is none.
+
+    Raises:
+        SchemaConflict: values of two kinds.
+        UnprocessableInput: values at differing depths, or steps that no dense feature holds (`ragged`).
+    """
+    rows, present = found.rows, found.cells
+    if not rows:
+        return None
+    kind: FeatureKind = "dense"
+    if sequence:
+        dtype, shape = _infer_steps(name, present, rows, reading)
+        shape, kind = (None, *shape), "sequence"
+    else:
+        nesting, items = _opened(name, present, rows)
+        dtype = _infer_dtype(name, items, nesting, rows, reading)
+        shape, kind = _infer_shape(nesting)
+    encoding = default_encoding(dtype, shape, kind)
+    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=found.nullable, inferred=True)
+
+
+def _infer_steps(
+    name: str, cells: list[Any], rows: Sequence[int], reading: Reading
+) -> tuple[DType, FeatureShape]:
+    """The dtype and the shape of a step."""
+    for row, cell in zip(rows, cells, strict=True):
+        if type(cell) is not list:
+            raise SchemaConflict(
+                f"Feature list {name!r} is {described(cell)} in row {row}; it is sent as an array of steps.",
+                row=row,
+                feature=name,
+            )
+    of_rows = Nesting()
+    steps = of_rows.open(cells)
+    step_rows = [row for row, cell in zip(rows, cells, strict=True) for _ in cell]
+    nesting, items = _opened(name, steps, step_rows)
+    dtype = _infer_dtype(name, items, nesting, step_rows, reading)
+    if (step := nesting.first_uneven()) is not None:
+        raise _ragged(name, step_rows[step], "A step of a feature list is one dense array, and this is none.")
+    return dtype, _dense_shape(nesting)
+
+
+def _infer_dtype(
+    name: str, items: list[Any], nesting: Nesting, rows: Sequence[int], reading: Reading
+) -> DType:
+    try:
+        dtype = infer_dtype(items, reading) if items else FLOAT64
+    except ItemError as error:
+        raise cell_error(error, name, rows[nesting.cell_of(error.index)]) from None
+    if dtype is STRING:
+        index = next(i for i, item in enumerate(items) if type(item) is not type(items[0]))
+        raise SchemaConflict(
+            f'Feature {name!r} is text in one row and {{"b64": ...}} in another. Declare it in a schema.',
+            row=rows[nesting.cell_of(index)],
+            feature=name,
+        )
+    return dtype
+
+
+def _opened(name: str, cells: list[Any], rows: Sequence[int]) -> tuple[Nesting, list[Any]]:
+    """The values of all cells, and how the arrays of each axis cut them."""
+    nesting, items = Nesting(), cells
+    while list in (types := set(map(type, items))):
+        if len(types) > 1:
+            raise _two_depths(name, items, nesting, rows)
+        items = nesting.open(items)
+    return nesting, items
+
+
+def _two_depths(name: str, items: list[Any], nesting: Nesting, rows: Sequence[int]) -> InputError:
+    index = next(i for i, item in enumerate(items) if (type(item) is list) != (type(items[0]) is list))
+    row = rows[nesting.cell_of(index)]
+    if None in items:
+        index = items.index(None)
+        return cell_error(null_error(index), name, rows[nesting.cell_of(index)])
+    if nesting.lengths:
+        what = f"{described(items[index]).capitalize()} stands beside {described(items[0])}."
+        return _ragged(name, row, what)
+    return SchemaConflict(
+        f"Feature {name!r} is an array in one row and a single value in another.", row=row, feature=name
+    )
+
+
+def _ragged(name: str, row: int, what: str) -> UnprocessableInput:
+    return UnprocessableInput(
+        f"Feature {name!r}, row {row}: {what} Nested arrays have their values all at one depth; declare a "
+        "schema where they are meant to differ.",
+        code="ragged",
+        row=row,
+        feature=name,
+    )
+
+
+def _infer_shape(nesting: Nesting) -> tuple[FeatureShape, FeatureKind]:
+    shape = _dense_shape(nesting)
+    return shape, "ragged" if None in shape[1:] else "dense"
+
+
+def _dense_shape(nesting: Nesting) -> FeatureShape:
+    """The length of each axis where it is the same in every array, else None."""
+    dims = tuple(int(lengths[0]) if (lengths == lengths[0]).all() else None for lengths in nesting.lengths)
+    check_shape([dim or 0 for dim in dims])
+    # Beside a length that varies, or alone, 0 is no length that a later row has to keep.
+    return tuple(dim or None for dim in dims) if None in dims or dims == (0,) else dims

@@ -1,0 +1,105 @@
+"""The memory that one request may hold, charged before every allocation."""
+
+from __future__ import annotations
+
+from ..domain.limits import Limits
+from ..errors import LimitExceeded
+from .amplification import Amplification, Way
+from .memory import MemoryShare
+
+
+class Budget:
+    """The bytes that one request may still hold in memory. Not shared between threads.
+
+    Args:
+        limits: the bounds on the request.
+        share: what it has of the memory of all requests, which every charge draws on.
+        amplification: of the body of the request; None where it has none.
+    """
+
+    __slots__ = ("_amplification", "_limit", "_share", "_used", "limits", "peak", "spooled")
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        share: MemoryShare | None = None,
+        amplification: Amplification | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._amplification = amplification
+        self._share = share
+        self._limit = self.limits.max_decoded_bytes
+        if share is not None:
+            self._limit = min(self._limit, share.max_bytes)
+        self._used = 0
+        #: The most that was held at one time, in bytes.
+        self.peak = 0
+        #: Bytes of the body that lie on the spool.
+        self.spooled = 0
+
+    @property
+    def remaining(self) -> int:
+        """Bytes that can still be charged."""
+        return self._limit - self._used
+
+    def anew(self, limits: Limits | None = None) -> Budget:
+        """Another budget of the same request, of which nothing is used yet.
+
+        Args:
+            limits: other ones than the request's.
+        """
+        amplification = None if self._amplification is None else self._amplification.anew()
+        return Budget(limits or self.limits, self._share, amplification)
+
+    def amplify(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
+        """Count what the body becomes, as `Amplification.add`.
+
+        Raises:
+            LimitExceeded: too much for its size.
+        """
+        if self._amplification is not None:
+            self._amplification.add(way, num_bytes, offset=offset)
+
+    def check_amplified(self, way: Way, num_bytes: int) -> None:
+        """Check that the body may become `num_bytes` more, as `Amplification.check`.
+
+        Raises:
+            LimitExceeded: too much for its size.
+        """
+        if self._amplification is not None:
+            self._amplification.check(way, num_bytes)
+
+    def reserve(self, num_bytes: int) -> None:
+        """Take memory for what is not decoded, as what is read ahead, before work begins and until it ends.
+
+        Raises:
+            Overloaded: there is no room; nothing was done.
+        """
+        if self._share is not None:
+            self._share.reserve(num_bytes)
+
+    def charge(self, num_bytes: int, what: str) -> None:
+        """Reserve `num_bytes` for `what`, before allocating them.
+
+        Raises:
+            LimitExceeded: more than the request may hold, or it has taken too long.
+            Overloaded: more than there is while others hold what they do.
+            StreamInterrupted: the request was given up.
+        """
+        if num_bytes > self._limit - self._used:
+            raise LimitExceeded(
+                f"{what} would take {num_bytes} bytes; this request may hold "
+                f"{self._limit} bytes and holds {self._used}. Send it in smaller pieces.",
+                code="payload_too_large",
+            )
+        if self._share is not None:
+            self._share.charge(num_bytes)
+        self._used += num_bytes
+        self.peak = max(self.peak, self._used)
+
+    def release(self, num_bytes: int) -> None:
+        """Give back what was charged and is no longer held."""
+        num_bytes = min(num_bytes, self._used)
+        self._used -= num_bytes
+        if self._share is not None:
+            self._share.release(num_bytes)

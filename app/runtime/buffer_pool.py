@@ -1,0 +1,97 @@
+"""Large buffers that are used again: touching new pages costs more than what is then written there."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .budget import Budget
+
+__all__ = ["BufferPool"]
+
+
+class BufferPool:
+    """Buffers to be filled and lent out to be read. Safe to use from several threads, as `budget` is not.
+
+    What is lent comes back when its last reader drops it, and not a moment before: whoever was given it
+    may keep it for longer than the call took, as a client of HTTP does that sends it once more. Who that
+    is, and in which thread, does not matter.
+
+    Args:
+        budget: charged for all buffers, be they taken, lent or free, until the pool is closed.
+        what: names them in the error.
+        most_lent: how many are lent at a time as a rule. Where more are held, the oldest are not waited for
+            any longer: from then on they belong to whoever holds them, and are charged to nobody.
+    """
+
+    def __init__(self, budget: Budget, what: str, *, most_lent: int) -> None:
+        self._budget = budget
+        self._what = what
+        self._most_lent = most_lent
+        self._free: list[NDArray[np.uint8]] = []
+        self._lent: dict[int, int] = {}  # sizes, oldest first; no two buffers alive have one id
+        self._returned: deque[NDArray[np.uint8]] = deque()
+        self._charged = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> BufferPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """A buffer of `size` bytes or up to twice as many, with anything in it.
+
+        Raises:
+            LimitExceeded: more than the budget.
+        """
+        with self._lock:
+            self._collect()
+            fitting = [index for index, free in enumerate(self._free) if size <= len(free) <= 2 * size]
+            if fitting:
+                return self._free.pop(min(fitting, key=lambda index: len(self._free[index])))
+            self._budget.charge(size, self._what)
+            self._charged += size
+        # From numpy: it asks the system for large pages, which cost less to touch.
+        return np.empty(size, np.uint8)
+
+    def drop(self, buffer: NDArray[np.uint8]) -> None:
+        """Give up a buffer that was taken and is of no more use."""
+        with self._lock:
+            self._forget(len(buffer))
+
+    def lend(self, buffer: NDArray[np.uint8], size: int) -> memoryview:
+        """The first `size` bytes of a buffer that was taken, to be read for as long as anybody likes."""
+        view = buffer[:size]
+        with self._lock:
+            self._lent[id(buffer)] = len(buffer)
+        # All that is made of the memoryview keeps `view` alive. Wherever it ends, no lock is taken.
+        weakref.finalize(view, self._returned.append, buffer).atexit = False
+        return view.data.toreadonly()
+
+    def close(self) -> None:
+        """Give back what is free; what is lent goes back to the system as it comes."""
+        with self._lock:
+            self._free.clear()
+            self._lent.clear()
+            self._forget(self._charged)
+
+    def _collect(self) -> None:
+        while self._returned:
+            buffer = self._returned.popleft()
+            if self._lent.pop(id(buffer), None) is not None:
+                self._free.append(buffer)
+        while len(self._lent) > self._most_lent:
+            self._forget(self._lent.pop(next(iter(self._lent))))
+
+    def _forget(self, size: int) -> None:
+        self._charged -= size
+        self._budget.release(size)

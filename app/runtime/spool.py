@@ -1,0 +1,231 @@
+"""Bounded room on the local disk for what does not fit in memory.
+
+A `Spool` is shared by all requests and counts what they hold together; a `SpoolFile` is one
+request's anonymous temporary file, gone with its last handle whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ..errors import SpoolFull, SpoolUnavailable
+from .streams import Buffer
+
+__all__ = ["Spool", "SpoolFile"]
+
+#: No request gets more than one part of so many, for its body and its answer.
+_SHARES: Final = 4
+
+
+class Spool:
+    """Room for at most `max_bytes` over all open files. Safe to use from several threads."""
+
+    def __init__(self, directory: Path | None, max_bytes: int) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._used = 0
+        # Reentrant: room also comes back where Python finds that nothing refers to a mapping any more.
+        self._lock = threading.RLock()
+
+    @property
+    def used(self) -> int:
+        """Bytes held by the files that are open now."""
+        return self._used
+
+    @property
+    def available(self) -> int:
+        """Bytes that there is room for now; others may take it meanwhile."""
+        return max(0, self._max_bytes - self._used)
+
+    def open(self) -> SpoolFile:
+        """A new, empty file.
+
+        Raises:
+            SpoolFull: no room left on the disk.
+            SpoolUnavailable: the folder cannot be written, or the disk failed.
+        """
+        return SpoolFile(self)
+
+    def check(self) -> None:
+        """Write a byte.
+
+        Raises:
+            SpoolFull: no room left on the disk.
+            SpoolUnavailable: the folder cannot be written, or the disk failed.
+        """
+        with _disk_errors(), self.create_file() as file:
+            file.write(b"\0")
+
+    def create_file(self) -> FileIO:
+        """A temporary file without a name; its folder is made where it is missing.
+
+        Raises:
+            OSError: as the system says.
+        """
+        # Unbuffered: what was appended can be read at once.
+        try:
+            return tempfile.TemporaryFile(dir=self._directory, buffering=0)
+        except FileNotFoundError:
+            if self._directory is None:
+                raise
+        self._directory.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=self._directory, buffering=0)
+
+    @property
+    def share(self) -> int:
+        """Bytes that the body and the answer of one request get, together."""
+        return self._max_bytes // _SHARES
+
+    def open_share(self, beside: int = 0) -> SpoolFile:
+        """As `open`, of at most a quarter of the spool: for the body or the answer of a request.
+
+        Args:
+            beside: bytes of that quarter which the request holds in another file.
+        """
+        return SpoolFile(self, self.share - beside)
+
+    def reserve(self, num_bytes: int) -> None:
+        """Take room before writing.
+
+        Raises:
+            SpoolFull: the spool has no room left.
+        """
+        with self._lock:
+            if self._used + num_bytes > self._max_bytes:
+                raise SpoolFull(
+                    f"The spool is full: SHARDSMITH_SPOOL_MAX_BYTES is {self._max_bytes}. "
+                    "Send less at a time, or try again later."
+                )
+            self._used += num_bytes
+
+    def release(self, num_bytes: int) -> None:
+        """Give room back."""
+        with self._lock:
+            self._used -= num_bytes
+
+
+class SpoolFile:
+    """An append-only temporary file that is also a `WholeBody`.
+
+    One thread appends while another reads what was appended; the file position is not shared
+    because both go through absolute offsets under a lock.
+
+    Args:
+        max_bytes: of this file; None: as many as the spool has room for.
+    """
+
+    def __init__(self, spool: Spool, max_bytes: int | None = None) -> None:
+        self._spool = spool
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._mapped: mmap.mmap | None = None
+        self._lock = threading.Lock()
+        with _disk_errors():
+            self._file = spool.create_file()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: Buffer) -> int:
+        """Add `data` at the end and return the offset at which it begins.
+
+        Raises:
+            ValueError: the file is closed, or was viewed.
+            SpoolFull: no room left in the spool, for this file, or on the disk.
+            SpoolUnavailable: the disk failed.
+        """
+        view = memoryview(data).cast("B")
+        with self._lock:
+            if self._file.closed:
+                raise ValueError("the spool file is closed")
+            if self._mapped is not None:
+                raise ValueError("the spool file is being viewed")
+            if self._max_bytes is not None and self._size + len(view) > self._max_bytes:
+                raise SpoolFull(
+                    f"The body and the answer of a request may take {self._spool.share} bytes of the spool "
+                    "together, and these take more. Send less at a time.",
+                    code="spool_full",
+                )
+            self._spool.reserve(len(view))
+            offset, self._size = self._size, self._size + len(view)
+            with _disk_errors():
+                self._file.seek(offset)
+                while view:
+                    view = view[self._file.write(view) :]
+        return offset
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """Exactly `n` bytes from `offset`; fewer only where the file ends.
+
+        Raises:
+            SpoolUnavailable: the disk failed.
+        """
+        with self._lock, _disk_errors():
+            self._file.seek(offset)
+            pieces = []
+            while n > 0 and (piece := self._file.read(n)):
+                pieces.append(piece)
+                n -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def view(self) -> memoryview:
+        """As `WholeBody`; nothing can be appended from then on.
+
+        Nobody else has the file, so it cannot become shorter than its mapping, which would be a fatal signal.
+        """
+        with self._lock, _disk_errors():
+            if self._file.closed:
+                raise ValueError("the spool file is closed")
+            if self._mapped is None and self._size:
+                self._mapped = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
+            return memoryview(self._mapped or b"")
+
+    def close(self) -> None:
+        """Free the room; that of a mapping with the last view of it. May be called twice."""
+        with self._lock:
+            if self._file.closed:
+                return
+            self._file.close()
+            mapped, self._mapped = self._mapped, None
+            if mapped is None:
+                self._spool.release(self._size)
+            else:
+                weakref.finalize(mapped, self._spool.release, self._size).atexit = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Turn what the system says of the disk into this project's errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise SpoolFull(
+                "The disk of the spool is full. Try again later; the operator makes room in the folder "
+                "SHARDSMITH_SPOOL_DIR, or names another."
+            ) from error
+        raise SpoolUnavailable(
+            # By its number: the text may name folders, and clients read this.
+            f"The spool cannot be used: {os.strerror(error.errno or errno.EIO)}. The operator makes the "
+            "folder SHARDSMITH_SPOOL_DIR writable, or names another."
+        ) from error

@@ -1,0 +1,196 @@
+"""Where bytes come from: `ByteStream` (once, in order), `ByteFile` (anywhere, known size), `WholeBody`."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from ..domain.limits import MIB
+from ..errors import MalformedInput
+from .budget import Budget
+
+__all__ = [
+    "Buffer",
+    "ByteFile",
+    "ByteStream",
+    "FileStream",
+    "MemoryFile",
+    "MemoryStream",
+    "PrefixedStream",
+    "ViewStream",
+    "WholeBody",
+    "read_all",
+    "read_exactly",
+    "read_up_to",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+_CHUNK = 1 * MIB
+
+
+class ByteStream(Protocol):
+    """Bytes that arrive once, in order."""
+
+    def read(self, n: int, /) -> bytes:
+        """Between 1 and `n` bytes, or `b""` at the end. Blocks until there is something.
+
+        Raises:
+            StreamInterrupted: the sender went away before the end.
+        """
+        ...
+
+
+@runtime_checkable
+class ViewStream(ByteStream, Protocol):
+    """A stream whose bytes lie in memory in large stretches, which need not be copied."""
+
+    def read_view(self) -> memoryview:
+        """What is left of a stretch, or the next one, to which nothing writes any more; empty at the end.
+
+        Raises: as `read`.
+        """
+        ...
+
+
+class ByteFile(Protocol):
+    """Bytes that can be read anywhere."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """Exactly `n` bytes from `offset`; fewer only where the file ends."""
+        ...
+
+
+class WholeBody(ByteFile, Protocol):
+    """A body that is there as a whole, be it in memory or on disk."""
+
+    def view(self) -> memoryview:
+        """All of it, read-only, for as long as anybody holds what is made of it.
+
+        Of a file it is a mapping: what is read of it takes no memory that the system cannot take back.
+
+        Raises:
+            StorageUnavailable: the disk failed.
+        """
+        ...
+
+
+class MemoryStream:
+    """A `ByteStream` over bytes in memory, handed out at most `chunk` bytes at a time."""
+
+    def __init__(self, data: Buffer, *, chunk: int | None = None) -> None:
+        self._view = memoryview(data).cast("B")
+        self._chunk = chunk
+        self._position = 0
+
+    def read(self, n: int, /) -> bytes:
+        if self._chunk is not None:
+            n = min(n, self._chunk)
+        piece = bytes(self._view[self._position : self._position + n])
+        self._position += len(piece)
+        return piece
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._view) - self._position
+
+    def rest(self) -> memoryview:
+        """All that was not read yet, where it lies."""
+        rest = self._view[self._position :]
+        self._position = len(self._view)
+        return rest
+
+
+class PrefixedStream:
+    """A stream of which `head` has been read already."""
+
+    def __init__(self, head: bytes, source: ByteStream) -> None:
+        self._head = head
+        self._source = source
+
+    def read(self, n: int, /) -> bytes:
+        if not self._head:
+            return self._source.read(n)
+        piece, self._head = self._head[:n], self._head[n:]
+        return piece
+
+
+class MemoryFile:
+    """A `WholeBody` over bytes in memory."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._view = memoryview(data).cast("B")
+
+    @property
+    def size(self) -> int:
+        return len(self._view)
+
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        return bytes(self._view[offset : offset + n])
+
+    def view(self) -> memoryview:
+        return self._view.toreadonly()
+
+
+class FileStream:
+    """The bytes of a `ByteFile` from `begin` to `end` as a stream."""
+
+    def __init__(self, file: ByteFile, begin: int, end: int) -> None:
+        self._file = file
+        self._position = begin
+        self._end = end
+
+    def read(self, n: int, /) -> bytes:
+        piece = self._file.read_at(self._position, min(n, self._end - self._position))
+        self._position += len(piece)
+        return piece
+
+
+def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:
+    """`n` bytes of `stream`, gathered as they come; nothing is allocated ahead of what arrives.
+
+    Args:
+        what: names the missing thing in the error.
+        offset: where in the input this begins, for the error.
+
+    Raises:
+        MalformedInput: the stream ends early (`truncated`).
+    """
+    first = stream.read(min(n, _CHUNK)) if n else b""
+    if len(first) == n:
+        return first
+    gathered = bytearray(first)
+    while len(gathered) < n:
+        piece = stream.read(min(n - len(gathered), _CHUNK))
+        if not piece:
+            raise MalformedInput(
+                f"The body ends inside {what}: {n} bytes expected, {len(gathered)} found.",
+                code="truncated",
+                offset=offset + len(gathered),
+            )
+        gathered += piece
+    return bytes(gathered)
+
+
+def read_up_to(stream: ByteStream, n: int) -> bytes:
+    """`n` bytes of `stream`, gathered as they come, or all where it has fewer."""
+    gathered = bytearray()
+    while len(gathered) < n and (piece := stream.read(n - len(gathered))):
+        gathered += piece
+    return bytes(gathered)
+
+
+def read_all(stream: ByteStream, budget: Budget, what: str = "The body") -> memoryview:
+    """All of `stream` in memory, charged to `budget` as it comes.
+
+    Raises:
+        LimitExceeded: larger than the budget allows.
+    """
+    gathered = bytearray()
+    while piece := stream.read(_CHUNK):
+        budget.charge(len(piece), what)
+        gathered += piece
+    return memoryview(gathered).toreadonly()

@@ -1,0 +1,152 @@
+"""The spool is bounded over all its files, and gives room back."""
+
+import errno
+import io
+import mmap
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from app.errors import ShardsmithError, SpoolFull, SpoolUnavailable, StorageFull
+from app.runtime.spool import Spool
+from tests.mounts import mounted
+
+
+def test_what_is_appended_can_be_read_anywhere(tmp_path: Path) -> None:
+    with Spool(tmp_path, 1000).open() as file:
+        assert file.append(b"hello") == 0
+        assert file.append(memoryview(b" world")) == 5
+        assert file.size == 11
+        assert file.read_at(3, 5) == b"lo wo"
+        assert file.read_at(9, 100) == b"ld"
+        assert file.read_at(100, 1) == b""
+
+
+def test_room_is_shared_and_given_back(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 10)
+    first, second = spool.open(), spool.open()
+    first.append(b"123456")
+    with pytest.raises(StorageFull) as caught:
+        second.append(b"12345")
+    assert caught.value.code == "spool_full"
+    first.close()
+    first.close()
+    assert spool.used == 0
+    second.append(b"1234567890")
+    second.close()
+    assert spool.used == 0
+
+
+def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
+    with Spool(tmp_path, 1000).open() as file:
+        file.append(b"x" * 100)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, SpoolFull), (errno.EIO, SpoolUnavailable)])
+@pytest.mark.parametrize("step", ["open", "append", "read"])
+def test_a_disk_that_fails_is_an_error_of_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[ShardsmithError]
+) -> None:
+    def fails(*_: object, **__: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    class Failing(io.FileIO):
+        seek = fails  # type: ignore[assignment]
+
+    path = tmp_path / "file"
+    path.touch()
+    spool = Spool(tmp_path, 100)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            tempfile, "TemporaryFile", fails if step == "open" else lambda **_: Failing(path, "r+")
+        )
+        if step == "open":
+            with pytest.raises(kind):
+                spool.open()
+        else:
+            with spool.open() as file, pytest.raises(kind):
+                file.append(b"x") if step == "append" else file.read_at(0, 1)
+    assert spool.used == 0
+    with spool.open() as file:
+        assert file.append(b"x") == 0
+
+
+def test_a_view_is_all_that_was_appended_and_ends_it(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        file.append(b"hello")
+        file.append(b" world")
+        view = file.view()
+        assert (bytes(view), bytes(file.view()), view.readonly) == (b"hello world", b"hello world", True)
+        assert file.read_at(6, 5) == b"world"
+        with pytest.raises(ValueError, match="viewed"):
+            file.append(b"!")
+    assert bytes(view) == b"hello world"
+    assert spool.used == 11
+    del view
+    assert spool.used == 0
+    with pytest.raises(ValueError, match="closed"):
+        file.view()
+
+
+def test_the_view_of_an_empty_file_is_empty(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        assert bytes(file.view()) == b""
+    assert spool.used == 0
+
+
+def test_a_disk_that_cannot_be_mapped_is_an_error_of_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    monkeypatch.setattr(mmap, "mmap", fails)
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        file.append(b"x")
+        with pytest.raises(SpoolUnavailable):
+            file.view()
+    assert spool.used == 0
+
+
+def test_a_missing_folder_is_made(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "a" / "b", 100)
+    spool.check()
+    (tmp_path / "a" / "b").rmdir()
+    with spool.open() as file:
+        assert file.append(b"x") == 0
+
+
+def test_a_file_in_place_of_the_folder_is_said_to_be_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "spool").touch()
+    spool = Spool(tmp_path / "spool", 100)
+    for use in (spool.check, spool.open):
+        with pytest.raises(SpoolUnavailable) as caught:
+            use()
+        assert "Not a directory" in caught.value.detail
+        assert "SHARDSMITH_SPOOL_DIR" in caught.value.detail
+        assert str(tmp_path) not in caught.value.detail
+
+
+def test_a_read_only_folder_is_said_to_be_so(tmp_path: Path) -> None:
+    with mounted(tmp_path, "ro"):
+        spool = Spool(tmp_path, 100)
+        for use in (spool.check, spool.open):
+            with pytest.raises(SpoolUnavailable, match=r"Read-only file system\..* SHARDSMITH_SPOOL_DIR"):
+                use()
+
+
+def test_a_full_folder_is_said_to_be_full(tmp_path: Path) -> None:
+    with mounted(tmp_path, "size=64k"):
+        spool = Spool(tmp_path, 1 << 30)
+        with spool.open() as file:
+            with pytest.raises(SpoolFull, match="SHARDSMITH_SPOOL_DIR"):
+                file.append(bytes(1 << 20))
+            with pytest.raises(SpoolFull):
+                spool.check()
+        spool.check()

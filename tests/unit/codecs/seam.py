@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -20,14 +21,14 @@ from app.codecs.options import (
 )
 from app.codecs.records.arrays import values_from_elements
 from app.codecs.records.columns import Records
-from app.codecs.registry import RECORDS_CODECS, TENSOR_CODECS, FormName
+from app.codecs.tensor_stream import NamedStream
 from app.domain.dtypes import DType
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Feature, Schema
-from app.domain.streams import MemoryFile, MemoryStream
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
-from app.domain.tensor_stream import NamedStream
 from app.errors import InputError
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile, MemoryStream
 
 #: Sizes of the pieces in which a body arrives; None is all at once.
 Pieces = Sequence[int | None]

@@ -3,13 +3,14 @@
 Tensors: a million numbers to a float32 array, against `orjson.loads` + `numpy.array` and against
 pysimdjson's `as_buffer`. Rows: NDJSON to TFRecord bytes, against `json.loads` + one
 `tf.train.Example` a row + `TFRecordWriter`, the Example built as TensorFlow's guide does, and filled in
-place, which is faster. Run: python -m benchmarks.bench_json
+place, which is faster. Also rows that are not quite plain: a list of texts of any length, a number that is
+often null, and a nested list. Run: python -m benchmarks.bench_json
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,11 @@ from app.runtime.streams import MemoryFile, MemoryStream
 
 NUMBERS = 1_000_000
 ROWS = 100_000
+MIXED_ROWS = 25_000
 #: Rows of the slow side.
 PEER_ROWS = 5_000
 TENSOR_TARGET = 3
-ROWS_TARGET = 20
+PLAIN_TARGET, MIXED_TARGET = 25, 10
 
 
 def number_texts() -> Iterator[tuple[str, list[str]]]:
@@ -84,14 +86,38 @@ def measure_tensor(session: Session, name: str, body: bytes, *, is_flat: bool) -
     )
 
 
-def row_bodies() -> Iterator[tuple[str, bytes]]:
+#: Builds the `tf.train.Example` of a row.
+ExampleOf = Callable[[dict[str, Any]], Any]
+
+
+def lines_of(rows: Iterator[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def plain_bodies() -> Iterator[tuple[str, bytes]]:
     rng = np.random.default_rng(0)
     for name, values in (
         ("17-digit doubles", rng.standard_normal((ROWS, 20)).tolist()),
         ("4 decimals", np.round(rng.standard_normal((ROWS, 20)), 4).tolist()),
     ):
         rows = ({"x": x, "label": i % 1000, "id": f"sample-{i:08}"} for i, x in enumerate(values))
-        yield f"20 floats + int + text, {name}", b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        yield f"20 floats + int + text, {name}", lines_of(rows)
+
+
+def mixed_body() -> bytes:
+    """Lists of one to five texts, a number that every third row lacks, and a nested list."""
+    rng = np.random.default_rng(0)
+    boxes = np.round(rng.standard_normal((MIXED_ROWS, 2, 4)), 4).tolist()
+    counts = rng.integers(1, 6, MIXED_ROWS).tolist()
+    return lines_of(
+        {
+            "id": f"sample-{i:08}",
+            "tags": [f"tag-{i % (97 * (k + 1))}" for k in range(count)],
+            "score": None if i % 3 == 1 else i % 1000 / 8,
+            "boxes": box,
+        }
+        for i, (count, box) in enumerate(zip(counts, boxes, strict=True))
+    )
 
 
 def write_ours(body: bytes) -> int:
@@ -99,53 +125,86 @@ def write_ours(body: bytes) -> int:
     return sum(map(len, tfrecord.encode(records, RecordsEncodeOptions(), Budget())))
 
 
-def write_tensorflow(body: bytes, path: str) -> None:
+def floats_of(values: list[float]) -> Any:
+    return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+
+def texts_of(values: list[str]) -> Any:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in values]))
+
+
+def plain_example(row: dict[str, Any]) -> Any:
+    features = {
+        "x": floats_of(row["x"]),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["label"]])),
+        "id": texts_of([row["id"]]),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def plain_example_in_place(row: dict[str, Any]) -> Any:
+    example = tf.train.Example()
+    feature = example.features.feature
+    feature["x"].float_list.value.extend(row["x"])
+    feature["label"].int64_list.value.append(row["label"])
+    feature["id"].bytes_list.value.append(row["id"].encode())
+    return example
+
+
+def mixed_example(row: dict[str, Any]) -> Any:
+    features = {
+        "id": texts_of([row["id"]]),
+        "tags": texts_of(row["tags"]),
+        "boxes": floats_of([value for box in row["boxes"] for value in box]),
+    }
+    if row["score"] is not None:
+        features["score"] = floats_of([row["score"]])
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def write_tensorflow(body: bytes, example_of: ExampleOf, path: str) -> None:
     with tf.io.TFRecordWriter(path) as writer:
         for line in body.splitlines():
-            row = json.loads(line)
-            features = {
-                "x": tf.train.Feature(float_list=tf.train.FloatList(value=row["x"])),
-                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["label"]])),
-                "id": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row["id"].encode()])),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=features))
-            writer.write(example.SerializeToString())
+            writer.write(example_of(json.loads(line)).SerializeToString())
 
 
-def write_tensorflow_in_place(body: bytes, path: str) -> None:
-    with tf.io.TFRecordWriter(path) as writer:
-        for line in body.splitlines():
-            row = json.loads(line)
-            example = tf.train.Example()
-            feature = example.features.feature
-            feature["x"].float_list.value.extend(row["x"])
-            feature["label"].int64_list.value.append(row["label"])
-            feature["id"].bytes_list.value.append(row["id"].encode())
-            writer.write(example.SerializeToString())
-
-
-def measure_rows(session: Session, name: str, body: bytes, path: str) -> None:
+def measure_rows(
+    session: Session,
+    name: str,
+    body: bytes,
+    path: str,
+    target: float,
+    peers: Mapping[str, ExampleOf],
+) -> None:
     some = b"".join(body.splitlines(keepends=True)[:PEER_ROWS])
-    write_tensorflow(some, path)
+
+    def peer(example_of: ExampleOf) -> Callable[[], int]:
+        return counted(lambda: write_tensorflow(some, example_of, path), PEER_ROWS)
+
+    peer(next(iter(peers.values())))()
     assert write_ours(some) == Path(path).stat().st_size
     session.ask(
         "NDJSON to TFRecord",
         name,
         "rows",
-        counted(lambda: write_ours(body), ROWS),
+        counted(lambda: write_ours(body), body.count(b"\n")),
         [
-            Peer(
-                "json.loads + tf.train.Example",
-                counted(lambda: write_tensorflow(some, path), PEER_ROWS),
-                ROWS_TARGET,
-            ),
-            Peer(
-                "json.loads + tf.train.Example, filled in place",
-                counted(lambda: write_tensorflow_in_place(some, path), PEER_ROWS),
-            ),
+            Peer(peer_name, peer(example_of), None if index else target)
+            for index, (peer_name, example_of) in enumerate(peers.items())
         ],
         num_bytes=len(body),
     )
+
+
+def measure_all_rows(session: Session, path: str) -> None:
+    built = "json.loads + tf.train.Example"
+    for name, body in plain_bodies():
+        if session.wants(name):
+            peers = {built: plain_example, f"{built}, filled in place": plain_example_in_place}
+            measure_rows(session, name, body, path, PLAIN_TARGET, peers)
+    name = "variable list of texts + null + nested list"
+    if session.wants(name):
+        measure_rows(session, name, mixed_body(), path, MIXED_TARGET, {built: mixed_example})
 
 
 def measure(session: Session) -> None:
@@ -154,9 +213,7 @@ def measure(session: Session) -> None:
         if session.wants(name):
             measure_tensor(session, name, body, is_flat=is_flat)
     with memory_folder() as folder:
-        for name, body in row_bodies():
-            if session.wants(name):
-                measure_rows(session, name, body, str(folder / "rows.tfrecord"))
+        measure_all_rows(session, str(folder / "rows.tfrecord"))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def cases() -> Iterator[Case]:
             "label": {"dtype": "int64"},
         },
         {"image": rng.standard_normal((1000, 64, 64, 3), np.float32), "label": rng.integers(0, 10, 1000)},
-        {COLUMNS: 10},
+        {COLUMNS: 10, VALUES: 2},
         500,
     )
     yield Case(

@@ -34,6 +34,8 @@ BODY_WINDOW: Final = 2 * MIB
 OUTPUT_WINDOW: Final = 4 * MIB
 #: Output is queued and sent in pieces: the server copies each on the event loop, a gigabyte in a second.
 _PIECE: Final = 1 * MIB
+#: Shorter ones are put together: sending a piece takes the event loop some microseconds, however short it is.
+_SHORT: Final = 4 * KIB
 
 
 class RequestBody:
@@ -224,7 +226,7 @@ class OutputPipe:
         self._body_spooled = body_spooled
         self._changed = threading.Condition()
         self._data = asyncio.Event()
-        self._queue: deque[memoryview | tuple[int, int]] = deque()
+        self._queue: deque[memoryview | bytearray | tuple[int, int]] = deque()
         self._in_memory = 0
         self._file: SpoolFile | None = None
         self._digest = hashlib.sha256()
@@ -289,10 +291,17 @@ class OutputPipe:
             self._require_reader()
             if self._in_memory >= OUTPUT_WINDOW:
                 return False
-            self._queue.append(data)
+            self._queue_short(data) if length < _SHORT else self._queue.append(data)
             self._in_memory += length
             self.size += length
             return True
+
+    def _queue_short(self, data: memoryview) -> None:
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, bytearray) and len(last) < _PIECE:
+            last += data
+        else:
+            self._queue.append(bytearray(data))
 
     def _require_reader(self) -> None:
         if self._abandoned:
@@ -346,7 +355,7 @@ class OutputPipe:
     def _settled(self, limit: int | None) -> bool:
         return self._finished or (limit is not None and self.size > limit)
 
-    async def next_piece(self) -> bytes | memoryview | None:
+    async def next_piece(self) -> bytes | bytearray | memoryview | None:
         """The next piece, or None at the end.
 
         Raises:

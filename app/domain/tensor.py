@@ -35,6 +35,7 @@ Shape = tuple[int, ...]
 MAX_RANK: Final = 254
 #: A dimension is an int64 in TensorShapeProto.
 MAX_DIM: Final = 2**63 - 1
+_STRINGS_AT_ONCE: Final = 65_536
 
 
 def check_distinct(names: Iterable[str | None]) -> None:
@@ -124,7 +125,11 @@ class Tensor:
 
 
 def _num_bytes(dtype: DType, values: NDArray[Any]) -> int:
-    return sum(map(len, values)) if dtype.is_string else int(values.nbytes)
+    if not dtype.is_string:
+        return int(values.nbytes)
+    # Not at once: one call would hold the interpreter's lock for as long as it takes.
+    steps = range(0, len(values), _STRINGS_AT_ONCE)
+    return sum(sum(map(len, values[begin : begin + _STRINGS_AT_ONCE])) for begin in steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

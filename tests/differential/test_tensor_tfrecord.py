@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.messages.tensor_proto import serialize_tensor_proto
 from app.codecs.messages.tensor_tfrecord import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
-from app.domain.tensor import NamedTensor, Tensor
+from app.domain.tensor import Tensor
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 
@@ -35,7 +36,7 @@ def theirs() -> list[Any]:
 
 def ours(compression: Compression) -> bytes:
     return b"".join(
-        encode([NamedTensor(item) for item in TENSORS], TensorEncodeOptions(compression=compression))
+        encode(map(serialize_tensor_proto, TENSORS), TensorEncodeOptions(compression=compression))
     )
 
 

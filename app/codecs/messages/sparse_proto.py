@@ -6,17 +6,26 @@ Source: tensorflow/core/kernels/serialize_sparse_op.cc and deserialize_sparse_st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import STRING
-from ...domain.tensor import NamedAny, SparseTensor, Tensor
+from ...domain.dtypes import INT64, STRING
+from ...domain.tensor import Shape, SparseTensor, Tensor, tensor_from_array
 from ...errors import InputError, LimitExceeded, UnprocessableInput
 from ...runtime.budget import Budget
-from ..tensors.components import components_of, sparse_tensor
-from .tensor_proto import parse_tensor_proto, serialize_tensor_content
+from ...runtime.streams import Buffer
+from ..tensors.components import sparse_tensor
+from .tensor_proto import (
+    Message,
+    parse_tensor_proto,
+    serialize_tensor_content,
+    serialize_tensor_proto,
+    string_prefix,
+    tensor_proto_header,
+)
 
 __all__ = ["is_serialized_sparse", "parse_sparse", "serialize_many_sparse", "serialize_sparse"]
 
@@ -24,16 +33,17 @@ __all__ = ["is_serialized_sparse", "parse_sparse", "serialize_many_sparse", "ser
 _PARTS: Final = 3
 #: A dense_shape of [2^40, 1] in a few bytes would ask for as many rows of strings.
 _MAX_ROWS: Final = 2**20
+_EMPTY_AT_ONCE: Final = 1024
 
 
-def serialize_sparse(tensor: SparseTensor) -> Tensor:
+def serialize_sparse(tensor: SparseTensor) -> Message:
     """What `tf.io.serialize_sparse` gives: a string `[3]` of the protos of indices, values, dense_shape."""
-    values = np.empty(_PARTS, object)
-    values[:] = _protos(tensor)
-    return Tensor(STRING, (_PARTS,), values)
+    strings = _serialize_entries(tensor, tensor.indices, slice(None), tensor.dense_shape)
+    header = tensor_proto_header(STRING, (_PARTS,))
+    return Message(len(header) + sum(map(len, strings)), [header, *strings])
 
 
-def serialize_many_sparse(tensor: SparseTensor) -> Tensor:
+def serialize_many_sparse(tensor: SparseTensor) -> Message:
     """What `tf.io.serialize_many_sparse` gives: a string `[N, 3]`, one sparse tensor a row of the first axis.
 
     Raises:
@@ -52,22 +62,41 @@ def serialize_many_sparse(tensor: SparseTensor) -> Tensor:
             f"{num_rows} rows of sparse tensors; at most {_MAX_ROWS} are written.", code="too_many_rows"
         )
     _require_sorted(tensor.indices)
-    strings = np.empty((num_rows, _PARTS), object)
-    strings[:] = _protos(_row(tensor, slice(0, 0)))  # most rows of most tensors are empty
+    inner, shape = np.ascontiguousarray(tensor.indices[:, 1:]), tensor.dense_shape[1:]
     rows = tensor.indices[:, 0]
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=False):
-        strings[rows[start]] = _protos(_row(tensor, slice(start, stop)))
-    return Tensor(STRING, (num_rows, _PARTS), strings.reshape(-1))
+    stops = [*starts[1:].tolist(), len(rows)]
+    filled = {
+        row: b"".join(_serialize_entries(tensor, inner, slice(start, stop), shape))
+        for row, start, stop in zip(rows[starts].tolist(), starts.tolist(), stops, strict=False)
+    }
+    empty = b"".join(_serialize_entries(tensor, inner, slice(0, 0), shape))
+    header = tensor_proto_header(STRING, (num_rows, _PARTS))
+    num_bytes = len(header) + sum(map(len, filled.values())) + (num_rows - len(filled)) * len(empty)
+    return Message(num_bytes, chain([header], _fill_rows(filled, empty, num_rows)))
 
 
-def _row(tensor: SparseTensor, entries: slice) -> SparseTensor:
-    indices = np.ascontiguousarray(tensor.indices[entries, 1:])
-    return SparseTensor(tensor.dtype, tensor.dense_shape[1:], indices, tensor.values[entries])
+def _serialize_entries(
+    tensor: SparseTensor, indices: NDArray[np.int64], entries: slice, dense_shape: Shape
+) -> list[Buffer]:
+    """Some entries of a sparse tensor as three strings of a TensorProto, in pieces."""
+    values = tensor.values[entries]
+    protos = (
+        serialize_tensor_proto(tensor_from_array(indices[entries], INT64)),
+        serialize_tensor_content(Tensor(tensor.dtype, (len(values),), values)),
+        serialize_tensor_proto(tensor_from_array(np.array(dense_shape, np.int64), INT64)),
+    )
+    return [piece for proto in protos for piece in (string_prefix(proto.num_bytes), *proto)]
 
 
-def _protos(tensor: SparseTensor) -> list[bytes]:
-    return [b"".join(serialize_tensor_content(part.tensor)) for part in components_of(NamedAny(tensor))]
+def _fill_rows(filled: dict[int, bytes], empty: bytes, num_rows: int) -> Iterator[bytes]:
+    """All rows in order. Most rows of most tensors are empty, so those are never held one by one."""
+    first = 0
+    for row, strings in chain(filled.items(), [(num_rows, b"")]):
+        for begin in range(first, row, _EMPTY_AT_ONCE):
+            yield empty * min(_EMPTY_AT_ONCE, row - begin)
+        yield strings
+        first = row + 1
 
 
 def _require_sorted(indices: NDArray[np.int64]) -> None:

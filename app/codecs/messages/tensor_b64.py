@@ -18,7 +18,7 @@ from ..json.text import parse_json
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
 from .b64_messages import message_texts, read_messages
-from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
+from .tensor_proto import Message, parse_tensor_proto
 
 __all__ = ["decode", "encode"]
 
@@ -55,10 +55,6 @@ def _read(pointer: str, message: object, options: TensorDecodeOptions, budget: B
     return named
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """The messages, in pieces; names are not kept.
-
-    Raises:
-        UnprocessableInput: a tensor too large for a TensorProto.
-    """
-    return gather(message_texts((serialize_tensor_proto(named.tensor) for named in tensors), options.b64))
+def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """The messages, in pieces."""
+    return gather(message_texts(messages, options.b64))

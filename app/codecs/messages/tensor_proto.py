@@ -7,14 +7,17 @@ another is refused rather than read as one of its possible meanings (see `parse_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
+from ...domain.limits import KIB
 from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
 from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
@@ -22,13 +25,14 @@ from ...runtime.streams import Buffer, ByteStream, read_up_to
 from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, in_low_bits
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
-from ..tensors.single import only_tensor
+from ..tensors.single import check_single
 from .protobuf import LENGTH_DELIMITED, fields_of, parse_varint, serialize_varint
 from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read_tensor_fields
 from .tensor_proto_values import typed_values
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
+    "Message",
     "check_content_size",
     "decode",
     "encode",
@@ -36,6 +40,7 @@ __all__ = [
     "read_aligned",
     "serialize_tensor_content",
     "serialize_tensor_proto",
+    "string_prefix",
     "supported_dtype",
     "tensor_proto_header",
 ]
@@ -46,6 +51,9 @@ MAX_MESSAGE_BYTES: Final = 2**31 - 1
 _ALIGNMENT: Final = 16
 #: Strings at least this long are handed on where they lie instead of being copied together.
 _COPIED_BELOW: Final = 4096
+_STRINGS_A_PIECE: Final = 256
+#: Measured in one call that holds the interpreter's lock.
+_STRINGS_AT_ONCE: Final = 64 * KIB
 #: The header before the content is shorter than this: dtype, 254 dimensions of up to 13 bytes, lengths.
 _MAX_HEADER_BYTES: Final = 4096
 
@@ -68,43 +76,92 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     return [named]
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
-    """The tensor as `tf.io.serialize_tensor` writes it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """A serialized protobuf message, made as it is drawn.
+
+    Attributes:
+        num_bytes: of all pieces together.
+        pieces: drawn once. Numbers stay in the tensor's own memory; strings come in bounded pieces, so that
+            whoever draws them can stop, and let others compute, in between.
 
     Raises:
-        UnprocessableInput: not exactly one tensor, or one that takes 2 GiB.
+        UnprocessableInput: it takes 2 GiB (`tensor_too_large`).
     """
-    return iter(serialize_tensor_proto(only_tensor(tensors, "tensorproto")))
+
+    num_bytes: int
+    pieces: Iterable[Buffer]
+
+    def __post_init__(self) -> None:
+        _check_size(self.num_bytes)
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return iter(self.pieces)
 
 
-def serialize_tensor_proto(tensor: Tensor) -> list[Buffer]:
-    """The bytes of `tf.io.serialize_tensor`, in pieces; numbers stay in the tensor's own memory.
+def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+    """The one message there is.
+
+    Raises:
+        UnprocessableInput: there is none, or more than one.
+    """
+    check_single(len(messages), "tensorproto")
+    return iter(messages[0])
+
+
+def serialize_tensor_proto(tensor: Tensor) -> Message:
+    """The bytes of `tf.io.serialize_tensor`.
 
     Raises:
         UnprocessableInput: they take 2 GiB (`tensor_too_large`).
     """
     header = tensor_proto_header(tensor.dtype, tensor.shape)
-    if tensor.dtype.itemsize:
-        if not len(tensor.values):
-            return [header]
-        if tensor.dtype.is_narrow:
-            return [header, in_low_bits(tensor.values.view(np.uint8), tensor.dtype).data]
-        return [header, content_view(tensor.values)]
-    pieces: list[Buffer] = []
-    pending = bytearray(header)
-    for value in tensor.values:
-        pending += _STRING_TAG + serialize_varint(len(value))
-        if len(value) < _COPIED_BELOW:
-            pending += value
+    if tensor.dtype.is_string:
+        num_bytes = len(header) + _count_string_bytes(tensor.values)
+        return Message(num_bytes, chain([header], _string_pieces(tensor.values)))
+    if not len(tensor.values):
+        return Message(len(header), [header])
+    narrow = tensor.dtype.is_narrow
+    content = (
+        in_low_bits(tensor.values.view(np.uint8), tensor.dtype).data
+        if narrow
+        else content_view(tensor.values)
+    )
+    return Message(len(header) + len(content), [header, content])
+
+
+def string_prefix(num_bytes: int) -> bytes:
+    """What stands before a string of that length among the strings of a TensorProto."""
+    return _STRING_TAG + serialize_varint(num_bytes)
+
+
+_SHORT_PREFIXES: Final = tuple(map(string_prefix, range(_COPIED_BELOW)))
+
+
+def _count_string_bytes(values: NDArray[Any]) -> int:
+    """How long these strings are as `string_val`."""
+    total = 0
+    for begin in range(0, len(values), _STRINGS_AT_ONCE):
+        some = values[begin : begin + _STRINGS_AT_ONCE]
+        lengths = np.fromiter(map(len, some), np.int64, len(some))
+        total += len(some) * (len(_STRING_TAG) + 1) + int(lengths.sum())
+        total += sum(int((lengths >> bits > 0).sum()) for bits in range(7, 35, 7))
+    return total
+
+
+def _string_pieces(values: NDArray[Any]) -> Iterator[Buffer]:
+    """The strings as `string_val`, in pieces of 1 MiB at most where none is long."""
+    for begin in range(0, len(values), _STRINGS_A_PIECE):
+        some = values[begin : begin + _STRINGS_A_PIECE].tolist()
+        lengths = list(map(len, some))
+        if max(lengths) < _COPIED_BELOW:
+            prefixes = map(_SHORT_PREFIXES.__getitem__, lengths)
+            yield b"".join(chain.from_iterable(zip(prefixes, some, strict=True)))
         else:
-            pieces += [pending, value]
-            pending = bytearray()
-    pieces.append(pending)
-    _check_size(sum(map(len, pieces)))
-    return pieces
+            yield from chain.from_iterable(zip(map(string_prefix, lengths), some, strict=True))
 
 
-def serialize_tensor_content(tensor: Tensor) -> list[Buffer]:
+def serialize_tensor_content(tensor: Tensor) -> Message:
     """The bytes of a TensorProto that has strings, too, in `tensor_content` (`AsProtoTensorContent`).
 
     That is how they stand inside a serialized sparse tensor: all lengths, then all bytes.
@@ -116,8 +173,7 @@ def serialize_tensor_content(tensor: Tensor) -> list[Buffer]:
         return serialize_tensor_proto(tensor)
     content = b"".join([*(serialize_varint(len(value)) for value in tensor.values), *tensor.values])
     header = tensor_proto_header(tensor.dtype, tensor.shape) + _CONTENT_TAG + serialize_varint(len(content))
-    _check_size(len(header) + len(content))
-    return [header, content]
+    return Message(len(header) + len(content), [header, content])
 
 
 def tensor_proto_header(dtype: DType, shape: Shape) -> bytes:

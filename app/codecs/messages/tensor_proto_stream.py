@@ -7,6 +7,7 @@ Any other message is read whole, by `tensor_proto.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from ...domain.limits import KIB
@@ -22,6 +23,7 @@ from ..tensors.single import only_stream
 from .protobuf import LENGTH_DELIMITED, fields_of
 from .tensor_proto import (
     MAX_MESSAGE_BYTES,
+    Message,
     check_content_size,
     parse_tensor_proto,
     read_aligned,
@@ -30,7 +32,7 @@ from .tensor_proto import (
 )
 from .tensor_proto_fields import CONTENT_FIELD, TensorFields, read_tensor_fields
 
-__all__ = ["decode_stream", "encode_stream", "open_tensor_proto", "stream_pieces"]
+__all__ = ["decode_stream", "encode_stream", "open_tensor_proto", "serialize_stream"]
 
 #: What is before the elements is mostly shorter than 100 bytes; 254 dimensions without names take 3.5 KiB.
 _HEAD_BYTES: Final = 4 * KIB
@@ -134,10 +136,10 @@ def encode_stream(
     Raises:
         UnprocessableInput: not exactly one tensor, or one that takes 2 GiB.
     """
-    return stream_pieces(only_stream(tensors, "tensorproto"))
+    return iter(serialize_stream(only_stream(tensors, "tensorproto")))
 
 
-def stream_pieces(stream: TensorStream) -> Iterator[Buffer]:
+def serialize_stream(stream: TensorStream) -> Message:
     """The bytes of `tf.io.serialize_tensor`; the elements as they come."""
-    yield tensor_proto_header(stream.dtype, stream.shape)
-    yield from low_bit_pieces(stream)
+    header = tensor_proto_header(stream.dtype, stream.shape)
+    return Message(len(header) + stream.num_bytes, chain([header], low_bit_pieces(stream)))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 
-from ...domain.tensor import NamedTensor, Tensor
+from ...domain.tensor import NamedTensor
 from ...errors import InputError, LimitExceeded
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
-from .framing import FrameBlock, compress, frame_footer, frame_header, iter_frames
-from .tensor_proto import parse_tensor_proto, serialize_tensor_proto
+from .framing import FrameBlock, RunningCrc, compress, frame_header, iter_frames
+from .tensor_proto import Message, parse_tensor_proto
 
 __all__ = ["check_count", "decode", "encode", "in_record", "parse_block", "record_frame"]
 
@@ -72,23 +72,16 @@ def in_record(record: int) -> Iterator[None]:
         raise
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """What `tf.io.TFRecordWriter` writes when given `tf.io.serialize_tensor` of each tensor.
-
-    Raises:
-        UnprocessableInput: a tensor that takes 2 GiB.
-    """
-    frames = chain.from_iterable(record_frame(named.tensor) for named in tensors)
-    return compress(frames, options.compression)
+def encode(messages: Iterable[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """What `tf.io.TFRecordWriter` writes when given these messages."""
+    return compress(chain.from_iterable(map(record_frame, messages)), options.compression)
 
 
-def record_frame(tensor: Tensor) -> Iterator[Buffer]:
-    """The record of one tensor.
-
-    Raises:
-        UnprocessableInput: as `encode`.
-    """
-    pieces = serialize_tensor_proto(tensor)
-    yield frame_header(sum(map(len, pieces)))
-    yield from pieces
-    yield frame_footer(*pieces)
+def record_frame(message: Message) -> Iterator[Buffer]:
+    """The record of one message."""
+    yield frame_header(message.num_bytes)
+    crc = RunningCrc()
+    for piece in message:
+        crc.extend(piece)
+        yield piece
+    yield crc.footer()

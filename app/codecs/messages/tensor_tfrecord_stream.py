@@ -32,8 +32,8 @@ from .framing import (
     large_record,
     uncompressed,
 )
-from .tensor_proto import MAX_MESSAGE_BYTES, tensor_proto_header
-from .tensor_proto_stream import open_tensor_proto, stream_pieces
+from .tensor_proto import MAX_MESSAGE_BYTES, serialize_tensor_proto
+from .tensor_proto_stream import open_tensor_proto, serialize_stream
 from .tensor_tfrecord import check_count, in_record, parse_block, record_frame
 
 __all__ = ["decode_stream", "encode_stream"]
@@ -206,13 +206,5 @@ def encode_stream(tensors: Iterable[Arrival], options: TensorEncodeOptions) -> I
 
 def _frame(named: Arrival) -> Iterator[Buffer]:
     if isinstance(named, NamedTensor):
-        yield from record_frame(named.tensor)
-        return
-    stream = named.tensor
-    header = tensor_proto_header(stream.dtype, stream.shape)
-    yield frame_header(len(header) + stream.num_bytes)
-    crc = RunningCrc()
-    for piece in stream_pieces(stream):
-        crc.extend(piece)
-        yield piece
-    yield crc.footer()
+        return record_frame(serialize_tensor_proto(named.tensor))
+    return record_frame(serialize_stream(named.tensor))

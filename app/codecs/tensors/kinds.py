@@ -27,6 +27,7 @@ from ..messages.sparse_proto import (
     serialize_many_sparse,
     serialize_sparse,
 )
+from ..messages.tensor_proto import Message, serialize_tensor_proto
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensor_stream import NamedStream
 from .components import assemble, components_of
@@ -46,6 +47,7 @@ __all__ = [
 
 DenseDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
 DenseEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
+MessageEncoder = Callable[[Sequence[Message], TensorEncodeOptions], Iterator[Buffer]]
 TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], Sequence[NamedAny]]
 TensorFileDecoder = Callable[[WholeBody, TensorDecodeOptions, Budget], Sequence[NamedAny]]
 TensorEncoder = Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]]
@@ -107,21 +109,28 @@ def in_components(encode: DenseEncoder) -> TensorEncoder:
     return encode_any
 
 
-def in_messages(encode: DenseEncoder) -> TensorEncoder:
-    """An encoder of TensorProtos: a sparse tensor as TensorFlow serializes it, a ragged one in parts."""
+def in_messages(
+    encode: Callable[[Sequence[Message], TensorEncodeOptions], Iterator[Buffer]],
+) -> TensorEncoder:
+    """An encoder of TensorProtos: a sparse tensor as TensorFlow serializes it, a ragged one in parts.
+
+    Names are not kept.
+    """
 
     @wraps(encode)
     def encode_any(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
-        serialize = serialize_many_sparse if options.sparse == "many" else serialize_sparse
-        messages: list[NamedTensor] = []
-        for named in tensors:
-            if isinstance(named.tensor, SparseTensor):
-                messages.append(NamedTensor(serialize(named.tensor), named.name))
-            else:
-                messages += components_of(named)
-        return encode(messages, options)
+        return encode([message for named in tensors for message in _messages(named, options)], options)
 
     return encode_any
+
+
+def _messages(named: NamedAny, options: TensorEncodeOptions) -> Iterator[Message]:
+    if not isinstance(named.tensor, SparseTensor):
+        yield from (serialize_tensor_proto(part.tensor) for part in components_of(named))
+    elif options.sparse == "many":
+        yield serialize_many_sparse(named.tensor)
+    else:
+        yield serialize_sparse(named.tensor)
 
 
 def dense_in(decode: DenseDecoder, form: str) -> TensorDecoder:

@@ -178,6 +178,26 @@ def test_small_pieces_on_the_spool_are_read_together(tmp_path: Path) -> None:
     assert asyncio.run(scenario()) == [MIB, MIB, MIB // 2]
 
 
+def test_short_pieces_are_sent_together(tmp_path: Path) -> None:
+    """Each keeps the event loop for some microseconds: tens of thousands in a row for too long."""
+    written = [bytes([number % 251]) * (number % 33 + 1) for number in range(20_000)]
+    written[10_000] = b"long" * 10_000
+
+    async def scenario() -> list[bytes]:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: False, digest_limit=0, timeout_s=10)
+        for piece in written:
+            pipe.write(piece)
+        pipe.finish()
+        pieces = []
+        while (sent := await pipe.next_piece()) is not None:
+            pieces.append(bytes(sent))
+        return pieces
+
+    pieces = asyncio.run(scenario())
+    assert b"".join(pieces) == b"".join(written)
+    assert len(pieces) == 3
+
+
 def test_a_worker_that_may_wait_is_held_and_released_when_nobody_reads(tmp_path: Path) -> None:
     async def main() -> tuple[int, bool]:
         spool = Spool(tmp_path, 2**30)

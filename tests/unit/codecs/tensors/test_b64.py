@@ -9,6 +9,7 @@ import pytest
 
 from app.codecs.json.out import PIECE_BYTES
 from app.codecs.messages.tensor_b64 import decode, encode
+from app.codecs.messages.tensor_proto import serialize_tensor_proto
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES, FLOAT32, INT64
 from app.domain.limits import Limits
@@ -29,7 +30,7 @@ def read(body: Any, limits: Limits | None = None, **options: Any) -> list[NamedT
 
 
 def written(*tensors: Tensor) -> bytes:
-    return b"".join(encode([NamedTensor(tensor, "x") for tensor in tensors], TensorEncodeOptions()))
+    return b"".join(encode(list(map(serialize_tensor_proto, tensors)), TensorEncodeOptions()))
 
 
 def refused(body: Any, limits: Limits | None = None, **options: Any) -> InputError:
@@ -52,7 +53,7 @@ def test_one_message() -> None:
 def test_the_websafe_alphabet_has_no_padding() -> None:
     tensor = Tensor(FLOAT32, (1,), np.array([-np.inf], np.float32))
     options = TensorEncodeOptions(b64="websafe")
-    text = b"".join(encode([NamedTensor(tensor)], options))
+    text = b"".join(encode([serialize_tensor_proto(tensor)], options))
     assert text == b'{"b64":"CAESBBICCAEiBAAAgP8"}'
     assert read(text)[0].tensor.values.tolist() == [-np.inf]
 
@@ -71,7 +72,7 @@ def test_instances_of_one_are_read_too() -> None:
 def test_a_large_message_leaves_in_pieces() -> None:
     values = np.random.default_rng(0).integers(0, 255, 3 * PIECE_BYTES, np.uint8)
     large = Tensor(DTYPES["uint8"], (len(values),), values)
-    pieces = list(encode([NamedTensor(large)], TensorEncodeOptions()))
+    pieces = list(encode([serialize_tensor_proto(large)], TensorEncodeOptions()))
     assert max(map(len, pieces)) <= PIECE_BYTES
     assert (read(b"".join(pieces))[0].tensor.values == values).all()
 

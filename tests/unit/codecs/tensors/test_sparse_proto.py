@@ -1,5 +1,6 @@
 """Sparse tensors inside strings: literal bytes, and what is refused. `tests/differential` has TensorFlow."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from app.codecs.messages.sparse_proto import (
     serialize_many_sparse,
     serialize_sparse,
 )
+from app.codecs.messages.tensor_proto import Message, parse_tensor_proto
 from app.domain.dtypes import DTYPES, FLOAT32, STRING
 from app.domain.limits import Limits
 from app.domain.tensor import SparseTensor, Tensor
@@ -27,6 +29,10 @@ def strings(rows: Any, shape: tuple[int, ...]) -> Tensor:
     values = np.empty(len(rows), object)
     values[:] = rows
     return Tensor(STRING, shape, values)
+
+
+def parsed(message: Message) -> Tensor:
+    return parse_tensor_proto(b"".join(message), Budget())
 
 
 #: `tf.io.serialize_sparse(tf.sparse.SparseTensor([[0, 1], [2, 3]], [1., 2.], [3, 4]))`.
@@ -60,29 +66,43 @@ def described(tensor: SparseTensor) -> Any:
 
 
 def test_the_literal_bytes_of_one() -> None:
-    found = serialize_sparse(TENSOR)
+    found = parsed(serialize_sparse(TENSOR))
     assert (found.shape, found.values.tolist()) == ((3,), ONE)
     assert described(parse_sparse(strings(ONE, (3,)), Budget())) == described(TENSOR)
 
 
 def test_the_literal_bytes_of_many() -> None:
-    found = serialize_many_sparse(TENSOR)
+    found = parsed(serialize_many_sparse(TENSOR))
     assert (found.shape, found.values.tolist()) == ((3, 3), MANY)
     assert described(parse_sparse(strings(MANY, (3, 3)), Budget())) == described(TENSOR)
+
+
+def test_rows_of_nothing_are_written_without_being_held() -> None:
+    """A short body asks for a million of them: all at once they would keep everything else waiting."""
+    message = serialize_many_sparse(sparse([[5000, 1]], [1], (2**20, 2)))
+    tracemalloc.start()
+    size, longest = 0, 0
+    for piece in message:
+        size, longest = size + len(piece), max(longest, len(piece))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size == message.num_bytes > 40 * 2**20
+    assert longest < 2**16
+    assert peak < 2**18
 
 
 def test_strings_inside_stand_in_tensor_content() -> None:
     values = np.empty(2, object)
     values[:] = [b"a", b""]
     tensor = SparseTensor(STRING, (3,), np.array([[0], [2]]), values)
-    assert serialize_sparse(tensor).values[1] == bytes.fromhex("08071204120208022203010061")
-    assert described(parse_sparse(serialize_sparse(tensor), Budget())) == described(tensor)
+    assert parsed(serialize_sparse(tensor)).values[1] == bytes.fromhex("08071204120208022203010061")
+    assert described(parse_sparse(parsed(serialize_sparse(tensor)), Budget())) == described(tensor)
 
 
 def test_rows_are_as_long_as_the_longest() -> None:
     rows = [
-        *serialize_sparse(sparse([[1]], [5], (3,))).values,
-        *serialize_sparse(sparse([[6]], [7], (9,))).values,
+        *parsed(serialize_sparse(sparse([[1]], [5], (3,)))).values,
+        *parsed(serialize_sparse(sparse([[6]], [7], (9,)))).values,
     ]
     assert described(parse_sparse(strings(rows, (2, 3)), Budget())) == (
         FLOAT32,

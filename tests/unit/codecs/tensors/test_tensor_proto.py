@@ -15,7 +15,7 @@ from app.codecs.messages.tensor_proto import (
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, STRING
 from app.domain.limits import Limits
-from app.domain.tensor import NamedTensor, Tensor
+from app.domain.tensor import Tensor
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
@@ -71,7 +71,7 @@ CASES = {
 @pytest.mark.parametrize(("tensor", "expected"), CASES.values(), ids=CASES)
 def test_literal_bytes_both_ways(tensor: Tensor, expected: str) -> None:
     data = bytes.fromhex(expected)
-    assert b"".join(encode([NamedTensor(tensor)], TensorEncodeOptions())) == data
+    assert b"".join(encode([serialize_tensor_proto(tensor)], TensorEncodeOptions())) == data
     [named] = decode(MemoryStream(data), TensorDecodeOptions(), Budget())
     assert (named.tensor.dtype, named.tensor.shape) == (tensor.dtype, tensor.shape)
     assert named.tensor.values.tolist() == tensor.values.tolist()
@@ -92,10 +92,17 @@ def test_output_is_the_tensors_own_memory() -> None:
 
 def test_long_strings_are_not_copied() -> None:
     long = b"x" * 5000
-    pieces = serialize_tensor_proto(Tensor(STRING, (3,), strings(b"a", long, b"b")))
+    pieces = list(serialize_tensor_proto(Tensor(STRING, (3,), strings(b"a", long, b"b"))))
     assert any(piece is long for piece in pieces)
     assert b"".join(pieces).hex().startswith("0807 1204 12020803 420161 428827".replace(" ", ""))
     assert parse(b"".join(pieces)).values.tolist() == [b"a", long, b"b"]
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.parametrize("length", [0, 127, 128, 4095, 4096, 16_383, 16_384])
+def test_the_length_of_strings_is_known_beforehand(count: int, length: int) -> None:
+    message = serialize_tensor_proto(Tensor(STRING, (count,), strings(*[bytes(length)] * count)))
+    assert message.num_bytes == len(b"".join(message))
 
 
 def test_what_protobuf_cannot_hold_is_refused() -> None:
@@ -143,9 +150,9 @@ def test_a_declaration_must_agree() -> None:
 
 
 def test_several_tensors_are_refused() -> None:
-    tensor = NamedTensor(Tensor(FLOAT32, (0,), np.zeros(0, "<f4")))
+    message = serialize_tensor_proto(Tensor(FLOAT32, (0,), np.zeros(0, "<f4")))
     with pytest.raises(UnprocessableInput) as caught:
-        encode([tensor, tensor], TensorEncodeOptions())
+        encode([message, message], TensorEncodeOptions())
     assert caught.value.code == "several_tensors"
 
 

@@ -22,9 +22,7 @@ def tensor(*values: float) -> Tensor:
 
 
 def encoded(*tensors: Tensor, **options: Any) -> bytes:
-    return b"".join(
-        encode([NamedTensor(item, "ignored") for item in tensors], TensorEncodeOptions(**options))
-    )
+    return b"".join(encode(map(serialize_tensor_proto, tensors), TensorEncodeOptions(**options)))
 
 
 def decoded(data: bytes, limits: Limits | None = None, **options: Any) -> list[NamedTensor]:

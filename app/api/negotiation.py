@@ -11,11 +11,11 @@ from typing import Final, Generic, TypeVar
 
 from starlette.datastructures import Headers
 
+from ..codecs.forms import SHORT_NAME_ONLY
 from ..domain.tensor import MAX_DIM
 from ..errors import MalformedInput, NotAcceptable, UnknownForm
 
 __all__ = [
-    "SHORT_NAME_ONLY",
     "Chosen",
     "Forms",
     "choose_input",
@@ -35,8 +35,6 @@ _OCTETS: Final = "application/octet-stream"
 _JSON_LENGTH: Final = "inference-header-content-length"
 #: What `curl -d` and Java's URLConnection send without being asked: no statement about the body.
 _NO_STATEMENT: Final = frozenset({"", "application/x-www-form-urlencoded"})
-#: Forms that go by their short name alone: their media type belongs to another one.
-SHORT_NAME_ONLY: Final = frozenset({"b64", "safetensors"})
 
 
 @dataclass(frozen=True)

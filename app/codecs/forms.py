@@ -1,7 +1,6 @@
-"""Every codec, by noun and form. A new format is one new file and one line here.
+"""The form table: every format, what it is called, and how it reads and writes tensors and records.
 
-Decode by `Content-Type`, encode by `Accept`: the map from media type to candidate forms is derived
-from this table, never written by hand. The order is that of the documentation and breaks ties.
+A new format is one new file and one entry here; negotiation, the documentation and the tests derive from it.
 """
 
 from __future__ import annotations
@@ -50,19 +49,6 @@ from .tensors.kinds import (
     in_messages,
 )
 
-__all__ = [
-    "MEDIA_TYPES",
-    "RECORDS_CODECS",
-    "RECORDS_KINDS",
-    "RECORDS_KINDS_IN",
-    "TENSOR_CODECS",
-    "TENSOR_KINDS",
-    "Codec",
-    "FormName",
-    "RecordsCodec",
-    "TensorCodec",
-]
-
 FormName = Literal[
     "json",
     "ndjson",
@@ -81,54 +67,40 @@ FormName = Literal[
 
 DecoderT = TypeVar("DecoderT")
 EncoderT = TypeVar("EncoderT")
+Kinds = tuple[FeatureKind, ...]
 
 RecordsDecoder = Callable[[ByteStream, RecordsDecodeOptions, Budget], Records]
 RecordsFileDecoder = Callable[[WholeBody, RecordsDecodeOptions, Budget], Records]
 RecordsEncoder = Callable[[Records, RecordsEncodeOptions, Budget], Iterator[Buffer]]
 
-#: Short name -> media types; the first is what answers carry. `b64` and `safetensors` go by their short
-#: names alone.
-MEDIA_TYPES: Final[dict[FormName, tuple[str, ...]]] = {
-    "json": ("application/json",),
-    "ndjson": ("application/x-ndjson", "application/jsonl"),
-    "npy": ("application/x-npy",),
-    "npz": ("application/x-npz",),
-    "raw": ("application/octet-stream",),
-    "oip": ("application/octet-stream",),
-    "tensorproto": ("application/protobuf", "application/x-protobuf"),
-    "safetensors": ("application/octet-stream",),
-    "arrow": ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
-    "parquet": ("application/vnd.apache.parquet",),
-    "csv": ("text/csv",),
-    "tfrecord": ("application/x-tfrecord",),
-    "b64": ("application/json",),
-}
-
 
 @dataclass(frozen=True)
 class Codec(Generic[DecoderT, EncoderT]):
-    """One form of one noun.
+    """How one form reads and writes tensors, or records.
 
     Attributes:
-        form: the short name.
-        decode, encode: None where that direction does not exist.
+        decode, encode: the two directions.
+        kinds: what it holds. A form of several tensors holds a sparse or ragged one as its components; a
+            form that has one array for each column holds sequences only where all rows have as many steps.
+        kinds_in: what it can fill, where that is more: a form that has one array for each column also
+            fills a ragged feature, where all rows are alike.
         needs: what the decoder reads: a stream as it arrives, or a body that is there as a whole.
     """
 
-    form: FormName
-    decode: DecoderT | None
-    encode: EncoderT | None
+    decode: DecoderT
+    encode: EncoderT
+    kinds: Kinds
+    kinds_in: Kinds = ()
     needs: Literal["stream", "file"] = "stream"
 
-    @property
-    def media_type(self) -> str:
-        """The media type that answers carry."""
-        return MEDIA_TYPES[self.form][0]
+    def __post_init__(self) -> None:
+        if not self.kinds_in:
+            object.__setattr__(self, "kinds_in", self.kinds)
 
 
 @dataclass(frozen=True)
 class TensorCodec(Codec[TensorDecoder | TensorFileDecoder, TensorEncoder]):
-    """One form of tensors.
+    """How one form reads and writes tensors.
 
     Attributes:
         decode_stream, encode_stream: the same for dense tensors a piece at a time; None where they have to
@@ -141,124 +113,166 @@ class TensorCodec(Codec[TensorDecoder | TensorFileDecoder, TensorEncoder]):
 
 RecordsCodec = Codec[RecordsDecoder | RecordsFileDecoder, RecordsEncoder]
 
-TENSOR_CODECS: Final[dict[FormName, TensorCodec]] = {
-    codec.form: codec
-    for codec in (
-        TensorCodec(
-            "json",
+
+@dataclass(frozen=True)
+class Form:
+    """One format.
+
+    Attributes:
+        name: the short name.
+        media_types: the first is what answers carry.
+        tensors, records: None where the format does not hold them.
+        by_short_name_only: its media type belongs to another form.
+    """
+
+    name: FormName
+    media_types: tuple[str, ...]
+    tensors: TensorCodec | None = None
+    records: RecordsCodec | None = None
+    by_short_name_only: bool = False
+
+
+_DENSE: Final[Kinds] = ("dense",)
+_TENSORS: Final[Kinds] = ("dense", "ragged", "sparse")
+_FEATURES: Final[Kinds] = ("dense", "ragged", "sparse", "sequence")
+_ARRAY_COLUMNS: Final[Kinds] = ("dense", "sequence")
+_ARRAY_COLUMNS_IN: Final[Kinds] = ("dense", "ragged", "sequence")
+
+#: Every format, in the order of the documentation, which breaks ties between media types.
+FORMS: Final[tuple[Form, ...]] = (
+    Form(
+        "json",
+        ("application/json",),
+        tensors=TensorCodec(
             tensors_json.decode,
             tensors_json.encode,
+            _TENSORS,
             encode_stream=tensors_json.encode_stream,
             needs="file",
         ),
-        TensorCodec(
-            "npy",
+        records=RecordsCodec(records_json.decode, records_json.encode, _FEATURES, needs="file"),
+    ),
+    Form(
+        "ndjson",
+        ("application/x-ndjson", "application/jsonl"),
+        records=RecordsCodec(records_ndjson.decode, records_ndjson.encode, _FEATURES),
+    ),
+    Form(
+        "npy",
+        ("application/x-npy",),
+        tensors=TensorCodec(
             dense_in(tensors_npy.decode, "npy"),
             dense_out(tensors_npy.encode, "npy"),
+            _DENSE,
             decode_stream=tensors_npy.decode_stream,
             encode_stream=tensors_npy.encode_stream,
         ),
-        TensorCodec(
-            "npz",
+    ),
+    Form(
+        "npz",
+        ("application/x-npz",),
+        tensors=TensorCodec(
             assembled(tensors_npz.decode),
             in_components(tensors_npz.encode),
+            _TENSORS,
             decode_stream=tensors_npz.decode_stream,
             needs="file",
         ),
-        TensorCodec(
-            "raw",
+        records=RecordsCodec(
+            records_npz.decode, records_npz.encode, _ARRAY_COLUMNS, kinds_in=_ARRAY_COLUMNS_IN, needs="file"
+        ),
+    ),
+    Form(
+        "raw",
+        ("application/octet-stream",),
+        tensors=TensorCodec(
             dense_in(tensors_raw.decode, "raw"),
             dense_out(tensors_raw.encode, "raw"),
+            _DENSE,
             decode_stream=tensors_raw.decode_stream,
             encode_stream=tensors_raw.encode_stream,
         ),
-        TensorCodec("oip", assembled(tensors_oip.decode), in_components(tensors_oip.encode)),
-        TensorCodec(
-            "tensorproto",
+    ),
+    Form(
+        "oip",
+        ("application/octet-stream",),
+        tensors=TensorCodec(assembled(tensors_oip.decode), in_components(tensors_oip.encode), _TENSORS),
+        records=RecordsCodec(
+            records_oip.decode, records_oip.encode, _ARRAY_COLUMNS, kinds_in=_ARRAY_COLUMNS_IN, needs="file"
+        ),
+    ),
+    Form(
+        "tensorproto",
+        ("application/protobuf", "application/x-protobuf"),
+        tensors=TensorCodec(
             assembled(tensors_tensor_proto.decode),
             in_messages(tensors_tensor_proto.encode),
+            ("dense", "sparse"),
             decode_stream=tensor_proto_stream.decode_stream,
             encode_stream=tensor_proto_stream.encode_stream,
         ),
-        TensorCodec(
-            "safetensors",
+    ),
+    Form(
+        "safetensors",
+        ("application/octet-stream",),
+        tensors=TensorCodec(
             assembled(tensors_safetensors.decode),
             in_components(tensors_safetensors.encode),
+            _TENSORS,
             decode_stream=tensors_safetensors.decode_stream,
             encode_stream=tensors_safetensors.encode_stream,
         ),
-        TensorCodec(
-            "arrow",
+        records=RecordsCodec(
+            records_safetensors.decode,
+            records_safetensors.encode,
+            _ARRAY_COLUMNS,
+            kinds_in=_ARRAY_COLUMNS_IN,
+            needs="file",
+        ),
+        by_short_name_only=True,
+    ),
+    Form(
+        "arrow",
+        ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
+        tensors=TensorCodec(
             assembled(tensors_arrow.decode),
             in_components(tensors_arrow.encode),
+            _TENSORS,
             decode_stream=arrow_stream.decode_stream,
             encode_stream=arrow_stream.encode_stream,
         ),
-        TensorCodec(
-            "tfrecord",
+        records=RecordsCodec(records_arrow.decode, records_arrow.encode, _FEATURES),
+    ),
+    Form(
+        "parquet",
+        ("application/vnd.apache.parquet",),
+        records=RecordsCodec(records_parquet.decode, records_parquet.encode, _FEATURES, needs="file"),
+    ),
+    Form("csv", ("text/csv",), records=RecordsCodec(records_csv.decode, records_csv.encode, _DENSE)),
+    Form(
+        "tfrecord",
+        ("application/x-tfrecord",),
+        tensors=TensorCodec(
             assembled(tensors_tfrecord.decode),
             in_messages(tensors_tfrecord.encode),
+            _TENSORS,
             decode_stream=tfrecord_stream.decode_stream,
             encode_stream=tfrecord_stream.encode_stream,
         ),
-        TensorCodec("b64", assembled(tensors_b64.decode), in_messages(tensors_b64.encode), needs="file"),
-    )
-}
+        records=RecordsCodec(records_tfrecord.decode, records_tfrecord.encode, _FEATURES),
+    ),
+    Form(
+        "b64",
+        ("application/json",),
+        tensors=TensorCodec(
+            assembled(tensors_b64.decode), in_messages(tensors_b64.encode), _TENSORS, needs="file"
+        ),
+        records=RecordsCodec(records_b64.decode, records_b64.encode, _FEATURES, needs="file"),
+        by_short_name_only=True,
+    ),
+)
 
-RECORDS_CODECS: Final[dict[FormName, RecordsCodec]] = {
-    codec.form: codec
-    for codec in (
-        RecordsCodec("json", records_json.decode, records_json.encode, needs="file"),
-        RecordsCodec("ndjson", records_ndjson.decode, records_ndjson.encode),
-        RecordsCodec("npz", records_npz.decode, records_npz.encode, needs="file"),
-        RecordsCodec("oip", records_oip.decode, records_oip.encode, needs="file"),
-        RecordsCodec("safetensors", records_safetensors.decode, records_safetensors.encode, needs="file"),
-        RecordsCodec("arrow", records_arrow.decode, records_arrow.encode),
-        RecordsCodec("parquet", records_parquet.decode, records_parquet.encode, needs="file"),
-        RecordsCodec("csv", records_csv.decode, records_csv.encode),
-        RecordsCodec("tfrecord", records_tfrecord.decode, records_tfrecord.encode),
-        RecordsCodec("b64", records_b64.decode, records_b64.encode, needs="file"),
-    )
-}
-
-_KINDS: Final[tuple[FeatureKind, ...]] = ("dense", "ragged", "sparse", "sequence")
-_TENSOR_KINDS: Final = _KINDS[:3]
-
-#: The kinds of tensors that each form holds, in whichever directions it has. Forms of several tensors hold
-#: a sparse or ragged one as its components.
-TENSOR_KINDS: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
-    "json": _TENSOR_KINDS,
-    "npy": ("dense",),
-    "npz": _TENSOR_KINDS,
-    "raw": ("dense",),
-    "oip": _TENSOR_KINDS,
-    "tensorproto": ("dense", "sparse"),
-    "safetensors": _TENSOR_KINDS,
-    "arrow": _TENSOR_KINDS,
-    "tfrecord": _TENSOR_KINDS,
-    "b64": _TENSOR_KINDS,
-}
-
-#: The kinds of features that each form of records holds. A form that has one array for each column holds
-#: sequences only where all rows have as many steps.
-RECORDS_KINDS: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
-    "json": _KINDS,
-    "ndjson": _KINDS,
-    "npz": ("dense", "sequence"),
-    "oip": ("dense", "sequence"),
-    "safetensors": ("dense", "sequence"),
-    "arrow": _KINDS,
-    "parquet": _KINDS,
-    "csv": ("dense",),
-    "tfrecord": _KINDS,
-    "b64": _KINDS,
-}
-
-#: The kinds of features that each form of records can fill: a form that has one array for each column also
-#: fills a ragged one, where all rows are alike.
-RECORDS_KINDS_IN: Final[dict[FormName, tuple[FeatureKind, ...]]] = {
-    **RECORDS_KINDS,
-    "npz": ("dense", "ragged", "sequence"),
-    "oip": ("dense", "ragged", "sequence"),
-    "safetensors": ("dense", "ragged", "sequence"),
-}
+MEDIA_TYPES: Final = {form.name: form.media_types for form in FORMS}
+SHORT_NAME_ONLY: Final = frozenset(form.name for form in FORMS if form.by_short_name_only)
+TENSOR_CODECS: Final = {form.name: form.tensors for form in FORMS if form.tensors}
+RECORDS_CODECS: Final = {form.name: form.records for form in FORMS if form.records}

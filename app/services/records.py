@@ -108,8 +108,6 @@ def decode_body(
         InputError: as `open_records`.
     """
     decode = RECORDS_CODECS[form].decode
-    if decode is None:
-        raise LookupError(f"{form} has no records decoder")
     records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
     schema = records.schema.with_message(options.message)
     if options.schema is None and not records.is_declared:
@@ -160,8 +158,6 @@ def encode_records(
         InputError: the schema or a row does not go into the output form; rows raise as they are drawn.
     """
     encode = RECORDS_CODECS[form].encode
-    if encode is None:
-        raise LookupError(f"{form} has no records encoder")
     count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_counting(records.batches, count))
     chunks = encode(counted, replace(options, rounded=rounded), budget)

@@ -82,8 +82,6 @@ def decode_tensors(
         StorageFull: it has to be whole, and there is no room to spool it.
     """
     codec = TENSOR_CODECS[form]
-    if codec.decode is None:
-        raise LookupError(f"{form} has no tensor decoder")
     with ExitStack() as resources:
         body = as_needed(source, codec, budget, spool, resources)
         found = codec.decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
@@ -135,10 +133,7 @@ def _is_large(source: ByteStream, num_bytes: int | None) -> tuple[bool, ByteStre
 
 def _convert_held(tensors: Sequence[NamedAny], conversion: TensorConversion) -> ConvertedTensors:
     form = _output_form(num_messages(tensors), conversion)
-    encode = TENSOR_CODECS[form].encode
-    if encode is None:
-        raise LookupError(f"{form} has no tensor encoder")
-    chunks = encode(tensors, conversion.encode)
+    chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode)
     return ConvertedTensors(form, tensors, chunks, headers_of(chunks))
 
 

@@ -29,13 +29,11 @@ BEYOND = [dtype for dtype in DTYPES.values() if not dtype.has_kernel and dtype.n
 
 def encoded(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
-    assert encode is not None
     return b"".join(encode(tensors, TensorEncodeOptions(**options)))
 
 
 def decoded(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
     decode = TENSOR_CODECS[form].decode
-    assert decode is not None
     return list(decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget()))
 
 

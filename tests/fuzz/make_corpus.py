@@ -266,16 +266,14 @@ def _schema_json(schema: Schema) -> bytes:
 
 
 def _seeds() -> Iterator[tuple[str, Iterator[bytes]]]:
-    for form, tensor_codec in TENSOR_CODECS.items():
-        if tensor_codec.decode:
-            yield f"tensors-{form}", _tensor_seeds(form)
-            if form in FRAMINGS:
-                yield f"tensors-{form}-framed", _framed_seeds(form, _tensor_seeds(form))
-    for form, records_codec in RECORDS_CODECS.items():
-        if records_codec.decode:
-            yield f"records-{form}", _record_seeds(form)
-            if form in FRAMINGS:
-                yield f"records-{form}-framed", _framed_seeds(form, _record_seeds(form))
+    for form in TENSOR_CODECS:
+        yield f"tensors-{form}", _tensor_seeds(form)
+        if form in FRAMINGS:
+            yield f"tensors-{form}-framed", _framed_seeds(form, _tensor_seeds(form))
+    for form in RECORDS_CODECS:
+        yield f"records-{form}", _record_seeds(form)
+        if form in FRAMINGS:
+            yield f"records-{form}-framed", _framed_seeds(form, _record_seeds(form))
     for row_form in ROW_FORMS:
         yield f"examples-{row_form}", _row_seeds(row_form)
     yield "salvage", _salvage_seeds()

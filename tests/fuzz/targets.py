@@ -410,21 +410,19 @@ def _schema(body: bytes, turn: Turn) -> object:
 
 
 def _tensor_targets() -> Iterator[Target]:
-    for form, codec in TENSOR_CODECS.items():
-        if codec.decode:
-            variants = [partial(_tensors, form, options) for options in TENSOR_VARIANTS]
-            yield Target(f"tensors-{form}", variants)
-            if framing := FRAMINGS.get(form):
-                yield Target(f"tensors-{form}-framed", variants, framing)
+    for form in TENSOR_CODECS:
+        variants = [partial(_tensors, form, options) for options in TENSOR_VARIANTS]
+        yield Target(f"tensors-{form}", variants)
+        if framing := FRAMINGS.get(form):
+            yield Target(f"tensors-{form}-framed", variants, framing)
 
 
 def _records_targets() -> Iterator[Target]:
-    for form, codec in RECORDS_CODECS.items():
-        if codec.decode:
-            variants = [partial(_records, form, options) for options in RECORDS_VARIANTS]
-            yield Target(f"records-{form}", variants)
-            if framing := FRAMINGS.get(form):
-                yield Target(f"records-{form}-framed", variants, framing)
+    for form in RECORDS_CODECS:
+        variants = [partial(_records, form, options) for options in RECORDS_VARIANTS]
+        yield Target(f"records-{form}", variants)
+        if framing := FRAMINGS.get(form):
+            yield Target(f"records-{form}-framed", variants, framing)
 
 
 def _other_targets() -> Iterator[Target]:

@@ -1,23 +1,12 @@
-"""`/v1/forms`: the registry as JSON."""
+"""`/v1/forms`: the form table as JSON."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from typing_extensions import TypedDict
 
-from ...codecs.forms import (
-    MEDIA_TYPES,
-    RECORDS_CODECS,
-    RECORDS_KINDS,
-    RECORDS_KINDS_IN,
-    TENSOR_CODECS,
-    TENSOR_KINDS,
-    FormName,
-    RecordsCodec,
-    TensorCodec,
-)
+from ...codecs.forms import FORMS, Form, FormName, RecordsCodec, TensorCodec
 from ...domain.schema import FeatureKind
-from ..negotiation import SHORT_NAME_ONLY
 from ..parameters import NoParameters
 
 __all__ = ["router"]
@@ -50,25 +39,18 @@ class FormsJson(TypedDict):
 async def forms(_: NoParameters) -> FormsJson:
     """Short names, media types, directions and kinds, for tensors and for records."""
     return {
-        "tensors": [
-            _describe(codec, TENSOR_KINDS[form], TENSOR_KINDS[form]) for form, codec in TENSOR_CODECS.items()
-        ],
-        "records": [
-            _describe(codec, RECORDS_KINDS_IN[form], RECORDS_KINDS[form])
-            for form, codec in RECORDS_CODECS.items()
-        ],
+        "tensors": [_describe(form, form.tensors) for form in FORMS if form.tensors],
+        "records": [_describe(form, form.records) for form in FORMS if form.records],
     }
 
 
-def _describe(
-    codec: TensorCodec | RecordsCodec, kinds_in: tuple[FeatureKind, ...], kinds_out: tuple[FeatureKind, ...]
-) -> FormUseJson:
+def _describe(form: Form, codec: TensorCodec | RecordsCodec) -> FormUseJson:
     return {
-        "form": codec.form,
-        "media_types": list(MEDIA_TYPES[codec.form]),
-        "in": codec.decode is not None,
-        "out": codec.encode is not None,
-        "kinds": kinds_out,
-        "kinds_in": kinds_in,
-        "by_short_name_only": codec.form in SHORT_NAME_ONLY,
+        "form": form.name,
+        "media_types": list(form.media_types),
+        "in": True,
+        "out": True,
+        "kinds": codec.kinds,
+        "kinds_in": codec.kinds_in,
+        "by_short_name_only": form.by_short_name_only,
     }

@@ -39,12 +39,12 @@ __all__ = ["QUICK_ROUTES", "router"]
 
 router = APIRouter(prefix="/v1/records", tags=["records"], default_response_class=Response)
 
-RECORDS_IN = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.decode}
+RECORDS_IN = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
 _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
 _REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
 _LOST: Final = ("Lost-Bytes", "Lost-Ranges")
 _SAID: Final = (*_LOST, "Rounded-Features", "Dropped-Features")
-RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.encode}
+RECORDS_OUT = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
 
 
 @router.post(

@@ -33,8 +33,8 @@ __all__ = ["QUICK_ROUTES", "router"]
 
 router = APIRouter(prefix="/v1/tensors", tags=["tensors"], default_response_class=Response)
 
-_IN = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.decode}
-_OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.encode}
+_IN = {form: MEDIA_TYPES[form] for form in TENSOR_CODECS}
+_OUT = {form: MEDIA_TYPES[form] for form in TENSOR_CODECS}
 
 
 @router.post(

@@ -31,7 +31,6 @@ LITTLE = Limits(max_decoded_bytes=64 * KIB)
 
 def written(form: FormName, *tensors: Tensor, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
-    assert encode is not None
     name = "tensor_{}" if form == "safetensors" else None
     named = [NamedTensor(item, name and name.format(index)) for index, item in enumerate(tensors)]
     return b"".join(encode(named, TensorEncodeOptions(**options)))
@@ -77,7 +76,6 @@ def test_a_large_tensor_leaves_in_every_form_as_a_held_one_does(form: FormName, 
         converted = convert(data, form, to, known=known)
         held = NamedTensor(LARGE, {"safetensors": "tensor_0", "arrow": "tensor"}.get(form))
         encode = TENSOR_CODECS[to].encode
-        assert encode is not None
         assert b"".join(converted.chunks) == b"".join(encode([held], TensorEncodeOptions())), to
         assert converted.form == to
 

@@ -23,13 +23,11 @@ KINDS: dict[str, AnyTensor] = {"sparse": SPARSE, "ragged": RAGGED}
 
 def written(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
-    assert encode is not None
     return b"".join(encode(tensors, TensorEncodeOptions(**options)))
 
 
 def read(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
     decode = TENSOR_CODECS[form].decode
-    assert decode is not None
     return list(decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget()))
 
 

@@ -47,7 +47,6 @@ FLOATS = tensor(DTYPES["float32"])
 
 def written(form: FormName, *tensors: NamedTensor | Tensor, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
-    assert encode is not None
     named = [item if isinstance(item, NamedTensor) else NamedTensor(item) for item in tensors]
     return b"".join(encode(named, TensorEncodeOptions(**options)))
 
@@ -269,7 +268,6 @@ def code_of(function: Callable[..., object], *arguments: Any, **options: Any) ->
 
 def whole(form: FormName, data: bytes, **options: Any) -> Any:
     decode = TENSOR_CODECS[form].decode
-    assert decode is not None
     return decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget())
 
 

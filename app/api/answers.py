@@ -19,8 +19,8 @@ from ..services.datasets import ProgressJson, UnderwayJson
 from ..services.loader_lines import loader_lines
 from ..services.records import ConvertedRecords
 from .base_url import base_url
-from .exchange import Answer
 from .negotiation import Chosen
+from .work import Answer
 
 __all__ = [
     "VARY",

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
@@ -39,8 +39,7 @@ from .patience import in_time, shutting_down
 from .small_bodies import may_be_small, read_small, replayed
 from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from .transcoding import transcoded
-
-__all__ = ["Answer", "Exchanges", "Work", "counted"]
+from .work import Answer, Work
 
 logger = logging.getLogger(__name__)
 
@@ -50,23 +49,6 @@ COMPLETE_UP_TO: Final = 1 * MIB
 _SPOOLED_RATE: Final = 64 * KIB
 #: Seconds that it may stop for.
 _SPOOLED_STALL_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a conversion gives back: headers, and bytes that are drawn in the worker thread.
-
-    Attributes:
-        late_headers: asked once all bytes are drawn; sent only with answers completed first.
-        early_headers: asked once the first bytes are drawn; sent only with answers that begin before all are.
-    """
-
-    media_type: str
-    chunks: Iterator[Buffer]
-    headers: Mapping[str, str] = field(default_factory=dict)
-    late_headers: Callable[[], Mapping[str, str]] = dict
-    early_headers: Callable[[], Mapping[str, str]] = dict
-    status: int = 200
 
 
 _CALL_THREADS: Final = 16
@@ -84,11 +66,6 @@ _LONGEST_FOR_PIECE_S: Final = 60.0
 _OF_STORE: Final = "store"
 
 T = TypeVar("T")
-
-#: Runs in a worker thread. What it puts on the stack is closed once the answer is drawn; or, where the answer
-#: comes later, when it returns: then no thread waits, and the answer is drawn in the thread that brings it.
-Work = Callable[[ByteStream, Budget, ExitStack], Answer | Future[Answer]]
-
 
 #: Where a request waits and works, and what it counts with there.
 _Place = tuple[Lane, Groups]

@@ -26,7 +26,7 @@ from ..runtime.streams import ByteStream, MemoryStream
 from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding
 from .digests import digest_field
-from .exchange import COMPLETE_UP_TO, Answer, counted
+from .exchange import COMPLETE_UP_TO, counted
 from .http1.limits import BODY_DEADLINES
 from .lanes import Promise
 from .patience import shutting_down
@@ -35,6 +35,7 @@ from .refusal import refuse
 from .small_bodies import read_small, replayed
 from .state import Services
 from .transcoding import encoded_answer
+from .work import Answer
 
 __all__ = ["Conversion", "FastPath", "Quick", "QuickRoute", "quick_conversion"]
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.datastructures import Headers
 
@@ -20,11 +20,7 @@ from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream
 from ..services.deferred import then
 from .content_encoding import AnswerCoding, choose_coding, is_compressible, parse_content_encoding
-
-if TYPE_CHECKING:  # exchange.py calls `transcoded`
-    from .exchange import Answer, Work
-
-__all__ = ["DecodedBody", "encoded_answer", "transcoded"]
+from .work import Answer, Work
 
 #: What fits a packet or two gains nothing by being smaller; nginx's documentation has 1000 in its example.
 _MIN_BYTES: Final = 1 * KIB

@@ -13,10 +13,10 @@ from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.datasets import SweepJson, ValidationJson
 from ..answers import json_answer, no_content
-from ..exchange import Answer
 from ..openapi import json_response
 from ..parameters import NoParameters, NoQuery, refuse_body, refuse_repeated
 from ..state import ServicesDependency
+from ..work import Answer
 
 __all__ = ["router"]
 

@@ -40,13 +40,13 @@ from ..applicability import refuse_inapplicable
 from ..auth.principal import visible_to
 from ..dataset_parameters import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
 from ..digests import HashingStream, request_digest
-from ..exchange import Answer
 from ..fast_path import Quick, QuickRoute
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import body_of, json_body, json_response
 from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..schemas import declared_schema, unwrap
 from ..state import Services, ServicesDependency
+from ..work import Answer
 from .records import RECORDS_IN
 
 __all__ = ["QUICK_APPENDS", "router"]

@@ -17,13 +17,13 @@ from ...runtime.streams import ByteStream
 from ...services.examples import ROW_FORMS, RowForm, convert_row
 from ..answers import VARY, dropped_headers, rounded_headers
 from ..applicability import refuse_inapplicable
-from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..parameters import ExamplesParameters, ExamplesQuery, refuse_repeated
 from ..schemas import declared_schema, names_dataset, unwrap
 from ..state import Services, ServicesDependency
+from ..work import Answer
 
 __all__ = ["QUICK_ROUTES", "router"]
 

@@ -21,7 +21,6 @@ from ...services.records import encode_records, open_records
 from ...services.repair import RepairJson, repair_records
 from ..answers import VARY, arrow_format, description_answer, json_answer, lost_headers, records_answer
 from ..applicability import refuse_inapplicable
-from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
@@ -34,6 +33,7 @@ from ..parameters import (
 )
 from ..schemas import declared_schema, names_dataset, unwrap
 from ..state import Services, ServicesDependency
+from ..work import Answer
 
 __all__ = ["QUICK_ROUTES", "router"]
 

@@ -21,13 +21,13 @@ from ...services.tensors import TensorConversion, convert_tensors, decode_tensor
 from ..answers import VARY, arrow_format, description_answer
 from ..applicability import refuse_inapplicable
 from ..body_headers import declared_length
-from ..exchange import Answer
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_of, conversion, json_response
 from ..parameters import refuse_repeated
 from ..state import Services, ServicesDependency
 from ..tensor_parameters import DescribeTensorsParameters, TensorsParameters, TensorsQuery
+from ..work import Answer
 
 __all__ = ["QUICK_ROUTES", "router"]
 

@@ -27,12 +27,12 @@ from ..answers import (
     underway_answer,
 )
 from ..dataset_parameters import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
-from ..exchange import Answer
 from ..files import Download
 from ..negotiation import choose_output
 from ..openapi import body_answer, file_response, json_response
 from ..parameters import NoParameters, refuse_body, refuse_repeated
 from ..state import Services, ServicesDependency
+from ..work import Answer
 from .records import RECORDS_OUT
 
 __all__ = ["router"]

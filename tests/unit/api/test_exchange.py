@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import exchange
-from app.api.exchange import Answer, Exchanges
+from app.api.exchange import Exchanges
+from app.api.work import Answer
 from app.domain.limits import Limits
 from app.errors import Overloaded
 from app.logs import REQUEST_ID

@@ -13,8 +13,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from app.api.content_encoding import AnswerCoding
-from app.api.exchange import Answer, Work
 from app.api.transcoding import DecodedBody, encoded_answer, transcoded
+from app.api.work import Answer, Work
 from app.codecs.compression.inflate import Container
 from app.codecs.compression.zstd import zstd
 from app.domain.limits import KIB, MIB, Limits

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.forms import RECORDS_CODECS
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.records.columns import Records
-from app.codecs.registry import RECORDS_CODECS
-from app.domain.limits import Budget, Limits
+from app.domain.limits import Limits
 from app.domain.schema import Schema
+from app.runtime.budget import Budget
 from tests.unit.codecs.records.kinds import rows_of, schemas
 from tests.unit.codecs.seam import Refusal, records, schema_of, write
 
@@ -137,7 +138,7 @@ def test_spellings(
          ('[{"context":{"n":1},"feature_lists":{"x":[[1,2]]}}]', '{"n":[1],"x":[[[1,2]]]}',
           '{"context":{"n":1},"feature_lists":{"x":[[1,2]]}}\n')),
         # No name is reserved where the schema declares it.
-        ([{"context": [1], "feature_lists": "a"}], 
+        ([{"context": [1], "feature_lists": "a"}],
          schema_of(context={"dtype": "int8", "shape": [1]}, feature_lists="text"),
          ('[{"context":[1],"feature_lists":"a"}]', '{"context":[[1]],"feature_lists":["a"]}',
           '{"context":[1],"feature_lists":"a"}\n')),

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorDecodeOptions
-from app.codecs.registry import TENSOR_CODECS
 from app.domain.dtypes import DTYPES, DType
-from app.domain.limits import MIB, Budget, Limits
-from app.domain.streams import MemoryFile
+from app.domain.limits import MIB, Limits
 from app.domain.tensor import Tensor
 from app.errors import AmbiguousInput, InputError, LimitExceeded, LossyConversion, MalformedInput
+from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 from tests.memory import peak_bytes
 from tests.unit.codecs.cases.tensors import RAGGED_JSON, SPARSE_JSON, SPARSE_SHOWN, read, refused, show_dense
 from tests.unit.codecs.seam import Refusal, read_tensors

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorEncodeOptions
-from app.codecs.registry import TENSOR_CODECS
+from app.codecs.tensor_stream import NamedStream, TensorStream
 from app.domain.dtypes import BOOL, DTYPES, STRING, DType
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
-from app.domain.tensor_stream import NamedStream, TensorStream
 from app.errors import InputError
 from tests.elements import element_bytes
 from tests.unit.codecs.cases.tensors import (

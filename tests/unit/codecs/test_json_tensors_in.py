@@ -96,7 +96,8 @@ PADDING = b" " * (4 * MIB)
             '{"columns": {"a": [1]}, "id": "7"}',
             '{"instances": {"a": [1]}}', '{"instances": [1], "inputs": [1]}',
             '{"outputs": [1]}', '{"outputs": {"a": [1]}}', '{"inputs": 5}', '{"tensors": {"a": [1]}}',
-            '{"tensors": [{"tensors": [1]}]}', '{"inputs": {"a": {"x": 1}}}',
+            '{"tensors": [{"tensors": [1]}]}', '{"inputs": [{"datatype": "FP32", "data": 1}, {}], "x": 1}',
+            '{"inputs": {"a": {"x": 1}}}',
         ]],
     ],
 )  # fmt: skip
@@ -260,8 +261,9 @@ def test_integers_reach_to_the_ends_of_their_dtype_and_no_further(dtype: DType) 
         *[(name, f"[{exact}, -{exact}, {3 * exact}, {exact}.25, 0.5]",
            f"[{exact}.0, -{exact}.0, {3 * exact}.0, {exact}.0, 0.5]")
           for name, exact in [("bfloat16", 2**8), ("float16", 2**11), ("float32", 2**24)]],
-        *[(name, f"[{first}, {exact + 1}]", "inexact_integer")
+        *[(name, f"[{first}, {sign}{exact + 1}]", "inexact_integer")
           for first in (0, 0.5, '"NaN"')
+          for sign in ("", "-")
           for name, exact in [("bfloat16", 2**8), ("float16", 2**11), ("float32", 2**24), ("float64",
           2**53)]],
         ("float32", "[33554433.0, 33554432, 0.1]", "[33554432.0, 33554432.0, 0.10000000149011612]"),

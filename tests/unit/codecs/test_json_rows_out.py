@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.forms import RECORDS_CODECS
+from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.domain.schema import Schema
@@ -21,13 +21,19 @@ from tests.unit.codecs.records.kinds import rows_of, schemas
 from tests.unit.codecs.seam import Refusal, records, schema_of, write
 
 PIECE_BYTES = 256 * 1024
+FORMS: list[tuple[FormName, Literal["rows", "columns"]]] = [
+    ("json", "rows"),
+    ("json", "columns"),
+    ("ndjson", "rows"),
+    ("ndjson", "columns"),
+]
 
 
 def texts(body: Any, schema: Schema | None = None, **options: Any) -> tuple[str, str, str]:
     """The same rows as rows, columns and lines."""
     found = []
-    for form, layout in [("json", "rows"), ("json", "columns"), ("ndjson", "rows")]:
-        text = write(form, records(body, schema=schema), layout=layout, **options)  # type: ignore[arg-type]  # literals
+    for form, layout in FORMS[:3]:
+        text = write(form, records(body, schema=schema), layout=layout, **options)
         assert isinstance(text, bytes), text
         found.append(text.decode())
     return found[0], found[1], found[2]
@@ -151,8 +157,8 @@ def test_layouts(body: Any, schema: Schema | None, expected: tuple[str, str, str
 def test_rows_without_any_feature_are_rows_but_no_columns() -> None:
     assert write("json", records([{}, {}])) == b"[{},\n{}]"
     assert write("ndjson", records([{}, {}])) == b"{}\n{}\n"
-    for form in ("json", "ndjson"):
-        assert write(form, records([{}, {}]), layout="columns") == Refusal("not_expressible")  # type: ignore[arg-type]
+    for form in (FORMS[1][0], FORMS[3][0]):
+        assert write(form, records([{}, {}]), layout="columns") == Refusal("not_expressible")
 
 
 def test_lines_of_columns_are_one_for_each_batch() -> None:
@@ -193,9 +199,7 @@ def test_a_value_without_text_names_its_row(feature: dict[str, Any], good: Any, 
             ("ndjson", "rows"),
             ("ndjson", "columns"),
         ]:
-            found = write(  # type: ignore[call-overload]
-                form, records(body, schema=schema), layout=layout, nonfinite="error", text="utf8"
-            )
+            found = write(form, records(body, schema=schema), layout=layout, nonfinite="error", text="utf8")
             assert found == Refusal(code, row=before + 1, feature="x")
 
 
@@ -210,8 +214,8 @@ def test_columns_are_charged_and_rows_are_not() -> None:
     limits = Limits(max_decoded_bytes=50_000)
     body = {"a": [1.5] * 20_000}
     assert write("json", records(body), layout="columns", limits=limits) == Refusal("payload_too_large")
-    for form, layout in [("json", "rows"), ("ndjson", "rows"), ("ndjson", "columns")]:
-        assert isinstance(write(form, records(body), layout=layout, limits=limits), bytes)  # type: ignore[arg-type]
+    for form, layout in [FORMS[0], *FORMS[2:]]:
+        assert isinstance(write(form, records(body), layout=layout, limits=limits), bytes)
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])

@@ -146,7 +146,11 @@ def test_one_tensor_in_each_layout(
 
 
 def test_members_of_sparse_and_ragged_tensors_alone_and_among_several() -> None:
-    for tensor, body, text in [(SPARSE, SPARSE_JSON, SPARSE_SHOWN), (RAGGED, RAGGED_JSON, RAGGED_SHOWN)]:
+    cases: list[tuple[AnyTensor, Any, str]] = [
+        (SPARSE, SPARSE_JSON, SPARSE_SHOWN),
+        (RAGGED, RAGGED_JSON, RAGGED_SHOWN),
+    ]
+    for tensor, body, text in cases:
         assert json.loads(written(tensor)) == body
         assert read(json.dumps(body).encode()) == [text]
         other = {"name": "y", "dtype": "int64", "shape": [1], "data": [5]}

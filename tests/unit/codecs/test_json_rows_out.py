@@ -193,12 +193,7 @@ def test_a_value_without_text_names_its_row(feature: dict[str, Any], good: Any, 
     for before in (2, 9000):
         values = [good, None] * (before // 2) + [good, bad, None, bad]
         body = {"columns": {"x": values, "y": [0] * len(values)}}
-        for form, layout in [
-            ("json", "rows"),
-            ("json", "columns"),
-            ("ndjson", "rows"),
-            ("ndjson", "columns"),
-        ]:
+        for form, layout in FORMS:
             found = write(form, records(body, schema=schema), layout=layout, nonfinite="error", text="utf8")
             assert found == Refusal(code, row=before + 1, feature="x")
 

@@ -7,9 +7,9 @@ mutations of good bytes, are tested in tests/unit/codecs:
 
 | row   | here                 | there                                                                     |
 |-------|----------------------|---------------------------------------------------------------------------|
-| 1-8   | headers of NPY       | containers/test_npy_header.py, containers/test_npy.py                      |
-| 9, 10 | NPY                  | containers/test_npy.py                                                     |
-| 11-13 | NPZ                  | containers/test_npz.py                                                     |
+| 1-8   | headers of NPY       | test_array_tensors.py                                                      |
+| 9, 10 | NPY                  | test_array_tensors.py                                                      |
+| 11-13 | NPZ                  | test_array_tensors.py                                                      |
 | 14-17 | compression          | records/test_framing.py, records/test_compression.py                       |
 | 18-21 | TensorProto          | tensors/test_tensor_proto.py, tensors/test_tensor_proto_values.py          |
 | 22    | protobuf             | the same; test_protobuf.py, records/test_example_decode.py                 |

@@ -11,9 +11,7 @@ import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 CODECS: Final = "unit/codecs"
-NPY: Final = f"{CODECS}/containers/test_npy.py"
-NPY_HEADER: Final = f"{CODECS}/containers/test_npy_header.py"
-NPZ: Final = f"{CODECS}/containers/test_npz.py"
+ARRAYS: Final = f"{CODECS}/test_array_tensors.py"
 FRAMING: Final = f"{CODECS}/records/test_framing.py"
 INFLATE: Final = f"{CODECS}/test_inflate.py"
 ENCODED: Final = "contract/test_http_content_encoding.py"
@@ -36,38 +34,26 @@ OVERLOAD: Final = "e2e/test_overload.py"
 SERVE: Final = "e2e/test_serve.py"
 
 ROWS: Final = {
-    1: [f"{NPY}::test_a_pickle_is_never_loaded", f"{NPY_HEADER}::test_unreadable_descr"],
-    2: [f"{NPY_HEADER}::test_products_beyond_int64", f"{PROTO}::test_huge_shapes"],
-    3: [f"{NPY_HEADER}::test_shapes_that_are_none"],
-    4: [f"{NPY_HEADER}::test_shapes_that_are_none"],
-    5: [f"{NPY}::test_a_dimension_of_zero_holds_nothing_whatever_the_others"],
-    6: [f"{NPY}::test_strings_of_width_zero", f"{NPY}::test_a_few_bytes_that_declare_too_much"],
-    7: [f"{NPY_HEADER}::test_elements_without_an_exact_counterpart"],
-    8: [
-        f"{NPY_HEADER}::test_the_length_is_checked_before_anything_is_read",
-        f"{NPY_HEADER}::test_texts_that_are_no_header",
-    ],
+    1: [f"{ARRAYS}::test_an_npy_pickle_is_never_loaded", f"{ARRAYS}::test_npy_that_is_refused"],
+    2: [f"{ARRAYS}::test_npy_that_is_refused", f"{PROTO}::test_huge_shapes"],
+    3: [f"{ARRAYS}::test_npy_that_is_refused"],
+    4: [f"{ARRAYS}::test_npy_that_is_refused"],
+    5: [f"{ARRAYS}::test_npy_shapes"],
+    6: [f"{ARRAYS}::test_npy_strings_lose_the_nuls_at_their_ends", f"{ARRAYS}::test_npy_that_is_refused"],
+    7: [f"{ARRAYS}::test_npy_that_is_refused"],
+    8: [f"{ARRAYS}::test_npy_that_is_refused"],
     9: [
-        f"{NPY}::test_a_short_body",
-        f"{NPY}::test_bytes_behind_the_array",
-        f"{NPY_HEADER}::test_cut_short_anywhere",
+        f"{ARRAYS}::test_npy_faults_in_the_content_have_an_offset",
+        f"{ARRAYS}::test_an_npy_header_cut_anywhere",
     ],
     10: [
-        f"{NPY_HEADER}::test_every_dtype_in_every_byte_order",
-        f"{NPY_HEADER}::test_elements_without_an_exact_counterpart",
+        f"{ARRAYS}::test_npy_has_every_dtype_in_every_byte_order",
+        f"{ARRAYS}::test_npy_that_is_refused",
         f"{FAULTS}::test_big_endian_and_fortran_order_are_converted_exactly",
     ],
-    11: [
-        f"{NPZ}::test_a_bomb_is_stopped_by_the_budget_while_it_inflates",
-        f"{NPZ}::test_members_that_share_their_bytes_are_stopped_by_the_ratio",
-        f"{NPZ}::test_too_many_members",
-    ],
-    12: [f"{NPZ}::test_duplicate_members", f"{NPZ}::test_names_that_are_no_names_of_arrays"],
-    13: [
-        f"{NPZ}::test_an_encrypted_member",
-        f"{NPZ}::test_other_compressions",
-        f"{NPZ}::test_lies_in_zip64_fields",
-    ],
+    11: [f"{ARRAYS}::test_npz_bombs_are_stopped", f"{ARRAYS}::test_names_of_an_npz_have_a_limit"],
+    12: [f"{ARRAYS}::test_npz_that_is_refused"],
+    13: [f"{ARRAYS}::test_npz_that_is_refused", f"{ARRAYS}::test_an_npz_that_lies_in_zip64_fields"],
     14: [
         f"{ENCODED}::test_fault_14_15_a_bomb_is_refused_in_bounded_memory_and_stores_nothing",
         f"{INFLATE}::test_fault_14_15_a_bomb_is_refused_while_it_is_inflated",

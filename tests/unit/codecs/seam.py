@@ -228,7 +228,10 @@ def _plain(values: Any, dtype: DType) -> list[Any]:
     """Plain Python values; small floats and integers of numpy's extensions, too."""
     if dtype.is_string or dtype.kind in ("bool", "complex"):
         return list(values.tolist())
-    return list(values.astype(np.float64).tolist() if dtype.is_float else [int(value) for value in values])
+    if not dtype.is_float:
+        return [int(value) for value in values]
+    with np.errstate(invalid="ignore"):  # NaN of any bits
+        return list(values.astype(np.float64).tolist())
 
 
 def _nested(items: list[Any], shape: Sequence[int | None]) -> Any:
@@ -253,7 +256,11 @@ def read_tensors(
     codec = TENSOR_CODECS[form]
     ways = [
         (codec.decode, ()),
-        *([] if codec.decode_stream is None else [(codec.decode_stream, (len(body),))]),
+        *(
+            []
+            if codec.decode_stream is None or options.get("kind") in ("sparse", "ragged")
+            else [(codec.decode_stream, (len(body),))]
+        ),
     ]
     outcomes: list[list[Values] | Refusal] = []
     for chunk in WHOLE if codec.needs == "file" else pieces:

@@ -27,9 +27,10 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from app.codecs import kernels
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryFile, MemoryStream
@@ -55,8 +56,9 @@ class Case:
     def schema(self) -> Schema:
         return Schema.from_json({"features": self.features})
 
-    def batches(self) -> list[pa.RecordBatch]:
-        return self.table.cast(arrow_schema(self.schema)).to_batches(MAX_BATCH_ROWS)
+    def batches(self) -> list[Batch]:
+        batches = self.table.cast(arrow_schema(self.schema)).to_batches(MAX_BATCH_ROWS)
+        return list(batches_from_arrow(self.schema, batches, Budget()))
 
 
 def table_of(arrays: dict[str, Any]) -> pa.Table:

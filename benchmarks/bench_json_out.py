@@ -22,11 +22,12 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.json import ndjson
 from app.codecs.json import tensors as tensor_json
 from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
-from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from app.domain.dtypes import FLOAT32
 from app.domain.schema import Schema
 from app.domain.tensor import NamedTensor, tensor_from_array
@@ -64,7 +65,7 @@ def measure_tensor(session: Session, layout: Any) -> None:
     )
 
 
-def batch() -> pa.RecordBatch:
+def batch() -> Batch:
     rng = np.random.default_rng(0)
     floats = rng.standard_normal(MAX_BATCH_ROWS * 20, np.float32)
     columns: list[Any] = [
@@ -72,7 +73,8 @@ def batch() -> pa.RecordBatch:
         pa.array(rng.integers(0, 1000, MAX_BATCH_ROWS)),
         pa.array([f"row {index}, Grüße".encode() for index in range(MAX_BATCH_ROWS)], pa.binary()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(SCHEMA))
+    rows = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(SCHEMA))
+    return next(batches_from_arrow(SCHEMA, [rows], Budget()))
 
 
 def to_lines(data: Buffer, rows: int) -> int:

@@ -21,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.arrays.npy_file import npy_number_header
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import Records
 from app.codecs.messages.tfrecord import encode
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from app.domain.schema import Schema
@@ -66,7 +67,8 @@ def tfrecord_block() -> bytes:
     batch = pa.RecordBatch.from_arrays(
         [values, pa.array(np.arange(20_000, dtype=np.int64))], schema=arrow_schema(schema)
     )
-    return b"".join(encode(Records(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    records = Records(schema, batches_from_arrow(schema, [batch], Budget()))
+    return b"".join(encode(records, RecordsEncodeOptions(), Budget()))
 
 
 def bodies(mib: int) -> dict[str, Body]:

@@ -30,9 +30,10 @@ FEATURES = {
 
 def ours(version: Version, offset: int) -> list[int]:
     rows = version.rows(offset=offset, length=TAKEN)
+    label = rows.schema.names.index("label")
     labels: list[int] = []
     for batch in rows.batches:
-        labels += batch.column("label").to_numpy().tolist()
+        labels += np.asarray(batch.columns[label].values).tolist()
     return labels
 
 

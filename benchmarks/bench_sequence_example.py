@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow, column_type
+from app.codecs.columns import Batch, Records
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema, column_type
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
@@ -47,12 +49,16 @@ class Case:
     lists_spec: dict[str, Any]
     batches: int = 4
 
-    def batch(self) -> pa.RecordBatch:
+    def arrow(self) -> pa.RecordBatch:
         arrow = arrow_schema(self.schema)
         return pa.RecordBatch.from_arrays([self.columns[field.name] for field in arrow], schema=arrow)
 
+    @cached_property
+    def batch(self) -> Batch:
+        return next(batches_from_arrow(self.schema, [self.arrow()], Budget()))
+
     def records(self) -> Records:
-        return Records(self.schema, iter([self.batch()] * self.batches))
+        return Records(self.schema, iter([self.batch] * self.batches))
 
     @property
     def num_rows(self) -> int:
@@ -168,7 +174,7 @@ def decode_messages(case: Case, messages: list[bytes]) -> int:
 
 
 def measure_case(session: Session, case: Case, folder: Path) -> None:
-    rows = case.batch().slice(0, PEER_ROWS).to_pylist()
+    rows = case.arrow().slice(0, PEER_ROWS).to_pylist()
     data = b"".join(encode(case.records(), RecordsEncodeOptions(), Budget()))
     whole, theirs = folder / "whole", str(folder / "theirs")
     whole.write_bytes(data)

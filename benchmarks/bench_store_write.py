@@ -30,9 +30,10 @@ import obstore
 import pyarrow as pa
 from obstore.store import S3Store
 
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import Records
 from app.codecs.messages.tfrecord import encode
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import KIB, MIB
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
@@ -58,7 +59,11 @@ def block() -> bytes:
     rows = 8 * MIB // IMAGE_BYTES
     images = pa.array([rng.bytes(IMAGE_BYTES) for _ in range(rows)], pa.binary())
     batch = pa.RecordBatch.from_arrays([images, pa.array(range(rows))], schema=arrow_schema(SCHEMA))
-    return b"".join(encode(Records(SCHEMA, iter([batch])), RecordsEncodeOptions(), Budget()))
+    return b"".join(
+        encode(
+            Records(SCHEMA, batches_from_arrow(SCHEMA, [batch], Budget())), RecordsEncodeOptions(), Budget()
+        )
+    )
 
 
 class Watch:

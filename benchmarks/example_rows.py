@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryStream
@@ -48,11 +49,12 @@ class Case:
         for row in range(self.num_peer_rows):
             yield {name: values[row] for name, values in self.columns.items()}
 
-    def batches(self) -> list[pa.RecordBatch]:
+    def batches(self) -> list[Batch]:
         arrow = arrow_schema(self.schema)
         arrays = [_fixed(self.columns[column.name], column.type) for column in arrow]
         batch = pa.RecordBatch.from_arrays(arrays, schema=arrow)
-        return [batch.slice(begin, MAX_BATCH_ROWS) for begin in range(0, self.num_rows, MAX_BATCH_ROWS)]
+        batches = [batch.slice(begin, MAX_BATCH_ROWS) for begin in range(0, self.num_rows, MAX_BATCH_ROWS)]
+        return list(batches_from_arrow(self.schema, batches, Budget()))
 
 
 def _fixed(values: Any, kind: pa.DataType) -> Any:
@@ -102,7 +104,7 @@ def cases() -> Iterator[Case]:
     )
 
 
-def write(case: Case, batches: list[pa.RecordBatch]) -> Iterator[Buffer]:
+def write(case: Case, batches: list[Batch]) -> Iterator[Buffer]:
     """As ours does."""
     return encode(Records(case.schema, iter(batches)), RecordsEncodeOptions(), Budget())
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import MAX_BATCH_ROWS, Records
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
@@ -50,7 +51,7 @@ def published(num_rows: int, num_shards: int) -> Iterator[Version]:
         datasets.append(
             NAME,
             "train",
-            Records(_SCHEMA, _batches(num_rows)),
+            Records(_SCHEMA, batches_from_arrow(_SCHEMA, _batches(num_rows), Budget())),
             key=None,
             digest=lambda: "",
             options=RecordsEncodeOptions(),

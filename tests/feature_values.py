@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.framing import iter_frames
-from app.codecs.records.columns import arrow_schema
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
 from app.domain.schema import Encoding, Feature, FeatureKind, Message, Schema
 from app.runtime.budget import Budget

@@ -5,10 +5,12 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from app.codecs.records.columns import Records, arrow_schema, column_type
+from app.codecs.arrow.batches import arrow_schema, column_type
+from app.codecs.columns import Records
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
 from app.domain.tensor import num_elements
+from tests.arrow_rows import as_arrow, from_arrow
 
 _DTYPES = [dtype for name, dtype in DTYPES.items() if name != "string"] + [TEXT, BYTES]
 _DIMS = st.integers(1, 3)
@@ -111,11 +113,11 @@ def records(draw: st.DrawFn, kinds: tuple[str, ...], dtypes: list[DType] | None 
             for one in schema
         ]
         batches.append(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema)))
-    return Records(schema, iter(batches))
+    return from_arrow(schema, iter(batches))
 
 
 def again(found: Records) -> tuple[Records, pa.Table]:
     """The same records, and all their rows at once."""
-    batches = list(found.batches)
+    batches = list(as_arrow(found))
     table = pa.Table.from_batches(batches, arrow_schema(found.schema))
-    return Records(found.schema, iter(batches)), table
+    return from_arrow(found.schema, iter(batches)), table

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Records
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import Limits
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
@@ -16,6 +17,7 @@ from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.services.datasets import AppendResult, Datasets, PublishOptions
 from app.storage.object_store import ObjectStore
+from tests.arrow_rows import as_arrow, from_arrow
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 PADDED = Schema.from_json({"features": {"x": {"dtype": "int64"}, "pad": {"dtype": "bytes"}}})
@@ -23,7 +25,7 @@ PADDED = Schema.from_json({"features": {"x": {"dtype": "int64"}, "pad": {"dtype"
 
 def records(values: Iterable[int], *, pad: int | None = None) -> Records:
     """A row for each value; with `pad`, each also has that many bytes of no meaning."""
-    return Records(SCHEMA if pad is None else PADDED, _batches(list(values), pad))
+    return from_arrow(SCHEMA if pad is None else PADDED, _batches(list(values), pad))
 
 
 def _batches(values: list[int], pad: int | None) -> Iterator[pa.RecordBatch]:
@@ -80,5 +82,5 @@ class Client:
         self, version: str = "latest", split: str = "train", *, offset: int = 0, length: int | None = None
     ) -> list[int]:
         rows = self.datasets.read_records("d", version, split, offset=offset, length=length, budget=Budget())
-        values: list[Any] = [value for batch in rows.batches for value in batch.column("x").to_pylist()]
+        values: list[Any] = [value for batch in as_arrow(rows) for value in batch.column("x").to_pylist()]
         return values

@@ -24,6 +24,7 @@ from .arrow import parquet as records_parquet
 from .arrow import records as records_arrow
 from .arrow import tensor_stream as arrow_stream
 from .arrow import tensors as tensors_arrow
+from .columns import Records
 from .csv import records as records_csv
 from .json import ndjson as records_ndjson
 from .json import records as records_json
@@ -36,7 +37,6 @@ from .messages import tensor_tfrecord as tensors_tfrecord
 from .messages import tensor_tfrecord_stream as tfrecord_stream
 from .messages import tfrecord as records_tfrecord
 from .options import RecordsDecodeOptions, RecordsEncodeOptions
-from .records.columns import Records
 from .tensors.arriving import FileStreamDecoder, StreamDecoder, StreamEncoder
 from .tensors.kinds import (
     TensorDecoder,

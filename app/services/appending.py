@@ -8,11 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-
+from ..codecs.columns import Batch, Records
 from ..codecs.forms import FormName
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..codecs.records.columns import Records
 from ..codecs.schema_inference import HEAD_ROWS
 from ..domain.dtypes import INT64
 from ..domain.evolution import DECLARE_ANEW
@@ -270,7 +268,7 @@ def _way_out(error: InputError, stored: Schema | None, *, evolve: bool) -> str:
     return f"It was inferred from earlier rows: with ?evolve=widen it may {' and '.join(ways)}."
 
 
-def _to_the_end(batches: Iterator[pa.RecordBatch], source: ByteStream) -> Iterator[pa.RecordBatch]:
+def _to_the_end(batches: Iterator[Batch], source: ByteStream) -> Iterator[Batch]:
     """The batches, and what of the body lies behind them, which the client must have sent, too."""
     yield from batches
     while source.read(_CHUNK):

@@ -18,8 +18,8 @@ from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from ..codecs.columns import Records
 from ..codecs.options import RecordsEncodeOptions
-from ..codecs.records.columns import Records
 from ..domain.limits import Limits
 from ..domain.manifest import Manifest
 from ..domain.names import check_append_id, parse_version

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, Required
+from typing import Any, Final, Literal, Required, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from ..codecs.records.arrays import values_from_column
-from ..codecs.records.columns import Records
+from ..codecs.columns import Column, Records, Strings
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
@@ -101,7 +99,7 @@ def describe_records(records: Records, description: Description) -> bytes:
     for batch in records.batches:
         num_records += batch.num_rows
         for index, feature in enumerate(features):
-            feature.add(batch.column(index))
+            feature.add(batch.columns[index], batch.num_rows)
     found: RecordsDescriptionJson = {
         "num_records": num_records,
         "schema": records.schema.to_json(),
@@ -151,28 +149,26 @@ class _FeatureStatistics:
     def __init__(self, feature: Feature) -> None:
         self.name = feature.name
         self._feature = feature
-        self._element = Feature(feature.name, feature.dtype)
         self._num_present = 0
         self._num_missing = 0
         self._num_values = 0
         self._values_of_a_row = Range()
         self._values = LengthStatistics() if feature.dtype.is_string else NumberStatistics(feature.dtype)
 
-    def add(self, column: pa.Array[Any]) -> None:
-        self._num_missing += column.null_count
-        if column.null_count == len(column):
+    def add(self, column: Column, num_rows: int) -> None:
+        num_present = column.count(num_rows)
+        self._num_missing += num_rows - num_present
+        if not num_present:
             return  # as most columns are where each row has few of thousands of features
-        if column.null_count:
-            column = column.drop_null()
-        self._num_present += len(column)
-        bounds, elements = _elements(column)
-        self._num_values += len(elements)
+        self._num_present += num_present
+        values = column.values
+        self._num_values += len(values)
         if not self._feature.is_scalar:
-            self._values_of_a_row.add(np.diff(bounds))
-        if isinstance(self._values, LengthStatistics):
-            self._values.add(_lengths(elements))
+            self._values_of_a_row.add(np.diff(column.value_bounds(num_rows)))
+        if isinstance(values, Strings):
+            cast(LengthStatistics, self._values).add(np.diff(values.offsets))
         else:
-            self._values.add(values_from_column(elements, self._element))
+            cast(NumberStatistics, self._values).add(values)
 
     def to_json(self) -> FeatureStatisticsJson:
         described: FeatureStatisticsJson = {
@@ -184,32 +180,6 @@ class _FeatureStatistics:
             described["min_num_values"] = self._values_of_a_row.least
             described["max_num_values"] = self._values_of_a_row.greatest
         return {**described, **self._values.to_json()}
-
-
-def _elements(column: Any) -> tuple[NDArray[np.int64], Any]:
-    """The elements of a column without nulls, and where those of each row begin; at last, where they end.
-
-    `column` is in one of the layouts of codecs/records/columns.py, at any offset.
-    """
-    bounds = np.arange(len(column) + 1, dtype=np.int64)
-    while True:
-        if pa.types.is_struct(column.type):
-            column = column.field("values")
-        elif pa.types.is_fixed_size_list(column.type):
-            bounds = (bounds + column.offset) * column.type.list_size
-            column = column.values
-        elif pa.types.is_list(column.type):
-            bounds = column.offsets.to_numpy()[bounds].astype(np.int64)
-            column = column.values
-        else:
-            return bounds, column[int(bounds[0]) : int(bounds[-1])]
-
-
-def _lengths(strings: Any) -> NDArray[np.int64]:
-    import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
-
-    lengths: NDArray[Any] = pc.binary_length(strings).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64)
 
 
 def _values(dtype: DType, values: NDArray[Any]) -> LengthStatistics | NumberStatistics:

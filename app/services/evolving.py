@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from ..codecs.columns import Records
 from ..codecs.forms import FormName
 from ..codecs.options import RecordsDecodeOptions
-from ..codecs.records.columns import Records
 from ..domain.evolution import widen
 from ..domain.schema import Feature, Schema
 from ..runtime.budget import Budget

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, Literal
 
+from ..codecs.columns import Records
 from ..codecs.forms import MEDIA_TYPES
 from ..codecs.json import records as records_json
 from ..codecs.messages import example, example_b64
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..codecs.records.columns import Records
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
 from ..runtime.streams import Buffer, ByteStream

@@ -12,6 +12,7 @@ from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import open_store
+from tests.arrow_rows import as_arrow
 from tests.rows import Client
 from tests.unit.services.test_appending import append
 
@@ -89,7 +90,7 @@ def test_old_and_new_rows_read_alike(tmp_path: Path, case: str) -> None:
     assert [int(row["y"]) for row in parsed] == [-1, 3]
 
     ours = client.datasets.read_records("d", "latest", "train", budget=Budget())
-    rows = [row for batch in ours.batches for row in batch.to_pylist()]
+    rows = [row for batch in as_arrow(ours) for row in batch.to_pylist()]
     assert [_flat(row["x"]) for row in rows] == [_flat(value) for value in expected]
     assert [row["y"] for row in rows] == [None, 3]
 

@@ -16,19 +16,20 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.json import ndjson
 from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.messages.example_encode import encode_blocks
 from app.codecs.messages.framing import HEADER_BYTES
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.dtypes import DTYPES, parse_feature_dtype
 from app.domain.limits import Limits
 from app.domain.schema import Feature, Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.feature_values import (
     UNKNOWN_FIELDS,
     WIRE_FEATURES,
@@ -85,7 +86,7 @@ def tensorflow_example(schema: Schema, row: list[tuple[Any, tuple[int, ...]] | N
 
 def encoded(schema: Schema, *batches: pa.RecordBatch, lossy: bool = False) -> bytes:
     options = RecordsEncodeOptions(lossy=lossy)
-    return b"".join(encode(Records(schema, iter(batches)), options, Budget()))
+    return b"".join(encode(from_arrow(schema, iter(batches)), options, Budget()))
 
 
 @_SETTINGS
@@ -95,7 +96,7 @@ def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
     data = encoded(table.schema, batch)
     assert payloads(data) == [tensorflow_example(table.schema, row) for row in table.rows]
     records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
-    decoded = list(records.batches)
+    decoded = list(as_arrow(records))
     for part in decoded:
         part.validate(full=True)
         assert part.schema.equals(arrow_schema(table.schema))
@@ -170,7 +171,7 @@ def test_lossy_uint64_keeps_its_bits(values: list[int]) -> None:
     example = tf.train.Example.FromString(payloads(data)[0])
     assert [value % 2**64 for value in example.features.feature["x"].int64_list.value] == values
     records = decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget())
-    assert next(records.batches).to_pylist() == [{"x": values}]
+    assert next(as_arrow(records)).to_pylist() == [{"x": values}]
 
 
 @_SETTINGS
@@ -251,7 +252,7 @@ def tensorflow_reads(message: bytes) -> dict[str, Any] | None:
 
 def we_read(message: bytes) -> dict[str, Any]:
     records = parse_example(message, RecordsDecodeOptions(), Budget())
-    (row,) = [row for batch in records.batches for row in rows_of(batch)]
+    (row,) = [row for batch in as_arrow(records) for row in rows_of(batch)]
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -438,7 +439,7 @@ def test_bfloat16_is_widened_exactly() -> None:
     bits[(bits & 0x7F80) == 0x7F80] = 0
     fixed: Any = pa.FixedSizeListArray.from_arrays(pa.array(bits), 256)
     batch = pa.RecordBatch.from_arrays([fixed], schema=arrow_schema(schema))
-    block = next(encode_blocks(Records(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    block = next(encode_blocks(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
     example = tf.train.Example.FromString(bytes(block.data[HEADER_BYTES:-4]))
     expected = bits.view(ml_dtypes.bfloat16).astype(np.float32)
     assert np.array_equal(np.array(example.features.feature["x"].float_list.value, np.float32), expected)

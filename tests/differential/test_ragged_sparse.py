@@ -9,12 +9,13 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.schema import Feature, Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.feature_values import Table, payloads, tables_of
 from tests.tensorflow_features import message_of
 
@@ -23,17 +24,17 @@ _TABLES = tables_of("dense", "ragged", "sparse")
 
 
 def encoded(schema: Schema, *batches: pa.RecordBatch) -> list[bytes]:
-    return payloads(b"".join(encode(Records(schema, iter(batches)), RecordsEncodeOptions(), Budget())))
+    return payloads(b"".join(encode(from_arrow(schema, iter(batches)), RecordsEncodeOptions(), Budget())))
 
 
 @_SETTINGS
 @given(_TABLES)
 def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
     batch = table.batch()
-    data = b"".join(encode(Records(table.schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    data = b"".join(encode(from_arrow(table.schema, iter([batch])), RecordsEncodeOptions(), Budget()))
     assert payloads(data) == [message_of(table.schema, row) for row in table.rows]
     records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
-    decoded = list(records.batches)
+    decoded = list(as_arrow(records))
     for part in decoded:
         part.validate(full=True)
         assert part.schema.equals(arrow_schema(table.schema))
@@ -112,8 +113,8 @@ def test_coordinates_stay_in_their_order_and_tensorflow_sorts_them() -> None:
     as_is = tf.io.SparseFeature("x/indices_0", "x/values", tf.int64, 9, already_sorted=True)
     assert tf.io.parse_example(messages, {"x": as_is})["x"].indices.numpy()[:, 1].tolist() == [7, 2, 2]
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema))
-    data = b"".join(encode(Records(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
-    (decoded,) = decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget()).batches
+    data = b"".join(encode(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    (decoded,) = as_arrow(decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget()))
     assert decoded.to_pylist() == rows
 
 

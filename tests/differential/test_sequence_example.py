@@ -12,15 +12,16 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, payloads, tables_of
 from tests.tensorflow_features import message_of
 
@@ -29,7 +30,7 @@ _TABLES = tables_of("dense", "ragged", "sparse", "sequence", "sequence", message
 
 
 def encoded(schema: Schema, *batches: pa.RecordBatch) -> bytes:
-    return b"".join(encode(Records(schema, iter(batches)), RecordsEncodeOptions(), Budget()))
+    return b"".join(encode(from_arrow(schema, iter(batches)), RecordsEncodeOptions(), Budget()))
 
 
 @_SETTINGS
@@ -39,7 +40,7 @@ def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
     data = encoded(table.schema, batch)
     assert payloads(data) == [message_of(table.schema, row) for row in table.rows]
     records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
-    decoded = list(records.batches)
+    decoded = list(as_arrow(records))
     for part in decoded:
         part.validate(full=True)
         assert part.schema.equals(arrow_schema(table.schema))
@@ -253,7 +254,7 @@ def we_read(message: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     records = parse_example(message, options, Budget())
     context: dict[str, Any] = {}
     lists: dict[str, Any] = {}
-    for batch in records.batches:
+    for batch in as_arrow(records):
         batch.validate(full=True)
         for feature, column in zip(records.schema, batch.columns, strict=True):
             if (value := column[0].as_py()) is not None:
@@ -428,6 +429,6 @@ def test_a_record_that_is_cut_anywhere_is_refused() -> None:
     for cut in range(1, len(message)):
         if tensorflow_reads(message[:cut]) is None:
             with pytest.raises(InputError) as caught:
-                list(parse_example(message[:cut], options, Budget()).batches)
+                list(as_arrow(parse_example(message[:cut], options, Budget())))
             assert caught.value.code == "malformed_example"
             assert caught.value.location.row == 0

@@ -15,15 +15,16 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.framing import compress, frame_footer, frame_header, iter_frames
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.compression import Compression
 from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 
 _TENSORFLOWS: dict[Compression, str] = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 COMPRESSIONS: list[Compression] = list(_TENSORFLOWS)
@@ -105,7 +106,7 @@ def test_a_dataset_of_tensorflow_parses_our_rows(folder: Path, compression: Comp
         pa.RecordBatch.from_pylist(rows[begin : begin + 700], schema=arrow) for begin in range(0, 3000, 700)
     ]
     options = RecordsEncodeOptions(compression=compression)
-    data = b"".join(encode(Records(SCHEMA, iter(batches)), options, Budget()))
+    data = b"".join(encode(from_arrow(SCHEMA, iter(batches)), options, Budget()))
     path = folder / f"rows-{compression}"
     path.write_bytes(data)
     spec = {
@@ -119,7 +120,7 @@ def test_a_dataset_of_tensorflow_parses_our_rows(folder: Path, compression: Comp
     assert parsed["label"].numpy().tolist() == [row["label"] for row in rows]
     assert parsed["tags"].to_list() == [row["tags"] for row in rows]
     records = decode(MemoryStream(data), RecordsDecodeOptions(schema=SCHEMA), Budget())
-    assert [row for batch in records.batches for row in batch.to_pylist()] == rows
+    assert [row for batch in as_arrow(records) for row in batch.to_pylist()] == rows
 
 
 @settings(deadline=None, max_examples=200)

@@ -30,7 +30,6 @@ from app.codecs.options import (
     TensorDecodeOptions,
     TensorEncodeOptions,
 )
-from app.codecs.records.columns import arrow_schema
 from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
@@ -51,6 +50,7 @@ from app.services.examples import RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
 from tests.bodies import body_of
+from tests.column_checks import check_batch
 from tests.fuzz.framing import FRAMINGS, Framing
 
 __all__ = [
@@ -319,7 +319,7 @@ def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: T
     output, encode = turn.choose(RECORDS_OUTPUTS)
     with ExitStack() as resources:
         records = open_records(turn.stream(body), form, options, budget, Spool(None, 0), resources)
-        checked = replace(records, batches=map(partial(_checked, records.schema), records.batches))
+        checked = replace(records, batches=map(partial(check_batch, schema=records.schema), records.batches))
         if output is None:
             return describe_records(checked, "json")
         return b"".join(encode_records(checked, output, encode, budget).chunks)
@@ -354,13 +354,6 @@ def _salvage(stream: MemoryStream, compression: Compression | None) -> tuple[byt
         else:
             good += item.data
     return bytes(good), lost
-
-
-def _checked(schema: Schema, batch: Any) -> Any:
-    batch.validate(full=True)
-    if not batch.schema.equals(arrow_schema(schema)):
-        raise AssertionError(f"{batch.schema} is not the layout of {schema}")
-    return batch
 
 
 _ROW_FORMS: Final[tuple[RowForm, ...]] = ("json", "example", "b64")

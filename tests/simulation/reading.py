@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.errors import CorruptData, NotFound
 from app.runtime.budget import Budget
+from tests.arrow_rows import as_arrow
 from tests.simulation.cluster import Client
 from tests.simulation.ledger import Version
 from tests.simulation.scheduler import DAY, HOUR
@@ -80,9 +81,11 @@ class Reading(Client):
         answer = self.ask(
             lambda datasets: [
                 value
-                for batch in datasets.read_records(
-                    version.dataset, version.name, split, offset=offset, length=length, budget=Budget()
-                ).batches
+                for batch in as_arrow(
+                    datasets.read_records(
+                        version.dataset, version.name, split, offset=offset, length=length, budget=Budget()
+                    )
+                )
                 for value in batch.column("x").to_pylist()
             ]
         )

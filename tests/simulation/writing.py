@@ -7,10 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import pyarrow as pa
-
+from app.codecs.columns import Batch, Records
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records
 from app.domain.manifest import Manifest
 from app.errors import (
     Conflict,
@@ -252,6 +250,6 @@ class _Appending(appending._Appending):
         return self.store(MemoryStream(body), self.datasets.destination(self.request.dataset))
 
 
-def _interrupted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _interrupted(batches: Iterator[Batch]) -> Iterator[Batch]:
     yield next(batches)
     raise StreamInterrupted("The client went away.")

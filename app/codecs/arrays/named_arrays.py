@@ -20,11 +20,12 @@ from ...domain.schema import Feature, Schema, check_feature_names, default_encod
 from ...domain.tensor import Shape, num_elements
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
+from ..arrow.batches import arrow_schema, batches_from_arrow, batches_to_arrow
+from ..columns import MAX_BATCH_ROWS, Records, without_features
 from ..content import STRING_OVERHEAD
 from ..convert import convert_values
 from ..options import RecordsDecodeOptions
 from ..records.arrays import keeps_shape, values_from_column
-from ..records.columns import MAX_BATCH_ROWS, Records, arrow_schema, without_features
 from ..tensor_stream import TensorStream
 from .array import Array, ChunkedArray, FoundArray
 from .array_columns import STREAMED_BYTES, column_of
@@ -59,7 +60,8 @@ def records_from_arrays(
         schema = options.schema.with_message(options.message).as_read(narrow)
         arrays = _fitted(arrays, schema, options, budget)
     batch_rows = _batch_rows(schema, arrays, num_rows, budget)
-    return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)
+    batches = _batches(schema, arrays, num_rows, batch_rows)
+    return Records(schema, batches_from_arrow(schema, batches, budget), num_rows)
 
 
 def _count_rows(arrays: Mapping[str, FoundArray]) -> int:
@@ -234,7 +236,7 @@ def gather_arrays(records: Records, form: str, budget: Budget) -> list[ChunkedAr
     chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
     num_steps: dict[str, int] = {}
     num_rows = 0
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         for feature, column in zip(records.schema, batch.columns, strict=True):
             _require_present(column, feature, form, num_rows)
             if feature.kind == "sequence":

@@ -12,8 +12,8 @@ from ...domain.dtypes import DType
 from ...domain.schema import Schema
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from .array_columns import STREAMED_FROM
 from .named_arrays import gather_arrays, records_from_arrays
 from .npy_file import serialize_npy

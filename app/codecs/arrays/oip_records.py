@@ -13,11 +13,11 @@ from ...domain.dtypes import BYTES, TEXT
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
+from ..columns import Records
 from ..json.tensor_body import read_tensor
 from ..json.values import flatten
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions, TensorDecodeOptions
 from ..records.body_schema import with_body_schema
-from ..records.columns import Records
 from .array import Array, FoundArray
 from .array_columns import STREAMED_FROM
 from .named_arrays import gather_arrays, records_from_arrays

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from .array_columns import STREAMED_FROM
 from .named_arrays import gather_arrays, records_from_arrays
 from .safetensors_file import check_dtype, open_safetensors_file, serialize_safetensors

@@ -16,9 +16,9 @@ from ...errors import InputError, LimitExceeded, SchemaConflict, UnprocessableIn
 from ..content import check_content, content_view
 from ..convert import convert_values
 from ..records.arrays import column_from_values, null_column, values_from_column
-from ..records.columns import column_type, storage_type
 from ..records.lease import Lease
 from ..records.nulls import spread_rows
+from .batches import column_type, storage_type
 from .features import value_dtype
 from .values import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from ...domain.dtypes import BOOL, TEXT, DType
 from ...domain.schema import Feature, FeatureShape, Schema
 from ...errors import UnprocessableInput
-from ..records.columns import storage_type
+from .batches import storage_type
 from .features import DTYPE_KEY, SCHEMA_KEY, VARIABLE_SHAPE, has_arrow_type
 from .values import Ints
 

@@ -20,7 +20,7 @@ from ...runtime.budget import Budget
 from ..json.text import parse_json
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
-from ..records.columns import storage_type
+from .batches import storage_type
 from .ipc_schema import read_field_metadata
 from .values import is_list
 

@@ -12,9 +12,10 @@ from ...domain.limits import MIB
 from ...domain.schema import Schema
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
+from ..columns import MAX_BATCH_ROWS, Records, check_columns
 from ..options import RecordsDecodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records, arrow_schema, check_columns
 from ..records.lease import Lease, TooLargeAtOnce
+from .batches import arrow_schema, batches_from_arrow
 from .columns import ColumnReader
 from .features import SCHEMA_KEY, infer_arrow_schema, narrow_columns, with_schema_in_metadata
 from .ipc import arrow_faults
@@ -55,7 +56,9 @@ def records_from_arrow(
     rows = _batches(foreign, names, batches, schema, budget)
     dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
     is_declared = SCHEMA_KEY in (foreign.metadata or {})
-    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
+    return Records(
+        schema, batches_from_arrow(schema, rows, budget), num_rows, is_declared=is_declared, dropped=dropped
+    )
 
 
 def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:

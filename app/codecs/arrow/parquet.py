@@ -11,9 +11,10 @@ from ...domain.limits import MIB
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteFile
+from ..columns import MAX_BATCH_ROWS, Records, without_features
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records, without_features
 from ..records.lease import Lease
+from .batches import batches_to_arrow
 from .export import export_batches, exported_schema
 from .normalise import records_from_arrow
 from .parquet_file import ParquetReader, serialize_parquet
@@ -54,7 +55,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
                 feature=feature.name,
             )
     schema = _parquet_schema(exported_schema(records.schema))
-    batches = export_batches(records.schema, records.batches)
+    batches = export_batches(records.schema, batches_to_arrow(records.schema, records.batches, budget))
     return serialize_parquet(schema, _row_groups(schema, batches, budget))
 
 

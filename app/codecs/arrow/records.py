@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
+from .batches import batches_to_arrow
 from .export import export_batches, exported_schema
 from .ipc import ArrowReader, serialize_arrow
 from .normalise import records_from_arrow
@@ -29,11 +30,11 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     return records_from_arrow(reader.schema, reader.names, reader, options, budget)
 
 
-def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
     """One message a batch, as they come, uncompressed.
 
     Raises:
         InputError: as `export_batches`.
     """
-    batches = export_batches(records.schema, records.batches)
+    batches = export_batches(records.schema, batches_to_arrow(records.schema, records.batches, budget))
     return serialize_arrow(exported_schema(records.schema), batches, options.arrow)

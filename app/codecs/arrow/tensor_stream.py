@@ -13,12 +13,13 @@ from ...domain.tensor import num_elements
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, PrefixedStream, read_exactly, read_up_to
+from ..columns import check_columns
 from ..content_stream import arriving_pieces
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..records.columns import check_columns, storage_type
 from ..tensor_stream import NamedStream, TensorStream
 from ..tensors.arriving import Arriving, named_arrival
 from .batch import MAX_HEAD_BYTES, BatchHead, list_type, padding_of, read_batch_head, serialize_batch
+from .batches import storage_type
 from .features import value_dtype
 from .messages import END
 from .tensors import arrow_field, arrow_schema_of, decode, field_name, is_marked, marked_shape

@@ -26,12 +26,13 @@ from ...domain.tensor import NamedTensor, Shape, Tensor, check_distinct, check_s
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..columns import check_columns
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.arrays import column_from_values, values_from_column
-from ..records.columns import check_columns, storage_type
 from ..records.lease import Lease
 from ..tensors.declared import check_declared
+from .batches import storage_type
 from .columns import ColumnReader
 from .features import DTYPE_KEY, has_arrow_type, value_dtype
 from .ipc import ArrowReader, arrow_faults, serialize_arrow

@@ -20,7 +20,7 @@ from ...domain.limits import MIB
 from ...errors import LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ..records.columns import MAX_BATCH_ROWS
+from ..columns import MAX_BATCH_ROWS
 
 __all__ = ["CsvBlock", "read_csv_blocks"]
 

@@ -17,11 +17,12 @@ from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..arrow.batches import arrow_schema, batches_from_arrow, batches_to_arrow
+from ..columns import Records, check_columns, without_features
 from ..json.cells import slices
 from ..json.out import gather
 from ..json.values import Reading
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records, arrow_schema, check_columns, without_features
 from ..records.lease import Lease
 from ..schema_inference import HEAD_ROWS
 from .blocks import CsvBlock, read_csv_blocks
@@ -58,7 +59,8 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         schema = options.schema.with_message(options.message).as_read()
         _refuse_undeclared(names, schema, options)
     require_scalars(schema)
-    return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare), dropped=dropped)
+    batches = _batches(blocks, names, schema, reading, budget, bare=bare)
+    return Records(schema, batches_from_arrow(schema, batches, budget), dropped=dropped)
 
 
 def _refuse_undeclared(names: list[str], schema: Schema, options: RecordsDecodeOptions) -> None:
@@ -178,7 +180,7 @@ def _refuse_late(block: CsvBlock, names: list[str], schema: Schema) -> None:
             )
 
 
-def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
     """A header, and one line a row as the batches come. Quotes stand only where they have to.
 
     Raises:
@@ -188,13 +190,13 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     require_scalars(records.schema)
     if not len(records.schema):
         raise without_features("CSV")
-    return gather(_lines(records, replace(options, int64="number")))
+    return gather(_lines(records, replace(options, int64="number"), budget))
 
 
-def _lines(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+def _lines(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str]:
     yield ",".join(map(quoted_field, records.schema.names)) + _LINE_END
     first_row = 0
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         for start, piece in slices(batch):
             columns = [
                 field_texts(column, feature, options, first_row + start)

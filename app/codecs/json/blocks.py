@@ -13,8 +13,9 @@ from ...domain.limits import MIB
 from ...domain.schema import Feature, Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
+from ..arrow.batches import arrow_schema, batches_from_arrow
+from ..columns import MAX_BATCH_ROWS, Records
 from ..options import RecordsDecodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from ..records.lease import Lease
 from ..records.nulls import AbsentColumns
 from ..schema_inference import HEAD_ROWS, FoundCells, infer_schema
@@ -153,7 +154,7 @@ def records_from_blocks(
         blocks = chain(_taken(held), blocks)
         drop = False
     batches = _batches(blocks, schema, reading, budget, plain or _none, drop=drop)
-    return Records(schema, batches, dropped=dropped)
+    return Records(schema, batches_from_arrow(schema, batches, budget), dropped=dropped)
 
 
 def _none(schema: Schema, row: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 (a `PlainBatches`)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ...domain.schema import Schema
 from ...runtime.streams import Buffer
+from ..columns import without_features
 from ..options import RecordsEncodeOptions
-from ..records.columns import without_features
 from .cells import cell_texts, slices
 from .out import quote
 from .texts import joined

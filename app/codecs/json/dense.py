@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...domain.schema import Feature, FeatureShape
 from ...domain.tensor import Shape, num_elements
+from ..arrow.batches import column_type
 from ..records.arrays import column_from_values, element_column, keeps_shape, list_column
-from ..records.columns import column_type
 from .convert import convert_items
 from .errors import Rows, cell_error, misfit
 from .values import ItemError, Reading, flatten

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..arrow.batches import batches_to_arrow
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from .cells import row_texts
 from .columns import columns_text
 from .ndjson_lines import LineReader
@@ -33,7 +34,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     return records_from_texts(LineReader(source, budget, head_rows(options)), options, budget)
 
 
-def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
     """One line a row, written as the batches come; with `layout=columns` one line of columns a batch.
 
     Raises:
@@ -41,20 +42,20 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
         InputError: a value that has no text under these options.
     """
     texts = _batch_texts if options.layout == "columns" else _line_texts
-    return gather(texts(records, options))
+    return gather(texts(records, options, budget))
 
 
-def _batch_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
+def _batch_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
     first_row = 0
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         yield from columns_text(records.schema, [batch], options, first_row)
         yield "\n"
         first_row += batch.num_rows
 
 
-def _line_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
+def _line_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
     first_row = 0
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         for texts in row_texts(batch, records.schema, options, first_row, "\n"):
             yield texts.data.data
             yield "\n"

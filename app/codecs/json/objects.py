@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...domain.limits import KIB, MIB
 from ...runtime.budget import Budget
 from .. import kernels
-from ..records.columns import MAX_BATCH_ROWS
+from ..columns import MAX_BATCH_ROWS
 from .ndjson_lines import Lines
 
 __all__ = ["INSTANCES", "ObjectReader", "RowsInText", "find_rows"]

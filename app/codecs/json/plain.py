@@ -17,9 +17,9 @@ from ...domain.dtypes import BYTES, PRECISION, TEXT, DType
 from ...domain.limits import MIB
 from ...domain.schema import Feature, Schema
 from .. import kernels
+from ..arrow.batches import arrow_schema, column_type, storage_type
 from ..content import content_view
 from ..kernels import json_rows
-from ..records.columns import arrow_schema, column_type, storage_type
 from ..records.lease import Lease
 from ..rounding import rounded
 from .ndjson_lines import Lines

@@ -16,9 +16,10 @@ from ...domain.limits import MIB
 from ...errors import AmbiguousInput, InputError, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
+from ..arrow.batches import batches_to_arrow
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.body_schema import with_body_schema
-from ..records.columns import Records
 from .blocks import Block, ColumnBlock, RowBlock, records_from_blocks
 from .cells import row_texts
 from .columns import RESERVED, columns_text
@@ -224,13 +225,13 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """
     if options.layout == "columns":
         return gather(_columns_texts(records, options, budget))
-    return gather(_rows_texts(records, options))
+    return gather(_rows_texts(records, options, budget))
 
 
-def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
+def _rows_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
     separator = "["
     first_row = 0
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         for texts in row_texts(batch, records.schema, options, first_row, ",\n"):
             yield separator
             yield texts.data.data
@@ -241,13 +242,13 @@ def _rows_texts(records: Records, options: RecordsEncodeOptions) -> Iterator[str
 
 def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
     batches: list[pa.RecordBatch] = []
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         budget.charge(batch.nbytes, "Rows gathered into columns")
         batches.append(batch)
     yield from columns_text(records.schema, batches, options)
 
 
-def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:  # noqa: ARG001 (one signature for all)
+def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
     """The one row as one JSON object.
 
     Raises:
@@ -255,7 +256,7 @@ def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) 
         InputError: a value that has no text under these options.
     """
     rows: list[str] = []
-    for batch in records.batches:
+    for batch in batches_to_arrow(records.schema, records.batches, budget):
         for texts in row_texts(batch.slice(0, 2), records.schema, options, len(rows)):
             rows += [texts[index] for index in range(len(texts))]
     if len(rows) != 1:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from ...domain.schema import Schema
 from ...errors import AmbiguousInput, InputError, LimitExceeded
 from ...runtime.budget import Budget
+from ..columns import MAX_BATCH_ROWS, Records
 from ..options import RecordsDecodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records
 from ..records.lease import Lease
 from ..schema_inference import HEAD_ROWS
 from .blocks import RowBlock, records_from_blocks

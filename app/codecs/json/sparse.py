@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain.schema import Feature
+from ..arrow.batches import column_type
 from ..records.arrays import element_column, list_column
-from ..records.columns import column_type
 from .components import check_dtype, check_members, integers
 from .convert import convert_items
 from .errors import Rows, cell_error

@@ -58,7 +58,6 @@ _TYPES: Final[dict[str, Any]] = {
     "MutableBytes": _array(types.uint8, readonly=False),
     "MutableFlags": _array(types.uint8, readonly=False),
     "MutableInts": _array(types.int64, readonly=False),
-    "MutableInt32s": _array(types.int32, readonly=False),
     "MutableWords": _array(types.uint64, readonly=False),
 }
 

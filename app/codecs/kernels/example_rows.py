@@ -17,7 +17,6 @@ from .memory import (
     Ints,
     MutableBytes,
     MutableFlags,
-    MutableInt32s,
     MutableInts,
     load_word,
     raw_load,
@@ -298,9 +297,7 @@ def _read_row(
     return position == end
 
 
-def gather_spans(
-    data: Bytes, begins: Ints, ends: Ints, out: MutableBytes, out_offsets: MutableInt32s
-) -> None:
+def gather_spans(data: Bytes, begins: Ints, ends: Ints, out: MutableBytes, out_offsets: MutableInts) -> None:
     """Copy the bytes from `begins` to `ends` of each row, one behind the other.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .example_index import KIND_BYTES, KIND_FLOAT, KIND_INT64
-from .memory import Bytes, Ints, MutableBytes, MutableInt32s, MutableInts, copy_bytes, same_bytes
+from .memory import Bytes, Ints, MutableBytes, MutableInts, copy_bytes, same_bytes
 from .varint import read_length, read_packed_varint, read_tag, skip_field
 
 __all__ = ["copy_spans", "read_bytes", "read_floats", "read_ints", "single_spans"]
@@ -132,7 +132,7 @@ def read_bytes(
     ends: Ints,
     value_starts: Ints,
     out: MutableBytes,
-    out_offsets: MutableInt32s,
+    out_offsets: MutableInts,
 ) -> None:
     """Copy the bytes values of one feature, one behind the other.
 

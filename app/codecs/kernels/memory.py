@@ -15,7 +15,6 @@ __all__ = [
     "Ints",
     "MutableBytes",
     "MutableFlags",
-    "MutableInt32s",
     "MutableInts",
     "MutableWords",
     "Words",
@@ -45,7 +44,6 @@ Words = NDArray[np.uint64]
 MutableBytes = NDArray[np.uint8]
 MutableFlags = NDArray[np.uint8]
 MutableInts = NDArray[np.int64]
-MutableInt32s = NDArray[np.int32]
 MutableWords = NDArray[np.uint64]
 
 

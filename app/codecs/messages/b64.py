@@ -8,12 +8,12 @@ from dataclasses import replace
 from ...errors import InputError
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
+from ..columns import Records
 from ..json.convert import decode_b64
 from ..json.out import gather
 from ..json.text import parse_json
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from . import tfrecord
 from .b64_messages import message_texts, read_messages
 from .framing import frame_footer, frame_header

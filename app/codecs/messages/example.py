@@ -7,8 +7,8 @@ import numpy as np
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from .framing import HEADER_BYTES, OVERHEAD_BYTES, FrameBlock
 from .messages import encode_messages, parse_messages
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ..columns import Records
 from ..json.convert import decode_b64
 from ..json.text import parse_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from .b64_messages import message_texts, read_messages
 from .example import parse_example, serialize_example
 

@@ -1,4 +1,4 @@
-"""Arrow columns as entries of the map in `tf.train.Example`: what the encoding kernels take.
+"""Columns as entries of the map in `tf.train.Example`: what the encoding kernels take.
 
 Every column becomes one of three: float32 values, int64 values, or bytes values with a prefix that all
 share (the header of a TensorProto). Nothing is done for each row, except for tensors whose header
@@ -8,30 +8,26 @@ differs from row to row and for tensors of strings.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from typing import Any, Final, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...domain.dtypes import FLOAT64, INT64, STRING, DType
+from ...domain.dtypes import FLOAT64, STRING, DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
-from ..content import in_low_bits
+from ..columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
+from ..content import in_low_bits, sign_extended
 from ..kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
 from ..kernels.varint import MAX_VARINT_BYTES, field_size
 from ..options import RecordsEncodeOptions
-from ..records.arrays import string_buffers
 from ..records.lease import Lease
 from .float_lists import ValuePlaces, round_floats
 from .protobuf import serialize_varint
 from .tensor_proto import serialize_tensor_proto, tensor_proto_header
 
-__all__ = ["Entries", "key_field", "lower_column", "storage_dtype", "wire_order"]
-
-Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _STORAGE: Final[dict[str, np.dtype[Any]]] = {
@@ -61,12 +57,15 @@ class Entries:
         kind: tag of the list in Feature.
         values: contiguous; float32, eight bytes an integer, or the bytes of all values.
         num_values: how many there are.
-        width: values of each row, where `starts` is None.
-        starts: by row, the number of its first value; and of all values at the end.
+        width: values of each row that has the feature, where all have as many.
+        starts: by row, the number of its first value, and of all values at the end; None where it follows
+            from `width`.
         span: bytes of each value of a BytesList, where `spans` is None.
         spans: by value, where it begins in `values`, and where the last one ends.
         present: by row, 1 where the feature is there; None where it is in each.
         prefix: stands before each value of a BytesList, unless it is None.
+        steps: of a sequence, by row, the number of its first step; then the steps are the rows of all above
+            but `present`.
     """
 
     kind: int
@@ -78,6 +77,7 @@ class Entries:
     spans: Ints | None = None
     present: Bytes | None = None
     prefix: Bytes | None = None
+    steps: Ints | None = None
 
     @property
     def prefix_size(self) -> int:
@@ -87,11 +87,13 @@ class Entries:
     @property
     def fixed_body(self) -> int:
         """The bytes inside the list, where all rows have the same; -1 elsewhere."""
-        if self.starts is not None or (self.kind == INTS and self.width):
-            return -1
-        if self.kind != BYTES:
+        if not self.width:
+            return 0 if self.starts is None else -1
+        if self.kind == FLOATS:
             return 4 * self.width
-        return self.width * field_size(self.prefix_size + self.span) if self.spans is None else -1
+        if self.kind == INTS or self.spans is not None:
+            return -1
+        return self.width * field_size(self.prefix_size + self.span)
 
     @property
     def max_bytes(self) -> int:
@@ -105,11 +107,11 @@ class Entries:
 
     def row_starts(self, rows: int) -> Ints:
         """`starts`, also where it is None."""
-        return _row_starts(rows, self.width, self.starts)
+        return even_bounds(rows, self.width) if self.starts is None else self.starts
 
     def value_spans(self) -> Ints:
         """`spans`, also where it is None."""
-        return _row_starts(self.num_values, self.span, self.spans)
+        return even_bounds(self.num_values, self.span) if self.spans is None else self.spans
 
     def row(self, key: Bytes, heads: int, head_step: int) -> tuple[int, ...]:
         """The column in the kernel's table (see `kernels/example_encode.py`).
@@ -158,75 +160,69 @@ def storage_dtype(dtype: DType) -> np.dtype[Any]:
 
 def lower_column(
     feature: Feature,
-    column: pa.Array[Any],
+    column: Column,
+    num_rows: int,
     lease: Lease,
     options: RecordsEncodeOptions,
     *,
     first_row: int,
-    row_starts: Ints | None = None,
 ) -> Entries:
-    """The entries of one column.
+    """The entries of a column that is dense or a sequence.
 
     Args:
         lease: charged for what is not a view of `column`.
         options: which float64 values may be rounded.
         first_row: number of the column's first row in the whole input, for errors.
-        row_starts: of a column of steps, where those of each row begin, and where the last ones end.
 
     Raises:
         LossyConversion: as `round_floats`.
         LimitExceeded: more than the budget.
     """
-    present = _present(column)
-    if feature.encoding == "tensor" and (feature.num_unknown or feature.dtype.is_string):
-        return _lower_each(feature, column, present, lease)
-    values, width, starts = _flat(column, feature)
-    if feature.encoding != "list":
-        return _lower_content(feature, values, len(column), width, starts, present)
-    if feature.dtype.is_string:
-        data, spans = string_buffers(values)
-        return Entries(BYTES, data, len(values), width, starts, spans=spans, present=present)
-    numbers = _numbers(values, feature.dtype)
-    if not feature.dtype.is_float:
-        return Entries(INTS, _widened_ints(numbers, lease), len(numbers), width, starts, present=present)
-    if feature.dtype is FLOAT64:
-        lease.charge(6 * len(numbers), "Floats of a batch")
-        places = ValuePlaces(_row_starts(len(column), width, starts), present, first_row)
-        places = places if row_starts is None else places.of_rows(row_starts)
-        floats = round_floats(feature, numbers, places, options)
+    items, item, num_items = column, feature, num_rows
+    if feature.kind == "sequence":
+        items, item, num_items = column.steps(), feature.step, int(column.splits[0][-1])
+    if feature.encoding == "tensor" and (item.num_unknown or feature.dtype.is_string):
+        entries = _lower_each(item, items, num_items, lease)
+    elif feature.encoding != "list":
+        entries = _lower_content(item, items, num_items)
     else:
-        floats = _as_float32(feature, numbers, lease)
-    return Entries(FLOATS, floats, len(floats), width, starts, present=present)
+        entries = _lower_list(
+            item, items, num_items, lease, options, ValuePlaces(column, num_rows, first_row)
+        )
+    if feature.kind != "sequence":
+        return entries
+    present = None if column.present is None else column.present.view(np.uint8)
+    return replace(entries, steps=bounds_by_row(column.splits[0], column.present), present=present)
 
 
-def _present(column: pa.Array[Any]) -> Bytes | None:
-    if not column.null_count:
-        return None
-    return column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-
-
-def _flat(column: pa.Array[Any], feature: Feature) -> tuple[pa.Array[Any], int, Ints | None]:
-    """The values of all rows; how many each has; or else where each row's begin and the last one's end."""
-    if feature.is_scalar:
-        return column, 1, None
-    if (width := feature.num_values) is not None:
-        fixed = cast("pa.FixedSizeListArray[Any, Any]", column)
-        return fixed.values.slice(column.offset * width, len(column) * width), width, None
-    listed = cast("pa.ListArray[Any]", column)
-    offsets = listed.offsets.to_numpy().astype(np.int64)
-    return listed.values.slice(offsets[0], offsets[-1] - offsets[0]), 0, offsets - offsets[0]
-
-
-def _row_starts(rows: int, width: int, starts: Ints | None) -> Ints:
-    return np.arange(rows + 1, dtype=np.int64) * width if starts is None else starts
-
-
-def _numbers(values: pa.Array[Any], dtype: DType) -> NDArray[Any]:
-    storage = storage_dtype(dtype)
-    buffer = values.buffers()[1]
-    if buffer is None or not len(values):
-        return np.empty(0, storage)
-    return np.frombuffer(memoryview(buffer), storage, len(values), values.offset * storage.itemsize)
+def _lower_list(
+    feature: Feature,
+    column: Column,
+    num_rows: int,
+    lease: Lease,
+    options: RecordsEncodeOptions,
+    places: ValuePlaces,
+) -> Entries:
+    values = column.values
+    starts = None
+    if column.splits:
+        starts = bounds_by_row(column.splits[0], column.present)
+    elif column.present is not None:
+        starts = bounds_by_row(even_bounds(column.count(num_rows), column.width), column.present)
+    present = None if column.present is None else column.present.view(np.uint8)
+    width = 0 if column.splits else column.width
+    if isinstance(values, Strings):
+        spans = values.offsets
+        return Entries(BYTES, values.data, len(values), width, starts, spans=spans, present=present)
+    kind = FLOATS if feature.dtype.is_float else INTS
+    if kind == INTS:
+        values = _widened_ints(values, lease)
+    elif feature.dtype is FLOAT64:
+        lease.charge(6 * len(values), "Floats of a batch")
+        values = round_floats(feature, values, places, options)
+    else:
+        values = _as_float32(feature, values, lease)
+    return Entries(kind, values, len(values), width, starts, present=present)
 
 
 def _widened_ints(numbers: NDArray[Any], lease: Lease) -> NDArray[np.uint64]:
@@ -241,62 +237,64 @@ def _as_float32(feature: Feature, numbers: NDArray[Any], lease: Lease) -> NDArra
         return numbers
     lease.charge(4 * len(numbers), "Floats of a batch")
     if feature.dtype.name == "bfloat16":  # the upper half of a float32
-        return (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return (numbers.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
     return numbers.astype(np.float32)  # float16
 
 
-def _lower_content(
-    feature: Feature,
-    values: pa.Array[Any],
-    rows: int,
-    width: int,
-    starts: Ints | None,
-    present: Bytes | None,
-) -> Entries:
+def _lower_content(feature: Feature, column: Column, num_rows: int) -> Entries:
     """Encodings whose value is the row's memory, behind a header that is the same in each row."""
-    content = _numbers(values, feature.dtype).view(np.uint8)
+    content = cast("NDArray[Any]", column.values).view(np.uint8)
     itemsize = feature.dtype.itemsize
     header = b""
     if feature.encoding == "tensor":
         content = in_low_bits(content, feature.dtype)
         header = tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
-    prefix = np.frombuffer(header, np.uint8)
-    if starts is not None:
-        return Entries(BYTES, content, rows, spans=starts * itemsize, present=present, prefix=prefix)
-    return Entries(BYTES, content, rows, span=width * itemsize, present=present, prefix=prefix)
+    elif feature.dtype.is_narrow:
+        content = sign_extended(cast("NDArray[Any]", column.values), feature.dtype).view(np.uint8)
+    span, spans = column.width * itemsize, None
+    if column.splits:
+        span, spans = 0, column.splits[0] * itemsize
+    return _one_value(column, content, num_rows, span, spans, np.frombuffer(header, np.uint8))
 
 
-def _lower_each(feature: Feature, column: pa.Array[Any], present: Bytes | None, lease: Lease) -> Entries:
+def _one_value(
+    column: Column,
+    data: Bytes,
+    num_rows: int,
+    span: int,
+    spans: Ints | None,
+    prefix: Bytes | None = None,
+) -> Entries:
+    """The entries of rows that have one bytes value each."""
+    count = column.count(num_rows)
+    if column.present is None:
+        return Entries(BYTES, data, count, span=span, spans=spans, prefix=prefix)
+    return Entries(
+        BYTES,
+        data,
+        count,
+        starts=bounds_by_row(even_bounds(count, 1), column.present),
+        span=span,
+        spans=spans,
+        present=column.present.view(np.uint8),
+        prefix=prefix,
+    )
+
+
+def _lower_each(feature: Feature, column: Column, num_rows: int, lease: Lease) -> Entries:
     """Tensors whose headers differ, one by one."""
-    lease.charge(2 * column.nbytes + _ROW_OVERHEAD * len(column), "Tensors of a batch")
-    protos = [
-        b"".join(_proto_of(feature, shape, values)) if there else b""
-        for there, (shape, values) in zip(
-            repeat(1, len(column)) if present is None else present, _rows_of(feature, column), strict=True
-        )
-    ]
-    spans = np.zeros(len(protos) + 1, np.int64)
-    np.cumsum([len(proto) for proto in protos], out=spans[1:])
-    data = np.frombuffer(b"".join(protos), np.uint8)
-    return Entries(BYTES, data, len(protos), spans=spans, present=present)
+    lease.charge(2 * column.nbytes + _ROW_OVERHEAD * num_rows, "Tensors of a batch")
+    protos = Strings.pack(_protos(feature, column, num_rows))
+    return _one_value(column, protos.data, num_rows, 0, protos.offsets)
 
 
-def _rows_of(feature: Feature, column: pa.Array[Any]) -> Iterator[tuple[Shape, pa.Array[Any]]]:
-    """The shape and the values of each row."""
-    if feature.num_unknown < 2:
-        values, width, starts = _flat(column, feature)
-        for begin, end in pairwise(_row_starts(len(column), width, starts).tolist()):
-            yield _row_shape(feature, end - begin), values.slice(begin, end - begin)
-        return
-    struct = cast("pa.StructArray", column)
-    dims = cast("pa.FixedSizeListArray[Any, Any]", struct.field(0))
-    listed = cast("pa.ListArray[Any]", struct.field(1))
-    rank = len(feature.shape)
-    shapes = _numbers(dims.values.slice(dims.offset * rank, len(column) * rank), INT64).reshape(-1, rank)
-    for shape, (begin, end) in zip(
-        shapes.tolist(), pairwise(listed.offsets.to_numpy().tolist()), strict=True
-    ):
-        yield tuple(shape), listed.values.slice(begin, end - begin)
+def _protos(feature: Feature, column: Column, num_rows: int) -> Iterator[bytes]:
+    """The TensorProto of each row that has the feature."""
+    bounds = column.value_bounds(num_rows).tolist()
+    shapes = repeat(None) if column.shapes is None else map(tuple, column.shapes.tolist())
+    for (begin, end), shape in zip(pairwise(bounds), shapes, strict=False):
+        values = part(column.values, begin, end)
+        yield b"".join(_proto_of(feature, shape or _row_shape(feature, end - begin), values))
 
 
 def _row_shape(feature: Feature, size: int) -> Shape:
@@ -305,12 +303,12 @@ def _row_shape(feature: Feature, size: int) -> Shape:
     return tuple(unknown if dim is None else dim for dim in feature.shape)
 
 
-def _proto_of(feature: Feature, shape: Shape, values: pa.Array[Any]) -> list[bytes]:
-    if feature.dtype.is_string:
+def _proto_of(feature: Feature, shape: Shape, values: NDArray[Any] | Strings) -> list[bytes]:
+    if isinstance(values, Strings):
         strings = np.empty(len(values), object)
-        strings[:] = values.to_pylist()
+        strings[:] = values.unpack()
         return [bytes(piece) for piece in serialize_tensor_proto(Tensor(STRING, shape, strings))]
-    content = in_low_bits(_numbers(values, feature.dtype).view(np.uint8), feature.dtype)
+    content = in_low_bits(values.view(np.uint8), feature.dtype)
     return [tensor_proto_header(feature.dtype, shape), content.tobytes()]
 
 

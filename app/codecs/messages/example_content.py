@@ -7,26 +7,21 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, Tensor
 from ...errors import InputError
 from .. import kernels
-from ..content import narrow_faults, sign_extended
+from ..columns import Column, Ints, Strings
+from ..content import narrow_faults
 from ..kernels.example_index import KIND_ABSENT
-from ..records.columns import column_type
 from .example_columns import storage_dtype
-from .example_values import ColumnBuilder, arrow_buffer
+from .example_values import ColumnBuilder
 from .tensor_proto import parse_tensor_proto, tensor_proto_header
 
-__all__ = ["build_content", "finish_content"]
 
-Ints = NDArray[np.int64]
-
-
-def build_content(builder: ColumnBuilder) -> pa.Array[Any]:
+def build_content(builder: ColumnBuilder) -> Column:
     """The column of a feature with encoding `raw` or `tensor`.
 
     Raises:
@@ -46,7 +41,7 @@ def build_content(builder: ColumnBuilder) -> pa.Array[Any]:
 def _find_values(builder: ColumnBuilder) -> None:
     """Make the cells point to the values themselves."""
     cells = builder.cells
-    if (row := builder.first(builder.present & (cells.counts != 1))) is not None:
+    if (row := builder.first_present(cells.counts != 1)) is not None:
         raise builder.conflict(
             row, f"has {cells.counts[row]} values; encoding {builder.feature.encoding!r} takes one"
         )
@@ -70,7 +65,7 @@ def _copy_content(builder: ColumnBuilder, prefix: bytes, starts: Ints) -> tuple[
     return values, row
 
 
-def finish_content(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -> pa.Array[Any]:
+def finish_content(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -> Column:
     """The column of values that lie one row behind the other.
 
     Raises:
@@ -81,14 +76,15 @@ def finish_content(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -
     if (dtype := builder.feature.dtype).is_narrow:
         raw = values.view(np.uint8)
         builder.check_values(narrow_faults(raw, dtype), raw, starts, f"of {dtype.num_bits} bits")
-        values = sign_extended(raw.view(dtype.numpy), dtype)
-    return builder.nested(builder.storage(values), starts)
+    return builder.column(values, starts)
 
 
-def _build_raw(builder: ColumnBuilder) -> pa.Array[Any]:
+def _build_raw(builder: ColumnBuilder) -> Column:
     cells = builder.cells
     itemsize = builder.feature.dtype.itemsize
-    sizes = np.where(builder.present, cells.ends - cells.begins, 0)
+    sizes = cells.ends - cells.begins
+    if builder.present is not None:
+        sizes = np.where(builder.present, sizes, 0)
     if (row := builder.first(sizes % itemsize != 0)) is not None:
         raise builder.conflict(row, f"has {sizes[row]} bytes, which are no whole {builder.feature.dtype}s")
     starts = builder.value_starts(sizes // itemsize, "elements")
@@ -96,11 +92,10 @@ def _build_raw(builder: ColumnBuilder) -> pa.Array[Any]:
     return finish_content(builder, values, starts)
 
 
-def _build_same_shape(builder: ColumnBuilder) -> pa.Array[Any] | None:
+def _build_same_shape(builder: ColumnBuilder) -> Column | None:
     """The column where every row has the header that TensorFlow writes for the schema's shape."""
     header = tensor_proto_header(builder.feature.dtype, cast("Shape", builder.feature.shape))
-    width = builder.feature.num_values or 0
-    starts = np.arange(builder.rows + 1, dtype=np.int64) * width
+    starts = builder.fixed_starts(builder.feature.num_values or 0)
     values, row = _copy_content(builder, header, starts)
     return finish_content(builder, values, starts) if row < 0 else None
 
@@ -112,7 +107,7 @@ class _TensorColumn:
         self._builder = builder
         self._feature = builder.feature
 
-    def build(self) -> pa.Array[Any]:
+    def build(self) -> Column:
         builder, feature = self._builder, self._feature
         shapes = np.zeros((builder.rows, len(feature.shape)), np.int64)
         values: list[NDArray[Any]] = [np.empty(0, storage_dtype(feature.dtype))] * builder.rows
@@ -122,7 +117,9 @@ class _TensorColumn:
         counts = np.array([len(row) for row in values], np.int64)
         starts = builder.value_starts(counts, "elements")
         flat = self._strings(values, starts) if feature.dtype.is_string else self._numbers(values, starts)
-        return builder.nested(flat, starts) if feature.num_unknown < 2 else self._struct(shapes, flat, starts)
+        if feature.num_unknown < 2:
+            return builder.column(flat, starts)
+        return builder.column(flat, starts, shapes if builder.present is None else shapes[builder.present])
 
     def _tensors(self) -> Iterator[tuple[int, Tensor]]:
         cells = self._builder.cells
@@ -151,33 +148,19 @@ class _TensorColumn:
             )
         return tensor
 
-    def _numbers(self, values: list[NDArray[Any]], starts: Ints) -> pa.Array[Any]:
+    def _numbers(self, values: list[NDArray[Any]], starts: Ints) -> NDArray[Any]:
         storage = storage_dtype(self._feature.dtype)
         flat = self._builder.empty(int(starts[-1]), storage)
         for row, array in enumerate(values):
-            flat[starts[row] : starts[row] + len(array)] = sign_extended(array, self._feature.dtype).view(
-                storage
-            )
-        return self._builder.storage(flat)
+            flat[starts[row] : starts[row] + len(array)] = array.view(storage)
+        return flat
 
-    def _strings(self, values: list[NDArray[Any]], starts: Ints) -> pa.Array[Any]:
-        sizes = np.zeros(int(starts[-1]) + 1, np.int64)
-        for row, array in enumerate(values):
-            sizes[starts[row] + 1 : starts[row] + 1 + len(array)] = [len(value) for value in array]
-        offsets = np.cumsum(sizes)
-        self._builder.check_int32(int(offsets[-1]))
-        self._builder.lease.charge(int(offsets[-1]) + 12 * len(offsets), "Strings of a batch")
-        data = np.frombuffer(b"".join(value for array in values for value in array), np.uint8)
-        return self._builder.strings(data, offsets.astype(np.int32), starts)
-
-    def _struct(self, shapes: Ints, values: pa.Array[Any], starts: Ints) -> pa.Array[Any]:
-        kind = cast("pa.StructType", column_type(self._feature))
-        rows = self._builder.rows
-        flat_shapes = pa.Array.from_buffers(pa.int64(), shapes.size, [None, arrow_buffer(shapes.reshape(-1))])
-        dims = pa.Array.from_buffers(kind.field(0).type, rows, [None], children=[flat_shapes])
-        offsets = arrow_buffer(starts.astype(np.int32))
-        listed = pa.Array.from_buffers(kind.field(1).type, rows, [None, offsets], children=[values])
-        return pa.Array.from_buffers(kind, rows, [self._builder.validity()], children=[dims, listed])
+    def _strings(self, values: list[NDArray[Any]], starts: Ints) -> Strings:
+        strings = [value for array in values for value in array]
+        self._builder.lease.charge(sum(map(len, strings)) + 16 * len(strings), "Strings of a batch")
+        packed = Strings.pack(strings)
+        self._builder.check_text(packed, starts)
+        return packed
 
 
 def _fits(shape: Shape, feature: Feature) -> bool:

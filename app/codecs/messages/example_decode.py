@@ -1,28 +1,23 @@
-"""Framed `tf.train.Example` messages to record batches."""
+"""Framed `tf.train.Example` messages to batches of columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, cast
-
-import pyarrow as pa
+from typing import Final
 
 from ...domain.limits import MIB
 from ...domain.schema import Feature, Schema
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
+from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records
 from ..options import RecordsDecodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from ..records.lease import Lease
-from ..records.nulls import AbsentColumns
 from .example_content import build_content
 from .example_index import Cells, ExampleIndex, UnknownFeature, cell_rows
 from .example_infer import HEAD_RECORDS, infer_schema
 from .example_rows import RowReader
 from .example_values import ColumnBuilder
 from .framing import FrameBlock
-
-__all__ = ["column_from_cells", "parse_frames", "record_batch", "rows_at_a_time", "undeclared_feature"]
 
 #: What the columns of fixed shape may take in one batch: an absent tensor takes its room all the same.
 _BATCH_BYTES: Final = 16 * MIB
@@ -49,11 +44,10 @@ def parse_frames(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, bu
 
 def _parse(
     frames: Iterator[FrameBlock], schema: Schema, options: RecordsDecodeOptions, budget: Budget
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Batch]:
     declared = options.schema is not None
     drop = declared and options.undeclared == "drop"
     step = rows_at_a_time(schema)
-    arrow: pa.Schema | None = None
     with Lease(budget) as index_lease:
         index = ExampleIndex(schema.names, max_unknown=0 if drop else 1, lease=index_lease)
         reader = RowReader(schema, index_lease)
@@ -69,15 +63,13 @@ def _parse(
                             raise undeclared_feature(unknown[0], declared=declared)
                         columns = _columns(schema, index, block, first, last, lease)
                         reader.learn(index.last_begins())
-                    # Not before there are rows that fit: Arrow has no lists of 2^31 values.
-                    arrow = arrow or arrow_schema(schema)
-                    yield record_batch(arrow, columns, last - first)
+                    yield Batch(last - first, tuple(columns))
 
 
 def _columns(
     schema: Schema, index: ExampleIndex, block: FrameBlock, first: int, last: int, lease: Lease
-) -> list[pa.Array[Any]]:
-    absent = AbsentColumns(last - first, lease)
+) -> list[Column]:
+    absent = AbsentColumns(last - first)
     return [
         column_from_cells(feature, index.cells(number, block, first), lease)
         if occurs or not feature.nullable
@@ -92,7 +84,7 @@ def rows_at_a_time(schema: Schema) -> int:
     return max(1, min(MAX_BATCH_ROWS, cell_rows(len(schema)), _BATCH_BYTES // max(row_bytes, 1)))
 
 
-def column_from_cells(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[Any]:
+def column_from_cells(feature: Feature, cells: Cells, lease: Lease) -> Column:
     """The column of a feature that is no sequence.
 
     Raises:
@@ -101,14 +93,6 @@ def column_from_cells(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[
     builder = ColumnBuilder(feature, cells, lease)
     builder.check_kinds()
     return builder.build_list() if feature.encoding == "list" else build_content(builder)
-
-
-def record_batch(schema: pa.Schema, columns: list[pa.Array[Any]], rows: int) -> pa.RecordBatch:
-    """The columns as one batch, which has its rows even where there is no column."""
-    if columns:
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-    # Without a column, only a struct says how many rows there are.
-    return pa.RecordBatch.from_struct_array(cast("pa.StructArray", pa.array([{}] * rows, pa.struct([]))))
 
 
 def undeclared_feature(unknown: UnknownFeature, *, declared: bool) -> SchemaConflict:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.limits import MIB
@@ -15,9 +14,9 @@ from ...domain.schema import Feature
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from .. import kernels
+from ..columns import MAX_BATCH_ROWS, Batch, Column, Records
 from ..kernels.example_encode import COLUMN_FIELDS, HEAD_ROOM, IMPOSSIBLE, MAX_FIELD_OVERHEAD, STATE_FIELDS
 from ..options import RecordsEncodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records
 from ..records.lease import Lease
 from .example_columns import Entries, key_field, lower_column, wire_order
 from .framing import BLOCK_BYTES, OVERHEAD_BYTES
@@ -88,7 +87,7 @@ class _Encoder:
             writer = self._writer(self._columns, lease)
             for batch in self._batches:
                 # What no row has leaves no trace; a few bytes can name thousands of features.
-                columns = [c for c in self._columns if batch.column(c.index).null_count < batch.num_rows]
+                columns = [c for c in self._columns if batch.columns[c.index].occurs]
                 if _FEW * len(columns) > len(self._columns):
                     yield from self._encode_batch(writer, batch, self._columns)
                 else:
@@ -99,24 +98,24 @@ class _Encoder:
         return _RowWriter([column.key for column in columns], lease)
 
     def _encode_batch(
-        self, writer: _RowWriter, batch: pa.RecordBatch, columns: list[_Column]
+        self, writer: _RowWriter, batch: Batch, columns: list[_Column]
     ) -> Iterator[RecordBlock]:
-        arrays = [batch.column(column.index) for column in columns]
-        step = _rows_at_a_time(columns, arrays, batch.num_rows)
+        found = [batch.columns[column.index] for column in columns]
+        step = _rows_at_a_time(columns, found, batch.num_rows)
         for begin in range(0, batch.num_rows, step):
             rows = min(step, batch.num_rows - begin)
-            some = [array.slice(begin, rows) for array in arrays]
+            some = found if rows == batch.num_rows else [column.rows(begin, begin + rows) for column in found]
             yield from self._encode_chunk(writer, columns, some, rows)
             self._first_row += rows
 
     def _encode_chunk(
-        self, writer: _RowWriter, columns: list[_Column], arrays: list[pa.Array[Any]], rows: int
+        self, writer: _RowWriter, columns: list[_Column], found: list[Column], rows: int
     ) -> Iterator[RecordBlock]:
         with Lease(self._budget) as lease:
             lease.charge(16 * (rows + 1) * len(columns), "Offsets of a batch")
             entries = [
-                lower_column(column.feature, array, lease, self._options, first_row=self._first_row)
-                for column, array in zip(columns, arrays, strict=True)
+                lower_column(column.feature, values, rows, lease, self._options, first_row=self._first_row)
+                for column, values in zip(columns, found, strict=True)
             ]
             yield from self._write_blocks(writer, entries, rows)
 
@@ -200,12 +199,12 @@ class _RowWriter:
         return count, size, max(needed, BLOCK_BYTES)
 
 
-def _rows_at_a_time(columns: list[_Column], arrays: list[pa.Array[Any]], num_rows: int) -> int:
-    lowered = sum(map(_lowered_bytes, (column.feature for column in columns), arrays))
+def _rows_at_a_time(columns: list[_Column], found: list[Column], num_rows: int) -> int:
+    lowered = sum(map(_lowered_bytes, (column.feature for column in columns), found))
     return max(1, min(MAX_BATCH_ROWS, num_rows * _CHUNK_BYTES // max(lowered, 1)))
 
 
-def _lowered_bytes(feature: Feature, column: pa.Array[Any]) -> int:
+def _lowered_bytes(feature: Feature, column: Column) -> int:
     """About what a column takes once lowered: integers in a list are widened to eight bytes."""
     widened = feature.encoding == "list" and 0 < feature.dtype.itemsize < 8
-    return int(column.nbytes) * (8 // feature.dtype.itemsize if widened else 1)
+    return column.nbytes * (8 // feature.dtype.itemsize if widened else 1)

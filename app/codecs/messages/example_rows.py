@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.schema import Feature, Schema
 from ...domain.tensor import Shape
 from .. import kernels
+from ..columns import AbsentColumns, Column, Strings
 from ..kernels.example_rows import (
     HEAD_BYTES,
     HEAD_SLOTS,
@@ -23,7 +23,6 @@ from ..kernels.example_rows import (
     PLAN_FIELDS,
 )
 from ..records.lease import Lease
-from ..records.nulls import AbsentColumns
 from .example_columns import key_field, storage_dtype, wire_order
 from .example_content import build_content, finish_content
 from .example_index import CELL_BYTES, Cells
@@ -87,7 +86,7 @@ class RowReader:
         itemsizes = np.array([_ITEMSIZES[self._modes[number]] for number in self._order], np.int64)
         self._row_bytes = itemsizes * self._plan[:, 2]
 
-    def read(self, block: FrameBlock, first: int, last: int, lease: Lease) -> list[pa.Array[Any]] | None:
+    def read(self, block: FrameBlock, first: int, last: int, lease: Lease) -> list[Column] | None:
         """The columns of the records `first` to `last`; None where the general way must be gone.
 
         Raises:
@@ -117,7 +116,7 @@ class RowReader:
             data, np.ones(rows, np.uint8), empty, empty, empty, empty,
             block.first_record + first, block.offset, complete=True,
         )  # fmt: skip
-        absent, lacking = AbsentColumns(rows, lease), self._lacking(rows)
+        absent, lacking = AbsentColumns(rows), self._lacking(rows)
         return [
             absent.column(feature)
             if number in lacking
@@ -158,7 +157,7 @@ class RowReader:
 
     def _column(
         self, number: int, feature: Feature, whole: Cells, arena: NDArray[np.uint8], lease: Lease
-    ) -> pa.Array[Any]:
+    ) -> Column:
         mode = self._modes[number]
         if mode == MODE_CELL:
             builder = ColumnBuilder(feature, self._cells_of(number, whole), lease)
@@ -176,11 +175,11 @@ class RowReader:
             floats = arena[:size].view(np.float32)
             if feature.dtype.name != "float32":
                 floats = builder.convert_floats(floats, _starts(rows, width))
-            return builder.nested(builder.storage(floats), _NO_STARTS)
+            return builder.column(floats, _NO_STARTS)
         values = arena[:size].view(np.int64)
         if feature.dtype.itemsize < 8:
             values = builder.narrow_ints(values, _starts(rows, width))
-        return builder.nested(builder.storage(values), _NO_STARTS)
+        return builder.column(values, _NO_STARTS)
 
     def _cells_of(self, number: int, whole: Cells) -> Cells:
         begin = self._room * self._cells_at[number]
@@ -190,15 +189,15 @@ class RowReader:
             whole.data, self._kinds[part], begins, ends, counts, num_bytes, whole.first_row, whole.offset
         )
 
-    def _strings(self, builder: ColumnBuilder, cells: Cells) -> pa.Array[Any]:
+    def _strings(self, builder: ColumnBuilder, cells: Cells) -> Column:
         rows = builder.rows
         total = int((cells.ends - cells.begins).sum())
-        builder.check_int32(total)
-        builder.lease.charge(total + 4 * (rows + 1), "Values of a batch")
-        data = np.empty(total, np.uint8)
-        offsets = np.empty(rows + 1, np.int32)
-        kernels.load().gather_spans(cells.data, cells.begins, cells.ends, data, offsets)
-        return builder.strings(data, offsets, _starts(rows, 1))
+        builder.lease.charge(total + 8 * (rows + 1), "Values of a batch")
+        strings = Strings(np.empty(total, np.uint8), np.empty(rows + 1, np.int64))
+        kernels.load().gather_spans(cells.data, cells.begins, cells.ends, strings.data, strings.offsets)
+        starts = _starts(rows, 1)
+        builder.check_text(strings, starts)
+        return builder.column(strings, starts)
 
     def learn(self, begins: Ints | None) -> None:
         """Expect the features in the order in which they begin in a row that has all of them."""

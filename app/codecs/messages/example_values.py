@@ -1,26 +1,23 @@
-"""Cells of serialized Examples to an Arrow column, by what the schema says of the feature."""
+"""Cells of serialized Examples to a column, by what the schema says of the feature."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...domain.dtypes import TEXT
 from ...domain.schema import Feature
-from ...errors import LimitExceeded, LossyConversion, SchemaConflict, UnprocessableInput
+from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
 from .. import kernels
+from ..arrow.batches import first_not_utf8
+from ..columns import Column, Ints, Mask, Strings, bounds_of_present
 from ..kernels.example_index import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
-from ..records.columns import column_type, storage_type
 from ..records.large_integers import are_exact
 from ..records.lease import Lease
 from .example_columns import storage_dtype
 from .example_index import Cells
-
-__all__ = ["KIND_NAMES", "ColumnBuilder", "arrow_buffer", "expected_kind"]
-
-Ints = NDArray[np.int64]
 
 KIND_NAMES: Final = {
     KIND_ABSENT: "nothing",
@@ -28,7 +25,6 @@ KIND_NAMES: Final = {
     KIND_FLOAT: "a FloatList",
     KIND_INT64: "an Int64List",
 }
-_MAX_INT32: Final = 2**31 - 1
 
 
 def expected_kind(feature: Feature) -> int:
@@ -50,12 +46,11 @@ class ColumnBuilder:
         self.cells = cells
         self.lease = lease
         self.rows = len(cells.kinds)
-        self.all_present = cells.complete or bool(self.present.all())
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """By row, whether it has the feature."""
-        return np.not_equal(self.cells.kinds, KIND_ABSENT)
+        #: By row, whether it has the feature; None where all do.
+        self.present: Mask | None = None
+        if not cells.complete:
+            present = np.not_equal(cells.kinds, KIND_ABSENT)
+            self.present = None if present.all() else present
 
     def check_kinds(self) -> None:
         """Refuse rows that lack the feature or hold another kind.
@@ -67,10 +62,10 @@ class ColumnBuilder:
         other = self.cells.kinds != expected
         if self._may_hold_integers:
             other &= self.cells.kinds != KIND_INT64
-        if (row := self.first(self.present & other)) is not None:
+        if (row := self.first_present(other)) is not None:
             found = KIND_NAMES[int(self.cells.kinds[row])]
             raise self.conflict(row, f"is {found}, but the schema expects {KIND_NAMES[expected]}")
-        if not self.all_present and not self.feature.nullable:
+        if self.present is not None and not self.feature.nullable:
             row = int(np.argmin(self.present))
             raise SchemaConflict(
                 f"Record {self.number(row)} lacks feature {self.feature.name!r}. Declare the feature "
@@ -79,7 +74,7 @@ class ColumnBuilder:
                 feature=self.feature.name,
             )
 
-    def build_list(self) -> pa.Array[Any]:
+    def build_list(self) -> Column:
         """The column of a feature with encoding `list`.
 
         Raises:
@@ -89,9 +84,9 @@ class ColumnBuilder:
         """
         starts = self.value_starts(self.cells.counts, "values")
         if self.feature.dtype.is_string:
-            return self.nested(self._strings(starts), starts)
+            return self.column(self._strings(starts), starts)
         read = self._floats if self.feature.dtype.is_float else self._integers
-        return self.nested(self.storage(read(starts)), starts)
+        return self.column(read(starts), starts)
 
     def value_starts(self, counts: Ints, unit: str) -> Ints:
         """By row, the number of its first value in the column, and of all values at the end.
@@ -106,28 +101,24 @@ class ColumnBuilder:
         width = self.feature.num_values
         if width is not None:
             self._check_counts(counts != width, counts, f"{unit} where the schema's shape takes {width}")
-            return np.arange(self.rows + 1, dtype=np.int64) * width
+            return self.fixed_starts(width)
         known = max(self.feature.known_values, 1)
         self._check_counts(counts % known != 0, counts, f"{unit}, which is not a multiple of {known}")
         starts = np.zeros(self.rows + 1, np.int64)
         np.cumsum(counts, out=starts[1:])
-        self.check_int32(int(starts[-1]))
         return starts
 
-    def _check_counts(self, wrong: NDArray[np.bool_], counts: Ints, what: str) -> None:
-        if (row := self.first(wrong & self.present)) is not None:
-            raise self.conflict(row, f"has {counts[row]} {what}")
+    def fixed_starts(self, width: int) -> Ints:
+        """As `value_starts`, where each row that has the feature has `width` values."""
+        if self.present is None:
+            return np.arange(self.rows + 1, dtype=np.int64) * width
+        starts = np.zeros(self.rows + 1, np.int64)
+        np.cumsum(self.present, out=starts[1:])
+        return starts * width
 
-    def check_int32(self, number: int) -> None:
-        """Refuse what Arrow's offsets of 32 bits cannot count."""
-        if number > _MAX_INT32:
-            raise LimitExceeded(
-                f"Feature {self.feature.name!r} of record {self.cells.first_row} takes {number} bytes or "
-                f"values; at most {_MAX_INT32} can be read at a time.",
-                code="record_too_large",
-                row=self.cells.first_row,
-                feature=self.feature.name,
-            )
+    def _check_counts(self, wrong: NDArray[np.bool_], counts: Ints, what: str) -> None:
+        if (row := self.first_present(wrong)) is not None:
+            raise self.conflict(row, f"has {counts[row]} {what}")
 
     def _integers(self, starts: Ints) -> NDArray[Any]:
         values = self.empty(int(starts[-1]), np.dtype(np.int64))
@@ -215,75 +206,48 @@ class ColumnBuilder:
         return narrow
 
     def empty(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Memory for the values of the rows; zeros where some are absent."""
+        """Memory for the values of the rows."""
         self.lease.charge(count * dtype.itemsize, "Values of a batch")
-        return np.empty(count, dtype) if self.all_present else np.zeros(count, dtype)
+        return np.empty(count, dtype)
 
-    def _strings(self, starts: Ints) -> pa.Array[Any]:
+    def _strings(self, starts: Ints) -> Strings:
         cells = self.cells
         total = int(cells.num_bytes.sum())
-        self.check_int32(total)
-        self.lease.charge(total + 4 * (int(starts[-1]) + 1), "Values of a batch")
-        data = np.empty(total, np.uint8)
-        offsets = np.empty(int(starts[-1]) + 1, np.int32)
-        kernels.load().read_bytes(cells.data, cells.kinds, cells.begins, cells.ends, starts, data, offsets)
-        return self.strings(data, offsets, starts)
+        self.lease.charge(total + 8 * (int(starts[-1]) + 1), "Values of a batch")
+        strings = Strings(np.empty(total, np.uint8), np.empty(int(starts[-1]) + 1, np.int64))
+        kernels.load().read_bytes(
+            cells.data, cells.kinds, cells.begins, cells.ends, starts, strings.data, strings.offsets
+        )
+        self.check_text(strings, starts)
+        return strings
 
-    def strings(self, data: NDArray[np.uint8], offsets: NDArray[np.int32], starts: Ints) -> pa.Array[Any]:
-        """Values `data[offsets[v]:offsets[v + 1]]` as an Arrow array.
+    def check_text(self, strings: Strings, starts: Ints) -> None:
+        """Refuse values of a text feature that are not UTF-8.
 
         Raises:
-            UnprocessableInput: the feature is text, and a value is not UTF-8 (`invalid_utf8`).
+            UnprocessableInput: `invalid_utf8`.
         """
-        buffers = [arrow_buffer(offsets), arrow_buffer(data)]
-        if self.feature.dtype.name == "text":
-            try:
-                pa.Array.from_buffers(pa.utf8(), len(offsets) - 1, [None, *buffers]).validate(full=True)
-            except pa.ArrowInvalid:
-                raise self._invalid_utf8(data, offsets, starts) from None
-        validity = self.validity() if self.feature.is_scalar else None
-        return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [validity, *buffers])
+        if self.feature.dtype is TEXT and (value := first_not_utf8(strings)) is not None:
+            row = int(np.searchsorted(starts, value, "right")) - 1
+            raise UnprocessableInput(
+                f"Record {self.number(row)}: feature {self.feature.name!r} is not UTF-8. Declare it as "
+                "bytes.",
+                code="invalid_utf8",
+                row=self.number(row),
+                feature=self.feature.name,
+            )
 
-    def _invalid_utf8(
-        self, data: NDArray[np.uint8], offsets: NDArray[np.int32], starts: Ints
-    ) -> UnprocessableInput:
-        row = 0
-        for value in range(len(offsets) - 1):
-            try:
-                str(data.data[offsets[value] : offsets[value + 1]], "utf-8")
-            except UnicodeDecodeError:
-                row = int(np.searchsorted(starts, value, "right")) - 1
-                break
-        return UnprocessableInput(
-            f"Record {self.number(row)}: feature {self.feature.name!r} is not UTF-8. Declare it as bytes.",
-            code="invalid_utf8",
-            row=self.number(row),
-            feature=self.feature.name,
-        )
+    def column(self, values: NDArray[Any] | Strings, starts: Ints, shapes: Ints | None = None) -> Column:
+        """The column whose row `r` has the values from `starts[r]` to `starts[r + 1]`."""
+        if not isinstance(values, Strings):
+            values = values.view(self.feature.dtype.numpy)
+        if (width := self.feature.num_values) is not None:
+            return Column(values, (), self.present, width)
+        return Column(values, (bounds_of_present(starts, self.present),), self.present, shapes=shapes)
 
-    def storage(self, values: NDArray[Any]) -> pa.Array[Any]:
-        """Flat numeric values as an Arrow array of the feature's storage type."""
-        validity = self.validity() if self.feature.is_scalar else None
-        kind = storage_type(self.feature.dtype)
-        count = values.nbytes // self.feature.dtype.itemsize
-        return pa.Array.from_buffers(kind, count, [validity, arrow_buffer(values)])
-
-    def nested(self, values: pa.Array[Any], starts: Ints) -> pa.Array[Any]:
-        """The column whose row `r` holds the values from `starts[r]` to `starts[r + 1]`."""
-        if self.feature.is_scalar:
-            return values
-        kind = column_type(self.feature)
-        if self.feature.num_values is not None:
-            buffers = [self.validity()]
-        else:
-            buffers = [self.validity(), arrow_buffer(starts.astype(np.int32))]
-        return pa.Array.from_buffers(kind, self.rows, buffers, children=[values])
-
-    def validity(self) -> pa.Buffer | None:
-        """Arrow's bitmap of the rows that have the feature; None where all do."""
-        if self.all_present:
-            return None
-        return arrow_buffer(np.packbits(self.present, bitorder="little"))
+    def first_present(self, wrong: Mask) -> int | None:
+        """The first row that has the feature and is wrong."""
+        return self.first(wrong if self.present is None else wrong & self.present)
 
     def first(self, wrong: NDArray[np.bool_]) -> int | None:
         """The first row that is wrong."""
@@ -297,11 +261,6 @@ class ColumnBuilder:
         """A row of the batch does not fit."""
         name, number = self.feature.name, self.number(row)
         return SchemaConflict(f"Record {number}: feature {name!r} {what}.", row=number, feature=name)
-
-
-def arrow_buffer(array: NDArray[Any]) -> pa.Buffer:
-    """The memory of `array`, not copied."""
-    return pa.py_buffer(array.view(np.uint8).data)
 
 
 def _as_float16(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from ...domain.schema import Feature
 from ...errors import LossyConversion
+from ..columns import Column, Ints, Mask
 from ..options import RecordsEncodeOptions
-
-__all__ = ["ValuePlaces", "round_floats"]
 
 #: Up to here float32 holds every integer.
 _EXACT_UP_TO: Final = np.float64(2**24)
@@ -28,23 +27,21 @@ class ValuePlaces:
     """Which row each value of a column is of.
 
     Attributes:
-        starts: by row, the number of its first value; and of all values at the end.
-        present: by row, 1 where the feature is there; None where it is in each.
+        num_rows: of the batch.
         first_row: the number of the first row in the whole input.
     """
 
-    starts: NDArray[np.int64]
-    present: NDArray[np.uint8] | None
+    column: Column
+    num_rows: int
     first_row: int
 
-    def of_rows(self, row_starts: NDArray[np.int64]) -> ValuePlaces:
-        """The same of rows that are runs of these; none of them lacks its value."""
-        return replace(self, starts=self.starts[row_starts])
-
-    def rows(self, values: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def rows(self, values: Mask) -> Ints:
         """The rows of the values that are true, each once."""
-        found = np.searchsorted(self.starts, np.flatnonzero(values), "right") - 1
-        return np.unique(found) + self.first_row
+        bounds = self.column.value_bounds(self.num_rows)
+        found = np.unique(np.searchsorted(bounds, np.flatnonzero(values), "right") - 1)
+        if self.column.present is not None:
+            found = np.flatnonzero(self.column.present)[found]
+        return found + self.first_row
 
 
 def round_floats(
@@ -61,8 +58,6 @@ def round_floats(
     if not changed.any():
         return floats
     changed &= ~np.isnan(values)
-    if places.present is not None:
-        changed &= np.repeat(places.present, np.diff(places.starts)).astype(bool)
     if not changed.any():
         return floats
     refused = _refused(values, floats, changed, options)

@@ -21,8 +21,8 @@ from ...domain.limits import MIB
 from ...domain.row_order import Slots
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ..columns import MAX_BATCH_ROWS
 from ..kernels.framing import HEADER_BYTES, OVERHEAD_BYTES
-from ..records.columns import MAX_BATCH_ROWS
 from ..records.lease import Lease
 from .framing import FrameBlock
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream, ViewStream
 from .. import kernels
+from ..columns import MAX_BATCH_ROWS
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES, INCOMPLETE
-from ..records.columns import MAX_BATCH_ROWS
 
 __all__ = ["FrameBlock", "FrameWindow", "Stop"]
 

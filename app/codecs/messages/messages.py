@@ -13,8 +13,8 @@ from ...domain.components import stored_features
 from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.budget import Budget
+from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from ..records.components import from_stored, parsed_schema, to_stored
 from .example_decode import parse_frames
 from .example_encode import RecordBlock, encode_blocks

@@ -1,4 +1,4 @@
-"""Arrow columns as map entries of a `tf.train.SequenceExample`: what the encoding kernels take."""
+"""Columns as map entries of a `tf.train.SequenceExample`: what the encoding kernels take."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.schema import Feature
+from ..columns import Column, Ints, Mask, even_bounds
 from ..kernels import Kernels
 from ..kernels.example_encode import FLOATS, INTS
 from ..kernels.sequence_encode import STEP_HEAD_BYTES
 from ..options import RecordsEncodeOptions
 from ..records.lease import Lease
-from ..records.lists import is_present, split_lists
-from .example_columns import lower_column
+from .example_columns import Entries, lower_column
 
-__all__ = ["STEP_BYTES", "MapEntries", "Target", "lower_context", "lower_sequence"]
-
-Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 #: What lowering takes for each step and for each row, beside the values.
@@ -122,49 +118,27 @@ class MapEntries:
         )  # fmt: skip
 
 
-def lower_context(
+def lower_map(
     feature: Feature,
-    column: pa.Array[Any],
+    column: Column,
+    num_rows: int,
     kernels: Kernels,
     lease: Lease,
     options: RecordsEncodeOptions,
     *,
     first_row: int,
 ) -> MapEntries:
-    """The entries of a dense column; arguments and errors are those of `lower_column`."""
-    lease.charge(2 * STEP_BYTES * len(column), "Sizes and offsets of a batch")
-    values = _lower(feature, column, lease, options, first_row)
-    steps = np.arange(len(column) + 1, dtype=np.int64)
-    return _measured(values, steps, is_present(column), kernels, wrapped=False)
+    """The entries of a column that is dense or a sequence; arguments and errors are as of `lower_column`."""
+    entries = lower_column(feature, column, num_rows, lease, options, first_row=first_row)
+    steps = even_bounds(num_rows, 1) if entries.steps is None else entries.steps
+    lease.charge(STEP_BYTES * (int(steps[-1]) + num_rows), "Sizes and offsets of a batch")
+    present = np.ones(num_rows, np.bool_) if column.present is None else column.present
+    wrapped = feature.kind == "sequence"
+    return _measured(_values(entries, int(steps[-1])), steps, present, kernels, wrapped=wrapped)
 
 
-def lower_sequence(
-    feature: Feature,
-    column: pa.Array[Any],
-    kernels: Kernels,
-    lease: Lease,
-    options: RecordsEncodeOptions,
-    *,
-    first_row: int,
-) -> MapEntries:
-    """The entries of a column of kind `sequence`; arguments and errors are those of `lower_column`."""
-    present = is_present(column)
-    steps, starts = split_lists(column, present, lease)
-    lease.charge(STEP_BYTES * (len(steps) + len(column)), "Sizes and offsets of a batch")
-    values = _lower(feature.step, steps, lease, options, first_row, starts)
-    return _measured(values, starts, present, kernels, wrapped=True)
-
-
-def _lower(
-    feature: Feature,
-    column: pa.Array[Any],
-    lease: Lease,
-    options: RecordsEncodeOptions,
-    first_row: int,
-    row_starts: Ints | None = None,
-) -> _Values:
-    entries = lower_column(feature, column, lease, options, first_row=first_row, row_starts=row_starts)
-    offsets = entries.row_starts(len(column))
+def _values(entries: Entries, num_steps: int) -> _Values:
+    offsets = entries.row_starts(num_steps)
     if entries.kind == FLOATS:
         return _Floats(entries.values.view(np.uint8), offsets)
     if entries.kind == INTS:
@@ -173,9 +147,7 @@ def _lower(
     return _Strings(prefix, entries.values, entries.value_spans(), offsets)
 
 
-def _measured(
-    values: _Values, steps: Ints, present: NDArray[np.bool_], kernels: Kernels, *, wrapped: bool
-) -> MapEntries:
+def _measured(values: _Values, steps: Ints, present: Mask, kernels: Kernels, *, wrapped: bool) -> MapEntries:
     bodies = values.bodies(kernels)
     sizes = np.empty(len(present), np.int64)
     packed = not isinstance(values, _Strings)

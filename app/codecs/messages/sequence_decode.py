@@ -1,35 +1,26 @@
-"""Framed `tf.train.SequenceExample` messages to record batches."""
+"""Framed `tf.train.SequenceExample` messages to batches of columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...domain.schema import Feature, Schema
 from ...errors import InputError, SchemaConflict
 from ...runtime.budget import Budget
 from .. import kernels
+from ..columns import AbsentColumns, Batch, Column, Ints, Records, bounds_of_present
 from ..kernels.example_index import KIND_ABSENT
 from ..options import RecordsDecodeOptions
-from ..records.columns import Records, arrow_schema
 from ..records.lease import Lease
-from ..records.lists import list_column
-from ..records.nulls import AbsentColumns
 from .example_content import build_content
-from .example_decode import column_from_cells, record_batch, rows_at_a_time, undeclared_feature
+from .example_decode import column_from_cells, rows_at_a_time, undeclared_feature
 from .example_index import CELL_BYTES, Cells, ExampleIndex
 from .example_values import ColumnBuilder, expected_kind
 from .framing import FrameBlock
 from .sequence_index import ListIndex, contexts_of, in_sequence_example
 from .sequence_infer import infer_sequence_schema
-
-__all__ = ["parse_sequences"]
-
-Ints = NDArray[np.int64]
 
 
 def parse_sequences(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -67,9 +58,8 @@ class _Parser:
         }
         #: The features in the order of the schema, each with its number in its part of the message.
         self._features = [(feature, numbers[feature.name]) for feature in schema]
-        self._arrow: pa.Schema | None = None
 
-    def batches(self, frames: Iterator[FrameBlock]) -> Iterator[pa.RecordBatch]:
+    def batches(self, frames: Iterator[FrameBlock]) -> Iterator[Batch]:
         step = rows_at_a_time(self._schema)
         with Lease(self._budget) as lease:
             context = ExampleIndex(self._context, max_unknown=self._max_unknown, lease=lease)
@@ -87,7 +77,7 @@ class _Parser:
         last: int,
         indexes: tuple[ExampleIndex, ListIndex],
         lease: Lease,
-    ) -> pa.RecordBatch:
+    ) -> Batch:
         context, lists = indexes
         contexts = contexts_of(block, first, last, lease)
         try:
@@ -97,7 +87,7 @@ class _Parser:
         lists.index(block, first, last)
         for unknown in context.unknown(contexts, 0) + lists.unknown(block, first):
             raise undeclared_feature(unknown, declared=self._declared)
-        columns, absent = [], AbsentColumns(last - first, lease)
+        columns, absent = [], AbsentColumns(last - first)
         occurring = context.occurring(), lists.occurring()
         for feature, number in self._features:
             if feature.nullable and not occurring[feature.kind == "sequence"][number]:
@@ -106,9 +96,7 @@ class _Parser:
                 columns.append(_sequence(feature, lists.cells(number, block, first), lease))
             else:
                 columns.append(column_from_cells(feature, context.cells(number, contexts, 0), lease))
-        # Not before there are rows that fit: Arrow has no lists of 2^31 values.
-        self._arrow = self._arrow or arrow_schema(self._schema)
-        return record_batch(self._arrow, columns, last - first)
+        return Batch(last - first, tuple(columns))
 
 
 class _StepBuilder(ColumnBuilder):
@@ -138,7 +126,7 @@ class _StepBuilder(ColumnBuilder):
         return int(np.searchsorted(self._starts, step, "right")) - 1
 
 
-def _sequence(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[Any]:
+def _sequence(feature: Feature, cells: Cells, lease: Lease) -> Column:
     """The column of a feature of kind `sequence` from the cells of its feature list."""
     present = cells.kinds != KIND_ABSENT
     if not feature.nullable and not present.all():
@@ -154,7 +142,9 @@ def _sequence(feature: Feature, cells: Cells, lease: Lease) -> pa.Array[Any]:
     builder = _StepBuilder(feature.step, _steps(feature, cells, starts, lease), lease, starts)
     builder.check_kinds()
     steps = builder.build_list() if feature.encoding == "list" else build_content(builder)
-    return list_column(steps, starts, present, feature=feature.name, lease=lease)
+    mask = None if present.all() else present
+    splits = (bounds_of_present(starts, mask), *steps.splits)
+    return Column(steps.values, splits, mask, steps.width, steps.shapes)
 
 
 def _steps(feature: Feature, cells: Cells, starts: Ints, lease: Lease) -> Cells:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.limits import MIB
@@ -15,18 +14,13 @@ from ...domain.schema import Feature
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from .. import kernels
+from ..columns import MAX_BATCH_ROWS, Batch, Column, Ints, Records
 from ..options import RecordsEncodeOptions
-from ..records.columns import MAX_BATCH_ROWS, Records
 from ..records.lease import Lease
 from .example_columns import key_field, wire_order
 from .example_encode import RecordBlock
 from .framing import BLOCK_BYTES, OVERHEAD_BYTES
-from .sequence_columns import STEP_BYTES, MapEntries, Target, lower_context, lower_sequence
-
-__all__ = ["encode_sequences"]
-
-Ints = NDArray[np.int64]
-_Lower = Callable[..., MapEntries]
+from .sequence_columns import STEP_BYTES, MapEntries, Target, lower_map
 
 #: What the columns of a chunk may take once they are lowered, where its rows are large.
 _CHUNK_BYTES: Final = 8 * MIB
@@ -92,42 +86,38 @@ class _Encoder:
             step = self._rows_at_a_time(batch)
             for begin in range(0, batch.num_rows, step):
                 rows = min(step, batch.num_rows - begin)
-                yield from self._encode_chunk([column.slice(begin, rows) for column in batch.columns], rows)
+                yield from self._encode_chunk(batch.rows(begin, begin + rows))
                 self._first_row += rows
 
-    def _rows_at_a_time(self, batch: pa.RecordBatch) -> int:
-        lowered = sum(_lowered_bytes(c.feature, batch.column(c.index)) for c in self._context + self._lists)
+    def _rows_at_a_time(self, batch: Batch) -> int:
+        lowered = sum(
+            _lowered_bytes(c.feature, batch.columns[c.index], batch.num_rows)
+            for c in self._context + self._lists
+        )
         return max(1, min(MAX_BATCH_ROWS, batch.num_rows * _CHUNK_BYTES // max(lowered, 1)))
 
-    def _encode_chunk(self, columns: list[pa.Array[Any]], rows: int) -> Iterator[RecordBlock]:
+    def _encode_chunk(self, batch: Batch) -> Iterator[RecordBlock]:
         with Lease(self._budget) as lease:
-            chunk = self._lower(columns, rows, lease)
+            chunk = self._lower(batch, lease)
             self._check_sizes(chunk.payloads)
             yield from self._write_blocks(chunk)
 
-    def _lower(self, columns: list[pa.Array[Any]], rows: int, lease: Lease) -> _Chunk:
-        lease.charge(8 * 5 * rows, "Sizes and offsets of a batch")
-        context_sizes, feature_lists = np.zeros((2, rows), np.int64)
-        contexts = [
-            self._add(column, lower_context, columns[column.index], context_sizes, lease)
-            for column in self._context
-        ]
-        lists = [
-            self._add(column, lower_sequence, columns[column.index], feature_lists, lease)
-            for column in self._lists
-        ]
-        payloads = np.empty(rows, np.int64)
+    def _lower(self, batch: Batch, lease: Lease) -> _Chunk:
+        lease.charge(8 * 5 * batch.num_rows, "Sizes and offsets of a batch")
+        context_sizes, feature_lists = np.zeros((2, batch.num_rows), np.int64)
+        contexts = [self._add(column, batch, context_sizes, lease) for column in self._context]
+        lists = [self._add(column, batch, feature_lists, lease) for column in self._lists]
+        payloads = np.empty(batch.num_rows, np.int64)
         self._kernels.payload_sizes(
             context_sizes, bool(self._context), feature_lists, bool(self._lists), payloads
         )
         return _Chunk(contexts, lists, context_sizes, feature_lists, payloads)
 
-    def _add(
-        self, column: _Column, lower: _Lower, values: pa.Array[Any], sizes: Ints, lease: Lease
-    ) -> MapEntries:
-        entries = lower(
-            column.feature, values, self._kernels, lease, self._options, first_row=self._first_row
-        )
+    def _add(self, column: _Column, batch: Batch, sizes: Ints, lease: Lease) -> MapEntries:
+        entries = lower_map(
+            column.feature, batch.columns[column.index], batch.num_rows,
+            self._kernels, lease, self._options, first_row=self._first_row,
+        )  # fmt: skip
         self._kernels.add_map_entry_sizes(entries.sizes, entries.present, len(column.key), sizes)
         return entries
 
@@ -168,12 +158,9 @@ class _Encoder:
         self._kernels.end_payloads(chunk.payloads, first, last, out)
 
 
-def _lowered_bytes(feature: Feature, column: pa.Array[Any]) -> int:
+def _lowered_bytes(feature: Feature, column: Column, num_rows: int) -> int:
     """About what a column takes once lowered: integers in a list are widened to eight bytes."""
     widened = feature.encoding == "list" and 0 < feature.dtype.itemsize < 8
-    values = int(column.nbytes) * (8 // feature.dtype.itemsize if widened else 1)
-    if feature.kind != "sequence":
-        return values
-    steps: Any = column  # `offsets` is declared on the classes of lists alone
-    num_steps = steps.offsets[-1].as_py() - steps.offsets[0].as_py() if len(column) else 0
-    return values + STEP_BYTES * (num_steps + len(column))
+    values = column.nbytes * (8 // feature.dtype.itemsize if widened else 1)
+    num_steps = int(column.splits[0][-1]) if feature.kind == "sequence" else num_rows
+    return values + STEP_BYTES * (num_steps + num_rows)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..columns import Records
 from ..compression.tfrecord import compress
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..records.columns import Records
 from .framing import iter_frames
 from .messages import encode_messages, parse_messages
 from .salvage import good_frames

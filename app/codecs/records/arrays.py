@@ -12,8 +12,8 @@ from ...domain.dtypes import DType
 from ...domain.schema import Feature
 from ...domain.tensor import Shape, num_elements
 from ...errors import LimitExceeded
+from ..arrow.batches import column_type, storage_type
 from ..content import content_view, sign_extended
-from .columns import column_type, storage_type
 
 __all__ = [
     "column_from_values",

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pyarrow as pa
-
 from ...runtime.budget import Budget
-from ..messages.example_decode import record_batch
-from .columns import Records
+from ..columns import Batch, Records, join_batches
 from .lease import Lease
-
-__all__ = ["in_batches"]
 
 
 def in_batches(records: Records, batch: int, budget: Budget, *, drop_remainder: bool = False) -> Records:
@@ -29,21 +24,21 @@ def in_batches(records: Records, batch: int, budget: Budget, *, drop_remainder: 
 
 
 def _rebatched(
-    batches: Iterator[pa.RecordBatch], size: int, budget: Budget, *, drop_remainder: bool
-) -> Iterator[pa.RecordBatch]:
-    gathered: list[pa.RecordBatch] = []
+    batches: Iterator[Batch], size: int, budget: Budget, *, drop_remainder: bool
+) -> Iterator[Batch]:
+    gathered: list[Batch] = []
     missing = size
     with Lease(budget) as lease:
         for rows in batches:
             first = 0
             while rows.num_rows - first >= missing:
-                gathered.append(rows.slice(first, missing))
+                gathered.append(rows.rows(first, first + missing))
                 first += missing
                 yield _joined(gathered, lease)
                 lease.release()
                 gathered, missing = [], size
             if first < rows.num_rows:
-                rest = rows.slice(first)
+                rest = rows.rows(first, rows.num_rows)
                 lease.charge(rest.nbytes, "A batch")
                 gathered.append(rest)
                 missing -= rest.num_rows
@@ -51,11 +46,8 @@ def _rebatched(
             yield _joined(gathered, lease)
 
 
-def _joined(parts: list[pa.RecordBatch], lease: Lease) -> pa.RecordBatch:
+def _joined(parts: list[Batch], lease: Lease) -> Batch:
     if len(parts) == 1:
         return parts[0]
-    if not parts[0].num_columns:
-        return record_batch(parts[0].schema, [], sum(part.num_rows for part in parts))
     lease.charge(sum(part.nbytes for part in parts), "A batch")
-    joined: pa.RecordBatch = pa.concat_batches(parts)  # type: ignore[attr-defined]  # the stubs lack it
-    return joined
+    return join_batches(parts)

@@ -7,33 +7,23 @@ its values and a list of coordinates for each axis, which `tf.io.SparseFeature` 
 coordinates, and coordinates that come twice, stay as they are: TensorFlow sorts them as it reads, unless
 it is told `already_sorted=True`, and has no rule for duplicates.
 
-Values are not copied; lengths and coordinates are, since Arrow has offsets and interleaves coordinates.
+Values are not copied; lengths and coordinates are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...domain.components import check_stored_names, stored_features
 from ...domain.schema import Feature, Schema
-from ...domain.tensor import num_elements
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
-from ..messages.example_values import arrow_buffer
-from .columns import Records, arrow_schema, column_type, storage_type
+from ..columns import Batch, Column, Ints, Mask, Records, bounds_by_row, bounds_of_present, item_width
 from .lease import Lease
-from .lists import is_present, list_column, split_lists, validity_bitmap
-
-__all__ = ["from_stored", "parsed_schema", "stored_schema", "to_stored"]
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 #: A length that no row has; so many of them add up within int64.
 _TOO_LONG: Final = 2**31
@@ -73,21 +63,20 @@ def to_stored(records: Records, budget: Budget) -> Records:
 
     Raises, as batches are drawn:
         SchemaConflict: a row does not have the lengths or the coordinates that its shape allows.
-        LimitExceeded: more than the budget, or more values than a column holds (`column_too_large`).
+        LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.
     """
     schema = stored_schema(records.schema)
     if not _has_components(records.schema):
         return replace(records, schema=schema)
-    return Records(schema, _stored_batches(records, schema, budget), records.num_rows)
+    return Records(schema, _stored_batches(records, budget), records.num_rows)
 
 
-def _stored_batches(records: Records, schema: Schema, budget: Budget) -> Iterator[pa.RecordBatch]:
-    arrow = arrow_schema(schema)
+def _stored_batches(records: Records, budget: Budget) -> Iterator[Batch]:
     first_row = 0
     for batch in records.batches:
         with Lease(budget) as lease:
-            columns: list[pa.Array[Any]] = []
+            columns: list[Column] = []
             for feature, column in zip(records.schema, batch.columns, strict=True):
                 if feature.kind == "ragged":
                     columns += _Ragged(feature, first_row, lease).split(column)
@@ -95,7 +84,7 @@ def _stored_batches(records: Records, schema: Schema, budget: Budget) -> Iterato
                     columns += _Sparse(feature, first_row, lease).split(column)
                 else:
                     columns.append(column)
-            yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+            yield Batch(batch.num_rows, tuple(columns))
         first_row += batch.num_rows
 
 
@@ -108,7 +97,7 @@ def from_stored(records: Records, schema: Schema, budget: Budget) -> Records:
     Raises, as batches are drawn:
         SchemaConflict: the components of a row contradict each other or the shape, or all of them
             are missing and the feature is not nullable (`schema_conflict`, with row and feature).
-        LimitExceeded: more than the budget, or more values than a column holds (`column_too_large`).
+        LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.
     """
     if not _has_components(schema):
@@ -116,13 +105,12 @@ def from_stored(records: Records, schema: Schema, budget: Budget) -> Records:
     return Records(schema, _joined_batches(records, schema, budget), records.num_rows)
 
 
-def _joined_batches(records: Records, schema: Schema, budget: Budget) -> Iterator[pa.RecordBatch]:
-    arrow = arrow_schema(schema)
+def _joined_batches(records: Records, schema: Schema, budget: Budget) -> Iterator[Batch]:
     first_row = 0
     for batch in records.batches:
         with Lease(budget) as lease:
             stored = iter(batch.columns)
-            columns: list[pa.Array[Any]] = []
+            columns: list[Column] = []
             for feature in schema:
                 parts = [next(stored) for _ in stored_features(feature)]
                 if feature.kind == "ragged":
@@ -131,100 +119,93 @@ def _joined_batches(records: Records, schema: Schema, budget: Budget) -> Iterato
                     columns.append(_Sparse(feature, first_row, lease).join(parts))
                 else:
                     columns += parts
-            yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+            yield Batch(batch.num_rows, tuple(columns))
         first_row += batch.num_rows
 
 
 class _Components:
-    """What both kinds have in common: one feature of one batch."""
+    """What both kinds have in common: one feature of one batch.
+
+    `starts` is by row that has the feature, or by item: where its own items begin, and where the last end.
+    """
 
     def __init__(self, feature: Feature, first_row: int, lease: Lease) -> None:
         self.feature = feature
         self.first_row = first_row
         self.lease = lease
+        self.present: Mask | None = None
 
     def empty(self, count: int) -> Ints:
         """Memory for `count` numbers."""
         self.lease.charge(8 * count, "Components of a batch")
         return np.empty(count, np.int64)
 
-    def lists(self, values: pa.Array[Any], starts: Ints, present: Flags | None) -> pa.Array[Any]:
-        """As `list_column`."""
-        return list_column(values, starts, present, feature=self.feature.name, lease=self.lease)
-
-    def present(self, parts: list[pa.Array[Any]]) -> Flags:
-        """Which rows have any component."""
-        present: Flags = np.logical_or.reduce([is_present(part) for part in parts])
-        if not self.feature.nullable and not present.all():
-            row = int(np.argmin(present))
-            number = self.first_row + row
+    def find_present(self, parts: list[Column]) -> None:
+        """Note which rows have any component."""
+        masks = [part.present for part in parts if part.present is not None]
+        if len(masks) < len(parts):
+            return
+        self.present = np.logical_or.reduce(masks)
+        if not self.feature.nullable and not self.present.all():
+            number = self.first_row + int(np.argmin(self.present))
             raise SchemaConflict(
                 f"Record {number} lacks feature {self.feature.name!r}. Declare the feature nullable in the "
                 f"schema if it may be absent.",
                 row=number,
                 feature=self.feature.name,
             )
-        return present
 
-    def split_part(self, part: pa.Array[Any]) -> tuple[pa.Array[Any], Ints]:
-        """As `split_lists`; rows that lack it are empty."""
-        return split_lists(part, is_present(part), self.lease)
+    def starts(self, part: Column) -> Ints:
+        """By row that has any component, where its values in `part` begin; it may have none there."""
+        return bounds_of_present(bounds_by_row(part.splits[0], part.present), self.present)
 
     def conflict(self, row: int, what: str) -> SchemaConflict:
-        """A row of the batch does not fit."""
+        """A row of those that have the feature does not fit."""
+        if self.present is not None:
+            row = int(np.flatnonzero(self.present)[row])
         name, number = self.feature.name, self.first_row + row
         return SchemaConflict(f"Record {number}: feature {name!r} {what}.", row=number, feature=name)
 
 
 class _Ragged(_Components):
-    def split(self, column: pa.Array[Any]) -> list[pa.Array[Any]]:
+    def split(self, column: Column) -> list[Column]:
         """The columns of the values and of the lengths of each cut."""
-        present = is_present(column)
-        nested, starts = split_lists(column, present, self.lease)
-        self._check_outer(starts, present)
+        self.present = column.present
+        starts = column.splits[0]
+        self._check_outer(starts)
         lengths = []
-        for cut in range(self.feature.num_partitions):
-            nested, offsets = self.split_part(nested)
+        for cut, offsets in enumerate(column.splits[1:]):
             pieces = self.empty(len(offsets) - 1)
             np.subtract(offsets[1:], offsets[:-1], out=pieces)
             self._check_lengths(cut, pieces, starts)
-            lengths.append(self.lists(_int64s(pieces), starts, present))
+            lengths.append(Column(pieces, (starts,), self.present))
             starts = offsets[starts]
-        width = num_elements(self.feature.inner_shape)
-        if self.feature.inner_shape:
-            fixed = cast("pa.FixedSizeListArray[Any, Any]", nested)
-            nested = fixed.values.slice(fixed.offset * width, len(fixed) * width)
-        return [self.lists(nested, starts * width, present), *lengths]
+        return [Column(column.values, (starts * column.width,), self.present), *lengths]
 
-    def join(self, parts: list[pa.Array[Any]]) -> pa.Array[Any]:
+    def join(self, parts: list[Column]) -> Column:
         """The column of the values and lengths in `parts`."""
-        present = self.present(parts)
-        values, value_starts = self.split_part(parts[0])
-        cuts = [self.split_part(part) for part in parts[1:]]
-        self._check_outer(cuts[0][1], present)
-        levels = []
-        for cut, (lengths, starts) in enumerate(cuts):
-            pieces = _numbers(lengths)
-            self._check_lengths(cut, pieces, starts)
-            ends = self.empty(len(pieces) + 1)
+        self.find_present(parts)
+        values = parts[0].values
+        all_starts = [self.starts(part) for part in parts]
+        self._check_outer(all_starts[1])
+        splits = [all_starts[1]]
+        for cut, part in enumerate(parts[1:]):
+            lengths = _integers(part)
+            starts = all_starts[cut + 1]
+            self._check_lengths(cut, lengths, starts)
+            ends = self.empty(len(lengths) + 1)
             ends[0] = 0
-            np.cumsum(pieces, out=ends[1:])
-            inner = cuts[cut + 1][1] if cut + 1 < len(cuts) else value_starts
+            np.cumsum(lengths, out=ends[1:])
+            inner = all_starts[cut + 2] if cut + 2 < len(parts) else all_starts[0]
             self._check_sums(cut, np.diff(ends[starts]), np.diff(inner))
-            levels.append(ends)
-        if self.feature.inner_shape:
-            width = num_elements(self.feature.inner_shape)
-            kind = pa.list_(storage_type(self.feature.dtype), width)
-            values = pa.Array.from_buffers(kind, len(values) // width, [None], children=[values])
-        for ends in reversed(levels):
-            values = self.lists(values, ends, None)
-        return self.lists(values, cuts[0][1], present)
+            splits.append(ends)
+        return Column(values, tuple(splits), self.present, item_width(self.feature))
 
-    def _check_outer(self, starts: Ints, present: Flags) -> None:
+    def _check_outer(self, starts: Ints) -> None:
         """Hold the number of a row's first pieces to the first dimension."""
         expected = self.feature.shape[0]
         counts = np.diff(starts)
-        if expected is None or not (wrong := present & (counts != expected)).any():
+        if expected is None or not (wrong := counts != expected).any():
             return
         row = int(np.argmax(wrong))
         raise self.conflict(row, f"has {counts[row]} pieces where the schema's shape takes {expected}")
@@ -243,7 +224,7 @@ class _Ragged(_Components):
     def _check_sums(self, cut: int, sums: Ints, counts: Ints) -> None:
         """Hold the sum of a row's lengths to the number of what they cut."""
         last = cut + 1 == self.feature.num_partitions
-        width = num_elements(self.feature.inner_shape) if last else 1
+        width = item_width(self.feature) if last else 1
         if (wrong := (counts % width != 0) | (counts // width != sums)).any():
             row = int(np.argmax(wrong))
             what = "values" if last else f"row lengths in cut {cut + 1}"
@@ -253,46 +234,34 @@ class _Ragged(_Components):
 
 
 class _Sparse(_Components):
-    def split(self, column: pa.Array[Any]) -> list[pa.Array[Any]]:
+    def split(self, column: Column) -> list[Column]:
         """The columns of the coordinates on each axis, and of the values."""
-        present = is_present(column)
-        struct = cast("pa.StructArray", column)
-        indices, index_starts = split_lists(struct.field(0), present, self.lease)
-        values, starts = split_lists(struct.field(1), present, self.lease)
-        rank = len(self.feature.shape)
-        if (wrong := np.diff(index_starts) != rank * np.diff(starts)).any():
-            row = int(np.argmax(wrong))
-            raise self.conflict(row, f"does not have {rank} coordinates for each value")
-        numbers = _numbers(indices)
+        self.present = column.present
+        starts = column.splits[0]
         columns = []
-        for axis in range(rank):
-            coordinates = numbers
-            if rank > 1:
-                coordinates = self.empty(len(values))
-                coordinates[:] = numbers[axis::rank]
+        for axis, of_axis in enumerate(cast("Ints", column.coordinates).T):
+            coordinates = self.empty(len(of_axis))
+            coordinates[:] = of_axis
             self._check_coordinates(axis, coordinates, starts)
-            columns.append(self.lists(_int64s(coordinates), starts, present))
-        return [*columns, self.lists(values, starts, present)]
+            columns.append(Column(coordinates, (starts,), self.present))
+        return [*columns, Column(column.values, (starts,), self.present)]
 
-    def join(self, parts: list[pa.Array[Any]]) -> pa.Array[Any]:
+    def join(self, parts: list[Column]) -> Column:
         """The column of the coordinates and values in `parts`."""
-        present = self.present(parts)
-        values, starts = self.split_part(parts[-1])
+        self.find_present(parts)
+        values, starts = parts[-1].values, self.starts(parts[-1])
         counts = np.diff(starts)
         rank = len(self.feature.shape)
-        indices = self.empty(rank * len(values))
+        indices = self.empty(rank * len(values)).reshape(-1, rank)
         for axis, part in enumerate(parts[:-1]):
-            coordinates, axis_starts = self.split_part(part)
-            found = np.diff(axis_starts)
+            found = np.diff(self.starts(part))
             if (wrong := found != counts).any():
                 row = int(np.argmax(wrong))
                 raise self.conflict(row, f"has {found[row]} indices on axis {axis}, but {counts[row]} values")
-            numbers = _numbers(coordinates)
-            self._check_coordinates(axis, numbers, starts)
-            indices[axis::rank] = numbers
-        children = [self.lists(_int64s(indices), starts * rank, None), self.lists(values, starts, None)]
-        layout = column_type(self.feature)
-        return pa.Array.from_buffers(layout, len(present), [validity_bitmap(present)], children=children)
+            coordinates = _integers(part)
+            self._check_coordinates(axis, coordinates, starts)
+            indices[:, axis] = coordinates
+        return Column(values, (starts,), self.present, coordinates=indices)
 
     def _check_coordinates(self, axis: int, coordinates: Ints, starts: Ints) -> None:
         dim = cast("int", self.feature.shape[axis])
@@ -305,10 +274,5 @@ class _Sparse(_Components):
         )
 
 
-def _int64s(numbers: Ints) -> pa.Array[Any]:
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, arrow_buffer(numbers)])
-
-
-def _numbers(column: pa.Array[Any]) -> Ints:
-    """The values of an int64 column without nulls, not copied."""
-    return column.to_numpy()
+def _integers(column: Column) -> Ints:
+    return cast("Ints", column.values)

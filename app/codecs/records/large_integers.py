@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.schema import Schema
-
-__all__ = ["LargeIntegers", "are_exact"]
+from ..columns import Batch, Strings
 
 #: float32 holds every integer up to this one.
 _ALL_EXACT: Final = 2**24
@@ -38,25 +36,15 @@ class LargeIntegers:
             if new.may_become_float32 and known.get(feature.name, new).may_become_float32:
                 self._columns[feature.name] = index
 
-    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The batches, each looked at before it is handed on."""
         for batch in batches:
             for name, index in list(self._columns.items()):
-                if not _all_exact(_integers(batch.column(index))):
+                values = batch.columns[index].values
+                if not isinstance(values, Strings) and not _all_exact(values):
                     self.found.add(name)
                     del self._columns[name]
             yield batch
-
-
-def _integers(column: pa.Array[Any]) -> NDArray[np.int64]:
-    """The integers in all rows of a column, however they are nested."""
-    while not pa.types.is_integer(column.type):
-        column = column.flatten()  # type: ignore[attr-defined]  # it is a list
-    if not len(column):
-        return np.empty(0, np.int64)
-    values: NDArray[np.int64] = np.frombuffer(cast("Any", column.buffers()[1]), np.int64)
-    values = values[column.offset : column.offset + len(column)]
-    return values[column.is_valid().to_numpy(zero_copy_only=False)] if column.null_count else values
 
 
 def _all_exact(values: NDArray[np.int64]) -> bool:

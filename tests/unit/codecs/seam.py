@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from app.codecs.columns import Batch, Column, Records, Strings, even_bounds
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.options import (
     RecordsDecodeOptions,
@@ -19,8 +21,6 @@ from app.codecs.options import (
     TensorDecodeOptions,
     TensorEncodeOptions,
 )
-from app.codecs.records.arrays import values_from_elements
-from app.codecs.records.columns import Records
 from app.codecs.tensor_stream import NamedStream
 from app.domain.dtypes import DType
 from app.domain.limits import Limits
@@ -29,6 +29,7 @@ from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor,
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
+from tests.column_checks import check_batch
 
 #: Sizes of the pieces in which a body arrives; None is all at once.
 Pieces = Sequence[int | None]
@@ -176,56 +177,53 @@ def records(rows: Any, **options: Any) -> Records:
     return decode("json", json.dumps(rows).encode(), Budget(), **options)
 
 
-def _rows_of(batch: Any, schema: Schema) -> list[dict[str, Any]]:
-    columns = [_values_of(column, feature) for column, feature in zip(batch.columns, schema, strict=True)]
+def _rows_of(batch: Batch, schema: Schema) -> list[dict[str, Any]]:
+    check_batch(batch, schema)
+    columns = [
+        _values_of(column, feature, batch.num_rows)
+        for column, feature in zip(batch.columns, schema, strict=True)
+    ]
     return [
         {feature.name: column[row] for feature, column in zip(schema, columns, strict=True)}
         for row in range(batch.num_rows)
     ]
 
 
-def _values_of(column: Any, feature: Feature) -> list[Any]:
+def _values_of(column: Column, feature: Feature, num_rows: int) -> list[Any]:
     """The value of each row, as nested lists. This is where the layout of a column is known."""
-    present = column.is_valid().to_pylist()
-    found = column.drop_null()
     cells: list[Any]
-    if feature.kind == "sparse":
-        rank = len(feature.shape)
-        indices = found.field("indices").to_pylist()
-        values = [_items(cell.values, feature.dtype) for cell in found.field("values")]
-        shapes = [np.array(index).reshape(-1, rank).tolist() for index in indices]
-        cells = [{"values": v, "indices": i} for v, i in zip(values, shapes, strict=True)]
-    elif feature.kind == "sequence":
-        cells = [_values_of(cell.values, feature.step) for cell in found]
+    items = _plain(column.values, feature.dtype)
+    if feature.kind == "sequence":
+        steps = _values_of(column.steps(), feature.step, int(column.splits[0][-1]))
+        cells = _cut(steps, column.splits[0])
+    elif feature.kind == "sparse":
+        assert column.coordinates is not None
+        values, indices = (_cut(part, column.splits[0]) for part in (items, column.coordinates.tolist()))
+        cells = [{"values": v, "indices": i} for v, i in zip(values, indices, strict=True)]
     elif feature.kind == "ragged":
-        cells = [_ragged(cell.values, feature.num_partitions, feature) for cell in found]
-    elif feature.is_scalar:
-        cells = _items(found, feature.dtype)
-    elif feature.num_unknown < 2:
-        cells = [_nested(_items(cell.values, feature.dtype), feature.shape) for cell in found]
+        count = int(column.splits[-1][-1])
+        cells = _cut(items, even_bounds(count, column.width))
+        cells = [_nested(cell, feature.inner_shape) for cell in cells]
+        for split in reversed(column.splits):
+            cells = _cut(cells, split)
     else:
-        dims = found.field("shape").to_pylist()
-        lists = [_items(cell.values, feature.dtype) for cell in found.field("values")]
-        cells = [_nested(items, shape) for items, shape in zip(lists, dims, strict=True)]
+        lists = _cut(items, column.value_bounds(num_rows))
+        shapes = [feature.shape] * len(lists) if column.shapes is None else column.shapes.tolist()
+        cells = [_nested(cell, shape) for cell, shape in zip(lists, shapes, strict=True)]
+    if column.present is None:
+        return cells
     rest = iter(cells)
-    return [next(rest) if there else None for there in present]
+    return [next(rest) if there else None for there in column.present]
 
 
-def _ragged(lists: Any, cuts: int, feature: Feature) -> list[Any]:
-    if cuts:
-        return [_ragged(item.values, cuts - 1, feature) for item in lists]
-    if not feature.inner_shape:
-        return _items(lists, feature.dtype)
-    return [_nested(_items(item.values, feature.dtype), feature.inner_shape) for item in lists]
-
-
-def _items(elements: Any, dtype: DType) -> list[Any]:
-    values: list[Any] = _plain(values_from_elements(elements, dtype), dtype)
-    return values
+def _cut(items: list[Any], bounds: Any) -> list[Any]:
+    return [items[begin:end] for begin, end in pairwise(bounds.tolist())]
 
 
 def _plain(values: Any, dtype: DType) -> list[Any]:
     """Plain Python values; small floats and integers of numpy's extensions, too."""
+    if isinstance(values, Strings):
+        return values.unpack()
     if dtype.is_string or dtype.kind in ("bool", "complex"):
         return list(values.tolist())
     if not dtype.is_float:

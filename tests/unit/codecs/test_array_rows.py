@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from app.codecs.columns import MAX_BATCH_ROWS
 from app.codecs.forms import FormName
-from app.codecs.records.columns import MAX_BATCH_ROWS
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema

@@ -27,6 +27,7 @@ from app.services import publications
 from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import DatasetOptions, PublishOptions
 from app.storage.obstore_store import ObstoreStore
+from tests.arrow_rows import as_arrow
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When, keys
 
@@ -211,7 +212,7 @@ def test_rows_are_refused_by_the_schema_that_there_is_and_not_by_the_remembered_
     append(client, b'[{"x": 3, "y": 4}]')
     client.publish()
     rows = client.datasets.read_records("d", "latest", "train", budget=Budget())
-    assert [batch.column("y").to_pylist() for batch in rows.batches] == [[None, None, 2, 4]]
+    assert [batch.column("y").to_pylist() for batch in as_arrow(rows)] == [[None, None, 2, 4]]
 
 
 def test_a_small_append_that_is_outdated_when_it_is_stored_is_read_again(

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.codecs.records.columns import Records, arrow_schema
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Records
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
@@ -17,6 +18,7 @@ from app.errors import SchemaConflict, UnprocessableInput
 from app.runtime.budget import Budget
 from app.services.describe import Description, describe_records, describe_tensors
 from app.storage.obstore_store import open_store
+from tests.arrow_rows import from_arrow
 from tests.rows import Client
 
 FEATURES: dict[str, dict[str, Any]] = {
@@ -64,7 +66,7 @@ def records(*, split_at: int | None = None, sliced: bool = False) -> Records:
         doubled = pa.Table.from_batches([batch, batch]).combine_chunks().to_batches()[0]
         batch = doubled.slice(3, 3)
     batches = [batch] if split_at is None else [batch.slice(0, split_at), batch.slice(split_at)]
-    return Records(SCHEMA, iter(batches))
+    return from_arrow(SCHEMA, iter(batches))
 
 
 def described(**options: Any) -> Any:

@@ -7,14 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.columns import MAX_BATCH_ROWS
 from app.codecs.forms import FormName
-from app.codecs.records.columns import MAX_BATCH_ROWS
 from app.domain.schema import Schema
 from app.errors import InputError, SchemaConflict
 from app.runtime.budget import Budget
 from app.services.dataset.layout import Layout
 from app.services.datasets import DatasetOptions
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.arrow_rows import as_arrow
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When
 from tests.unit.services.test_appending import append
@@ -42,7 +43,7 @@ def client(inner: ObstoreStore) -> Client:
 def rows(client: Client) -> list[dict[str, Any]]:
     client.publish()
     found = client.datasets.read_records("d", "latest", "train", budget=Budget())
-    return [row for batch in found.batches for row in batch.to_pylist()]
+    return [row for batch in as_arrow(found) for row in batch.to_pylist()]
 
 
 def test_a_new_feature_is_added_and_the_old_one_read_as_declared(client: Client) -> None:

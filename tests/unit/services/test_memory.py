@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from app.allocator import return_large_blocks
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
-from app.domain.limits import Budget, Limits, MIB
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from app.codecs.columns import Records
+from app.domain.limits import Limits, MIB
+from app.runtime.budget import Budget
 from app.domain.schema import Schema
 from app.services.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
@@ -32,7 +34,7 @@ def highest():
 
 def write(name, mib):
     batch = pa.RecordBatch.from_arrays([pa.array([image] * 4, pa.binary())], schema=arrow_schema(SCHEMA))
-    rows = Records(SCHEMA, (batch for _ in range(mib)))
+    rows = Records(SCHEMA, batches_from_arrow(SCHEMA, (batch for _ in range(mib)), Budget()))
     datasets.append(name, "train", rows, key=None, digest=lambda: "", options=RecordsEncodeOptions(),
                     budget=Budget())
     assert datasets.publish(name, PublishOptions()).splits["train"].num_records == 4 * mib

@@ -8,12 +8,13 @@ from app.errors import LimitExceeded
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from app.services.records import decode_body
+from tests.arrow_rows import as_arrow
 
 
 def num_rows(max_rows: int) -> int:
     budget = Budget(Limits(max_rows=max_rows))
     records = decode_body(MemoryStream(b'{"x": 1}\n' * 5), "ndjson", RecordsDecodeOptions(), budget)
-    return sum(batch.num_rows for batch in records.batches)
+    return sum(batch.num_rows for batch in as_arrow(records))
 
 
 def test_so_many_rows_are_taken() -> None:

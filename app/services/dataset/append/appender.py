@@ -17,9 +17,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
+from ....codecs.columns import Records
 from ....codecs.messages.messages import encode_messages
 from ....codecs.options import RecordsEncodeOptions
-from ....codecs.records.columns import Records
 from ....codecs.records.large_integers import LargeIntegers
 from ....domain.limits import Limits
 from ....domain.names import check_idempotency_key, check_split_name

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from ....codecs.columns import Batch, Strings
 from ....codecs.messages.framing import FrameBlock
 from ....codecs.messages.messages import parse_messages
 from ....codecs.options import RecordsDecodeOptions
@@ -70,22 +70,26 @@ class Dealer:
             return self.deal_places(append_id, first, block.num_records)
         try:
             rows = parse_messages(iter([block]), self._parse, Budget(STORED_LIMITS))
-            hashes = [self._hash(batch.column(0)) for batch in rows.batches]
+            hashes = [self._hash(batch) for batch in rows.batches]
         except InputError as error:
             raise CorruptData(f"The rows of append {append_id} cannot be read: {error.detail}") from error
         return self.division.deal(np.concatenate(hashes))
 
-    def _hash(self, column: pa.Array[Any]) -> NDArray[np.uint64]:
-        """The hash of each value."""
-        if pa.types.is_integer(column.type):
-            integers = column.fill_null(0).to_numpy(zero_copy_only=False)
-            hashes = self.division.hash_integers(integers.astype(np.uint64))
-        else:  # each distinct value once
-            encoded = column.fill_null(b"").dictionary_encode()
-            values: list[Any] = encoded.dictionary.to_pylist()
-            hashes = self.division.hash_bytes(values)[encoded.indices.to_numpy()]
-        absent = column.is_null().to_numpy(zero_copy_only=False)
-        return np.where(absent, self.division.hash_null(), hashes)
+    def _hash(self, batch: Batch) -> NDArray[np.uint64]:
+        """The hash of each row's value."""
+        column = batch.columns[0]
+        values = column.values
+        if isinstance(values, Strings):
+            distinct: dict[bytes, int] = {}  # each is hashed once
+            numbers = [distinct.setdefault(value, len(distinct)) for value in values.unpack()]
+            hashes = self.division.hash_bytes(list(distinct))[numbers]
+        else:
+            hashes = self.division.hash_integers(values.astype(np.uint64))
+        if column.present is None:
+            return hashes
+        spread = np.full(batch.num_rows, self.division.hash_null(), np.uint64)
+        spread[column.present] = hashes
+        return spread
 
 
 def _parse_options(name: str, schema: Schema) -> RecordsDecodeOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
-from ....codecs.records.columns import Records
+from ....codecs.columns import Records
 from ....domain.manifest import Manifest
 from ....domain.names import check_file_name, check_split_name, parse_version
 from ....domain.row_order import RowOrder

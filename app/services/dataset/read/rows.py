@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
-
+from ....codecs.columns import Batch, Records
 from ....codecs.messages.frame_shuffle import shuffle_frames
 from ....codecs.messages.framing import FrameBlock, iter_frames
 from ....codecs.messages.messages import parse_messages
 from ....codecs.options import RecordsDecodeOptions
-from ....codecs.records.columns import Records
 from ....domain.row_order import RowOrder
 from ....domain.schema import Schema
 from ....errors import CorruptData, MalformedInput, UnprocessableInput
@@ -67,7 +65,7 @@ def _kept(frames: Iterator[FrameBlock], kept: Sequence[tuple[int, int]]) -> Iter
     raise CorruptData("The stored shards hold fewer rows than their manifest says.")
 
 
-def _parsed(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[pa.RecordBatch]:
+def _parsed(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[Batch]:
     try:
         yield from parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches
     except (MalformedInput, UnprocessableInput) as error:

@@ -42,7 +42,7 @@ def test_copies_beyond_either_end_are_refused(at: int, begin: int, size: int) ->
 @pytest.mark.parametrize("kernel", [kernels.load(), PLAIN], ids=["compiled", "plain"])
 def test_spans_are_gathered_and_their_bounds_checked(kernel: kernels.Kernels) -> None:
     begins, ends = np.array([5, 100, 0]), np.array([5, 700, 3])
-    out, offsets = np.zeros(603, np.uint8), np.zeros(4, np.int32)
+    out, offsets = np.zeros(603, np.uint8), np.zeros(4, np.int64)
     kernel.gather_spans(SOURCE, begins, ends, out, offsets)
     assert offsets.tolist() == [0, 0, 600, 603]
     assert out.tobytes() == SOURCE[100:700].tobytes() + SOURCE[:3].tobytes()

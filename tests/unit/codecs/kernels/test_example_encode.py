@@ -61,13 +61,13 @@ class Call:
 
 
 def test_rows_of_two_sizes_are_written_in_turns(kernel: kernels.Kernels) -> None:
-    call = Call(floats(1.5, -2, 3, 1.5, -2, starts=np.array([0, 2, 3, 5])), 3)
+    call = Call(floats(1.5, -2, 3, 1.5, -2, width=0, starts=np.array([0, 2, 3, 5])), 3)
     two, one = "0a130a110a0178120c120a0a080000c03f000000c0", "0a0f0a0d0a017812081206 0a0400004040"
     assert call.messages(kernel) == [two, one.replace(" ", ""), two]
 
 
 def test_integers_take_what_their_varints_take(kernel: kernels.Kernels) -> None:
-    call = Call(ints(0, 127, 128, -1, starts=np.array([0, 2, 2, 4])), 3)
+    call = Call(ints(0, 127, 128, -1, width=0, starts=np.array([0, 2, 2, 4])), 3)
     assert call.messages(kernel) == [
         "0a0d0a0b0a017812061a040a02007f",
         "0a090a070a017812021a00",
@@ -103,7 +103,7 @@ def test_where_there_is_no_room_the_next_rows_size_is_told(kernel: kernels.Kerne
 
 
 def test_a_message_that_is_too_large_is_told(kernel: kernels.Kernels) -> None:
-    call = Call(floats(1, 2, 3, starts=np.array([0, 1, 3])), 2)
+    call = Call(floats(1, 2, 3, width=0, starts=np.array([0, 1, 3])), 2)
     assert call.run(kernel, np.zeros(200, np.uint8), limit=18) == 1
     assert call.stop.tolist() == [33, 0, 19]
 
@@ -115,11 +115,11 @@ VALUES = np.zeros(2, np.uint64)
     "entries",
     [
         Entries(FLOATS, VALUES, 4, width=3),
-        Entries(FLOATS, VALUES, 4, starts=np.array([0, 1, 5])),
-        Entries(FLOATS, VALUES, 4, starts=np.array([0, 2, 1])),
-        Entries(FLOATS, VALUES, 4, starts=np.array([-1, 2, 3])),
-        Entries(INTS, VALUES, 2, starts=np.array([0, 1, 3])),
-        Entries(INTS, VALUES, 3, starts=np.array([0, 1, 2])),
+        Entries(FLOATS, VALUES, 4, width=0, starts=np.array([0, 1, 5])),
+        Entries(FLOATS, VALUES, 4, width=0, starts=np.array([0, 2, 1])),
+        Entries(FLOATS, VALUES, 4, width=0, starts=np.array([-1, 2, 3])),
+        Entries(INTS, VALUES, 2, width=0, starts=np.array([0, 1, 3])),
+        Entries(INTS, VALUES, 3, width=0, starts=np.array([0, 1, 2])),
         Entries(BYTES, VALUES, 1, spans=np.array([0, 1])),
         Entries(BYTES, VALUES, 2, spans=np.array([0, 2, 1])),
     ],
@@ -143,7 +143,7 @@ def test_values_that_are_not_there_are_not_read(entries: Entries, kernel: kernel
 
 
 def test_the_heads_of_a_column_share_what_slots_there_are(kernel: kernels.Kernels) -> None:
-    entries = floats(*range(45), starts=np.cumsum([0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
+    entries = floats(*range(45), width=0, starts=np.cumsum([0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
     assert Call(entries, 10, slots=1).messages(kernel) == Call(entries, 10, slots=8).messages(kernel)
 
 

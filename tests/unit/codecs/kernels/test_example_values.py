@@ -45,7 +45,7 @@ def test_packed_and_single_floats_are_joined_across_lists(kernel: kernels.Kernel
 
 def test_bytes_are_copied_one_behind_the_other_and_absent_rows_are_empty(kernel: kernels.Kernels) -> None:
     cells = Cells(KIND_BYTES, "0a08 0a026162 1000 0a00", "0a00", "0a03 0a0163")
-    out, offsets = np.zeros(3, np.uint8), np.full(6, -1, np.int32)
+    out, offsets = np.zeros(3, np.uint8), np.full(6, -1, np.int64)
     starts = np.array([0, 2, 2, 3, 5])
     kernel.read_bytes(cells.data, cells.kinds, cells.begins, cells.ends, starts, out, offsets)
     assert out.tobytes() == b"abc"
@@ -81,7 +81,7 @@ def test_values_are_read_within_bounds_whatever_the_cells_say(
     kernel = kernels.load()
     guarded = np.full(room + 64, 7, np.uint8)
     numbers = np.full(room + 64, 7, np.int64)
-    offsets = np.zeros(room + 1, np.int32)
+    offsets = np.zeros(room + 1, np.int64)
     calls = (
         lambda: kernel.read_floats(view, kinds, begins, ends, starts, guarded[:room]),
         lambda: kernel.read_ints(view, kinds, begins, ends, starts, numbers[:room]),

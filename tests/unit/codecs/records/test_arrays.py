@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.batches import column_type
 from app.codecs.records.arrays import (
     column_from_values,
     keeps_shape,
@@ -12,7 +13,6 @@ from app.codecs.records.arrays import (
     values_from_column,
     with_nulls,
 )
-from app.codecs.records.columns import column_type
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.schema import Feature, FeatureKind, FeatureShape
 from app.errors import LimitExceeded

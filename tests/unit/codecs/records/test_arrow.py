@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.arrow.records import decode, encode
+from app.codecs.columns import MAX_BATCH_ROWS, Records
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import MAX_BATCH_ROWS, Records, arrow_schema
 from app.domain.schema import Schema
 from app.errors import (
     InputError,
@@ -24,6 +25,7 @@ from app.errors import (
 from app.runtime.amplification import Amplification
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.kinds import again, records
 
 
@@ -50,7 +52,7 @@ def decoded(
     data: bytes, budget: Budget | None = None, chunk: int | None = None, **options: Any
 ) -> tuple[Schema, pa.Table]:
     found = decode(MemoryStream(data, chunk=chunk), RecordsDecodeOptions(**options), budget or Budget())
-    batches = list(found.batches)
+    batches = list(as_arrow(found))
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema == arrow_schema(found.schema)
@@ -199,17 +201,16 @@ def test_it_is_the_same_at_every_split(chunk: int, *, file: bool, compression: s
 
 def test_batches_are_cut_by_rows_and_by_bytes() -> None:
     found = decode(MemoryStream(written(columns(x=np.arange(20_000)))), RecordsDecodeOptions(), Budget())
-    assert [batch.num_rows for batch in found.batches] == [8192, 8192, 3616]
+    assert [batch.num_rows for batch in as_arrow(found)] == [8192, 8192, 3616]
     wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(10 * 2**22, "u1")), 2**22)
     found = decode(MemoryStream(written(columns(x=wide))), RecordsDecodeOptions(), Budget())
-    assert [batch.num_rows for batch in found.batches] == [4, 4, 2]
+    assert [batch.num_rows for batch in as_arrow(found)] == [4, 4, 2]
 
 
 def test_numbers_are_views_of_the_body() -> None:
     budget = Budget()
-    for batch in decode(
-        MemoryStream(written(columns(x=np.arange(100_000.0)))), RecordsDecodeOptions(), budget
-    ).batches:
+    data = written(columns(x=np.arange(100_000.0)))
+    for batch in decode(MemoryStream(data), RecordsDecodeOptions(), budget).batches:
         assert batch.num_rows
     assert budget.peak < 1_000_000
 
@@ -477,7 +478,7 @@ def test_long_values_that_few_bytes_stand_for_are_taken_a_few_rows_at_a_time(way
     long = columns(x=long_again(512)[way])
     budget = Budget(amplification=Amplification(1100, lambda: 2**20))
     found = decode(MemoryStream(written(long)), RecordsDecodeOptions(), budget)
-    batches = list(found.batches)
+    batches = list(as_arrow(found))
     assert sum(batch.num_rows for batch in batches) == 512
     assert sum(batch.nbytes for batch in batches) >= 512 * LONG
     assert max(batch.nbytes for batch in batches) <= 2**24 + 2**16
@@ -488,7 +489,8 @@ def test_rows_behind_long_values_are_taken_many_at_a_time_again() -> None:
     named: Any = np.ones(2 * MAX_BATCH_ROWS, "i1")
     named[[0, 1, 2, MAX_BATCH_ROWS]] = 0
     texts = pa.DictionaryArray.from_arrays(named, pa.array(["a" * LONG_ALONE, "b"]))
-    batches = list(decode(MemoryStream(written(columns(x=texts))), RecordsDecodeOptions(), Budget()).batches)
+    data = written(columns(x=texts))
+    batches = list(as_arrow(decode(MemoryStream(data), RecordsDecodeOptions(), Budget())))
     rows_read: list[Any] = [text for batch in batches for text in batch["x"].to_pylist()]
     assert [len(text) for text in rows_read] == [1 if number else LONG_ALONE for number in named]
     assert len(batches) < 200
@@ -566,8 +568,8 @@ def test_rows_of_every_kind_round_trip(arrow: str, found: Records) -> None:
     back, same = decoded(data)
     assert back == found.schema
     assert same.to_pylist() == table.to_pylist()
-    assert encoded(Records(back, iter(same.to_batches())), arrow=arrow) == encoded(
-        Records(back, iter(same.to_batches())), arrow=arrow
+    assert encoded(from_arrow(back, iter(same.to_batches())), arrow=arrow) == encoded(
+        from_arrow(back, iter(same.to_batches())), arrow=arrow
     )
 
 
@@ -576,7 +578,7 @@ def test_rows_of_every_kind_round_trip(arrow: str, found: Records) -> None:
 def test_slices_of_columns_are_written_as_they_are(found: Records) -> None:
     found, table = again(found)
     pieces = [batch.slice(row, 1) for batch in table.to_batches() for row in range(batch.num_rows)]
-    assert decoded(encoded(Records(found.schema, iter(pieces))))[1].to_pylist() == table.to_pylist()
+    assert decoded(encoded(from_arrow(found.schema, iter(pieces))))[1].to_pylist() == table.to_pylist()
 
 
 def test_other_languages_see_natural_types() -> None:
@@ -592,7 +594,7 @@ def test_other_languages_see_natural_types() -> None:
         s={"dtype": "float32", "shape": [9, 9], "kind": "sparse"},
         q={"dtype": "text", "shape": [None, 2], "kind": "sequence"},
     )
-    found = pa.ipc.open_stream(encoded(Records(declared, iter(())))).schema
+    found = pa.ipc.open_stream(encoded(from_arrow(declared, iter(())))).schema
     assert [str(field.type) for field in found] == [
         "bool",
         "string",
@@ -613,20 +615,20 @@ def test_other_languages_see_natural_types() -> None:
 def test_rows_without_features_keep_their_number() -> None:
     empty: Any = pa.array([{}, {}], pa.struct([]))
     batch = pa.RecordBatch.from_struct_array(empty)
-    data = encoded(Records(Schema(()), iter([batch])))
+    data = encoded(from_arrow(Schema(()), iter([batch])))
     assert decoded(data)[1].num_rows in (0, 2)
     found = decode(MemoryStream(data), RecordsDecodeOptions(), Budget())
-    assert [one.num_rows for one in found.batches] == [2]
+    assert [one.num_rows for one in as_arrow(found)] == [2]
 
 
 def test_text_that_is_not_utf8_and_a_dimension_beyond_int32() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([b"a", b"\xff"])], names=["x"])
     with pytest.raises(UnprocessableInput) as caught:
-        encoded(Records(schema(x={"dtype": "text"}), iter([batch])))
+        encoded(from_arrow(schema(x={"dtype": "text"}), iter([batch])))
     assert (caught.value.code, caught.value.location.feature) == ("invalid_utf8", "x")
     declared = schema(x={"dtype": "int8", "shape": [None, None]})
     layout = arrow_schema(declared)
     batch = pa.RecordBatch.from_pylist([{"x": {"shape": [2**40, 0], "values": []}}], layout)
     with pytest.raises(UnprocessableInput) as caught:
-        encoded(Records(declared, iter([batch])))
+        encoded(from_arrow(declared, iter([batch])))
     assert caught.value.code == "not_expressible"

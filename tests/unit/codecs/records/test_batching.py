@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.messages.example_decode import record_batch
+from app.codecs.columns import Batch, Records
 from app.codecs.records.batching import in_batches
-from app.codecs.records.columns import Records
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import LimitExceeded
 from app.runtime.budget import Budget
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.rows import SCHEMA, records
 
 
@@ -20,7 +20,7 @@ def cut(sizes: list[int]) -> Records:
     whole = pa.record_batch([pa.array(range(sum(sizes)), pa.int64())], names=["x"])
     bounds = [sum(sizes[:i]) for i in range(len(sizes))]
     batches = [whole.slice(start, size) for start, size in zip(bounds, sizes, strict=True)]
-    return Records(SCHEMA, iter(batches), sum(sizes))
+    return from_arrow(SCHEMA, iter(batches), sum(sizes))
 
 
 @settings(max_examples=50, deadline=None)
@@ -28,7 +28,7 @@ def cut(sizes: list[int]) -> Records:
 def test_rows_stay_in_order_in_batches_of_one_size(sizes: list[int], batch: int, drop: bool) -> None:
     budget = Budget()
     found = in_batches(cut(sizes), batch, budget, drop_remainder=drop)
-    rows = [part.column("x").to_pylist() for part in found.batches]
+    rows = [part.column("x").to_pylist() for part in as_arrow(found)]
     total = sum(sizes)
     kept = total - total % batch if drop else total
     assert [row for part in rows for row in part] == list(range(kept))
@@ -45,6 +45,6 @@ def test_a_batch_beyond_the_budget_is_refused() -> None:
 
 def test_rows_without_a_feature_keep_their_number() -> None:
     empty = Schema.from_json({"features": {}})
-    batches = (record_batch(pa.schema([]), [], 3) for _ in range(3))
+    batches = iter([Batch(3, ())] * 3)
     found = in_batches(Records(empty, batches), 4, Budget())
-    assert [batch.num_rows for batch in found.batches] == [4, 4, 1]
+    assert [batch.num_rows for batch in as_arrow(found)] == [4, 4, 1]

@@ -6,12 +6,14 @@ import pyarrow as pa
 import pytest
 
 from app.codecs import kernels
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Records
 from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.schema import Schema
 from app.errors import UnprocessableInput
 from app.runtime.budget import Budget
+from tests.arrow_rows import as_arrow, from_arrow
 
 # What `tf.train.Example` serializes for one feature "x".
 FLOATS = bytes.fromhex("0a13 0a11 0a0178 120c 120a 0a08 0000c03f 000000c0")
@@ -34,7 +36,7 @@ def schema_of(**features: dict[str, Any]) -> Schema:
 def records_of(schema: Schema, **columns: list[Any]) -> Records:
     arrow = arrow_schema(schema)
     arrays = [pa.array(columns[field.name], field.type) for field in arrow]
-    return Records(schema, iter([pa.RecordBatch.from_arrays(arrays, schema=arrow)]))
+    return from_arrow(schema, iter([pa.RecordBatch.from_arrays(arrays, schema=arrow)]))
 
 
 def serialize(schema: Schema, **columns: list[Any]) -> bytes:
@@ -43,7 +45,7 @@ def serialize(schema: Schema, **columns: list[Any]) -> bytes:
 
 def parse(data: bytes, schema: Schema | None = None) -> dict[str, Any]:
     records = parse_example(data, RecordsDecodeOptions(schema=schema), Budget())
-    (row,) = [row for batch in records.batches for row in batch.to_pylist()]
+    (row,) = [row for batch in as_arrow(records) for row in batch.to_pylist()]
     assert isinstance(row, dict)
     return row
 
@@ -80,7 +82,7 @@ def test_features_go_by_bytes_but_a_key_before_its_prefixes() -> None:
 def test_without_a_schema_every_feature_is_a_nullable_list() -> None:
     records = parse_example(FLOATS, RecordsDecodeOptions(), Budget())
     assert records.schema == schema_of(x={"dtype": "float32", "shape": [None], "nullable": True})
-    assert [batch.to_pylist() for batch in records.batches] == [[{"x": [1.5, -2.0]}]]
+    assert [batch.to_pylist() for batch in as_arrow(records)] == [[{"x": [1.5, -2.0]}]]
     assert parse(BYTES) == {"x": [b"ab", b"c"]}
 
 
@@ -88,10 +90,10 @@ def test_a_message_without_features_is_a_row_without_columns() -> None:
     for message in (b"", NOTHING):
         records = parse_example(message, RecordsDecodeOptions(), Budget())
         assert not records.schema.features
-        (batch,) = records.batches
+        (batch,) = as_arrow(records)
         assert (batch.num_rows, batch.num_columns) == (1, 0)
     empty: Any = pa.array([{}], pa.struct([]))
-    records = Records(Schema(()), iter([pa.RecordBatch.from_struct_array(empty)]))
+    records = from_arrow(Schema(()), iter([pa.RecordBatch.from_struct_array(empty)]))
     assert serialize_example(records, RecordsEncodeOptions(), Budget()) == NOTHING
 
 
@@ -104,9 +106,9 @@ def test_a_message_holds_exactly_one_row(rows: int) -> None:
 
 def test_two_batches_of_one_row_are_not_one_row() -> None:
     schema = schema_of(x={"dtype": "int64"})
-    batches = [batch for _ in range(2) for batch in records_of(schema, x=[1]).batches]
+    batches = [batch for _ in range(2) for batch in as_arrow(records_of(schema, x=[1]))]
     with pytest.raises(UnprocessableInput):
-        serialize_example(Records(schema, iter(batches)), RecordsEncodeOptions(), Budget())
+        serialize_example(from_arrow(schema, iter(batches)), RecordsEncodeOptions(), Budget())
 
 
 def test_raw_and_tensor_store_the_shape_their_way() -> None:

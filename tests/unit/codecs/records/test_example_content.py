@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.records.arrays import column_from_values, values_from_column
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.dtypes import DTYPES, DType
 from app.domain.schema import Feature, Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
+from tests.arrow_rows import as_arrow, from_arrow
 
 BEYOND = [dtype for dtype in DTYPES.values() if not dtype.has_kernel]
 
@@ -29,12 +30,12 @@ def every_value(dtype: DType) -> Any:
 def serialized(feature: Feature, column: pa.Array[Any]) -> bytes:
     schema = Schema((feature,))
     batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(schema))
-    return bytes(serialize_example(Records(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    return bytes(serialize_example(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
 
 
 def parsed(feature: Feature, message: bytes) -> pa.Array[Any]:
     records = parse_example(message, RecordsDecodeOptions(schema=Schema((feature,))), Budget())
-    [batch] = list(records.batches)
+    [batch] = list(as_arrow(records))
     batch.validate(full=True)
     return batch.column(0)
 

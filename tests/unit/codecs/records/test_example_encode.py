@@ -12,17 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages import example_encode
 from app.codecs.messages.example_decode import parse_frames
 from app.codecs.messages.example_encode import RecordBlock, encode_blocks
 from app.codecs.messages.framing import iter_frames
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import LimitExceeded, LossyConversion, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 
 
 def schema_of(**feature: Any) -> Schema:
@@ -38,7 +39,7 @@ def blocks_of(
     schema: Schema, *columns: list[Any], lossy: bool = False, budget: Budget | None = None
 ) -> Iterator[RecordBlock]:
     batches = iter([batch_of(schema, values) for values in columns])
-    return encode_blocks(Records(schema, batches), RecordsEncodeOptions(lossy=lossy), budget or Budget())
+    return encode_blocks(from_arrow(schema, batches), RecordsEncodeOptions(lossy=lossy), budget or Budget())
 
 
 def read_back(schema: Schema, blocks: list[RecordBlock]) -> list[Any]:
@@ -46,7 +47,7 @@ def read_back(schema: Schema, blocks: list[RecordBlock]) -> list[Any]:
     records = parse_frames(
         iter_frames(MemoryStream(data), Budget()), RecordsDecodeOptions(schema=schema), Budget()
     )
-    return [row["x"] for batch in records.batches for row in batch.to_pylist()]
+    return [row["x"] for batch in as_arrow(records) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint64"])
@@ -72,7 +73,8 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
     buffers: list[pa.Buffer | None] = [pa.py_buffer(b"\x01"), pa.py_buffer(np.array([1.0, 1e300]).tobytes())]
     column: Any = pa.Array.from_buffers(pa.float64(), 2, buffers)
     batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(schema))
-    blocks = list(encode_blocks(Records(schema, iter([batch])), RecordsEncodeOptions(lossy=True), Budget()))
+    options = RecordsEncodeOptions(lossy=True)
+    blocks = list(encode_blocks(from_arrow(schema, iter([batch])), options, Budget()))
     assert read_back(schema, blocks) == [1.0, None]
 
 
@@ -176,7 +178,7 @@ def test_rows_written_together_are_those_written_one_by_one(
     options = RecordsEncodeOptions(lossy=True)
 
     def written(batches: list[pa.RecordBatch]) -> bytes:
-        blocks = encode_blocks(Records(schema, iter(batches)), options, Budget())
+        blocks = encode_blocks(from_arrow(schema, iter(batches)), options, Budget())
         return b"".join(block.data for block in blocks)
 
     alone = b"".join(written([batch.slice(row, 1)]) for row in range(batch.num_rows))

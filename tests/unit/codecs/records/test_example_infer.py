@@ -12,6 +12,7 @@ from app.domain.limits import Limits
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow
 
 INT = b"\x1a\x03\x0a\x01\x07"
 FLOAT = b"\x12\x06\x0a\x04\0\0\0\0"
@@ -37,7 +38,7 @@ def parse(
     budget = Budget(limits)
     frames = iter_frames(MemoryStream(data), budget)
     records = parse_frames(frames, RecordsDecodeOptions(infer=infer), budget)
-    rows = [row for batch in records.batches for row in batch.to_pylist()]
+    rows = [row for batch in as_arrow(records) for row in batch.to_pylist()]
     assert budget.remaining == budget.limits.max_decoded_bytes
     assert all(feature.shape == (None,) and feature.nullable for feature in records.schema)
     return {feature.name: feature.dtype.name for feature in records.schema}, rows

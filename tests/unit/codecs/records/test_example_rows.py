@@ -21,6 +21,7 @@ from app.codecs.options import RecordsDecodeOptions
 from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
+from tests.arrow_rows import as_arrow
 
 _PLAIN = kernels.Kernels(lambda function: function)
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
@@ -57,7 +58,8 @@ def outcome(blocks: list[list[bytes]], options: RecordsDecodeOptions) -> list[An
     found: list[Any] = []
     budget = Budget()
     try:
-        for batch in parse_frames(iter([block_of(messages) for messages in blocks]), options, budget).batches:
+        records = parse_frames(iter([block_of(messages) for messages in blocks]), options, budget)
+        for batch in as_arrow(records):
             batch.validate(full=True)
             # As text, in which a NaN is as good as another.
             found.append((batch.schema, repr(batch.to_pydict()), batch.num_rows))

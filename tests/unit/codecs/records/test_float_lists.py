@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Column
 from app.codecs.messages.float_lists import ValuePlaces, round_floats
 from app.codecs.messages.messages import encode_messages
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.dtypes import FLOAT64
 from app.domain.rounded import RoundedFeatures
 from app.domain.schema import Feature, Schema
 from app.errors import LossyConversion
 from app.runtime.budget import Budget
+from tests.arrow_rows import from_arrow
 
 X = Feature("x", FLOAT64, (None,), inferred=True)
 RULE, EXACT, ALLOW = (
@@ -33,7 +35,7 @@ RULE, EXACT, ALLOW = (
 
 def rounded(values: list[float], options: RecordsEncodeOptions = RULE) -> list[float]:
     """The values of one row."""
-    places = ValuePlaces(np.array([0, len(values)]), None, 0)
+    places = ValuePlaces(Column(np.array(values), (np.array([0, len(values)]),)), 1, 0)
     result: list[float] = round_floats(X, np.array(values), places, options).tolist()
     return result
 
@@ -108,7 +110,7 @@ def encode(kind: str, cells: list[float | None], options: RecordsEncodeOptions) 
         pa.RecordBatch.from_pylist(rows[start : start + 3], arrow_schema(schema))
         for start in range(0, len(rows), 3)
     )
-    for _ in encode_messages(Records(schema, batches), options, Budget()):
+    for _ in encode_messages(from_arrow(schema, batches), options, Budget()):
         pass
 
 
@@ -141,12 +143,4 @@ def test_what_is_declared_needs_a_word(kind: str) -> None:
     schema = Schema((replace(KINDS[kind][0], inferred=False),))
     for options in (RULE, EXACT):
         with pytest.raises(LossyConversion, match=r"\?lossy=allow"):
-            encode_messages(Records(schema, iter(())), options, Budget())
-
-
-def test_what_lies_under_a_null_is_no_value() -> None:
-    found = RoundedFeatures()
-    values = np.array([0.1, 1e300, 0.5])
-    places = ValuePlaces(np.arange(4), np.array([0, 0, 1], np.uint8), 0)
-    assert round_floats(X, values, places, RecordsEncodeOptions(rounded=found))[2] == 0.5
-    assert found.names == []
+            encode_messages(from_arrow(schema, iter(())), options, Budget())

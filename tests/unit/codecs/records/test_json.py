@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.columns import Records
 from app.codecs.json.ndjson import decode as decode_ndjson
 from app.codecs.json.ndjson import encode as encode_ndjson
 from app.codecs.json.out import PIECE_BYTES
 from app.codecs.json.records import decode, encode, format_row, parse_row
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
 from app.domain.limits import Limits
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
@@ -29,6 +29,7 @@ from app.errors import (
 )
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 
 COLUMNS = RecordsEncodeOptions(layout="columns")
 
@@ -36,7 +37,7 @@ COLUMNS = RecordsEncodeOptions(layout="columns")
 def read(body: Any, **options: Any) -> Records:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     records = decode(MemoryFile(text), RecordsDecodeOptions(**options), Budget())
-    return Records(records.schema, iter(list(records.batches)))
+    return from_arrow(records.schema, iter(list(as_arrow(records))))
 
 
 def written(records: Records, options: RecordsEncodeOptions | None = None) -> Any:
@@ -185,7 +186,7 @@ def test_faulty_bodies(text: bytes, code: str) -> None:
 
 @pytest.mark.parametrize("body", [b'[{"b":[-0,1.5]}]', b'{"b":[[-0,1.5]]}'], ids=["rows", "columns"])
 def test_a_negative_zero_keeps_its_sign_in_a_float(body: bytes) -> None:
-    [batch] = read(body).batches
+    [batch] = as_arrow(read(body))
     assert str(batch.to_pylist()) == "[{'b': [-0.0, 1.5]}]"
 
 
@@ -221,12 +222,12 @@ def test_rows_out_come_batch_by_batch_in_small_pieces() -> None:
 
     def batches(source: Records) -> Any:
         nonlocal drawn
-        for batch in source.batches:
+        for batch in as_arrow(source):
             drawn += 1
             yield batch
 
     source = read({"a": list(range(30_000)), "b": ["x" * 50] * 30_000})
-    pieces = encode(Records(source.schema, batches(source)), RecordsEncodeOptions(), Budget())
+    pieces = encode(from_arrow(source.schema, batches(source)), RecordsEncodeOptions(), Budget())
     first = next(pieces)
     assert drawn == 1
     rest = list(pieces)
@@ -327,7 +328,7 @@ def tables(draw: st.DrawFn) -> tuple[Schema, list[dict[str, Any]]]:
 
 
 def _tables_of(records: Records) -> list[Any]:
-    return [pa.Table.from_batches([batch]).to_pydict() for batch in records.batches]
+    return [pa.Table.from_batches([batch]).to_pydict() for batch in as_arrow(records)]
 
 
 @settings(deadline=None, max_examples=150)

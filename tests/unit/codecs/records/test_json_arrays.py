@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.batches import column_type
 from app.codecs.json.arrays import build_column
 from app.codecs.json.errors import cell_error
 from app.codecs.json.values import ItemError, Reading
-from app.codecs.records.columns import column_type
 from app.domain.dtypes import DTYPES, parse_feature_dtype
 from app.domain.schema import Feature, FeatureShape, default_encoding
 from app.errors import InputError, LossyConversion, SchemaConflict, UnprocessableInput

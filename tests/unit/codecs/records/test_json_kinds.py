@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Records
 from app.codecs.json import ndjson
 from app.codecs.json import records as records_json
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.unit.codecs.records.kinds import rows_of, schemas
 
 SEQUENCES = "sequence_example"
@@ -32,11 +34,11 @@ def decoded(body: Any, **options: Any) -> Records:
 
 
 def checked(records: Records) -> Records:
-    batches = list(records.batches)
+    batches = list(as_arrow(records))
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema == arrow_schema(records.schema)
-    return Records(records.schema, iter(batches), records.num_rows)
+    return from_arrow(records.schema, iter(batches), records.num_rows)
 
 
 def encoded(records: Records, **options: Any) -> Any:
@@ -47,7 +49,7 @@ def encoded(records: Records, **options: Any) -> Any:
 
 def refused(body: Any, **options: Any) -> InputError:
     with pytest.raises(InputError) as caught:
-        list(decoded(body, **options).batches)
+        list(as_arrow(decoded(body, **options)))
     return caught.value
 
 
@@ -101,9 +103,9 @@ def test_one_example_round_trips(case: tuple[Schema, list[dict[str, Any]]]) -> N
 def test_slices_write_their_own_rows(case: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, rows = case
     expected = [shaped(row, schema) for row in rows]
-    for batch in decoded(expected, schema=schema).batches:
+    for batch in as_arrow(decoded(expected, schema=schema)):
         for start in range(batch.num_rows):
-            part = Records(schema, iter([batch.slice(start, 2)]))
+            part = from_arrow(schema, iter([batch.slice(start, 2)]))
             assert exact(encoded(part)) == exact(expected[start : start + 2])
 
 

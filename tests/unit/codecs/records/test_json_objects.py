@@ -20,6 +20,7 @@ from app.errors import InputError, StreamInterrupted
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.streams import MemoryFile
+from tests.arrow_rows import as_arrow
 from tests.memory import peak_bytes
 
 SCHEMA = {"features": {"n": {"dtype": "int64", "nullable": True}, "x": {"dtype": "float32", "shape": [2]}}}
@@ -36,7 +37,7 @@ def outcome(
         try:
             records = records_json.decode(MemoryFile(text), RecordsDecodeOptions(**options), budget)
             rows: list[Any] = []
-            for batch in records.batches:
+            for batch in as_arrow(records):
                 rows += pa.RecordBatch.to_pylist(batch)
             # Nothing of the text stays charged.
             assert budget.remaining == budget.limits.max_decoded_bytes or at_once
@@ -172,7 +173,7 @@ def test_no_more_is_taken_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def decode() -> None:
         records = records_json.decode(MemoryFile(text), RecordsDecodeOptions(schema=schema), budget)
-        assert sum(batch.num_rows for batch in records.batches) == 400
+        assert sum(batch.num_rows for batch in as_arrow(records)) == 400
 
     decode()  # kernels are loaded
     # Of a block: its text, and room for as many characters, twice. Beside it the places of 8192 rows.

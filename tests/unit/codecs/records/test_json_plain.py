@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.json import ndjson, row_texts
 from app.codecs.json.ndjson_lines import LineReader
 from app.codecs.json.numbers import NotPlain
 from app.codecs.json.plain import PlainRows, plain_rows
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records.columns import arrow_schema
 from app.codecs.records.lease import Lease
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow
 
 
 def schema_of(**features: Any) -> Schema:
@@ -244,7 +245,7 @@ def outcome(
         batches: list[pa.RecordBatch] = []
         try:
             records = ndjson.decode(MemoryStream(text, chunk=chunk), options, budget)
-            batches.extend(records.batches)
+            batches.extend(as_arrow(records))
         except InputError as error:
             return described(batches), type(error), error.code, error.detail, error.location
     for batch in batches:
@@ -360,4 +361,4 @@ def test_plain_rows_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     options = RecordsDecodeOptions(schema=SCHEMA)
     text = b'{"x":[1,2],"n":3,"t":"a","b":true}\n' * 10
     records = ndjson.decode(MemoryStream(text), options, Budget())
-    assert sum(batch.num_rows for batch in records.batches) == 10
+    assert sum(batch.num_rows for batch in as_arrow(records)) == 10

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.records.columns import arrow_schema
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.records.large_integers import LargeIntegers, are_exact
 from app.domain.schema import Schema
+from tests.arrow_rows import from_arrow
 
 LARGE = 2**24 + 1
 
@@ -46,7 +47,8 @@ def test_a_large_integer_is_found_where_it_stands(members: Any, cells: list[Any]
 
 def found(of: Schema, batch: pa.RecordBatch) -> set[str]:
     large = LargeIntegers(of, None)
-    assert list(large.watch([batch])) == [batch]
+    batches = list(from_arrow(of, [batch]).batches)
+    assert list(large.watch(batches)) == batches
     return large.found
 
 

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from app.codecs.columns import Records
 from app.codecs.forms import RECORDS_CODECS
 from app.codecs.messages import example_encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records
 from app.domain.limits import Limits
 from app.errors import LimitExceeded
 from app.runtime.budget import Budget
+from tests.arrow_rows import as_arrow
 from tests.bodies import body_of
 
 CODECS: dict[str, Any] = {form: RECORDS_CODECS[form] for form in ("json", "ndjson", "tfrecord")}
@@ -69,7 +70,7 @@ def test_more_features_than_the_limit_are_refused(form: str) -> None:
 
 
 def test_features_that_no_row_of_a_batch_has_share_their_memory() -> None:
-    batches = list(decoded("tfrecord", bodies()["tfrecord"]).batches)
+    batches = list(as_arrow(decoded("tfrecord", bodies()["tfrecord"])))
     for batch in batches:
         absent = [column for column in batch.columns if column.null_count == batch.num_rows]
         memory: list[Any] = [column.buffers()[1] for column in absent]

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Records
 from app.codecs.messages.framing import iter_frames
 from app.codecs.messages.messages import encode_messages, parse_messages
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.feature_values import Table, payloads, tables_of
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
@@ -33,7 +35,7 @@ def encoded(
 ) -> bytes:
     batch = pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema))
     options = RecordsEncodeOptions(lossy=lossy)
-    blocks = encode_messages(Records(schema, iter([batch])), options, budget or Budget())
+    blocks = encode_messages(from_arrow(schema, iter([batch])), options, budget or Budget())
     return b"".join(block.data for block in blocks)
 
 
@@ -43,7 +45,7 @@ def parsed(data: bytes, budget: Budget | None = None, **options: Any) -> Records
 
 
 def rows_of(records: Records) -> list[dict[str, Any]]:
-    return [row for batch in records.batches for row in batch.to_pylist()]
+    return [row for batch in as_arrow(records) for row in batch.to_pylist()]
 
 
 @_SETTINGS
@@ -57,13 +59,13 @@ def test_rows_of_every_kind_return_from_their_messages(table: Table, begin: int,
     if table.schema.features:
         batch = batch.slice(begin)
     budget = Budget()
-    records = Records(table.schema, iter([batch]))
+    records = from_arrow(table.schema, iter([batch]))
     data = b"".join(block.data for block in encode_messages(records, RecordsEncodeOptions(), budget))
     frames = iter_frames(MemoryStream(data, chunk=chunk), budget)
     found = parse_messages(frames, RecordsDecodeOptions(schema=table.schema), budget)
     assert found.schema == table.schema
     gathered = []
-    for part in found.batches:
+    for part in as_arrow(found):
         part.validate(full=True)
         assert part.schema.equals(arrow_schema(table.schema))
         gathered += part.to_pylist()

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.columns import MAX_BATCH_ROWS, Records
 from app.codecs.json.ndjson import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import MAX_BATCH_ROWS, Records
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import AmbiguousInput, InputError, LimitExceeded, MalformedInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow
 
 INT8 = Schema.from_json({"features": {"a": {"dtype": "int8"}}})
 
@@ -24,7 +25,7 @@ def read(text: bytes, chunk: int | None = None, limits: Limits | None = None, **
 
 
 def rows_of(text: bytes, chunk: int | None = None, **options: Any) -> list[dict[str, Any]]:
-    return [row for batch in read(text, chunk, **options).batches for row in batch.to_pylist()]
+    return [row for batch in as_arrow(read(text, chunk, **options)) for row in batch.to_pylist()]
 
 
 def refused(
@@ -139,7 +140,7 @@ def test_all_rows_decide_when_asked_for() -> None:
         ("a", "int64", True),
         ("b", "float64", True),
     ]
-    assert sum(batch.num_rows for batch in found.batches) == 20_001
+    assert sum(batch.num_rows for batch in as_arrow(found)) == 20_001
 
 
 @pytest.mark.parametrize("chunk", [None, 10])
@@ -179,9 +180,9 @@ def test_rows_stream_with_a_declared_schema() -> None:
     budget = Budget()
     records = decode(source, RecordsDecodeOptions(schema=INT8), budget)
     assert source.taken == 0
-    assert next(records.batches).num_rows == MAX_BATCH_ROWS
+    assert next(as_arrow(records)).num_rows == MAX_BATCH_ROWS
     assert source.taken == MIB
-    for batch in records.batches:
+    for batch in as_arrow(records):
         assert batch.num_rows <= MAX_BATCH_ROWS
         if source.taken > 5 * MIB:
             break
@@ -191,14 +192,14 @@ def test_rows_stream_with_a_declared_schema() -> None:
 def test_a_batch_of_large_rows_ends_early() -> None:
     line = b'{"a":"' + b"x" * MIB + b'"}\n'
     records = read(line * 10, schema=Schema.from_json({"features": {"a": {"dtype": "text"}}}))
-    assert [batch.num_rows for batch in records.batches] == [4, 4, 2]
+    assert [batch.num_rows for batch in as_arrow(records)] == [4, 4, 2]
 
 
 def test_nothing_stays_charged() -> None:
     budget = Budget()
     text = b'{"a":1}\n\n' * 3000
     records = decode(MemoryStream(text), RecordsDecodeOptions(), budget)
-    assert sum(batch.num_rows for batch in records.batches) == 3000
+    assert sum(batch.num_rows for batch in as_arrow(records)) == 3000
     assert budget.remaining == Limits().max_decoded_bytes
     assert budget.peak > len(text)
 
@@ -208,7 +209,7 @@ def test_blank_lines_are_let_go_of_before_any_row(blank: bytes) -> None:
     budget = Budget(Limits(max_decoded_bytes=8 * MIB))
     text = blank * (12 * MIB // len(blank)) + b'{"a":1}'
     records = decode(MemoryStream(text), RecordsDecodeOptions(), budget)
-    assert sum(batch.num_rows for batch in records.batches) == 1
+    assert sum(batch.num_rows for batch in as_arrow(records)) == 1
     assert budget.remaining == 8 * MIB
 
 
@@ -239,7 +240,7 @@ def test_a_negative_zero_keeps_its_sign_where_the_feature_is_a_float() -> None:
         ("b", "float64"),
         ("n", "int64"),
     ]
-    rows = [row for batch in found.batches for row in batch.to_pylist()]
+    rows = [row for batch in as_arrow(found) for row in batch.to_pylist()]
     assert str(rows) == "[{'b': [-0.0, 1.5], 'n': 0}, {'b': [1.0, -0.0], 'n': 2}]"
     # Once inferred to be floats, an integer token further down keeps its sign as well.
     late = b'{"x":0.5}\n' * 1000 + b'{"x":-0}\n'

@@ -9,14 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.arrow.parquet import decode, encode
+from app.codecs.columns import Records
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.kinds import again, records
 
 KINDS = ("scalar", "dense", "ragged", "sparse", "sequence")
@@ -38,7 +40,7 @@ def schema(**features: Any) -> Schema:
 
 def decoded(data: bytes, budget: Budget | None = None, **options: Any) -> tuple[Schema, pa.Table]:
     found = decode(MemoryFile(data), RecordsDecodeOptions(**options), budget or Budget())
-    batches = list(found.batches)
+    batches = list(as_arrow(found))
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema == arrow_schema(found.schema)
@@ -110,14 +112,14 @@ def test_rows_of_every_kind_round_trip(found: Records) -> None:
     back, same = decoded(data)
     assert back == found.schema
     assert same.to_pylist() == table.to_pylist()
-    assert encoded(Records(back, iter(same.to_batches()))) == data or same.num_rows != table.num_rows
+    assert encoded(from_arrow(back, iter(same.to_batches()))) == data or same.num_rows != table.num_rows
 
 
 def test_row_groups_are_bounded() -> None:
     declared = schema(x={"dtype": "int64"})
     batch = pa.RecordBatch.from_pydict({"x": np.arange(8192)})
     budget = Budget()
-    pieces = list(encode(Records(declared, iter([batch] * 33)), RecordsEncodeOptions(), budget))
+    pieces = list(encode(from_arrow(declared, iter([batch] * 33)), RecordsEncodeOptions(), budget))
     assert len(pieces) == 4
     found = pq.ParquetFile(io.BytesIO(b"".join(bytes(piece) for piece in pieces)))
     assert [found.metadata.row_group(i).num_rows for i in range(3)] == [131072, 131072, 8192]
@@ -137,20 +139,20 @@ def test_memory_is_given_back_with_each_row_group() -> None:
 def test_large_rows_make_small_batches() -> None:
     data = saved(pa.table({"x": [bytes([i]) * 2**22 for i in range(10)]}), use_dictionary=False)
     found = decode(MemoryFile(data), RecordsDecodeOptions(), Budget())
-    assert max(batch.num_rows for batch in found.batches) <= 4
+    assert max(batch.num_rows for batch in as_arrow(found)) <= 4
 
 
 @pytest.mark.parametrize("shape", [[0], [None, 0]])
 def test_dimensions_of_zero(shape: list[int | None]) -> None:
     declared = schema(x={"dtype": "int8", "shape": shape, "encoding": "tensor"})
     with pytest.raises(UnprocessableInput) as caught:
-        encoded(Records(declared, iter(())))
+        encoded(from_arrow(declared, iter(())))
     assert caught.value.code == "not_expressible"
 
 
 def test_rows_without_features() -> None:
     with pytest.raises(UnprocessableInput) as caught:
-        encoded(Records(Schema(()), iter(())))
+        encoded(from_arrow(Schema(()), iter(())))
     assert caught.value.code == "not_expressible"
 
 
@@ -204,7 +206,7 @@ def test_a_long_string_that_is_named_again_and_again_is_taken_a_few_rows_at_a_ti
     data = saved(pa.table({"x": pa.DictionaryArray.from_arrays(indices, pa.array(["a" * 2**16]))}))
     assert len(data) < 2**16
     budget = Budget()
-    batches = list(decode(MemoryFile(data), RecordsDecodeOptions(), budget).batches)
+    batches = list(as_arrow(decode(MemoryFile(data), RecordsDecodeOptions(), budget)))
     assert sum(batch.nbytes for batch in batches) >= 3000 * 2**16
     assert max(batch.nbytes for batch in batches) <= 2**24
     assert budget.peak <= 2**26
@@ -221,7 +223,7 @@ def test_features_that_can_be_null_leave_as_plain_lists() -> None:
         y={"dtype": "int8", "shape": [2]},
         z={"dtype": "int8", "shape": [None, None], "nullable": True},
     )
-    found = pq.ParquetFile(io.BytesIO(encoded(Records(declared, iter(()))))).schema_arrow
+    found = pq.ParquetFile(io.BytesIO(encoded(from_arrow(declared, iter(()))))).schema_arrow
     assert [str(field.type) for field in found] == [
         "list<element: int8 not null>",
         "fixed_size_list<element: int8 not null>[2]",

@@ -5,15 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.framing import frame_footer, frame_header, iter_frames
 from app.codecs.messages.sequence_decode import parse_sequences
 from app.codecs.options import RecordsDecodeOptions
-from app.codecs.records.columns import arrow_schema
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion, MalformedInput, SchemaConflict, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow
 from tests.feature_values import field, varint
 
 
@@ -62,7 +63,7 @@ def rows(
     frames = iter_frames(MemoryStream(framed(*messages), chunk=chunk), budget)
     records = parse_sequences(frames, RecordsDecodeOptions(schema=schema, **options), budget)
     gathered: list[dict[str, Any]] = []
-    for batch in records.batches:
+    for batch in as_arrow(records):
         batch.validate(full=True)
         if batch.num_columns:
             assert batch.schema.equals(arrow_schema(records.schema))
@@ -267,7 +268,7 @@ def test_many_rows_come_in_batches_that_do_not_share_what_is_reused() -> None:
     records = parse_sequences(
         iter_frames(MemoryStream(data), Budget()), RecordsDecodeOptions(schema=schema), Budget()
     )
-    batches = list(records.batches)
+    batches = list(as_arrow(records))
     assert len(batches) > 1
     found = [row["x"] for batch in batches for row in batch.to_pylist()]
     assert found == [[n % 100] * (n % 3) for n in range(10_000)]

@@ -6,18 +6,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages import sequence_encode
 from app.codecs.messages.example_encode import RecordBlock
 from app.codecs.messages.framing import iter_frames
 from app.codecs.messages.sequence_decode import parse_sequences
 from app.codecs.messages.sequence_encode import encode_sequences
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import LimitExceeded, LossyConversion, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.feature_values import payloads
 
 
@@ -32,7 +33,7 @@ def blocks_of(
     arrow = arrow_schema(schema)
     batches = [pa.RecordBatch.from_pylist([{"x": v} for v in column], schema=arrow) for column in columns]
     return encode_sequences(
-        Records(schema, iter(batches)), RecordsEncodeOptions(lossy=lossy), budget or Budget()
+        from_arrow(schema, iter(batches)), RecordsEncodeOptions(lossy=lossy), budget or Budget()
     )
 
 
@@ -40,7 +41,7 @@ def read_back(schema: Schema, blocks: list[RecordBlock]) -> list[Any]:
     data = b"".join(block.data for block in blocks)
     frames = iter_frames(MemoryStream(data), Budget())
     records = parse_sequences(frames, RecordsDecodeOptions(schema=schema), Budget())
-    return [row["x"] for batch in records.batches for row in batch.to_pylist()]
+    return [row["x"] for batch in as_arrow(records) for row in batch.to_pylist()]
 
 
 def test_a_sequence_example_byte_by_byte() -> None:
@@ -55,7 +56,7 @@ def test_a_sequence_example_byte_by_byte() -> None:
     )
     rows: list[dict[str, Any]] = [{"x": [[1], []], "b": [b"s"], "c": 1.5}, {"x": None, "b": [], "c": None}]
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema))
-    blocks = encode_sequences(Records(schema, iter([batch])), RecordsEncodeOptions(), Budget())
+    blocks = encode_sequences(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget())
     assert payloads(b"".join(block.data for block in blocks)) == [
         bytes.fromhex(
             "0a0f 0a0d 0a0163 1208 1206 0a04 0000c03f"
@@ -90,7 +91,7 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
     steps = pa.array([1.0, 1e300, 2.0])
     column: Any = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), steps, mask=mask)
     batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(schema))
-    records = Records(schema, iter([batch]))
+    records = from_arrow(schema, iter([batch]))
     blocks = list(encode_sequences(records, RecordsEncodeOptions(lossy=True), Budget()))
     assert read_back(schema, blocks) == [[1.0], None]
 

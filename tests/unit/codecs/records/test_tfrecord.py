@@ -7,21 +7,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.batches import arrow_schema
+from app.codecs.columns import Records
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.compression import Compression
 from app.domain.schema import Schema
 from app.errors import MalformedInput, SchemaConflict
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import as_arrow, from_arrow
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}, "s": {"dtype": "text", "nullable": True}}})
 ROWS: list[dict[str, Any]] = [{"x": 1, "s": b"one"}, {"x": -2, "s": None}]
 
 
 def records_of(rows: list[dict[str, Any]], schema: Schema = SCHEMA) -> Records:
-    return Records(
+    return from_arrow(
         schema, iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema))] if rows else [])
     )
 
@@ -32,7 +34,7 @@ def encoded(rows: list[dict[str, Any]], compression: Compression = "none") -> by
 
 def decoded(data: bytes, **options: Any) -> list[dict[str, Any]]:
     records = decode(MemoryStream(data), RecordsDecodeOptions(**options), Budget())
-    return [row for batch in records.batches for row in batch.to_pylist()]
+    return [row for batch in as_arrow(records) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
@@ -62,7 +64,7 @@ def test_the_schema_is_known_before_the_first_batch() -> None:
         "s": ("bytes", (None,)),
         "x": ("int64", (None,)),
     }
-    assert [row for batch in records.batches for row in batch.to_pylist()] == [
+    assert [row for batch in as_arrow(records) for row in batch.to_pylist()] == [
         {"s": [b"one"], "x": [1]},
         {"s": None, "x": [-2]},
     ]

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.errors import NotFound
@@ -16,6 +16,7 @@ from app.runtime.budget import Budget
 from app.services.dataset.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.rows import Client
 from tests.stores import FaultStore
 
@@ -38,7 +39,7 @@ ROWS: list[dict[str, Any]] = [
 def append(client: Client, rows: list[dict[str, Any]]) -> None:
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA))
     client.datasets.append(
-        "d", "train", Records(SCHEMA, iter([batch])),
+        "d", "train", from_arrow(SCHEMA, iter([batch])),
         key=None, digest=str, options=RecordsEncodeOptions(), budget=Budget(),
     )  # fmt: skip
 
@@ -48,7 +49,7 @@ def read(client: Client, offset: int = 0) -> list[dict[str, Any]]:
         "d", "latest", "train", offset=offset, length=None, budget=Budget()
     )
     assert records.schema == SCHEMA
-    return [row for batch in records.batches for row in batch.to_pylist()]
+    return [row for batch in as_arrow(records) for row in batch.to_pylist()]
 
 
 def test_rows_are_appended_published_and_read_back(inner: ObstoreStore) -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from app.codecs.columns import Batch, Records
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import (
@@ -39,6 +39,7 @@ from app.services.datasets import AppendResult, PublishOptions
 from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.arrow_rows import from_arrow
 from tests.rows import PADDED, SCHEMA, Client, records
 from tests.seals import sealed
 from tests.stores import WRITES, FaultStore, Operation, When, keys
@@ -88,7 +89,7 @@ def test_many_rows_are_parts_of_at_most_16_mib(client: Client, inner: ObstoreSto
 def test_a_part_is_stored_while_rows_still_come(client: Client, inner: ObstoreStore) -> None:
     seen: list[int] = []
 
-    def watched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def watched(batches: Iterator[Batch]) -> Iterator[Batch]:
         for batch in batches:
             seen.append(len(keys(inner, "/parts/")))
             yield batch
@@ -193,7 +194,7 @@ def test_rows_without_a_feature_give_no_schema(client: Client, inner: ObstoreSto
         client.datasets.append(
             "d",
             "train",
-            Records(Schema(()), iter([empty_row])),
+            from_arrow(Schema(()), [empty_row]),
             key=None,
             digest=lambda: "",
             options=RecordsEncodeOptions(),
@@ -215,7 +216,7 @@ def test_a_row_larger_than_allowed_is_refused(
         client.datasets.append(
             "d",
             "train",
-            Records(Schema.from_json({"features": {"pad": {"dtype": "bytes"}}}), iter([batch])),
+            from_arrow(Schema.from_json({"features": {"pad": {"dtype": "bytes"}}}), [batch]),
             key=None,
             digest=lambda: "",
             options=RecordsEncodeOptions(),
@@ -296,7 +297,7 @@ def test_a_replay_draws_all_rows_before_it_asks_for_the_digest(client: Client) -
     rows = records([1, 2])
     drawn: list[bool] = []
 
-    def watched() -> Iterator[pa.RecordBatch]:
+    def watched() -> Iterator[Batch]:
         yield from rows.batches
         drawn.append(True)
 
@@ -455,7 +456,7 @@ def test_a_slot_that_may_be_there_keeps_its_parts(
 def test_rows_that_break_off_leave_nothing(client: Client, inner: ObstoreStore, error: BaseException) -> None:
     rows = records(range(400), pad=100_000)
 
-    def breaking() -> Iterator[pa.RecordBatch]:
+    def breaking() -> Iterator[Batch]:
         for index, batch in enumerate(rows.batches):
             if index == 9:
                 raise error
@@ -556,7 +557,7 @@ def test_rows_sent_while_their_dataset_was_deleted_are_not_acknowledged(
     rows = records([1])
     other = Client(inner)
 
-    def deleting() -> Iterator[pa.RecordBatch]:
+    def deleting() -> Iterator[Batch]:
         yield from rows.batches
         other.datasets.delete("d")
         if created_anew:
@@ -653,7 +654,7 @@ def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(
     monkeypatch.setattr(keys_in_use, "_PATIENCE_S", 0.0)
     rows = records([1])
 
-    def asking_again() -> Iterator[pa.RecordBatch]:
+    def asking_again() -> Iterator[Batch]:
         with pytest.raises(InProgress) as caught:
             client.append([1], key="k")
         assert caught.value.code == "append_in_progress"
@@ -672,7 +673,7 @@ def test_a_key_whose_first_attempt_is_about_to_end_is_waited_for(
     rows = records([1])
     waiting: list[Future[AppendResult]] = []
 
-    def joined() -> Iterator[pa.RecordBatch]:
+    def joined() -> Iterator[Batch]:
         waiting.append(threads.submit(append_records, client, records([1]), key="k"))
         yield from rows.batches
 
@@ -684,7 +685,7 @@ def test_a_key_whose_first_attempt_is_about_to_end_is_waited_for(
 def test_a_key_is_free_again_after_a_failure(client: Client) -> None:
     rows = records([1])
 
-    def breaking() -> Iterator[pa.RecordBatch]:
+    def breaking() -> Iterator[Batch]:
         yield from rows.batches
         raise MalformedInput("row")
 

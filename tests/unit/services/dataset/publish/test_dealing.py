@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.codecs.arrow.batches import arrow_schema
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.records.columns import Records, arrow_schema
 from app.domain.division import Division
 from app.domain.limits import MIB
 from app.domain.schema import Schema
@@ -24,6 +24,7 @@ from app.services.dataset.publish.dealing import Dealer, parse_dealt, serialize_
 from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.rows import SCHEMA, Client
 from tests.stores import FaultStore, Killed, Operation, When, kill_at
 
@@ -198,14 +199,14 @@ def append_users(client: Client, users: list[bytes | None], key: str) -> None:
     ]
     batch = pa.record_batch(columns, schema=arrow_schema(USERS))
     client.datasets.append(
-        "d", "train", Records(USERS, iter([batch])), key=key, digest=lambda: key,
+        "d", "train", from_arrow(USERS, iter([batch])), key=key, digest=lambda: key,
         options=RecordsEncodeOptions(), budget=Budget(),
     )  # fmt: skip
 
 
 def read_column(client: Client, split: str, name: str) -> list[Any]:
     rows = client.datasets.read_records("d", "latest", split, budget=Budget())
-    return [value for batch in rows.batches for value in batch.column(name).to_pylist()]
+    return [value for batch in as_arrow(rows) for value in batch.column(name).to_pylist()]
 
 
 def hash_of(division: Division, value: Any, *, is_text: bool) -> NDArray[np.uint64]:
@@ -322,7 +323,7 @@ def test_sequences_are_dealt_out_by_a_feature_of_their_context() -> None:
     batch = pa.record_batch(columns, schema=arrow_schema(schema))
     client = Client(open_store("memory://"))
     client.datasets.append(
-        "d", "train", Records(schema, iter([batch])), key="a", digest=lambda: "a",
+        "d", "train", from_arrow(schema, iter([batch])), key="a", digest=lambda: "a",
         options=RecordsEncodeOptions(), budget=Budget(),
     )  # fmt: skip
     client.publish(PublishOptions(fractions={"train": "0.5", "test": "0.5"}, by="user"))

@@ -17,6 +17,7 @@ from app.services.dataset.layout import Layout, record_index
 from app.services.dataset.publish import shard_writer
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
+from tests.arrow_rows import as_arrow
 from tests.rows import SCHEMA, Client
 from tests.seals import changed
 from tests.stores import WRITES, FaultStore
@@ -134,7 +135,7 @@ def test_the_number_of_rows_is_known_beforehand(
     client: Client, offset: int, length: int | None, expected: int
 ) -> None:
     rows = client.datasets.read_records("d", "latest", "train", offset=offset, length=length, budget=Budget())
-    assert rows.num_rows == expected == sum(batch.num_rows for batch in rows.batches)
+    assert rows.num_rows == expected == sum(batch.num_rows for batch in as_arrow(rows))
 
 
 def test_a_row_that_one_replica_took_every_other_can_read(inner: ObstoreStore) -> None:
@@ -143,7 +144,7 @@ def test_a_row_that_one_replica_took_every_other_can_read(inner: ObstoreStore) -
     client.publish()
     small = Limits(max_record_bytes=1 * MIB)
     rows = Client(inner, small).datasets.read_records("d", "latest", "train", budget=Budget(small))
-    assert [batch.num_rows for batch in rows.batches] == [1]
+    assert [batch.num_rows for batch in as_arrow(rows)] == [1]
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, None), (0, -1)])
@@ -353,6 +354,6 @@ def test_without_memory_to_read_ahead_no_rows_are_read(inner: ObstoreStore) -> N
     client.datasets.read_records("d", "latest", "train", length=0, budget=budget)
     other.end()
     rows = client.datasets.read_records("d", "latest", "train", budget=budget)
-    assert sum(batch.num_rows for batch in rows.batches) == 8
+    assert sum(batch.num_rows for batch in as_arrow(rows)) == 8
     share.end()
     assert pool.used == 0

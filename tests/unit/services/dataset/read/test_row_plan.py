@@ -13,6 +13,7 @@ from app.services.dataset.publish import shard_writer
 from app.services.dataset.read.row_plan import plan_rows
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import open_store
+from tests.arrow_rows import as_arrow
 from tests.rows import Client
 from tests.stores import FaultStore
 
@@ -66,7 +67,7 @@ def read(client: Client, offset: int = 0, length: int | None = None, **order: in
     rows = client.datasets.read_records(
         "d", "latest", "train", offset=offset, length=length, order=RowOrder(**order), budget=Budget()
     )
-    values: list[Any] = [value for batch in rows.batches for value in batch.column("x").to_pylist()]
+    values: list[Any] = [value for batch in as_arrow(rows) for value in batch.column("x").to_pylist()]
     assert rows.num_rows == len(values)
     return values
 

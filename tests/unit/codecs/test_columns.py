@@ -1,0 +1,154 @@
+"""Columns: what slicing and joining keep, and the way from and to Arrow's record batches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.codecs.arrow.batches import arrow_schema, batches_from_arrow, batches_to_arrow
+from app.codecs.columns import AbsentColumns, Batch, Column, Strings, join_batches
+from app.domain.dtypes import DTYPES
+from app.domain.limits import Limits
+from app.domain.schema import Schema
+from app.errors import LimitExceeded
+from app.runtime.budget import Budget
+from tests.column_checks import check_batch
+from tests.feature_values import Table, tables_of
+
+TABLES = tables_of("dense", "ragged", "sparse", "sequence")
+FEATURES: dict[str, dict[str, Any]] = {
+    "scalar": {"dtype": "float32"},
+    "text": {"dtype": "text"},
+    "fixed": {"dtype": "int4", "shape": [2, 3], "encoding": "tensor"},
+    "texts": {"dtype": "bytes", "shape": [2]},
+    "empty": {"dtype": "bool", "shape": [0]},
+    "list": {"dtype": "bfloat16", "shape": [None]},
+    "tensor": {"dtype": "complex64", "shape": [None, None], "encoding": "tensor"},
+    "ragged": {"dtype": "int64", "shape": [None, None, 2], "kind": "ragged"},
+    "sparse": {"dtype": "text", "shape": [4, 5], "kind": "sparse"},
+    "steps": {"dtype": "bool", "shape": [None, 2], "kind": "sequence"},
+    "texts of steps": {"dtype": "text", "shape": [None, None], "kind": "sequence"},
+    "tensors of steps": {"dtype": "uint8", "shape": [None] * 3, "kind": "sequence", "encoding": "tensor"},
+}
+EVERY_KIND = Schema.from_json(
+    {"features": {name: feature | {"nullable": True} for name, feature in FEATURES.items()}}
+)
+
+
+def to_columns(schema: Schema, *batches: pa.RecordBatch) -> list[Batch]:
+    return [check_batch(batch, schema) for batch in batches_from_arrow(schema, batches, Budget())]
+
+
+def to_arrow(schema: Schema, *batches: Batch) -> list[pa.RecordBatch]:
+    found = list(batches_to_arrow(schema, batches, Budget()))
+    for batch in found:
+        batch.validate(full=True)
+        assert batch.schema.equals(arrow_schema(schema))
+    return found
+
+
+def rows(*batches: pa.RecordBatch) -> str:
+    return repr([row for batch in batches for row in batch.to_pylist()])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(TABLES, st.integers(0, 4), st.integers(0, 4))
+def test_rows_go_to_arrow_and_back_whole_and_in_parts(table: Table, first: int, count: int) -> None:
+    schema, batch = table.schema, table.batch()
+    first = min(first, batch.num_rows)
+    last = min(first + count, batch.num_rows)
+    [columns] = to_columns(schema, batch)
+    assert rows(*to_arrow(schema, columns)) == rows(batch)
+    part = check_batch(columns.rows(first, last), schema)
+    assert rows(*to_arrow(schema, part)) == rows(batch.slice(first, last - first))
+    assert rows(*to_arrow(schema, *to_columns(schema, batch.slice(first)))) == rows(batch.slice(first))
+    parts = [columns.rows(0, first), part, columns.rows(last, batch.num_rows)]
+    joined = check_batch(join_batches(parts), schema)
+    assert rows(*to_arrow(schema, joined)) == rows(batch)
+    assert joined.nbytes <= columns.nbytes + 8 * sum(len(column.splits) + 1 for column in columns.columns)
+
+
+def test_a_feature_that_no_row_has_takes_its_mask_alone() -> None:
+    absent = AbsentColumns(3)
+    batch = Batch(3, tuple(map(absent.column, EVERY_KIND)))
+    check_batch(batch, EVERY_KIND)
+    assert rows(*to_arrow(EVERY_KIND, batch)) == repr([dict.fromkeys(EVERY_KIND.names)] * 3)
+    assert not any(column.occurs for column in batch.columns)
+    assert absent.column(EVERY_KIND.features[0]) is batch.columns[0]
+    assert len({id(column.present) for column in batch.columns}) == 1
+    [back] = to_columns(EVERY_KIND, *to_arrow(EVERY_KIND, batch))
+    assert rows(*to_arrow(EVERY_KIND, back)) == rows(*to_arrow(EVERY_KIND, batch))
+
+
+def test_batches_of_no_rows_and_of_no_features_keep_their_number() -> None:
+    nothing = pa.RecordBatch.from_pylist([], arrow_schema(EVERY_KIND))
+    [batch] = to_columns(EVERY_KIND, nothing)
+    assert (batch.num_rows, rows(*to_arrow(EVERY_KIND, batch))) == (0, "[]")
+    assert [found.num_rows for found in to_arrow(Schema(()), Batch(7, ()))] == [7]
+    assert join_batches([Batch(2, ()), Batch(3, ())]).num_rows == 5
+
+
+@pytest.mark.parametrize("name", [name for name in DTYPES if name != "string"])
+def test_numbers_are_not_copied(name: str) -> None:
+    dtype = DTYPES[name]
+    schema = Schema.from_json({"features": {"x": {"dtype": name, "shape": [2], "encoding": "tensor"}}})
+    values = np.arange(6 * dtype.itemsize, dtype=np.uint8).view(dtype.numpy)
+    if dtype.is_narrow or dtype.kind == "bool":
+        values = np.array([0, 1] * 3, np.uint8).view(dtype.numpy)
+    [arrow] = to_arrow(schema, Batch(3, (Column(values, width=2),)))
+    [batch] = to_columns(schema, arrow.slice(1))
+    found = batch.columns[0].values
+    assert isinstance(found, np.ndarray)
+    assert found.tobytes() == values[2:].tobytes()
+    is_copied = dtype.is_narrow and dtype.is_integer  # Arrow has their values
+    assert np.shares_memory(found.view(np.uint8), values.view(np.uint8)) != is_copied
+
+
+def test_strings_are_packed() -> None:
+    strings = Strings.pack([b"", b"ab", b"", b"\xff"])
+    assert (len(strings), strings.nbytes, strings.unpack()) == (4, 3 + 40, [b"", b"ab", b"", b"\xff"])
+    assert strings.part(1, 3).unpack() == [b"ab", b""]
+    assert np.shares_memory(strings.part(1, 4).data, strings.data)
+    assert Strings.pack([]).unpack() == []
+
+
+def test_bounds_and_counts() -> None:
+    present = np.array([True, False, True])
+    fixed = Column(np.arange(4), (), present, 2)
+    assert fixed.count(3) == 2
+    assert fixed.value_bounds(3).tolist() == [0, 2, 4]
+    ragged = Column(np.arange(6), (np.array([0, 2, 3]), np.array([0, 1, 1, 3])), present, 2)
+    assert ragged.value_bounds(3).tolist() == [0, 2, 6]
+    assert ragged.rows(1, 3).splits[1].tolist() == [0, 2]
+    assert ragged.rows(1, 3).values.tolist() == [2, 3, 4, 5]  # type: ignore[union-attr]  # no strings
+
+
+def test_what_is_copied_is_charged() -> None:
+    schema = Schema.from_json({"features": {"x": {"dtype": "float32", "shape": [1000], "nullable": True}}})
+    sparse = Column(np.zeros(1000, np.float32), (), np.arange(100) == 50, 1000)
+    budget = Budget(Limits(max_decoded_bytes=100_000))
+    with pytest.raises(LimitExceeded):
+        list(batches_to_arrow(schema, [Batch(100, (sparse,))], budget))
+    assert budget.remaining == 100_000
+    [arrow] = to_arrow(schema, Batch(100, (sparse,)))
+    with pytest.raises(LimitExceeded):
+        list(batches_from_arrow(schema, [arrow], budget))
+
+    def drawn() -> Iterator[int]:
+        whole = Budget()
+        for _ in batches_from_arrow(schema, [arrow] * 3, whole):
+            yield whole.limits.max_decoded_bytes - whole.remaining
+
+    assert len(set(drawn())) == 1
+
+
+def test_more_values_than_arrow_counts_are_refused_on_the_way_there() -> None:
+    schema = Schema.from_json({"features": {"x": {"dtype": "uint8", "shape": [None]}}})
+    many = np.zeros(2**31, np.uint8)  # memory that nothing touches
+    with pytest.raises(LimitExceeded) as caught:
+        to_arrow(schema, Batch(1, (Column(many, (np.array([0, 2**31]),)),)))
+    assert (caught.value.code, caught.value.location.feature) == ("column_too_large", "x")

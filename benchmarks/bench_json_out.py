@@ -24,8 +24,7 @@ import tensorflow as tf
 from app.codecs import kernels
 from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
-from app.codecs.json import ndjson
-from app.codecs.json import tensors as tensor_json
+from app.codecs.json import write_rows, write_tensors
 from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
 from app.domain.dtypes import FLOAT32
@@ -53,7 +52,7 @@ def measure_tensor(session: Session, layout: Any) -> None:
         "Tensor to JSON",
         f"a million float32, {layout}",
         "values",
-        lambda: drained(tensor_json.encode(named, options), NUM_VALUES),
+        lambda: drained(write_tensors.encode(named, options), NUM_VALUES),
         [
             Peer("json.dumps(array.tolist())", counted(lambda: json.dumps(shown.tolist()), NUM_VALUES)),
             Peer(
@@ -61,7 +60,7 @@ def measure_tensor(session: Session, layout: Any) -> None:
                 counted(lambda: orjson.dumps(shown, option=orjson.OPT_SERIALIZE_NUMPY), NUM_VALUES),
             ),
         ],
-        num_bytes=sum(map(len, tensor_json.encode(named, options))),
+        num_bytes=sum(map(len, write_tensors.encode(named, options))),
     )
 
 
@@ -80,7 +79,7 @@ def batch() -> Batch:
 def to_lines(data: Buffer, rows: int) -> int:
     source = MemoryStream(bytes(data))
     records = tfrecord.decode(source, RecordsDecodeOptions(schema=SCHEMA, compression="none"), Budget())
-    return drained(ndjson.encode(records, RecordsEncodeOptions(), Budget()), rows)
+    return drained(write_rows.encode_lines(records, RecordsEncodeOptions(), Budget()), rows)
 
 
 def to_lines_by_message(messages: list[bytes]) -> int:
@@ -113,10 +112,12 @@ def measure_rows(session: Session) -> None:
             Peer("Example.FromString + json.dumps", lambda: to_lines_by_message(messages)),
             Peer(
                 "ours, from Arrow alone",
-                lambda: drained(ndjson.encode(records(), RecordsEncodeOptions(), Budget()), num_rows),
+                lambda: drained(
+                    write_rows.encode_lines(records(), RecordsEncodeOptions(), Budget()), num_rows
+                ),
             ),
         ],
-        num_bytes=sum(map(len, ndjson.encode(records(), RecordsEncodeOptions(), Budget()))),
+        num_bytes=sum(map(len, write_rows.encode_lines(records(), RecordsEncodeOptions(), Budget()))),
     )
 
 

@@ -29,6 +29,7 @@ from .csv import records as records_csv
 from .json import ndjson as records_ndjson
 from .json import records as records_json
 from .json import tensors as tensors_json
+from .json import write_rows, write_tensors
 from .messages import b64 as records_b64
 from .messages import tensor_b64 as tensors_b64
 from .messages import tensor_proto as tensors_tensor_proto
@@ -145,17 +146,17 @@ FORMS: Final[tuple[Form, ...]] = (
         ("application/json",),
         tensors=TensorCodec(
             tensors_json.decode,
-            tensors_json.encode,
+            write_tensors.encode,
             _TENSORS,
-            encode_stream=tensors_json.encode_stream,
+            encode_stream=write_tensors.encode,
             needs="file",
         ),
-        records=RecordsCodec(records_json.decode, records_json.encode, _FEATURES, needs="file"),
+        records=RecordsCodec(records_json.decode, write_rows.encode, _FEATURES, needs="file"),
     ),
     Form(
         "ndjson",
         ("application/x-ndjson", "application/jsonl"),
-        records=RecordsCodec(records_ndjson.decode, records_ndjson.encode, _FEATURES),
+        records=RecordsCodec(records_ndjson.decode, write_rows.encode_lines, _FEATURES),
     ),
     Form(
         "npy",

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from ..codecs.columns import Records
 from ..codecs.forms import MEDIA_TYPES
 from ..codecs.json import records as records_json
+from ..codecs.json import write_rows
 from ..codecs.messages import example, example_b64
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..runtime.budget import Budget
@@ -36,7 +37,7 @@ _READ: Final[dict[RowForm, Callable[[Buffer, RecordsDecodeOptions, Budget], Reco
 
 
 _WRITE: Final[dict[RowForm, Callable[[Records, RecordsEncodeOptions, Budget], bytes]]] = {
-    "json": records_json.format_row,
+    "json": write_rows.format_row,
     "example": example.serialize_example,
     "b64": example_b64.serialize_example_b64,
 }

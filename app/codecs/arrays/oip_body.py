@@ -25,8 +25,8 @@ from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, read_ex
 from ..compression.encoded import Encoded
 from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, read_content
 from ..content_stream import arriving_pieces, checked_pieces
-from ..json.out import quote
 from ..json.text import JsonDocument, parse_json
+from ..json.texts import quote
 from ..tensor_stream import TensorStream
 from .array import Array, ChunkedArray, FoundArray
 from .oip_json import BINARY_SIZE, STRING_LENGTH, ArrayT_co, Blob, JsonReader, OipTensor, describe_tensors

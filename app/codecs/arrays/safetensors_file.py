@@ -30,8 +30,8 @@ from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, read_ex
 from ..content import check_content, content_view, read_content
 from ..content_stream import arriving_pieces, checked_pieces
 from ..json.forms import check_name
-from ..json.out import quote
 from ..json.text import parse_json
+from ..json.texts import quote
 from ..tensor_stream import TensorStream
 from .array import Array, ChunkedArray, FoundArray
 

@@ -14,9 +14,9 @@ from ...domain.schema import Feature
 from ...errors import InputError, SchemaConflict, UnprocessableInput
 from ..json.convert import convert_items
 from ..json.errors import cell_error
-from ..json.spelling import Spelling, joined_values
 from ..json.text import NegativeZero, NonFinite
 from ..json.values import ItemError, Reading
+from ..json.write import Spelling, joined_values
 from ..records.arrays import column_from_values, null_column, values_from_column
 from ..records.lease import Lease
 from ..records.nulls import spread_rows

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ...domain.limits import MIB
 from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..arrow.batches import arrow_schema, batches_from_arrow, batches_to_arrow
 from ..columns import Records, check_columns, without_features
-from ..json.cells import slices
-from ..json.out import gather
+from ..json.texts import gather
 from ..json.values import Reading
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease
@@ -193,11 +193,19 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     return gather(_lines(records, replace(options, int64="number"), budget))
 
 
+def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batch in pieces whose text is about 4 MiB, with their first rows."""
+    row_bytes = batch.nbytes // max(batch.num_rows, 1) + 8 * batch.num_columns + 1
+    step = max(1, MIB // row_bytes)
+    for start in range(0, batch.num_rows, step):
+        yield start, batch.slice(start, step)
+
+
 def _lines(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str]:
     yield ",".join(map(quoted_field, records.schema.names)) + _LINE_END
     first_row = 0
     for batch in batches_to_arrow(records.schema, records.batches, budget):
-        for start, piece in slices(batch):
+        for start, piece in _slices(batch):
             columns = [
                 field_texts(column, feature, options, first_row + start)
                 for feature, column in zip(records.schema, piece.columns, strict=True)

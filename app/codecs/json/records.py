@@ -6,31 +6,24 @@ contract. A body is parsed whole, but for large ones of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
-
-import pyarrow as pa
 
 from ...domain.limits import MIB
 from ...errors import AmbiguousInput, InputError, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
-from ..arrow.batches import batches_to_arrow
 from ..columns import Records
-from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
 from .blocks import Block, ColumnBlock, RowBlock, records_from_blocks
-from .cells import row_texts
-from .columns import RESERVED, columns_text
 from .forms import IGNORED_MEMBERS, is_oip
 from .objects import INSTANCES, ObjectReader, find_rows
 from .oip import read_oip_columns
-from .out import gather
 from .row_texts import head_rows, records_from_texts, require_row
 from .text import parse_json
-
-__all__ = ["decode", "decode_bodies", "encode", "format_row", "parse_row"]
+from .write_rows import RESERVED
 
 _ABSENT: Final = object()
 #: Rows of a body up to this size are parsed at once, and what is wrong with any of them is found at once.
@@ -211,58 +204,3 @@ def _count_rows(columns: dict[str, Any]) -> int:
                 feature=name,
             )
     return len(columns[first]) if columns else 0
-
-
-def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
-    """`[{...}, ...]` as the batches come, or with `layout=columns` `{"name": [...], ...}` at the end.
-
-    Columns of which one has a name that is reserved at the top of a body come as `{"columns": {...}}`.
-
-    Raises:
-        UnprocessableInput: rows without any feature as columns (`not_expressible`).
-        LimitExceeded: columns that do not fit into the budget.
-        InputError: a value that has no text under these options.
-    """
-    if options.layout == "columns":
-        return gather(_columns_texts(records, options, budget))
-    return gather(_rows_texts(records, options, budget))
-
-
-def _rows_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
-    separator = "["
-    first_row = 0
-    for batch in batches_to_arrow(records.schema, records.batches, budget):
-        for texts in row_texts(batch, records.schema, options, first_row, ",\n"):
-            yield separator
-            yield texts.data.data
-            separator = ",\n"
-        first_row += batch.num_rows
-    yield "]" if first_row else "[]"
-
-
-def _columns_texts(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str | Buffer]:
-    batches: list[pa.RecordBatch] = []
-    for batch in batches_to_arrow(records.schema, records.batches, budget):
-        budget.charge(batch.nbytes, "Rows gathered into columns")
-        batches.append(batch)
-    yield from columns_text(records.schema, batches, options)
-
-
-def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
-    """The one row as one JSON object.
-
-    Raises:
-        UnprocessableInput: not exactly one row (`not_one_row`).
-        InputError: a value that has no text under these options.
-    """
-    rows: list[str] = []
-    for batch in batches_to_arrow(records.schema, records.batches, budget):
-        for texts in row_texts(batch.slice(0, 2), records.schema, options, len(rows)):
-            rows += [texts[index] for index in range(len(texts))]
-    if len(rows) != 1:
-        raise UnprocessableInput(
-            f"This form holds exactly one row, and there {'are more' if rows else 'is none'}. "
-            "Ask for 'ndjson' or 'json'.",
-            code="not_one_row",
-        )
-    return rows[0].encode()

@@ -10,8 +10,8 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..columns import Records
 from ..json.convert import decode_b64
-from ..json.out import gather
 from ..json.text import parse_json
+from ..json.texts import gather
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from . import tfrecord

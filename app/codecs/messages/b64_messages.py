@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import AmbiguousInput
 from ...runtime.streams import Buffer
 from ..json.forms import IGNORED_MEMBERS
-from ..json.out import Alphabet, b64_text
+from ..json.write import Alphabet, b64_text
 
 __all__ = ["message_texts", "read_messages"]
 

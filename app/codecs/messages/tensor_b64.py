@@ -13,8 +13,8 @@ from ...errors import InputError, LimitExceeded
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..json.convert import decode_b64
-from ..json.out import gather
 from ..json.text import parse_json
+from ..json.texts import gather
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
 from .b64_messages import message_texts, read_messages

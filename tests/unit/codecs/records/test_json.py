@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from app.codecs.columns import Records
 from app.codecs.json.ndjson import decode as decode_ndjson
-from app.codecs.json.ndjson import encode as encode_ndjson
-from app.codecs.json.out import PIECE_BYTES
-from app.codecs.json.records import decode, encode, format_row, parse_row
+from app.codecs.json.records import decode, parse_row
+from app.codecs.json.texts import PIECE_BYTES
+from app.codecs.json.write_rows import encode, format_row
+from app.codecs.json.write_rows import encode_lines as encode_ndjson
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
 from app.domain.limits import Limits

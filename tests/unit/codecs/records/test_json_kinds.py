@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.codecs.arrow.batches import arrow_schema
 from app.codecs.columns import Records
-from app.codecs.json import ndjson
+from app.codecs.json import ndjson, write_rows
 from app.codecs.json import records as records_json
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
@@ -43,7 +43,7 @@ def checked(records: Records) -> Records:
 
 def encoded(records: Records, **options: Any) -> Any:
     return json.loads(
-        b"".join(records_json.encode(checked(records), RecordsEncodeOptions(**options), Budget()))
+        b"".join(write_rows.encode(checked(records), RecordsEncodeOptions(**options), Budget()))
     )
 
 
@@ -83,7 +83,7 @@ def test_rows_columns_and_lines_round_trip(case: tuple[Schema, list[dict[str, An
     assert exact(found.get("columns", found)) == exact(columns)
     lines = "".join(json.dumps(row) + "\n" for row in expected).encode()
     records = ndjson.decode(MemoryStream(lines, chunk=7), RecordsDecodeOptions(schema=schema), Budget())
-    written = b"".join(ndjson.encode(checked(records), RecordsEncodeOptions(), Budget()))
+    written = b"".join(write_rows.encode_lines(checked(records), RecordsEncodeOptions(), Budget()))
     assert exact([json.loads(line) for line in written.splitlines()]) == exact(expected)
 
 
@@ -94,7 +94,7 @@ def test_one_example_round_trips(case: tuple[Schema, list[dict[str, Any]]]) -> N
     for row in rows[:1]:
         text = json.dumps(shaped(row, schema)).encode()
         records = records_json.parse_row(text, RecordsDecodeOptions(schema=schema), Budget())
-        written = records_json.format_row(checked(records), RecordsEncodeOptions(), Budget())
+        written = write_rows.format_row(checked(records), RecordsEncodeOptions(), Budget())
         assert exact(json.loads(written)) == exact(json.loads(text))
 
 
@@ -464,7 +464,7 @@ def test_faulty_values_of_every_kind(kind: str, dtype: str, token: str, code: st
 def test_exact_values_of_every_kind(kind: str, dtype: str, token: str, written: str) -> None:
     body, schema = in_kind(kind, dtype, token)
     text = b"".join(
-        records_json.encode(checked(decoded(body, schema=schema)), RecordsEncodeOptions(), Budget())
+        write_rows.encode(checked(decoded(body, schema=schema)), RecordsEncodeOptions(), Budget())
     )
     assert f"[{written}]" in text.decode()
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.columns import MAX_BATCH_ROWS, Records
-from app.codecs.json.ndjson import decode, encode
+from app.codecs.json.ndjson import decode
+from app.codecs.json.write_rows import encode_lines as encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema

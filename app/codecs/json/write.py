@@ -1,13 +1,13 @@
 """Numbers and strings to JSON text, without an object for each: strict JSON, the shortest digits.
 
-A float of 16 bits or fewer has the digits of the float32 that it is, since most readers have no such float.
-The rules are those of "Values out" of the HTTP contract. orjson spells the numbers.
+orjson spells the numbers. A float of 16 bits or fewer has the digits of the float32 that it is, since most
+readers have no such float. The rules are those of "Values out" of the HTTP contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from base64 import standard_b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, Literal, Protocol
 
@@ -19,11 +19,12 @@ from ...domain.dtypes import DTYPES, TEXT, DType
 from ...domain.tensor import num_elements
 from ...runtime.streams import Buffer
 from .. import kernels
-from .out import Alphabet
-from .texts import Bytes, Ints, Texts, joined, nested, text_array
+from ..columns import Ints, Strings, even_bounds
+from .texts import PIECE_BYTES, Texts, byte_array, empty_lists, in_lists, join, repeat
 from .values import ItemError
 
-__all__ = ["Spelling", "Strings", "integer_texts", "joined_values", "strings_from", "value_texts"]
+#: Of base64: the standard one, or the web-safe one without padding.
+Alphabet = Literal["standard", "websafe"]
 
 #: numpy's dtypes that orjson spells.
 _SPELLED: Final = frozenset("bBhHiIlLqQfd")
@@ -51,22 +52,32 @@ class Spelling(Protocol):
     def b64(self) -> Alphabet: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Strings:
-    """Byte strings side by side: each from one offset to the next."""
+def nested_texts(
+    values: NDArray[Any] | Strings,
+    dtype: DType,
+    spelling: Spelling,
+    shape: Sequence[int],
+    levels: Sequence[Ints],
+    num_texts: int,
+) -> Texts:
+    """`num_texts` texts, each of values in arrays of `shape`, in lists of any length.
 
-    data: Bytes
-    offsets: Ints
+    Args:
+        values: as of `value_texts`.
+        shape: of the innermost items; a dimension may be 0.
+        levels: where the lists of each level are cut, outermost first.
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-
-def strings_from(values: Sequence[bytes]) -> Strings:
-    """The strings of a sequence, copied."""
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
-    return Strings(text_array(b"".join(values)), offsets)
+    Raises:
+        ItemError: as `value_texts`.
+        UnprocessableInput: too many empty arrays (`shape_too_large`).
+    """
+    if 0 in shape:
+        texts = repeat(empty_lists(shape), int(levels[-1][-1]) if levels else num_texts)
+    else:
+        texts = value_texts(values, dtype, spelling, shape)
+    for splits in reversed(levels):
+        texts = in_lists(texts, splits)
+    return texts
 
 
 def joined_values(
@@ -78,8 +89,8 @@ def joined_values(
         ItemError: as `value_texts`.
     """
     if isinstance(values, Strings) or _is_quoted(dtype, spelling) or len(shape) >= _MAX_NESTED:
-        return joined(value_texts(values, dtype, spelling, shape))
-    return memoryview(_number_text(values, dtype, spelling, shape))[1:-1]
+        return join(value_texts(values, dtype, spelling, shape))
+    return memoryview(_spell(values, dtype, spelling, shape))[1:-1]
 
 
 def value_texts(
@@ -95,33 +106,33 @@ def value_texts(
         ItemError: a value that has no text under these options, by its flat index.
     """
     if isinstance(values, Strings):
-        return nested(_string_texts(values, dtype, spelling), shape)
-    if _is_quoted(dtype, spelling):
-        return nested(_quoted(_found(_number_text(values, dtype, spelling, ()), len(values), 0)), shape)
-    if len(shape) >= _MAX_NESTED:
-        return nested(value_texts(values, dtype, spelling), shape)
-    text = _number_text(values, dtype, spelling, shape)
-    arrays = (*shape, 2) if dtype.kind == "complex" else shape
-    return _found(text, len(values) // num_elements(shape), _num_closings(arrays))
+        texts = _string_texts(values, dtype, spelling)
+    elif _is_quoted(dtype, spelling):
+        texts = _quote(_find(_spell(values, dtype, spelling, ()), len(values), ()))
+    elif len(shape) >= _MAX_NESTED:
+        texts = value_texts(values, dtype, spelling)
+    else:
+        parts = (*shape, 2) if dtype.kind == "complex" else shape
+        return _find(_spell(values, dtype, spelling, shape), len(values) // num_elements(shape), parts)
+    for dim in reversed(shape):
+        texts = in_lists(texts, even_bounds(len(texts) // dim, dim))
+    return texts
 
 
 def integer_texts(values: NDArray[np.int64], shape: Sequence[int]) -> Texts:
     """One text for each `shape` of integers that are never strings: those that say where, and how many."""
-    return _found(_dumps(values, shape), len(values) // num_elements(shape), _num_closings(shape))
-
-
-def _num_closings(shape: Sequence[int]) -> int:
-    return sum(num_elements(shape[:axis]) for axis in range(len(shape)))
+    return _find(_dump(values, shape), len(values) // num_elements(shape), shape)
 
 
 def _is_quoted(dtype: DType, spelling: Spelling) -> bool:
     return dtype.is_integer and dtype.itemsize == 8 and spelling.int64 == "string"
 
 
-def _found(text: bytes, num_items: int, closings: int) -> Texts:
-    """The items of an array of numbers, or of arrays with so many closing brackets each."""
+def _find(text: bytes, num_items: int, shape: Sequence[int]) -> Texts:
+    """The items of an array of numbers, or of arrays of `shape`."""
+    closings = sum(num_elements(shape[:axis]) for axis in range(len(shape)))
     begins, ends = np.empty(num_items, np.int64), np.empty(num_items, np.int64)
-    data = text_array(text)[1:-1]
+    data = byte_array(text)[1:-1]
     if closings:
         kernels.load().find_arrays(data, closings, begins, ends)
     elif num_items:
@@ -129,36 +140,35 @@ def _found(text: bytes, num_items: int, closings: int) -> Texts:
     return Texts(data, begins, ends)
 
 
-def _quoted(texts: Texts) -> Texts:
+def _quote(texts: Texts) -> Texts:
     """Numbers that commas part, as strings."""
     data = b'"' + texts.data.tobytes().replace(b",", b'","') + b'"'
-    shift = np.arange(len(texts), dtype=np.int64) * 2
-    return Texts(text_array(data), texts.begins + shift, texts.ends + shift + 2)
+    shift = even_bounds(len(texts) - 1, 2)
+    return Texts(byte_array(data), texts.begins + shift, texts.ends + shift + 2)
 
 
-def _number_text(values: NDArray[Any], dtype: DType, spelling: Spelling, shape: Sequence[int]) -> bytes:
-    """All of them in one array."""
+def _spell(values: NDArray[Any], dtype: DType, spelling: Spelling, shape: Sequence[int]) -> bytes:
+    """All numbers in one array of arrays of `shape`."""
     if dtype.kind == "bool":
         # A byte that is neither 0 nor 1 is no bool to orjson.
-        return _dumps(values.view(np.uint8) != 0, shape)
+        return _dump(values.view(np.uint8) != 0, shape)
     if dtype.kind == "complex":
         part = DTYPES["float32" if dtype.itemsize == 8 else "float64"]
         try:
-            return _float_text(values.view(part.numpy), spelling, (*shape, 2))
+            return _spell_floats(values.view(part.numpy), spelling, (*shape, 2))
         except ItemError as error:
             raise ItemError(error.index // 2, error.detail, error.code) from None
     if dtype.is_float:
-        return _float_text(values, spelling, shape)
-    return _dumps(values if values.dtype.char in _SPELLED else values.astype(np.int64), shape)
+        return _spell_floats(values, spelling, shape)
+    return _dump(values if values.dtype.char in _SPELLED else values.astype(np.int64), shape)
 
 
-def _dumps(values: NDArray[Any], shape: Sequence[int]) -> bytes:
-    """One array around them all."""
+def _dump(values: NDArray[Any], shape: Sequence[int]) -> bytes:
     aligned = np.require(values, requirements=["C", "ALIGNED"])
     return orjson.dumps(aligned.reshape(-1, *shape), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _float_text(values: NDArray[Any], spelling: Spelling, shape: Sequence[int]) -> bytes:
+def _spell_floats(values: NDArray[Any], spelling: Spelling, shape: Sequence[int]) -> bytes:
     if values.dtype.itemsize < 4:
         # Nothing overflows, and a signalling NaN is a value like any other.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -171,12 +181,12 @@ def _float_text(values: NDArray[Any], spelling: Spelling, shape: Sequence[int]) 
             "NaN and infinities are not JSON numbers. Use ?nonfinite=string or ?nonfinite=null.",
             "nonfinite_value",
         )
-    text = _dumps(values, shape)
+    text = _dump(values, shape)
     if values.dtype.itemsize == 4:
         text = _survive_float64(values, text)
     if all_finite or spelling.nonfinite == "null":
         return text
-    return _with_words(text, values[~finite])
+    return _insert_words(text, values[~finite])
 
 
 def _survive_float64(values: NDArray[Any], text: bytes) -> bytes:
@@ -187,7 +197,7 @@ def _survive_float64(values: NDArray[Any], text: bytes) -> bytes:
     return text.replace(b"7.038531e-26", repr(exact).encode())
 
 
-def _with_words(text: bytes, nonfinite: NDArray[Any]) -> bytes:
+def _insert_words(text: bytes, nonfinite: NDArray[Any]) -> bytes:
     """Each null replaced by the name of the value that it stands for."""
     if np.isnan(nonfinite).all() or (nonfinite == nonfinite[0]).all():
         return text.replace(b"null", _WORDS[str(nonfinite[0].item())])
@@ -210,7 +220,7 @@ def _quoted_strings(values: Strings) -> Texts:
             'A string is not valid UTF-8. Leave out ?bytes=utf8 to get {"b64": ...}.',
             "invalid_utf8",
         )
-    texts = _room(size, len(values))
+    texts = Texts.allocate(size, len(values))
     kernels.load().write_quoted(values.data, values.offsets, texts.data, texts.begins, texts.ends)
     return Texts(texts.data[: max(size - 1, 0)], texts.begins, texts.ends)
 
@@ -218,16 +228,16 @@ def _quoted_strings(values: Strings) -> Texts:
 def _b64_strings(values: Strings, spelling: Spelling) -> Texts:
     """In the standard alphabet, or as `tf.io.encode_base64`: RFC 4648, section 5, without padding."""
     websafe = spelling.b64 == "websafe"
-    opening, closing = text_array(b'{"b64":"'), text_array(b'"}')
+    opening, closing = byte_array(b'{"b64":"'), byte_array(b'"}')
     num_bytes = int(values.offsets[-1] - values.offsets[0])
     framing = len(opening) + len(closing) + 4 + 1
-    texts = _room(num_bytes // 3 * 4 + framing * len(values), len(values))
+    texts = Texts.allocate(num_bytes // 3 * 4 + framing * len(values), len(values))
     size = kernels.load().write_b64(
         opening,
         values.data,
         values.offsets,
-        text_array(_WEBSAFE if websafe else _STANDARD),
-        text_array(b"" if websafe else b"="),
+        byte_array(_WEBSAFE if websafe else _STANDARD),
+        byte_array(b"" if websafe else b"="),
         closing,
         texts.data,
         texts.begins,
@@ -236,6 +246,25 @@ def _b64_strings(values: Strings, spelling: Spelling) -> Texts:
     return Texts(texts.data[:size], texts.begins, texts.ends)
 
 
-def _room(num_bytes: int, num_items: int) -> Texts:
-    begins, ends = np.empty(num_items, np.int64), np.empty(num_items, np.int64)
-    return Texts(np.empty(num_bytes, np.uint8), begins, ends)
+def b64_text(buffers: Iterable[Buffer], alphabet: Alphabet = "standard") -> Iterator[str]:
+    """The base64 of all buffers as one text, in pieces of at most `PIECE_BYTES`."""
+    encode = _B64[alphabet]
+    step = PIECE_BYTES // 4 * 3
+    rest = b""
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        while view:
+            piece, view = rest + view[: step - len(rest)], view[step - len(rest) :]
+            whole = len(piece) // 3 * 3
+            rest = piece[whole:]
+            yield encode(piece[:whole]).decode()
+    if rest:
+        yield encode(rest).decode()
+
+
+def _encode_websafe(value: Buffer) -> bytes:
+    """As `tf.io.encode_base64` does: the alphabet of RFC 4648, section 5, without padding."""
+    return urlsafe_b64encode(value).rstrip(b"=")
+
+
+_B64: Final = {"standard": standard_b64encode, "websafe": _encode_websafe}

@@ -1,0 +1,300 @@
+"""Tensors to JSON, in memory or arriving, a piece at a time.
+
+| layout | one | several |
+|---|---|---|
+| flat | `{"dtype", "shape", "data"}`, with `name` where it has one | `{"tensors": [...]}` |
+| nested | the nested arrays | `{"outputs": {name: ...}}`, or `{"tensors": [...]}` if one has no name |
+| oip | `{"name", "datatype", "shape", "data"}` | `{"outputs": [...]}` |
+
+A tensor without a name is `output_0`, by its position, in the last layout. A sparse tensor has its members
+in both of the others; a ragged one is nested arrays in `nested`. In `oip` both are their components
+(`components.py`). A complex number is `[real, imaginary]`, below the axes of its tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.dtypes import INT64, DType
+from ...domain.tensor import (
+    NamedAny,
+    RaggedTensor,
+    Shape,
+    SparseTensor,
+    Tensor,
+    num_elements,
+    tensor_from_array,
+)
+from ...errors import UnprocessableInput
+from ...runtime.streams import Buffer
+from ..columns import Ints, Strings
+from ..content import STRING_OVERHEAD, content_view
+from ..content_stream import ElementReader
+from ..options import TensorEncodeOptions
+from ..tensor_stream import NamedStream, TensorStream
+from ..tensors.components import components_of
+from .texts import PIECE_BYTES, Texts, byte_array, concatenate, empty_lists, gather, join, quote
+from .values import ItemError
+from .write import b64_text, joined_values, nested_texts, value_texts
+
+#: Numbers that are spelled at a time: a few hundred KiB of text, since no other thread runs meanwhile.
+_CHUNK_VALUES: Final = 16_384
+
+
+def encode(
+    tensors: Sequence[NamedAny] | Sequence[NamedStream], options: TensorEncodeOptions
+) -> Iterator[Buffer]:
+    """The tensors in pieces; see the table above.
+
+    Raises:
+        UnprocessableInput: a value that has no text under these options, or a dtype without a
+            `datatype` (complex, in the layout oip).
+    """
+    return gather(_texts(tensors, options))
+
+
+def _texts(
+    tensors: Sequence[NamedAny] | Sequence[NamedStream], options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    items: list[NamedAny | NamedStream] = []
+    for named in tensors:
+        if options.layout == "oip" and isinstance(named, NamedAny):
+            items += components_of(named)
+        else:
+            items.append(named)
+    if len(items) == 1:
+        yield from _tensor_texts(items[0], 0, options)
+        return
+    by_name = options.layout == "nested" and all(named.name is not None for named in items)
+    key = "outputs" if by_name or options.layout == "oip" else "tensors"
+    yield f'{{"{key}":' + ("{" if by_name else "[")
+    for index, named in enumerate(items):
+        yield "," if index else ""
+        yield quote(named.name or "") + ":" if by_name else ""
+        yield from _tensor_texts(named, index, options)
+    yield ("}" if by_name else "]") + "}"
+
+
+def _tensor_texts(
+    named: NamedAny | NamedStream, index: int, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    tensor, name = named.tensor, named.name
+    if isinstance(tensor, SparseTensor):
+        yield from _sparse_texts(tensor, name, options)
+    elif isinstance(tensor, RaggedTensor):
+        write = _nested_ragged_texts if options.layout == "nested" else _ragged_texts
+        yield from write(tensor, name, options)
+    elif options.layout == "nested":
+        yield from _data_texts(tensor, name, tensor.shape, options)
+    else:
+        yield _head(tensor, name, index, options)
+        yield from _data_texts(tensor, name, (num_elements(tensor.shape),), options)
+        yield "}"
+
+
+def _head(tensor: Tensor | TensorStream, name: str | None, index: int, options: TensorEncodeOptions) -> str:
+    dtype = tensor.dtype
+    if options.layout == "oip":
+        if dtype.oip is None:
+            raise UnprocessableInput(
+                f"{dtype} has no Open Inference datatype. Use ?layout=flat.",
+                code="no_datatype",
+                feature=name,
+            )
+        name = f"output_{index}" if name is None else name
+        key, label = "datatype", dtype.oip
+    else:
+        key, label = "dtype", dtype.name
+    shape = ",".join(map(str, tensor.shape))
+    return f'{{{_name_member(name, options)}"{key}":"{label}","shape":[{shape}],"data":'
+
+
+def _name_member(name: str | None, options: TensorEncodeOptions) -> str:
+    return "" if name is None or options.layout == "nested" else f'"name":{quote(name)},'
+
+
+def _sparse_texts(
+    tensor: SparseTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    values = Tensor(tensor.dtype, (len(tensor.values),), tensor.values)
+    indices = tensor_from_array(tensor.indices, INT64)
+    dense_shape = tensor_from_array(np.array(tensor.dense_shape, np.int64), INT64)
+    yield f'{{{_name_member(name, options)}"dtype":"{tensor.dtype}","values":'
+    for label, part in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
+        yield label
+        yield from _data_texts(part, name, part.shape, options)
+    yield "}"
+
+
+def _ragged_texts(
+    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    values = tensor.values
+    # Without values, nothing would show the dimensions behind the first one.
+    hidden = "" if len(values.values) or len(values.shape) == 1 else f'"shape":{list(values.shape)},'
+    yield f'{{{_name_member(name, options)}"dtype":"{tensor.dtype}",{hidden}"values":'
+    shape = (0,) if hidden else values.shape
+    yield from _data_texts(values, name, shape, options)
+    yield ',"row_splits":['
+    for level, splits in enumerate(tensor.row_splits):
+        yield "," if level else ""
+        yield from _data_texts(tensor_from_array(splits, INT64), name, (len(splits),), options)
+    yield "]}"
+
+
+def _nested_ragged_texts(
+    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    """Nested arrays, some rows of the outermost axis at a time."""
+    values = tensor.values
+    inner = values.shape[1:]
+    firsts = tensor.row_splits[0]  # of each row, along the first axis of the values
+    for splits in tensor.row_splits[1:]:
+        firsts = splits[firsts]
+    yield "["
+    row, num_rows = 0, len(firsts) - 1
+    while row < num_rows:
+        behind = int(np.searchsorted(firsts, firsts[row] + _CHUNK_VALUES, side="right")) - 1
+        stop = max(row + 1, min(behind, row + _CHUNK_VALUES))
+        first, last = (int(firsts[at]) * num_elements(inner) for at in (row, stop))
+        try:
+            texts = nested_texts(
+                _values(values, first, last),
+                values.dtype,
+                options,
+                inner,
+                _cuts(tensor, row, stop),
+                stop - row,
+            )
+        except ItemError as error:
+            raise _locate(error, name, first) from None
+        yield "," if row else ""
+        yield join(texts)
+        row = stop
+    yield "]"
+
+
+def _cuts(tensor: RaggedTensor, row: int, stop: int) -> list[Ints]:
+    """Where the lists of these rows begin, counted from the first one; outermost first."""
+    cuts: list[Ints] = []
+    for splits in tensor.row_splits:
+        cuts.append(splits[row : stop + 1] - splits[row])
+        row, stop = int(splits[row]), int(splits[stop])
+    return cuts
+
+
+def _data_texts(
+    tensor: Tensor | TensorStream, name: str | None, shape: Shape, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    """The elements in nested arrays of `shape`, which holds as many as the tensor's own."""
+    if isinstance(tensor, Tensor) and tensor.dtype.is_string:
+        yield from [empty_lists(shape)] if 0 in shape else _string_pieces(tensor, name, shape, options)
+        return
+    if isinstance(tensor, Tensor):
+        tensor = TensorStream(tensor.dtype, tensor.shape, iter([content_view(tensor.values)]))
+    reader = ElementReader(tensor)
+    if 0 in shape:
+        reader.close()
+        yield empty_lists(shape)
+    else:
+        yield from _number_pieces(reader, tensor.dtype, name, shape, options)
+
+
+def _number_pieces(
+    reader: ElementReader,
+    dtype: DType,
+    name: str | None,
+    shape: Shape,
+    options: TensorEncodeOptions,
+) -> Iterator[str | Buffer]:
+    """Whole arrays at a time, of as many dimensions as a chunk holds; their outer brackets apart."""
+    axis = next(axis for axis in range(len(shape) + 1) if num_elements(shape[axis:]) <= _CHUNK_VALUES)
+    inner = shape[axis:]
+    for start, stop in _chunks(shape, axis):
+        yield ("," if start else "") + "[" * (_num_brackets(shape, start) - len(inner))
+        try:
+            yield joined_values(reader.take(stop - start), dtype, options, inner)
+        except ItemError as error:
+            raise _locate(error, name, start) from None
+        yield "]" * (_num_brackets(shape, stop) - len(inner))
+
+
+def _chunks(shape: Shape, axis: int) -> Iterator[tuple[int, int]]:
+    """The bounds of runs of `shape[axis:]` that do not reach from one array around them into the next."""
+    size = num_elements(shape[axis:])
+    around = num_elements(shape[max(axis - 1, 0) :])
+    step = _CHUNK_VALUES // size * size
+    for first in range(0, num_elements(shape), around):
+        for start in range(first, first + around, step):
+            yield start, min(start + step, first + around)
+
+
+def _num_brackets(shape: Shape, index: int) -> int:
+    """How many of the nested arrays of `shape` begin at an element, or end before it; no dimension is 0."""
+    size = 1
+    for depth, dim in enumerate(reversed(shape)):
+        size *= dim
+        if index % size:
+            return depth
+    return len(shape)
+
+
+def _string_pieces(
+    tensor: Tensor, name: str | None, shape: Shape, options: TensorEncodeOptions
+) -> Iterator[str | Buffer]:
+    for start, stop in _string_chunks(tensor):
+        values = tensor.values[start:stop]
+        yield "," if start else ""
+        if len(values) == 1 and len(values[0]) > PIECE_BYTES and options.text == "b64":
+            yield "[" * _num_brackets(shape, start) + '{"b64":"'
+            yield from b64_text(values, options.b64)
+            yield '"}' + "]" * _num_brackets(shape, stop)
+            continue
+        try:
+            texts = value_texts(_values(tensor, start, stop), tensor.dtype, options)
+        except ItemError as error:
+            raise _locate(error, name, start) from None
+        yield _bracketed(texts, shape, start).data.data
+
+
+def _string_chunks(tensor: Tensor) -> Iterator[tuple[int, int]]:
+    """The bounds of what is spelled at a time: many small values, or one large one."""
+    start = size = 0
+    for index, value in enumerate(tensor.values):
+        if size and size + len(value) > PIECE_BYTES:
+            yield start, index
+            start, size = index, 0
+        size += len(value) + STRING_OVERHEAD
+    yield start, len(tensor.values)
+
+
+def _bracketed(texts: Texts, shape: Shape, start: int) -> Texts:
+    """The texts of a row-major run from index `start`, each with the brackets before and behind it."""
+    index = np.arange(start, start + len(texts), dtype=np.int64)
+    openings, closings = np.zeros_like(index), np.zeros_like(index)
+    for axis in range(len(shape)):
+        size = num_elements(shape[axis:])
+        openings += index % size == 0
+        closings += (index + 1) % size == 0
+    return concatenate([_brackets("[", openings), texts, _brackets("]", closings)], len(texts))
+
+
+def _brackets(bracket: str, counts: Ints) -> Texts:
+    data = byte_array(bracket.encode() * int(counts.max()))
+    return Texts(data, np.zeros_like(counts), counts)
+
+
+def _values(tensor: Tensor, first: int, last: int) -> NDArray[Any] | Strings:
+    values: Any = tensor.values[first:last]
+    return Strings.pack(values) if tensor.dtype.is_string else values
+
+
+def _locate(error: ItemError, name: str | None, start: int) -> UnprocessableInput:
+    of_name = "" if name is None else f" of {name[:64]!r}"
+    return UnprocessableInput(
+        f"Element {start + error.index}{of_name}: {error.detail}", code=error.code, feature=name
+    )

@@ -22,7 +22,6 @@ from .arrays import safetensors as tensors_safetensors
 from .arrays import safetensors_records as records_safetensors
 from .arrow import parquet as records_parquet
 from .arrow import records as records_arrow
-from .arrow import tensor_stream as arrow_stream
 from .arrow import tensors as tensors_arrow
 from .columns import Records
 from .csv import records as records_csv
@@ -239,8 +238,6 @@ FORMS: Final[tuple[Form, ...]] = (
             assembled(tensors_arrow.decode),
             in_components(tensors_arrow.encode),
             _TENSORS,
-            decode_stream=arrow_stream.decode_stream,
-            encode_stream=arrow_stream.encode_stream,
         ),
         records=RecordsCodec(records_arrow.decode, records_arrow.encode, _FEATURES),
     ),

@@ -15,7 +15,7 @@ mutations of good bytes, are tested in tests/unit/codecs:
 | 22    | protobuf             | the same; test_protobuf.py, records/test_example_decode.py                 |
 | 23-25 | TFRecord             | records/test_framing.py                                                    |
 | 26-31 | JSON                 | test_json_text.py, test_json_numbers.py, test_json_values.py               |
-| 32-33 | Arrow, Parquet       | containers/test_arrow_messages.py, records/test_{arrow,parquet}.py        |
+| 32-33 | Arrow, Parquet       | test_arrow.py, test_parquet.py                                            |
 | 34    | images are no form   |                                                                           |
 
 Rows 14-17 of Content-Encoding are in test_http_content_encoding.py.

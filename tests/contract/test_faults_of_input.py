@@ -19,7 +19,7 @@ PROTO: Final = f"{CODECS}/tensors/test_tensor_proto.py"
 PROTO_VALUES: Final = f"{CODECS}/tensors/test_tensor_proto_values.py"
 JSON: Final = f"{CODECS}/test_json_text.py"
 CONVERT: Final = f"{CODECS}/test_json_convert.py"
-ARROW: Final = f"{CODECS}/containers/test_arrow_messages.py"
+ARROW: Final = f"{CODECS}/test_arrow.py"
 FAULTS: Final = "contract/test_faults.py"
 CONNECTIONS: Final = "contract/test_http_connections.py"
 AUTH: Final = "contract/test_auth.py"
@@ -122,15 +122,14 @@ ROWS: Final = {
         f"{CODECS}/test_json_values.py::test_booleans_strings_and_numbers_never_mix",
     ],
     32: [
-        f"{ARROW}::test_offsets_that_lead_out_of_their_buffer",
-        f"{ARROW}::test_a_buffer_outside_of_its_body",
-        f"{CODECS}/records/test_arrow.py::test_what_stands_in_the_view_of_a_null_is_not_looked_at",
+        f"{ARROW}::test_bytes_that_are_not_read",
+        f"{ARROW}::test_what_stands_in_the_view_of_a_null_is_not_looked_at",
     ],
     33: [
         f"{ARROW}::test_compressed_buffers_are_charged_before_they_are_inflated",
-        f"{ARROW}::test_a_stream_without_its_end_marker_ends_with_its_last_message",
-        f"{CODECS}/records/test_arrow.py::test_more_rows_than_bytes_can_stand_for",
-        f"{CODECS}/records/test_parquet.py::test_a_page_that_inflates_beyond_the_budget",
+        f"{ARROW}::test_streams_and_files",
+        f"{ARROW}::test_more_rows_than_bytes_can_stand_for",
+        f"{CODECS}/test_parquet.py::test_what_takes_more_than_the_budget",
     ],
     34: [
         f"{FAULTS}::test_images_are_no_form",

@@ -21,7 +21,7 @@ from ..json.text import parse_json
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
 from .batches import storage_type
-from .ipc_schema import read_field_metadata
+from .guard import read_field_metadata
 from .values import is_list
 
 __all__ = [

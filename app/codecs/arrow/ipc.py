@@ -1,10 +1,8 @@
 """Arrow IPC, stream and file: record batches from bytes that nobody vouches for, and bytes from batches.
 
-Arrow's reader believes what a message says and crashes later, where values are looked at. So messages are
-checked before it (`arrow_messages.py`) and every batch is validated in full behind it.
-
-The file format embeds the stream format: it, too, is read as it arrives, and its footer is compared with
-what was read. Only a file whose dictionaries stand behind the batches that use them is not served so.
+Arrow's reader believes what a batch says, and crashes later, where its values are looked at. So every batch
+is validated in full; what a message may take is charged before Arrow reads it (`guard.py`). The footer of a
+file is not read: a file whose dictionaries stand behind the batches that use them is not served.
 """
 
 from __future__ import annotations
@@ -20,9 +18,7 @@ from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..options import ArrowFormat
-from .messages import MessageFile
-
-__all__ = ["ArrowReader", "Collector", "arrow_faults", "serialize_arrow"]
+from .guard import GuardedFile
 
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
 #: What is not worth a piece of its own.
@@ -61,11 +57,11 @@ class ArrowReader:
         schema: as it was sent.
 
     Raises:
-        InputError: as `MessageFile.read`; what Arrow refuses (`invalid_arrow`).
+        InputError: as `GuardedFile.read`; what Arrow refuses (`invalid_arrow`).
     """
 
     def __init__(self, source: ByteStream, budget: Budget) -> None:
-        self._file = MessageFile(source, budget)
+        self._file = GuardedFile(source, budget)
         with arrow_faults("The schema of the Arrow stream"):
             self._reader = pa.ipc.open_stream(self._file, options=_OPTIONS)  # type: ignore[arg-type]  # a file by its methods
             self.schema = self._reader.schema

@@ -6,6 +6,7 @@ Source: parquet.apache.org, "File Format"; the reading and the writing are Arrow
 from __future__ import annotations
 
 import binascii
+import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +16,8 @@ from ...domain.limits import KIB, MIB
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteFile
-from .flatbuffers import root_table
+from .guard import measure_schema, root_table
 from .ipc import Collector, arrow_faults
-from .ipc_schema import check_schema_table
 from .parquet_footer import ParquetFooter, parse_footer
 from .parquet_pages import column_pages
 
@@ -141,10 +141,13 @@ def _check_arrow_schemas(footer: ParquetFooter) -> None:
             raise _broken("The Arrow schema in the footer is no base64") from None
         # Behind a continuation marker and a length; before 0.15 behind a length alone.
         begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
-        schema = root_table(message[begin:]).table(2)
-        if schema is None:
-            raise _broken("The Arrow schema in the footer is none")
-        check_schema_table(schema)
+        try:
+            schema = root_table(message[begin:]).table(2)
+            if schema is None:
+                raise _broken("The Arrow schema in the footer is none")
+            measure_schema(schema)
+        except struct.error:
+            raise _broken("The Arrow schema in the footer is corrupt") from None
 
 
 def _broken(what: str) -> MalformedInput:

@@ -38,16 +38,6 @@ from .features import DTYPE_KEY, has_arrow_type, value_dtype
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
 from .values import flatten_arrow, unwrapped
 
-__all__ = [
-    "arrow_field",
-    "arrow_schema_of",
-    "decode",
-    "encode",
-    "field_name",
-    "is_marked",
-    "marked_shape",
-]
-
 _MARK_KEY: Final = b"shardsmith:tensors"
 _SHAPE_KEY: Final = b"shardsmith:shape"
 #: The sizes of Arrow's fixed lists are int32.
@@ -71,7 +61,7 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
             with arrow_faults(f"Column {column.name[:64]!r}"):
                 column.add(batch.column(index), num_rows, budget)
         num_rows += batch.num_rows
-    marked = is_marked(reader.schema)
+    marked = _MARK_KEY in (reader.schema.metadata or {})
     tensors = [NamedTensor(column.tensor(num_rows, marked=marked), column.name) for column in columns]
     for named in tensors:
         check_declared(named, options)
@@ -123,7 +113,7 @@ class _Column:
         values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
         shape = check_shape((num_rows, *self._row_shape))
         if marked and num_rows == 1:
-            shape = marked_shape(self._marks, self.name)
+            shape = _marked_shape(self._marks, self.name)
         return Tensor(self._dtype, shape, values)
 
     def _refused(self, what: str, code: str) -> UnprocessableInput:
@@ -134,12 +124,7 @@ def _refused(name: str, what: str, code: str) -> UnprocessableInput:
     return UnprocessableInput(f"Column {name[:64]!r} {what}.", code=code, feature=name)
 
 
-def is_marked(schema: pa.Schema) -> bool:
-    """Whether a batch of this schema is one that `encode` wrote: its one row is the tensors."""
-    return _MARK_KEY in (schema.metadata or {})
-
-
-def marked_shape(marks: dict[bytes, bytes], name: str) -> Shape:
+def _marked_shape(marks: dict[bytes, bytes], name: str) -> Shape:
     """The shape in the metadata of a field.
 
     Raises:
@@ -162,13 +147,13 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
             (`not_expressible`).
         LimitExceeded: strings of more than 2 GiB.
     """
-    names = [field_name(named.name, index, len(tensors)) for index, named in enumerate(tensors)]
+    names = [_field_name(named.name, index, len(tensors)) for index, named in enumerate(tensors)]
     check_distinct(names)
     fields = [
-        arrow_field(name, named.tensor.dtype, named.tensor.shape)
+        _field(name, named.tensor.dtype, named.tensor.shape)
         for name, named in zip(names, tensors, strict=True)
     ]
-    schema = arrow_schema_of(fields)
+    schema = pa.schema(fields, {_MARK_KEY: b"1"})
     columns = [
         pa.Array.from_buffers(field.type, 1, [None], children=[_elements(named.tensor)])
         for field, named in zip(fields, tensors, strict=True)
@@ -177,19 +162,14 @@ def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iter
     return serialize_arrow(schema, batches, options.arrow)
 
 
-def field_name(name: str | None, index: int, count: int) -> str:
+def _field_name(name: str | None, index: int, count: int) -> str:
     """The name of a column: that of its tensor, or one by its position."""
     if name is not None:
         return name
     return "tensor" if count == 1 else f"tensor_{index}"
 
 
-def arrow_schema_of(fields: Sequence[pa.Field[Any]]) -> pa.Schema:
-    """The schema of the batch that `encode` writes."""
-    return pa.schema(fields, {_MARK_KEY: b"1"})
-
-
-def arrow_field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
+def _field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
     """The column of a tensor.
 
     Raises:

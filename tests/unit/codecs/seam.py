@@ -6,7 +6,7 @@ Only `_values_of` and the imports know how the columns of a batch are laid out.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -177,6 +177,11 @@ def records(rows: Any, **options: Any) -> Records:
     return decode("json", json.dumps(rows).encode(), Budget(), **options)
 
 
+def rows_of(batches: Iterable[Batch], schema: Schema) -> list[dict[str, Any]]:
+    """All rows, as `Rows.rows`."""
+    return [row for batch in batches for row in _rows_of(batch, schema)]
+
+
 def _rows_of(batch: Batch, schema: Schema) -> list[dict[str, Any]]:
     check_batch(batch, schema)
     columns = [
@@ -267,7 +272,7 @@ def read_tensors(
             try:
                 call: Any = decoder
                 found = call(source, TensorDecodeOptions(**options), Budget(limits), *length)
-                outcomes.append([_values(named) for named in found])
+                outcomes.append([values_of(named) for named in found])
             except InputError as error:
                 outcomes.append(Refusal.of(error))
     for other in outcomes[1:]:
@@ -275,7 +280,7 @@ def read_tensors(
     return outcomes[0]
 
 
-def _values(named: NamedAny | NamedTensor | NamedStream) -> Values:
+def values_of(named: NamedAny | NamedTensor | NamedStream) -> Values:
     tensor = named.tensor
     if isinstance(tensor, SparseTensor):
         values, shape, parts = tensor.values, tensor.dense_shape, tensor.indices.tolist()

@@ -1,13 +1,11 @@
 """What streams is what would be held: the same bytes, the same refusals, at every split of the input."""
 
 import gzip
-import io
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +25,7 @@ from app.runtime.streams import ByteStream, MemoryStream
 from tests.bodies import body_of
 from tests.feature_values import varint
 
-FORMS: tuple[FormName, ...] = ("npy", "raw", "tensorproto", "safetensors", "arrow", "tfrecord")
+FORMS: tuple[FormName, ...] = ("npy", "raw", "tensorproto", "safetensors", "tfrecord")
 
 
 def field(number: int, payload: bytes) -> bytes:
@@ -113,8 +111,6 @@ def holds(form: FormName, item: Tensor) -> bool:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_dtype_that_a_form_holds_streams(form: FormName) -> None:
     for item in filter(lambda item: holds(form, item), map(tensor, NUMBERS)):
-        if form == "arrow" and (item.dtype is BOOL or item.dtype.is_narrow):
-            continue  # which lie there in another way
         data = written(form, item)
         [found] = arriving(form, MemoryStream(data), len(data), **declared(form, item))
         assert isinstance(found, NamedStream)
@@ -143,7 +139,7 @@ def test_what_leaves_is_what_leaves_of_a_tensor_in_memory(form: FormName, output
     for options in [{}, *([{"layout": "nested"}, {"layout": "oip"}] if output == "json" else [])]:
         streams = arriving(form, Splits(data, chunk=7), len(data), **declared(form, FLOATS))
         chunks = encode_stream(streams, TensorEncodeOptions(**options))  # type: ignore[arg-type]  # as they are above
-        named = NamedTensor(FLOATS, {"safetensors": "tensor_0", "arrow": "tensor"}.get(form))
+        named = NamedTensor(FLOATS, {"safetensors": "tensor_0"}.get(form))
         assert chunks is not None
         assert b"".join(chunks) == written(output, named, **options)
 
@@ -297,7 +293,7 @@ def test_bytes_behind_the_end_are_refused(form: FormName) -> None:
         assert code_of(read, form, Splits(data, chunk=50), num_bytes, **options) == wanted
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "arrow"])
+@pytest.mark.parametrize("form", FORMS)
 def test_a_bad_bool_is_refused_with_its_place(form: FormName) -> None:
     item = Tensor(BOOL, (200,), np.zeros(200, np.bool_))
     data = bytearray(written(form, item))
@@ -488,7 +484,7 @@ def test_a_stream_takes_no_more_of_the_budget_than_its_header() -> None:
     item = Tensor(DTYPES["float32"], (count,), np.zeros(count, "<f4"))
     for form in FORMS:
         data = written(form, item)
-        tail = {"tfrecord": data[-4:], "arrow": data[-8:]}.get(form, b"")
+        tail = data[-4:] if form == "tfrecord" else b""
         head = data[: len(data) - 4 * count - len(tail)]
         budget = Budget(Limits(max_decoded_bytes=100_000))
         source = Zeros(head, 4 * count, tail)
@@ -498,86 +494,3 @@ def test_a_stream_takes_no_more_of_the_budget_than_its_header() -> None:
         [arrival] = arriving(form, source, num_bytes, budget, **declared(form, item))
         with pytest.raises(LimitExceeded):
             in_memory(arrival, budget)
-
-
-# Arrow.
-
-
-@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-@pytest.mark.parametrize("shape", [(3, 5), (), (7,)], ids=str)
-def test_arrow_leaves_as_arrows_own_writer_writes_it(dtype: DType, shape: Shape) -> None:
-    item = tensor(dtype, shape)
-    encode_stream = TENSOR_CODECS["arrow"].encode_stream
-    assert encode_stream is not None
-    streams = arriving("raw", Splits(written("raw", item), chunk=3), **declared("raw", item))
-    chunks = encode_stream(streams, TensorEncodeOptions())
-    assert (chunks is None) == (dtype is BOOL or dtype.is_narrow)
-    if chunks is not None:
-        assert b"".join(chunks) == written("arrow", item)
-
-
-def test_arrow_that_has_to_be_whole_is_written_from_memory() -> None:
-    encode_stream = TENSOR_CODECS["arrow"].encode_stream
-    assert encode_stream is not None
-    two = [NamedStream(item.tensor) for item in (*arriving_floats(), *arriving_floats())]
-    assert encode_stream(two, TensorEncodeOptions()) is None
-    assert encode_stream(arriving_floats(), TensorEncodeOptions(arrow="file")) is None
-
-
-def arriving_floats() -> Any:
-    return arriving("npy", MemoryStream(written("npy", FLOATS)))
-
-
-def test_other_arrow_is_read_in_memory() -> None:
-    bodies = [
-        written("arrow", FLOATS, arrow="file"),
-        written("arrow", FLOATS, FLOATS),
-        written("arrow", tensor(BOOL)),
-        written("arrow", tensor(DTYPES["int32"], (0, 4))),
-        plain_arrow(1),
-        plain_arrow(3),
-    ]
-    for data in bodies:
-        found = arriving("arrow", MemoryStream(data))
-        assert all(isinstance(item, NamedTensor) for item in found)
-        wanted = whole("arrow", data)
-        assert [same(item, other.tensor) for item, other in zip(found, wanted, strict=True)] == [True] * len(
-            wanted
-        )
-
-
-def plain_arrow(num_rows: int) -> bytes:
-    """A column of fixed lists as others write it, without our marks."""
-    column = pa.array([[1.5, 2.5]] * num_rows, pa.list_(pa.float32(), 2))
-    return ipc(pa.record_batch({"x": column}))
-
-
-def ipc(*batches: pa.RecordBatch) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def test_a_second_batch_of_a_marked_stream_is_refused_unless_it_is_seen_beforehand() -> None:
-    batch = next(iter(pa.ipc.open_stream(written("arrow", FLOATS))))
-    data = ipc(batch, batch)
-    assert code_of(read, "arrow", MemoryStream(data)) == "late_batch"
-    [found] = read("arrow", MemoryStream(data), len(data))
-    assert same(found, whole("arrow", data)[0].tensor)
-
-
-def test_a_stream_without_an_end_marker_is_read() -> None:
-    data = written("arrow", FLOATS)[:-8]
-    for num_bytes in (None, len(data)):
-        [found] = arriving("arrow", MemoryStream(data), num_bytes)
-        assert isinstance(found, NamedStream)
-        assert same(in_memory(found, Budget()), FLOATS)
-
-
-def test_a_marked_shape_that_does_not_fit_is_refused_alike() -> None:
-    data = written("arrow", FLOATS)
-    for shape in (b"[3, 9]", b"[3.,4]", b"x     "):
-        broken = data.replace(b"[3, 4]", shape)
-        assert outcome(read, "arrow", MemoryStream(broken)) == outcome(whole, "arrow", broken) != []

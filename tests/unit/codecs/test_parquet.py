@@ -1,0 +1,265 @@
+"""Rows as Parquet, in and out, through the form table."""
+
+import io
+import json
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+
+from app.codecs.columns import Records
+from app.codecs.forms import RECORDS_CODECS
+from app.codecs.options import RecordsEncodeOptions
+from app.domain.limits import Limits
+from app.domain.schema import Schema
+from app.runtime.budget import Budget
+from tests.kinds import records
+from tests.unit.codecs import seam
+from tests.unit.codecs.seam import Refusal, Rows, assert_rows, schema_of
+
+KINDS = ("scalar", "dense", "ragged", "sparse", "sequence")
+
+
+def saved(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def written(**columns: Any) -> bytes:
+    return saved(pa.table(columns))
+
+
+def read(data: bytes, **options: Any) -> Rows | Refusal:
+    return seam.read("parquet", data, **options)
+
+
+def write(found: Records) -> bytes:
+    data = seam.write("parquet", found)
+    assert isinstance(data, bytes), data
+    return data
+
+
+def opened(data: bytes) -> pq.ParquetFile:
+    return pq.ParquetFile(io.BytesIO(data))
+
+
+TABLE = pa.table({"x": [1, 2, None], "s": ["a", "b", "a"], "l": [[1.5], [], [2.0, 3.0]]})
+ROWS: list[dict[str, Any]] = [
+    {"x": 1, "s": b"a", "l": [1.5]},
+    {"x": 2, "s": b"b", "l": []},
+    {"x": None, "s": b"a", "l": [2.0, 3.0]},
+]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_files_of_other_writers(compression: str, version: str, dictionary: bool) -> None:
+    found = read(
+        saved(
+            TABLE,
+            compression=compression,
+            data_page_version=version,
+            row_group_size=2,
+            use_dictionary=dictionary,
+        )
+    )
+    assert_rows(found, ROWS)
+    assert isinstance(found, Rows)
+    assert found.features == {"x": "int64?", "s": "text?", "l": "float64[null]?"}
+
+
+def test_files_without_the_schema_of_arrow() -> None:
+    table = pa.table({"x": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2)), "t": ["a"]})
+    data = saved(table, store_schema=False)
+    found = read(data)
+    assert isinstance(found, Rows)
+    assert found.features["x"] == "float32[null]?"
+    declared = schema_of(x={"dtype": "float32", "shape": [2]}, t="text")
+    assert_rows(read(data, schema=declared), [{"x": [1.0, 2.0], "t": b"a"}])
+
+
+def test_types_that_no_feature_has() -> None:
+    refusal = Refusal("unsupported_type", feature="x")
+    assert read(written(x=pa.array([1], pa.duration("ms")))) == refusal
+
+
+def test_the_schema_in_the_metadata_counts_as_declared() -> None:
+    declared = schema_of(x="int8")
+    metadata = {"shardsmith:schema": json.dumps(declared.to_json())}
+    data = saved(pa.table({"x": [1]}).replace_schema_metadata(metadata))
+    found = read(data)
+    assert isinstance(found, Rows)
+    assert (found.schema, found.is_declared) == (declared, True)
+    assert read(data, schema=declared) == Refusal("schema_twice")
+
+
+@hypothesis.settings(max_examples=50, deadline=None)
+@given(found=records(KINDS))
+def test_rows_of_every_kind_round_trip(found: Records) -> None:
+    batches = list(found.batches)
+    data = write(Records(found.schema, iter(batches)))
+    pq.read_table(io.BytesIO(data)).validate(full=True)
+    back = read(data)
+    assert isinstance(back, Rows)
+    assert back.schema == found.schema
+    assert_rows(back, seam.rows_of(batches, found.schema))
+    same = seam.decode("parquet", data, Budget())
+    assert same.num_rows == len(back.rows)
+    once = write(same)
+    assert write(seam.decode("parquet", once, Budget())) == once
+
+
+def test_row_groups_are_bounded() -> None:
+    rows = seam.decode("parquet", written(x=np.arange(33 * 8192)), Budget())
+    budget = Budget()
+    encode = RECORDS_CODECS["parquet"].encode
+    assert encode is not None
+    pieces = list(encode(rows, RecordsEncodeOptions(), budget))
+    metadata = opened(b"".join(map(bytes, pieces))).metadata
+    assert [metadata.row_group(i).num_rows for i in range(3)] == [131072, 131072, 8192]
+    assert metadata.row_group(0).column(0).compression == "SNAPPY"
+    assert budget.remaining == Budget().remaining
+    assert budget.peak < 3 * 2**20
+
+
+def test_memory_is_given_back_with_each_row_group() -> None:
+    data = saved(pa.table({"x": np.arange(200_000), "s": ["abc"] * 200_000}), row_group_size=20_000)
+    found = read(data)
+    assert isinstance(found, Rows)
+    assert len(found.rows) == 200_000
+    assert found.peak < 3 * 2**20
+    assert found.left < 100_000
+
+
+def test_large_rows_make_small_batches() -> None:
+    data = saved(pa.table({"x": [bytes([i]) * 2**22 for i in range(10)]}), use_dictionary=False)
+    found = read(data)
+    assert isinstance(found, Rows)
+    assert max(found.batches) <= 4
+
+
+@pytest.mark.parametrize("shape", [[0], [None, 0]])
+def test_what_parquet_does_not_hold(shape: list[int | None]) -> None:
+    declared = schema_of(x={"dtype": "int8", "shape": shape, "encoding": "tensor"})
+    assert seam.write("parquet", Records(declared, iter(()))) == Refusal("not_expressible", feature="x")
+    assert seam.write("parquet", Records(Schema(()), iter(()))) == Refusal("not_expressible")
+
+
+def test_features_that_can_be_null_leave_as_plain_lists() -> None:
+    declared = schema_of(
+        x={"dtype": "int8", "shape": [2], "nullable": True},
+        y={"dtype": "int8", "shape": [2]},
+        z={"dtype": "int8", "shape": [None, None], "nullable": True},
+    )
+    found = opened(write(Records(declared, iter(())))).schema_arrow
+    assert [str(field.type) for field in found] == [
+        "list<element: int8 not null>",
+        "fixed_size_list<element: int8 not null>[2]",
+        "struct<data: list<element: int8 not null> not null, shape: list<element: int32 not null> not null>",
+    ]
+
+
+# Hostile files.
+
+DATA = saved(TABLE)
+
+
+def footer_of(data: bytes) -> tuple[int, int]:
+    """Where it begins and ends."""
+    end = len(data) - 8
+    return end - int.from_bytes(data[-8:-4], "little"), end
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "invalid_parquet"),
+        (b"PAR1PAR1", "invalid_parquet"),
+        (b"hello world, this is text", "invalid_parquet"),
+        (DATA[:-1], "truncated"),
+        (DATA + b"\n", "truncated"),
+        (DATA[:-8] + b"\xff\xff\xff\x7fPAR1", "invalid_parquet"),
+        (DATA[:-8] + b"\x01\x00\x00\x00PAR1", "invalid_parquet"),
+        (DATA[:-8] + b"\0" + DATA[-8:], "invalid_parquet"),
+        (DATA[:-8] + b"\0" + (int.from_bytes(DATA[-8:-4], "little") + 1).to_bytes(4, "little") + b"PAR1",
+         "invalid_parquet"),
+        (DATA[:-4] + b"PARE", "unsupported_parquet"),
+        (b"PARE" + DATA[4:], "unsupported_parquet"),
+        *((b"PAR1" + body + bytes(8) + (len(body) + 8).to_bytes(4, "little") + b"PAR1", "invalid_parquet")
+          for body in (b"\x1c" * 40, b"\x19\xfc\xff\xff\x7f", b"\x1d", b"\x15" + b"\xff" * 11)),
+    ],
+)  # fmt: skip
+def test_what_is_no_parquet_file(data: bytes, code: str) -> None:
+    found = read(data)
+    assert isinstance(found, Refusal)
+    assert found.code == code
+
+
+def test_every_byte_of_a_footer_that_is_changed_is_refused_or_harmless() -> None:
+    begin, end = footer_of(DATA)
+    codes = set()
+    for place in range(begin, end):
+        for byte in (0, 0x15, 0x1C, 0x7F, 0xFF):
+            found = read(DATA[:place] + bytes([byte]) + DATA[place + 1 :])
+            codes.add(found.code if isinstance(found, Refusal) else "")
+    known = {"", "invalid_parquet", "invalid_arrow", "unsupported_type", "unsupported_parquet"}
+    assert codes <= known | {
+        "duplicate_feature",
+        "invalid_feature_name",
+        "amplification_exceeded",
+        "payload_too_large",
+    }
+    assert {"", "invalid_parquet"} < codes
+
+
+def test_a_flipped_bit_in_a_page_with_a_checksum() -> None:
+    data = bytearray(saved(pa.table({"x": np.arange(100)}), write_page_checksum=True, use_dictionary=False))
+    data[200] ^= 1
+    assert read(bytes(data)) == Refusal("invalid_parquet", row=0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # A page that inflates.
+        saved(pa.table({"x": [bytes(2**24)]}), compression="zstd", use_dictionary=False),
+        # A row with many pages of strings.
+        saved(pa.table({"x": pa.array([[bytes(2**20)] * 24])}), compression="zstd", use_dictionary=False),
+        # A row of very many values.
+        saved(pa.table({"x": pa.array([[1] * 2**22])}), compression="zstd"),
+    ],
+)
+def test_what_takes_more_than_the_budget(data: bytes) -> None:
+    assert len(data) < 2**16
+    found = read(data, limits=Limits(max_decoded_bytes=24 * 2**20))
+    assert isinstance(found, Refusal)
+    assert found.code == "payload_too_large"
+
+
+def test_a_footer_that_would_take_more_than_the_budget() -> None:
+    data = saved(pa.table({"x": [1]}).replace_schema_metadata({"note": "a" * 2**20}))
+    assert read(data, limits=Limits(max_decoded_bytes=2**26)) == Refusal("payload_too_large")
+
+
+def test_a_long_string_that_is_named_again_and_again_is_taken_a_few_rows_at_a_time() -> None:
+    indices: Any = np.zeros(3000, "i4")
+    data = saved(pa.table({"x": pa.DictionaryArray.from_arrays(indices, pa.array(["a" * 2**16]))}))
+    assert len(data) < 2**16
+    budget = Budget()
+    sizes = [batch.num_rows for batch in seam.decode("parquet", data, budget).batches]
+    assert sum(sizes) == 3000
+    assert max(sizes) <= 2**24 // 2**16
+    assert budget.peak <= 2**26
+
+
+def test_strings_in_an_encoding_that_is_not_read_are_refused_with_advice() -> None:
+    table = pa.table({"x": ["ab", "abc"] * 10})
+    found = read(saved(table, use_dictionary=False, column_encoding={"x": "DELTA_BYTE_ARRAY"}))
+    assert found == Refusal("unsupported_parquet", row=0)
+    assert "dictionary-encoded" in found.detail

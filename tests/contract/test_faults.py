@@ -10,10 +10,10 @@ mutations of good bytes, are tested in tests/unit/codecs:
 | 1-8   | headers of NPY       | test_array_tensors.py                                                      |
 | 9, 10 | NPY                  | test_array_tensors.py                                                      |
 | 11-13 | NPZ                  | test_array_tensors.py                                                      |
-| 14-17 | compression          | records/test_framing.py, records/test_compression.py                       |
-| 18-21 | TensorProto          | tensors/test_tensor_proto.py, tensors/test_tensor_proto_values.py          |
+| 14-17 | compression          | test_tfrecord.py, test_inflate.py                                          |
+| 18-21 | TensorProto          | test_tensor_messages.py                                                    |
 | 22    | protobuf             | the same; test_protobuf.py, records/test_example_decode.py                 |
-| 23-25 | TFRecord             | records/test_framing.py                                                    |
+| 23-25 | TFRecord             | test_tfrecord.py                                                           |
 | 26-31 | JSON                 | test_json_text.py, test_json_numbers.py, test_json_values.py               |
 | 32-33 | Arrow, Parquet       | test_arrow.py, test_parquet.py                                            |
 | 34    | images are no form   |                                                                           |

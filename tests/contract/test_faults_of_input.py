@@ -12,11 +12,10 @@ import pytest
 TESTS: Final = Path(__file__).resolve().parents[1]
 CODECS: Final = "unit/codecs"
 ARRAYS: Final = f"{CODECS}/test_array_tensors.py"
-FRAMING: Final = f"{CODECS}/records/test_framing.py"
+FRAMING: Final = f"{CODECS}/test_tfrecord.py"
 INFLATE: Final = f"{CODECS}/test_inflate.py"
 ENCODED: Final = "contract/test_http_content_encoding.py"
-PROTO: Final = f"{CODECS}/tensors/test_tensor_proto.py"
-PROTO_VALUES: Final = f"{CODECS}/tensors/test_tensor_proto_values.py"
+PROTO: Final = f"{CODECS}/test_tensor_messages.py"
 JSON: Final = f"{CODECS}/test_json_text.py"
 CONVERT: Final = f"{CODECS}/test_json_convert.py"
 ARROW: Final = f"{CODECS}/test_arrow.py"
@@ -35,7 +34,7 @@ SERVE: Final = "e2e/test_serve.py"
 
 ROWS: Final = {
     1: [f"{ARRAYS}::test_an_npy_pickle_is_never_loaded", f"{ARRAYS}::test_npy_that_is_refused"],
-    2: [f"{ARRAYS}::test_npy_that_is_refused", f"{PROTO}::test_huge_shapes"],
+    2: [f"{ARRAYS}::test_npy_that_is_refused", f"{PROTO}::test_messages_that_are_refused"],
     3: [f"{ARRAYS}::test_npy_that_is_refused"],
     4: [f"{ARRAYS}::test_npy_that_is_refused"],
     5: [f"{ARRAYS}::test_npy_shapes"],
@@ -74,20 +73,16 @@ ROWS: Final = {
         f"{FRAMING}::test_a_wrong_trailer_is_found",
     ],
     18: [
-        f"{PROTO}::test_a_few_bytes_that_declare_too_much",
-        f"{PROTO_VALUES}::test_the_size_comes_before_the_values",
+        f"{PROTO}::test_values_are_charged_before_they_are_made",
     ],
-    19: [f"{PROTO}::test_messages_that_contradict_themselves"],
+    19: [f"{PROTO}::test_messages_that_are_refused"],
     20: [
-        f"{PROTO_VALUES}::test_values_that_the_dtype_does_not_hold",
-        f"{PROTO}::test_bool_content_is_zero_or_one",
+        f"{PROTO}::test_values_that_the_dtype_does_not_hold",
+        f"{PROTO}::test_messages_that_are_refused",
     ],
-    21: [
-        f"{PROTO}::test_dtypes_that_are_not_read",
-        f"{PROTO}::test_unknown_rank_is_refused_with_values_too",
-    ],
+    21: [f"{PROTO}::test_messages_that_are_refused"],
     22: [
-        f"{PROTO}::test_messages_that_cannot_be_read",
+        f"{PROTO}::test_messages_that_are_refused",
         f"{CODECS}/test_protobuf.py::test_a_message_that_is_none",
         f"{CODECS}/records/test_example_decode.py::test_malformed_messages_are_named_with_row_and_offset",
     ],

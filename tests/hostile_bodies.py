@@ -158,7 +158,7 @@ LIES = [
     binary(22, "a JSON longer than the body", {}, "400 truncated offset", 10**6),
     binary(22, "a JSON of 2^63 - 1 bytes", {}, "413 payload_too_large", 2**63 - 1),
     binary(22, "a JSON cut short", {}, "400 invalid_json offset", 20),
-    rows(22, "a CSV header of commas", "csv", lambda: b"," * 8 * MIB + b"\n1\n", "413 payload_too_large"),
+    rows(22, "a CSV header of commas", "csv", lambda: b"," * 8 * MIB + b"\n1\n", "413 too_many_features row"),
     rows(
         22, "a CSV line that does not end", "csv", lambda: b"a\n" + b"b" * 100 * MIB, "413 payload_too_large"
     ),

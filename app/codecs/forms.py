@@ -24,7 +24,8 @@ from .arrow import parquet as records_parquet
 from .arrow import records as records_arrow
 from .arrow import tensors as tensors_arrow
 from .columns import Records
-from .csv import records as records_csv
+from .csv import read as csv_read
+from .csv import write as csv_write
 from .json import ndjson as records_ndjson
 from .json import records as records_json
 from .json import tensors as tensors_json
@@ -246,7 +247,7 @@ FORMS: Final[tuple[Form, ...]] = (
         ("application/vnd.apache.parquet",),
         records=RecordsCodec(records_parquet.decode, records_parquet.encode, _FEATURES, needs="file"),
     ),
-    Form("csv", ("text/csv",), records=RecordsCodec(records_csv.decode, records_csv.encode, _DENSE)),
+    Form("csv", ("text/csv",), records=RecordsCodec(csv_read.decode, csv_write.encode, _DENSE)),
     Form(
         "tfrecord",
         ("application/x-tfrecord",),

@@ -88,6 +88,19 @@ class TensorEncodeOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """How a CSV body is written.
+
+    Attributes:
+        delimiter: one ASCII character between two fields.
+        nulls: texts without quotes that mean null, beside the empty one.
+    """
+
+    delimiter: str = ","
+    nulls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsDecodeOptions:
     """For decoders of records.
 
@@ -104,6 +117,7 @@ class RecordsDecodeOptions:
         compression: of `tfrecord`; None detects it.
         undeclared: what happens to features that a declared schema does not name.
         json_bytes: as for tensors.
+        csv: how a CSV body is written.
         losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
             refuses the damage.
     """
@@ -118,6 +132,7 @@ class RecordsDecodeOptions:
     compression: Compression | None = None
     undeclared: Literal["error", "drop"] = "error"
     json_bytes: int | None = None
+    csv: CsvDialect = CsvDialect()
     losses: Losses | None = None
 
 
@@ -132,6 +147,7 @@ class RecordsEncodeOptions:
         b64: as for tensors.
         compression: of `tfrecord`.
         arrow: as for tensors.
+        delimiter: of `csv`: one ASCII character between two fields.
         lossy: float64 may go into a FloatList and uint64 into an Int64List, whatever becomes of the values.
         exact: a float64 that a FloatList would round is refused, also where nobody declared it.
         rounded: notes the features of which values were rounded; None notes nothing.
@@ -144,6 +160,7 @@ class RecordsEncodeOptions:
     b64: Literal["standard", "websafe"] = "standard"
     compression: Compression = "none"
     arrow: ArrowFormat = "stream"
+    delimiter: str = ","
     lossy: bool = False
     exact: bool = False
     rounded: RoundedFeatures | None = None

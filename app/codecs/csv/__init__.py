@@ -1,0 +1,1 @@
+"""CSV: rows of scalars, one a line."""

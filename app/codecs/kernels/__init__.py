@@ -22,6 +22,7 @@ from . import (
     json_objects,
     json_rows,
     json_write,
+    number_fields,
     record_index,
     sequence_encode,
     sequence_index,
@@ -59,6 +60,7 @@ class Kernels:
         self.gather_cells = compiled(json_rows.gather_cells)
         self.find_objects = compiled(json_objects.find_objects)
         self.read_number_array = compiled(json_array.read_number_array)
+        self.read_number_fields = compiled(number_fields.read_number_fields)
         self.list_sizes = compiled(sequence_encode.list_sizes)
         self.int_step_bodies = compiled(sequence_encode.int_step_bodies)
         self.bytes_step_bodies = compiled(sequence_encode.bytes_step_bodies)

@@ -103,6 +103,9 @@ def _lanes_at(text: Bytes, position: int) -> np.uint64:
     """The next eight bytes, those behind the end being 0."""
     if position + 8 <= text.size:
         return load_word(text, position)
+    if text.size >= 8 and position < text.size:
+        # The last word of the text, without what lies before the position.
+        return load_word(text, text.size - 8) >> np.uint64(8 * (position + 8 - text.size))
     word = np.uint64(0)
     for index in range(position, text.size):
         word |= np.uint64(text[index]) << np.uint64(8 * (index - position))

@@ -1,0 +1,200 @@
+"""The fields of a column of CSV -> values of a feature. Numbers go by the rules of JSON values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.dtypes import BOOL, FLOAT64, INT64, PRECISION, TEXT, DType
+from ...domain.schema import Feature
+from ...errors import SchemaConflict
+from .. import kernels
+from ..columns import Column, Mask, Strings, bounds_of_present
+from ..json.convert import convert_items
+from ..json.errors import cell_error
+from ..json.text import NegativeZero, NonFinite
+from ..json.values import ItemError, Reading
+from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE
+from ..rounding import rounded
+from ..schema_inference import HEAD_ROWS
+
+#: A number of more characters is one only to waste time.
+_MAX_NUMBER: Final = 1000
+_INTEGER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
+_NUMBER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_BOOLEANS: Final[dict[str, object]] = {
+    spelled: value
+    for word, value in (("true", True), ("false", False))
+    for spelled in (word, word.title(), word.upper())
+}
+_BARE: Final[dict[str, object]] = {
+    "NaN": NonFinite("nan"),
+    "Infinity": NonFinite("inf"),
+    "-Infinity": NonFinite("-inf"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A column of some rows: the texts of those that have one.
+
+    Attributes:
+        present: by row, whether it has one; None where every row has.
+    """
+
+    texts: Strings
+    present: Mask | None
+    num_rows: int
+
+
+def find_fields(column: Any) -> Fields:
+    """The fields of an Arrow array of strings, where they lie; a null is a row without one."""
+    validity, offsets, data = column.buffers()
+    first, num_rows = column.offset, len(column)
+    bounds = np.frombuffer(offsets, np.int32)[first : first + num_rows + 1].astype(np.int64)
+    present = None
+    if column.null_count:
+        bits = np.frombuffer(validity, np.uint8)
+        present = np.unpackbits(bits, count=first + num_rows, bitorder="little")[first:].view(np.bool_)
+    text = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    texts = Strings(text[bounds[0] : bounds[-1]], bounds - bounds[0])
+    # Of a null there is no character.
+    return Fields(Strings(texts.data, bounds_of_present(texts.offsets, present)), present, num_rows)
+
+
+def infer_feature(name: str, chunks: Sequence[Fields], *, bare: bool) -> Feature | None:
+    """The feature that holds these fields, or None where there is none.
+
+    int64 where each is an integer token, float64 where each is a number, bool where each is `true` or
+    `false`, else text.
+
+    Args:
+        bare: NaN, Infinity and -Infinity are numbers.
+    """
+    dtypes = {_infer_dtype(fields.texts, bare=bare) for fields in chunks if len(fields.texts)}
+    if not dtypes:
+        return None
+    if dtypes == {INT64, FLOAT64}:
+        dtypes = {FLOAT64}
+    dtype = dtypes.pop() if len(dtypes) == 1 else TEXT
+    nullable = any(fields.present is not None for fields in chunks)
+    return Feature(name, dtype, nullable=nullable, inferred=True)
+
+
+def _infer_dtype(texts: Strings, *, bare: bool) -> DType:
+    kinds, _ = _read_numbers(texts)
+    is_boolean = kinds >= TRUE
+    if is_boolean.any():
+        return BOOL if is_boolean.all() else TEXT
+    if not bare and (kinds == NONFINITE).any():
+        return TEXT
+    is_integer = bool((kinds <= NEGATIVE_ZERO).all())
+    for index in np.flatnonzero(kinds == OTHER).tolist():
+        text = _text(texts, index)
+        if not _NUMBER_TOKEN.fullmatch(text):
+            return TEXT
+        is_integer = is_integer and _INTEGER_TOKEN.fullmatch(text) is not None
+    return INT64 if is_integer else FLOAT64
+
+
+def _text(texts: Strings, index: int) -> str:
+    return texts.data[texts.offsets[index] : texts.offsets[index + 1]].tobytes().decode()
+
+
+def _read_numbers(texts: Strings) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    """Of each text what it is, and its value, as `kernels.number_fields` says."""
+    kinds, words = np.empty(len(texts), np.uint8), np.empty(len(texts), np.uint64)
+    kernels.load().read_number_fields(texts.data, texts.offsets, kinds, words)
+    return kinds, words
+
+
+def build_column(feature: Feature, fields: Fields, reading: Reading, first_row: int, *, bare: bool) -> Column:
+    """The column of a scalar feature from its fields.
+
+    Args:
+        first_row: the row of the first field, for errors.
+
+    Raises:
+        SchemaConflict: a field that is no value of the feature's dtype, or none where it is not nullable.
+        InputError: a value that the dtype does not hold. Errors carry feature and row.
+    """
+    present = fields.present
+    if present is not None:
+        require_nullable(feature, first_row + int(np.argmin(present)), reading)
+    if feature.dtype.is_string:
+        return Column(fields.texts, present=present)
+    values = _convert_at_once(fields.texts, feature.dtype, nonfinite=bare or reading.declared)
+    if values is None:
+        try:
+            values = convert_items(
+                [_item(text.decode(), bare=bare) for text in fields.texts.unpack()], feature.dtype, reading
+            )
+        except ItemError as error:
+            row = error.index if present is None else int(np.flatnonzero(present)[error.index])
+            raise cell_error(error, feature.name, first_row + row) from None
+    return Column(values, present=present)
+
+
+def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
+    """Refuse a row without a feature that has to be there.
+
+    Raises:
+        SchemaConflict: it is not nullable.
+    """
+    if feature.nullable:
+        return
+    hint = 'Declare it nullable; empty text is written as "".'
+    if not reading.declared:
+        hint = f"None of the first {HEAD_ROWS} rows does: set ?infer=all, or declare a schema."
+    raise SchemaConflict(
+        f"Row {row} has an empty field for {feature.name!r}. {hint}", row=row, feature=feature.name
+    )
+
+
+def _convert_at_once(texts: Strings, dtype: DType, *, nonfinite: bool) -> NDArray[Any] | None:
+    """All texts, where nothing about them is special; else None."""
+    kinds, words = _read_numbers(texts)
+    if dtype is BOOL:
+        return kinds == TRUE if (kinds >= TRUE).all() else None
+    if not kinds.all() or (kinds >= TRUE).any() or (not nonfinite and (kinds == NONFINITE).any()):
+        return None
+    if dtype.is_integer:
+        return None if dtype.is_narrow else _integers(kinds, words.view(np.int64), dtype)
+    return _floats(kinds, words, dtype)
+
+
+def _integers(kinds: NDArray[np.uint8], values: NDArray[np.int64], dtype: DType) -> NDArray[Any] | None:
+    low, high = dtype.bounds
+    fits = (kinds <= NEGATIVE_ZERO).all() and (
+        not len(values) or (low <= values.min() and values.max() <= high)
+    )
+    return values.astype(dtype.numpy) if fits else None
+
+
+def _floats(kinds: NDArray[np.uint8], words: NDArray[np.uint64], dtype: DType) -> NDArray[Any] | None:
+    doubles = words.view(np.float64)
+    is_integer = kinds <= NEGATIVE_ZERO
+    if is_integer.any():
+        integers, exact = words.view(np.int64), 2 ** PRECISION[dtype.name]
+        if (is_integer & ((integers < -exact) | (integers > exact))).any():
+            return None
+        doubles = np.where(is_integer, integers.astype(np.float64), doubles)
+        doubles[kinds == NEGATIVE_ZERO] = -0.0
+    values, lost = rounded(doubles, dtype)
+    return None if lost.any() else values
+
+
+def _item(text: str, *, bare: bool) -> object:
+    """The field as what a JSON parser would have made of it."""
+    if len(text) > _MAX_NUMBER:
+        return text
+    if _INTEGER_TOKEN.fullmatch(text):
+        return NegativeZero() if text == "-0" else int(text)
+    if _NUMBER_TOKEN.fullmatch(text):
+        return float(text)
+    return _BOOLEANS.get(text, _BARE.get(text, text) if bare else text)

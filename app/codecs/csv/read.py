@@ -1,0 +1,165 @@
+"""Records as CSV: one row a line under a header, scalars alone, read as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import numpy as np
+
+from ...domain.schema import Feature, Schema
+from ...errors import SchemaConflict, UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
+from ..columns import AbsentColumns, Batch, Records, check_columns
+from ..json.values import Reading
+from ..options import RecordsDecodeOptions
+from ..records.lease import Lease
+from ..schema_inference import HEAD_ROWS
+from .fields import build_column, find_fields, infer_feature, require_nullable
+from .lines import Block, LineReader
+
+
+def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The lines of the body as rows, a batch at a time.
+
+    Without a schema it is inferred from exactly the first 1,000 rows (all, with `options.infer`).
+
+    Raises:
+        MalformedInput: no header (`no_header`); quotes that do not match, a bare carriage return or a NUL
+            (`invalid_csv`), lines of another length (`ragged_line`), no UTF-8 (`invalid_utf8`).
+        LimitExceeded: a line longer than `Limits.max_record_bytes` (`record_too_large`); too many columns.
+        UnprocessableInput: names that no feature can have; a declared feature that is no scalar, or
+            SequenceExamples (`not_expressible`).
+        SchemaConflict: columns and features that do not match; values that do not fit.
+    """
+    names, blocks = LineReader(options.csv, budget).read(source)
+    check_columns(names, budget)
+    bare = options.nonfinite == "bare"
+    dropped: tuple[str, ...] = ()
+    if options.schema is None:
+        head = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
+        schema = _infer(names, head, options, bare=bare)
+        dropped = tuple(name for name in names if name not in schema.by_name)
+        blocks = chain(_drain(head), blocks)
+    else:
+        schema = options.schema.with_message(options.message).as_read()
+        _refuse_undeclared(names, schema, options)
+    require_scalars(schema)
+    reading = Reading.of(options.nonfinite, declared=options.schema is not None)
+    return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare), dropped=dropped)
+
+
+def require_scalars(schema: Schema) -> None:
+    """Refuse what a line of CSV does not hold.
+
+    Raises:
+        UnprocessableInput: which feature (`not_expressible`).
+    """
+    if schema.message != "example":
+        raise UnprocessableInput(
+            "SequenceExamples do not go into CSV, whose fields are single values. Choose another form.",
+            code="not_expressible",
+        )
+    for feature in schema:
+        if not feature.is_scalar or feature.dtype.kind == "complex":
+            raise UnprocessableInput(
+                f"Feature {feature.name!r} is {feature.dtype} of shape {list(feature.shape)}, but a field of "
+                "CSV is a single value. Choose another form.",
+                code="not_expressible",
+                feature=feature.name,
+            )
+
+
+def _refuse_undeclared(names: list[str], schema: Schema, options: RecordsDecodeOptions) -> None:
+    unnamed = [name for name in names if name not in schema.by_name]
+    if unnamed and options.undeclared == "error":
+        raise SchemaConflict(
+            f"The schema does not declare the column {unnamed[0][:64]!r}. Add it there, leave it out, or set "
+            "?undeclared=drop.",
+            feature=unnamed[0],
+        )
+    for feature in schema:
+        if feature.name not in names and not feature.nullable:
+            raise SchemaConflict(
+                f"The schema declares {feature.name!r}, but there is no such column. Add it, or declare the "
+                "feature nullable.",
+                feature=feature.name,
+            )
+
+
+def _head(blocks: Iterator[Block], num_rows: int | None) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if num_rows is not None and block.first_row + block.fields.num_rows >= num_rows:
+            return
+
+
+def _drain(blocks: list[Block]) -> Iterator[Block]:
+    """The blocks in their order, none of which is kept."""
+    blocks.reverse()
+    while blocks:
+        yield blocks.pop()
+
+
+def _infer(names: list[str], head: list[Block], options: RecordsDecodeOptions, *, bare: bool) -> Schema:
+    features: list[Feature] = []
+    for index, name in enumerate(names):
+        chunks = [block.fields.column(index) for block in head]
+        if options.infer == "head":
+            rows = (HEAD_ROWS - block.first_row for block in head)
+            chunks = [chunk.slice(0, count) for chunk, count in zip(chunks, rows, strict=True)]
+        if (feature := infer_feature(name, list(map(find_fields, chunks)), bare=bare)) is not None:
+            features.append(feature)
+    return Schema(tuple(features)).with_message(options.message)
+
+
+def _batches(
+    blocks: Iterable[Block],
+    names: list[str],
+    schema: Schema,
+    reading: Reading,
+    budget: Budget,
+    *,
+    bare: bool,
+) -> Iterator[Batch]:
+    place = {name: index for index, name in enumerate(names)}
+    with Lease(budget) as lease:
+        for block in blocks:
+            if not reading.declared:
+                _refuse_late(block, names, schema)
+            num_rows = block.fields.num_rows
+            absent = AbsentColumns(num_rows)
+            lease.charge(_value_bytes(schema) * num_rows, "Values of CSV")
+            columns = []
+            for feature in schema:
+                index = place.get(feature.name)
+                if index is None or block.fields.column(index).null_count == num_rows:
+                    require_nullable(feature, block.first_row, reading)
+                    columns.append(absent.column(feature))
+                else:
+                    fields = find_fields(block.fields.column(index))
+                    columns.append(build_column(feature, fields, reading, block.first_row, bare=bare))
+            yield Batch(num_rows, tuple(columns))
+            del columns
+            lease.release()
+            budget.release(block.num_bytes)
+
+
+def _value_bytes(schema: Schema) -> int:
+    """What a row takes at most: an offset and a mark of each field, and its values while they are read."""
+    return sum(9 + (0 if feature.dtype.is_string else 34 + feature.dtype.itemsize) for feature in schema)
+
+
+def _refuse_late(block: Block, names: list[str], schema: Schema) -> None:
+    """Refuse a value in a column that had none in the rows that the schema was inferred from."""
+    for name, fields in zip(names, block.fields.columns, strict=True):
+        if name not in schema.by_name and fields.null_count < len(fields):
+            present = find_fields(fields).present
+            row = block.first_row + (0 if present is None else int(np.argmax(present)))
+            raise SchemaConflict(
+                f"Row {row} has a value for {name[:64]!r}, which none of the first {HEAD_ROWS} rows has: "
+                "declare a schema, or set ?infer=all.",
+                row=row,
+                feature=name,
+            )

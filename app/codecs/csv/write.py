@@ -1,0 +1,116 @@
+"""Records -> CSV: a header, and a line for each row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from ...domain.limits import MIB
+from ...domain.schema import Feature
+from ...errors import InputError, UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import Buffer
+from ..columns import Batch, Column, Records, Strings, without_features
+from ..json.errors import cell_error
+from ..json.texts import gather
+from ..json.values import ItemError
+from ..json.write import joined_values
+from ..options import RecordsEncodeOptions
+from .read import require_scalars
+
+_LINE_END: Final = "\r\n"
+_UNQUOTED: Final = {'"NaN"': "NaN", '"Infinity"': "Infinity", '"-Infinity"': "-Infinity", "null": ""}
+
+
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+    """A header, and one line a row as the batches come. Quotes stand only where they have to.
+
+    Raises:
+        UnprocessableInput: a feature that is no scalar, bytes that are not UTF-8 (`not_expressible`).
+        InputError: a value that has no text under these options.
+    """
+    require_scalars(records.schema)
+    if not len(records.schema):
+        raise without_features("CSV")
+    return gather(_lines(records, replace(options, int64="number")))
+
+
+def _lines(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+    needs_quotes = re.compile(f'[{re.escape(options.delimiter)}"\r\n]')
+    join = options.delimiter.join
+    yield join([_quote(name, needs_quotes) for name in records.schema.names]) + _LINE_END
+    first_row = 0
+    for batch in records.batches:
+        for start, piece in _slices(batch):
+            columns = [
+                _field_texts(column, feature, options, first_row + start, needs_quotes)
+                for feature, column in zip(records.schema, piece.columns, strict=True)
+            ]
+            yield "".join([join(fields) + _LINE_END for fields in zip(*columns, strict=True)])
+        first_row += batch.num_rows
+
+
+def _slices(batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """The batch in pieces whose text is a few MiB, with their first rows."""
+    row_bytes = batch.nbytes // max(batch.num_rows, 1) + 8 * len(batch.columns) + 1
+    step = max(1, MIB // row_bytes)
+    for start in range(0, batch.num_rows, step):
+        yield start, batch.rows(start, min(start + step, batch.num_rows))
+
+
+def _field_texts(
+    column: Column,
+    feature: Feature,
+    options: RecordsEncodeOptions,
+    first_row: int,
+    needs_quotes: re.Pattern[str],
+) -> list[str]:
+    """One field for each row; what a row lacks is empty."""
+    values, present = column.values, column.present
+    try:
+        if isinstance(values, Strings):
+            texts = [_string_field(index, value, needs_quotes) for index, value in enumerate(values.unpack())]
+        else:
+            spelled = bytes(joined_values(values, feature.dtype, options)).decode()
+            texts = [_UNQUOTED.get(text, text) for text in spelled.split(",")] if len(values) else []
+    except ItemError as error:
+        row = error.index if present is None else int(np.flatnonzero(present)[error.index])
+        raise _located(error, feature, first_row + row) from None
+    if present is None:
+        return texts
+    given = iter(texts)
+    return [next(given) if there else "" for there in present.tolist()]
+
+
+def _string_field(index: int, value: bytes, needs_quotes: re.Pattern[str]) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise ItemError(
+            index, "A string is not valid UTF-8, which is all that CSV holds.", "not_expressible"
+        ) from None
+    if "\0" in text:
+        raise ItemError(index, "A string holds a NUL, which CSV does not.", "not_expressible")
+    return _quote(text, needs_quotes)
+
+
+def _quote(text: str, needs_quotes: re.Pattern[str]) -> str:
+    """The text as a field, in quotes where it has to be; empty text is `""`, since an empty field is null."""
+    if text and not needs_quotes.search(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _located(error: ItemError, feature: Feature, row: int) -> InputError:
+    if error.code != "not_expressible":
+        return cell_error(error, feature.name, row)
+    return UnprocessableInput(
+        f"Feature {feature.name!r}, row {row}: {error.detail} Choose another output form.",
+        code="not_expressible",
+        row=row,
+        feature=feature.name,
+    )

@@ -1,54 +1,51 @@
-"""Schema: which features a row has, and how each is stored in a `tf.train.Example`.
+"""Schema: which features a row has (`feature.py` says what a feature is).
 
 The JSON form is that of the HTTP contract:
     {"features": {"x": {"dtype": "float32", "shape": [null, 3], "kind": "dense",
                         "encoding": "list", "nullable": true}}}
 
-| kind       | a row's value                   | shape                                           |
-|------------|---------------------------------|-------------------------------------------------|
-| `dense`    | one array                       | any; null: the dimension differs between rows   |
-| `ragged`   | nested lists of varying lengths | rank >= 2, a null behind the first dimension    |
-| `sparse`   | coordinates and values          | rank >= 1, all known                            |
-| `sequence` | a list of steps                 | null, then the shape of one step                |
-
-Dimensions of a ragged value behind the last null are uniform. A schema with a `sequence` feature is that
-of SequenceExamples: such a feature is one of its feature lists, the others are its context. So is one
-with `"message": "sequence_example"`.
+A schema with a `sequence` feature is that of SequenceExamples: such a feature is one of its feature lists,
+the others are its context. So is one with `"message": "sequence_example"`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal, NotRequired, cast, get_args
+from typing import Literal, NotRequired, get_args
 
 from typing_extensions import TypedDict
 
-from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
-from .components import check_stored_names
-from .dtypes import FLOAT32, FLOAT64, INT64, DType, DTypeName, parse_feature_dtype
+from ..errors import LimitExceeded, MalformedInput, UnprocessableInput
+from .feature import (
+    Encoding,
+    Feature,
+    FeatureJson,
+    FeatureKind,
+    FeatureShape,
+    default_encoding,
+    stored_features,
+)
 from .limits import Limits
-from .tensor import check_shape, num_elements
 
-__all__ = ["Encoding", "Feature", "FeatureKind", "FeatureShape", "Message", "Schema", "SchemaJson"]
+# A schema and its features are imported from here.
+__all__ = [
+    "Encoding",
+    "Feature",
+    "FeatureKind",
+    "FeatureShape",
+    "Message",
+    "Schema",
+    "SchemaJson",
+    "check_feature_names",
+    "check_stored_names",
+    "default_encoding",
+    "stored_features",
+]
 
-FeatureKind = Literal["dense", "ragged", "sparse", "sequence"]
-Encoding = Literal["list", "raw", "tensor"]
 #: The protobuf message that a row becomes.
 Message = Literal["example", "sequence_example"]
-#: `None` is a dimension that differs from row to row.
-FeatureShape = tuple[int | None, ...]
-
-
-class FeatureJson(TypedDict):
-    """One named column of rows. A dimension of null differs from row to row."""
-
-    dtype: DTypeName
-    shape: list[int | None]
-    kind: FeatureKind
-    encoding: Encoding
-    nullable: bool
 
 
 class SchemaJson(TypedDict):
@@ -56,258 +53,6 @@ class SchemaJson(TypedDict):
 
     features: dict[str, FeatureJson]
     message: NotRequired[Message]
-
-
-#: dtypes whose values a FloatList (float32) or an Int64List (int64) cannot hold; by dtype, never by value.
-_LOSSY_IN_LIST: Final = frozenset({"float64", "uint64"})
-#: dtypes of numbers that a FloatList or an Int64List takes; for the two above, only where loss is allowed.
-_LISTED: Final = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-    | {"float16", "bfloat16", "float32", "float64"}
-)
-_MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
-#: Members of the stored form alone, each written only where it is true.
-_STORED_MEMBERS: Final = ("inferred", "beyond_float32", "was_int64")
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """One named column of rows.
-
-    Attributes:
-        dtype: logical dtype; strings are `text` or `bytes`, never `string`.
-        shape: of one row's value; `()` is a scalar, `None` an unknown dimension.
-        encoding: `list` flat in the Example's typed list, `raw` the little-endian bytes,
-            `tensor` a TensorProto; the last two as one value of a BytesList (of each step, where it is
-            a `sequence`).
-        nullable: a row may lack the feature.
-        inferred: dtype and shape were guessed from values that say neither, such as those of JSON.
-        beyond_float32: an inferred int64 of which rows may hold integers that float32 does not hold exactly.
-        was_int64: a float32 that was an inferred int64; rows that were stored before have an Int64List.
-
-    The last three take no part in comparisons, and stand in no form but the stored one.
-    """
-
-    name: str
-    dtype: DType
-    shape: FeatureShape = ()
-    kind: FeatureKind = "dense"
-    encoding: Encoding = "list"
-    nullable: bool = False
-    inferred: bool = field(default=False, compare=False)
-    beyond_float32: bool = field(default=False, compare=False)
-    was_int64: bool = field(default=False, compare=False)
-
-    @property
-    def is_scalar(self) -> bool:
-        return not self.shape
-
-    @property
-    def num_unknown(self) -> int:
-        """How many dimensions are unknown."""
-        return sum(dim is None for dim in self.shape)
-
-    @property
-    def num_values(self) -> int | None:
-        """Values in one row, or None where a dimension is unknown."""
-        known = [dim for dim in self.shape if dim is not None]
-        return num_elements(known) if len(known) == len(self.shape) else None
-
-    @property
-    def known_values(self) -> int:
-        """The product of the known dimensions."""
-        return num_elements([dim for dim in self.shape if dim is not None])
-
-    @property
-    def step(self) -> Feature:
-        """One step of a `sequence`: a dense feature of the same name."""
-        return replace(self, shape=self.shape[1:], kind="dense", nullable=False)
-
-    @property
-    def num_partitions(self) -> int:
-        """Of a `ragged` feature: how often its rows are cut, beside the cut into rows."""
-        return max(axis for axis, dim in enumerate(self.shape) if dim is None)
-
-    @property
-    def inner_shape(self) -> tuple[int, ...]:
-        """Of a `ragged` feature: the uniform dimensions, those behind the last unknown one."""
-        return tuple(dim for dim in self.shape[self.num_partitions + 1 :] if dim is not None)
-
-    @property
-    def may_become_float32(self) -> bool:
-        """Whether it is an int64 that nobody asked for, all stored values of which float32 holds exactly."""
-        return (
-            self.inferred
-            and not self.beyond_float32
-            and self.dtype == INT64
-            and self.encoding == "list"
-            and self.kind in ("dense", "ragged")
-        )
-
-    def joined(self, dtype: DType, shape: FeatureShape) -> Feature:
-        """This inferred feature, as far as it may be widened for values of that dtype and shape."""
-        dims = self.shape
-        if self.kind == "dense" and len(shape) == len(dims) and None not in shape[1:]:
-            dims = tuple(old if old == new else None for old, new in zip(dims, shape, strict=True))
-        to_float = self.may_become_float32 and dtype.is_float
-        return replace(self, dtype=FLOAT32 if to_float else self.dtype, shape=dims)
-
-    @property
-    def may_round(self) -> bool:
-        """Whether the Example holds its values in fewer bits than they have."""
-        return self.encoding == "list" and self.dtype is FLOAT64
-
-    @property
-    def as_stored(self) -> Feature:
-        """The feature of the Examples that the rows become: float64 that nobody declared is rounded."""
-        return replace(self, dtype=FLOAT32) if self.inferred and self.may_round else self
-
-    @property
-    def as_read(self) -> Feature:
-        """The feature of further rows: float32 that nobody declared is read as float64, and rounded later.
-
-        So it is known which values change.
-        """
-        rounds = self.inferred and self.encoding == "list" and self.dtype is FLOAT32
-        return replace(self, dtype=FLOAT64) if rounds else self
-
-    def require_lossless(self) -> None:
-        """Refuse what the Example's lists cannot hold.
-
-        Raises:
-            LossyConversion: uint64 with encoding `list`, and float64 that somebody declared.
-        """
-        if self.inferred and self.may_round:
-            return
-        if self.encoding == "list" and self.dtype.name in _LOSSY_IN_LIST:
-            holder = "a FloatList (float32)" if self.dtype.is_float else "an Int64List (int64)"
-            listed = self.kind in ("ragged", "sparse")
-            other = "another dtype" if listed else "another dtype or encoding 'raw' or 'tensor'"
-            raise LossyConversion(
-                f"Feature {self.name!r} is {self.dtype}, which {holder} does not hold. Declare "
-                f"{other} in the schema, or set ?lossy=allow.",
-                feature=self.name,
-            )
-
-    def to_json(self, *, stored: bool = False) -> FeatureJson:
-        """The JSON form.
-
-        Args:
-            stored: also what only a dataset knows of its schema.
-        """
-        feature: FeatureJson = {
-            "dtype": self.dtype.name,
-            "shape": list(self.shape),
-            "kind": self.kind,
-            "encoding": self.encoding,
-            "nullable": self.nullable,
-        }
-        marks = {name: True for name in _STORED_MEMBERS if stored and getattr(self, name)}
-        return cast(FeatureJson, {**feature, **marks}) if marks else feature
-
-    @classmethod
-    def from_json(cls, name: str, value: object, *, stored: bool = False) -> Feature:
-        """A feature from its JSON form.
-
-        Args:
-            stored: it is what `to_json(stored=True)` gave.
-
-        Raises:
-            MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
-            UnprocessableInput: the members contradict one another.
-        """
-        if not isinstance(value, dict) or "dtype" not in value:
-            raise _invalid(name, 'must be an object with a "dtype"')
-        marks = {mark: value[mark] is True for mark in _STORED_MEMBERS if stored and mark in value}
-        value = {member: value[member] for member in value if member not in marks}
-        if unknown := sorted(set(value) - _MEMBERS):
-            raise _invalid(name, f"has unknown members {unknown}; known are {sorted(_MEMBERS)}")
-        if not isinstance(value["dtype"], str):
-            raise _invalid(name, '"dtype" must be a string')
-        try:
-            dtype = parse_feature_dtype(value["dtype"])
-        except MalformedInput as error:
-            raise error.shifted(feature=name) from None
-        shape = _shape_from_json(name, value.get("shape", []))
-        kind = value.get("kind", "dense")
-        if kind not in get_args(FeatureKind):
-            raise _invalid(name, f'"kind" must be one of {list(get_args(FeatureKind))}')
-        encoding = value.get("encoding") or default_encoding(dtype, shape, kind)
-        if encoding not in get_args(Encoding):
-            raise _invalid(name, f'"encoding" must be one of {list(get_args(Encoding))}')
-        nullable = value.get("nullable", False)
-        if not isinstance(nullable, bool):
-            raise _invalid(name, '"nullable" must be true or false')
-        feature = cls(name, dtype, shape, kind, encoding, nullable, **marks)
-        feature._check()
-        return feature
-
-    def _check(self) -> None:
-        reason = _kind_contradiction(self) or _encoding_contradiction(
-            self.step if self.kind == "sequence" else self
-        )
-        if reason is not None:
-            raise UnprocessableInput(
-                f"Feature {self.name!r}: {reason}.", code="invalid_feature", feature=self.name
-            )
-
-
-def _kind_contradiction(feature: Feature) -> str | None:
-    """Why the shape or the encoding is none that the kind can have, or None."""
-    kind, shape = feature.kind, feature.shape
-    if kind in ("ragged", "sparse") and feature.encoding != "list":
-        return f"kind {kind!r} has encoding 'list' alone"
-    if kind == "ragged" and None not in shape[1:]:
-        return "kind 'ragged' needs a null in its shape behind the first dimension; else it is 'dense'"
-    if kind == "ragged" and 0 in shape:
-        return "kind 'ragged' takes no dimension of 0"
-    if kind == "sparse" and (not shape or None in shape):
-        return "kind 'sparse' needs a shape of one or more known dimensions"
-    if kind == "sequence" and (not shape or shape[0] is not None):
-        return "kind 'sequence' needs a shape whose first dimension is null: the number of steps"
-    return None
-
-
-def _encoding_contradiction(feature: Feature) -> str | None:
-    """Why the encoding cannot hold such values, or None."""
-    dtype, encoding = feature.dtype, feature.encoding
-    if encoding == "list" and dtype.name not in _LISTED and not dtype.is_string:
-        return f"{dtype} has no list form; use encoding 'tensor' or 'raw'"
-    if encoding == "raw" and dtype.is_string:
-        return "strings have no raw form; use encoding 'list' or 'tensor'"
-    if encoding == "tensor" or feature.kind != "dense":
-        return None
-    if feature.num_unknown > 1:
-        return "more than one unknown dimension needs encoding 'tensor'"
-    if feature.num_unknown == 1 and feature.known_values == 0:
-        return "a zero beside an unknown dimension needs encoding 'tensor'"
-    return None
-
-
-def default_encoding(dtype: DType, shape: FeatureShape, kind: FeatureKind = "dense") -> Encoding:
-    """How a feature is stored when the schema does not say (docs/http.md, the table of features)."""
-    if kind in ("ragged", "sparse"):
-        return "list"
-    if kind == "sequence":
-        shape = shape[1:]
-    unknown = sum(dim is None for dim in shape)
-    zero = any(dim == 0 for dim in shape)
-    listed = dtype.is_string or dtype.name in _LISTED
-    return "tensor" if not listed or unknown > 1 or (unknown and zero) else "list"
-
-
-def _shape_from_json(name: str, value: object) -> FeatureShape:
-    if not isinstance(value, list):
-        raise _invalid(name, '"shape" must be an array of integers and nulls')
-    try:
-        check_shape([0 if dim is None else dim for dim in value])
-    except (MalformedInput, UnprocessableInput) as error:
-        raise error.shifted(feature=name) from None
-    return tuple(value)
-
-
-def _invalid(name: str, what: str) -> MalformedInput:
-    return MalformedInput(f"Schema: feature {name!r} {what}.", code="invalid_schema", feature=name)
 
 
 @dataclass(frozen=True)
@@ -497,3 +242,21 @@ def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits)
                 code="invalid_feature_name",
                 feature=name.encode("utf-8", "replace").decode()[:64],
             )
+
+
+def check_stored_names(features: Iterable[Feature]) -> None:
+    """Refuse features that would be stored under one name.
+
+    Raises:
+        UnprocessableInput: which (`duplicate_feature`).
+    """
+    owners: dict[str, Feature] = {}
+    for feature in features:
+        for stored in stored_features(feature):
+            if (other := owners.setdefault(stored.name, feature)) is not feature:
+                raise UnprocessableInput(
+                    f"Features {other.name!r} and {feature.name!r} would both be stored as {stored.name!r}. "
+                    "Rename one of them.",
+                    code="duplicate_feature",
+                    feature=feature.name,
+                )

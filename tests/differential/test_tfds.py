@@ -16,7 +16,7 @@ import pytest
 from app.codecs.json import ndjson
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.schemas.features_json import parse_features, serialize_dataset_info, serialize_features
-from app.domain.components import stored_features
+from app.domain.feature import stored_features
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.domain.shard_plan import default_num_shards

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ...domain.components import stored_features
-from ...domain.schema import Schema
+from ...domain.schema import Schema, stored_features
 from ...errors import InputError
 from ...runtime.budget import Budget
 from ..columns import Records

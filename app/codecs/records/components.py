@@ -1,6 +1,6 @@
 """Ragged and sparse columns <-> the lists of an Example that hold them.
 
-An Example has no form for either kind; `domain/components.py` names the lists that stand for one. A
+An Example has no form for either kind; `domain/feature.py` names the lists that stand for one. A
 ragged row is its values, row-major, and for each cut the lengths of the pieces, as TensorFlow Datasets
 stores it and `tf.io.RaggedFeature(value_key, partitions=[RowLengths, ...])` reads it. A sparse row is
 its values and a list of coordinates for each axis, which `tf.io.SparseFeature` reads. The order of the
@@ -18,8 +18,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from ...domain.components import check_stored_names, stored_features
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Feature, Schema, check_stored_names, stored_features
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from ..columns import Batch, Column, Ints, Mask, Records, bounds_by_row, bounds_of_present, item_width

@@ -14,9 +14,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...domain.components import check_stored_names
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Schema, check_feature_names
+from ...domain.schema import Feature, Schema, check_feature_names, check_stored_names
 from ...errors import UnprocessableInput
 from .features_read import notes, plain_features
 from .features_write import FEATURES, features_content

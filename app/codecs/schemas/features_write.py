@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...domain.components import stored_features
-from ...domain.schema import Feature, FeatureShape
+from ...domain.schema import Feature, FeatureShape, stored_features
 
 __all__ = ["FEATURES", "features_content"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...domain.components import check_stored_names
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Schema, check_feature_names
+from ...domain.schema import Feature, Schema, check_feature_names, check_stored_names
 from ...errors import MalformedInput
 from .note import apply_notes, format_note, is_note
 from .pbtxt_read import plain_features

@@ -25,9 +25,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from ...domain.components import stored_features
 from ...domain.dtypes import BOOL, BYTES, FLOAT32, INT64, TEXT, DType
-from ...domain.schema import Feature, FeatureShape
+from ...domain.schema import Feature, FeatureShape, stored_features
 from ...domain.tensor import MAX_DIM, MAX_RANK, check_shape
 from ...errors import MalformedInput, UnprocessableInput
 from .note import by_name

@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ...domain.components import stored_features
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Feature, Schema, stored_features
 from .text_format import quoted
 
 __all__ = ["SEQUENCE", "pbtxt_lines"]

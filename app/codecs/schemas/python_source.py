@@ -25,9 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ...domain.components import stored_features
 from ...domain.dtypes import DType
-from ...domain.schema import Feature, FeatureShape, Schema
+from ...domain.schema import Feature, FeatureShape, Schema, stored_features
 
 __all__ = ["serialize_python"]
 

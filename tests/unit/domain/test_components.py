@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.components import stored_features
+from app.domain.feature import stored_features
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 

@@ -18,7 +18,8 @@ if __name__ == "__main__":
 import numpy as np
 import tensorflow as tf
 
-from app.codecs.messages.tensor_proto import parse_tensor_proto, serialize_tensor_proto
+from app.codecs.messages.tensor_proto import parse_tensor_proto
+from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from app.domain.tensor import tensor_from_array

@@ -33,9 +33,8 @@ from .json import write_rows, write_tensors
 from .messages import b64 as records_b64
 from .messages import tensor_b64 as tensors_b64
 from .messages import tensor_proto as tensors_tensor_proto
-from .messages import tensor_proto_stream
+from .messages import tensor_proto_write
 from .messages import tensor_tfrecord as tensors_tfrecord
-from .messages import tensor_tfrecord_stream as tfrecord_stream
 from .messages import tfrecord as records_tfrecord
 from .options import RecordsDecodeOptions, RecordsEncodeOptions
 from .tensors.arriving import FileStreamDecoder, StreamDecoder, StreamEncoder
@@ -207,10 +206,10 @@ FORMS: Final[tuple[Form, ...]] = (
         ("application/protobuf", "application/x-protobuf"),
         tensors=TensorCodec(
             assembled(tensors_tensor_proto.decode),
-            in_messages(tensors_tensor_proto.encode),
+            in_messages(tensor_proto_write.encode),
             ("dense", "sparse"),
-            decode_stream=tensor_proto_stream.decode_stream,
-            encode_stream=tensor_proto_stream.encode_stream,
+            decode_stream=tensors_tensor_proto.decode_stream,
+            encode_stream=tensor_proto_write.encode_stream,
         ),
     ),
     Form(
@@ -255,8 +254,8 @@ FORMS: Final[tuple[Form, ...]] = (
             assembled(tensors_tfrecord.decode),
             in_messages(tensors_tfrecord.encode),
             _TENSORS,
-            decode_stream=tfrecord_stream.decode_stream,
-            encode_stream=tfrecord_stream.encode_stream,
+            decode_stream=tensors_tfrecord.decode_stream,
+            encode_stream=tensors_tfrecord.encode_stream,
         ),
         records=RecordsCodec(records_tfrecord.decode, records_tfrecord.encode, _FEATURES),
     ),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..codecs.compression.encoded import headers_of
 from ..codecs.forms import TENSOR_CODECS, FormName
-from ..codecs.messages.tensor_tfrecord_stream import encode_stream as encode_records
+from ..codecs.messages.tensor_tfrecord import encode_stream as encode_records
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ..codecs.tensor_stream import NamedStream, TensorStream
 from ..codecs.tensors.arriving import Arrival, Arriving, ArrivingOneByOne, in_memory

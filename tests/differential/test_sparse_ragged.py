@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.json.tensor_kinds import read_nested_ragged
 from app.codecs.messages.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
-from app.codecs.messages.tensor_proto import serialize_tensor_proto
+from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, tensor_from_array

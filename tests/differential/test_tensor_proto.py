@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.messages.tensor_proto import parse_tensor_proto, serialize_tensor_proto
+from app.codecs.messages.tensor_proto import parse_tensor_proto
+from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
 from app.domain.dtypes import DTYPES, STRING, DType, dtype_from_tf_enum
 from app.domain.limits import Limits
 from app.domain.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.messages.tensor_proto import serialize_tensor_proto
+from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
 from app.codecs.messages.tensor_tfrecord import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.compression import Compression

@@ -21,7 +21,7 @@ from app.api.negotiation import choose_input, choose_output, parse_json_bytes
 from app.api.transcoding import DecodedBody
 from app.codecs.compression.inflate import Container
 from app.codecs.forms import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
-from app.codecs.messages import tensor_tfrecord_stream as tfrecord_stream
+from app.codecs.messages import tensor_tfrecord as tfrecord_stream
 from app.codecs.messages.framing import iter_frames
 from app.codecs.messages.salvage import salvage_frames
 from app.codecs.options import (

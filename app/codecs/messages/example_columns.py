@@ -26,7 +26,7 @@ from ..options import RecordsEncodeOptions
 from ..records.lease import Lease
 from .float_lists import ValuePlaces, round_floats
 from .protobuf import serialize_varint
-from .tensor_proto import serialize_tensor_proto, tensor_proto_header
+from .tensor_proto_write import serialize_tensor_proto, tensor_proto_header
 
 Bytes = NDArray[np.uint8]
 

@@ -18,7 +18,8 @@ from ..content import narrow_faults
 from ..kernels.example_index import KIND_ABSENT
 from .example_columns import storage_dtype
 from .example_values import ColumnBuilder
-from .tensor_proto import parse_tensor_proto, tensor_proto_header
+from .tensor_proto import parse_tensor_proto
+from .tensor_proto_write import tensor_proto_header
 
 
 def build_content(builder: ColumnBuilder) -> Column:

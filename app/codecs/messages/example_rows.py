@@ -28,7 +28,7 @@ from .example_content import build_content, finish_content
 from .example_index import CELL_BYTES, Cells
 from .example_values import ColumnBuilder, expected_kind
 from .framing import FrameBlock
-from .tensor_proto import tensor_proto_header
+from .tensor_proto_write import tensor_proto_header
 
 __all__ = ["RowReader"]
 

@@ -18,9 +18,9 @@ from ...errors import InputError, LimitExceeded, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..tensors.components import sparse_tensor
-from .tensor_proto import (
+from .tensor_proto import parse_tensor_proto
+from .tensor_proto_write import (
     Message,
-    parse_tensor_proto,
     serialize_tensor_content,
     serialize_tensor_proto,
     string_prefix,

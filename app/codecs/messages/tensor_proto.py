@@ -1,16 +1,16 @@
-"""TensorProto: what `tf.io.serialize_tensor` writes, byte for byte, and all that `tf.io.parse_tensor` reads.
+"""TensorProto: all that `tf.io.parse_tensor` reads, in memory or as it arrives.
 
-Source: tensorflow/core/framework/tensor.proto and tensor.cc (`Tensor::FromProto`, `Tensor::AsProtoField`),
-TensorFlow 2.21. Read alike except where TensorFlow guesses: a message whose fields contradict one
-another is refused rather than read as one of its possible meanings (see `parse_tensor_proto`).
+Source: tensorflow/core/framework/tensor.proto and tensor.cc (`Tensor::FromProto`), TensorFlow 2.21. Read
+alike except where TensorFlow guesses: a message whose fields contradict one another is refused rather than
+read as one of its possible meanings (see `parse_tensor_proto`).
+
+`tf.io.serialize_tensor` and protobuf's own serializers write fields by their numbers, so that numbers in
+`tensor_content` come last: such a message is read as it arrives, any other one in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -19,50 +19,28 @@ from numpy.typing import NDArray
 from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
 from ...domain.limits import KIB
 from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
-from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
+from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream, read_up_to
-from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content, content_view, in_low_bits
-from ..options import TensorDecodeOptions, TensorEncodeOptions
+from ...runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
+from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content
+from ..content_stream import arriving_pieces, checked_pieces
+from ..options import TensorDecodeOptions
+from ..tensor_stream import TensorStream
+from ..tensors.arriving import Arriving, named_arrival
 from ..tensors.declared import check_declared
-from ..tensors.single import check_single
-from .protobuf import LENGTH_DELIMITED, fields_of, parse_varint, serialize_varint
-from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read_tensor_fields
+from .protobuf import LENGTH_DELIMITED, fields_of, parse_varint
+from .tensor_proto_fields import CONTENT_FIELD, TensorFields, read_tensor_fields
 from .tensor_proto_values import typed_values
+from .tensor_proto_write import MAX_MESSAGE_BYTES
 
-__all__ = [
-    "MAX_MESSAGE_BYTES",
-    "Message",
-    "check_content_size",
-    "decode",
-    "encode",
-    "parse_tensor_proto",
-    "read_aligned",
-    "serialize_tensor_content",
-    "serialize_tensor_proto",
-    "string_prefix",
-    "supported_dtype",
-    "tensor_proto_header",
-]
-
-#: protobuf parses no message of 2 GiB or more.
-MAX_MESSAGE_BYTES: Final = 2**31 - 1
 #: No dtype asks for a stricter alignment (complex128 is two doubles).
 _ALIGNMENT: Final = 16
-#: Strings at least this long are handed on where they lie instead of being copied together.
-_COPIED_BELOW: Final = 4096
-_STRINGS_A_PIECE: Final = 256
-#: Measured in one call that holds the interpreter's lock.
-_STRINGS_AT_ONCE: Final = 64 * KIB
-#: The header before the content is shorter than this: dtype, 254 dimensions of up to 13 bytes, lengths.
-_MAX_HEADER_BYTES: Final = 4096
-
-_DTYPE_TAG: Final = b"\x08"
-_SHAPE_TAG: Final = b"\x12"
-_DIM_TAG: Final = b"\x12"
-_SIZE_TAG: Final = b"\x08"
-_CONTENT_TAG: Final = bytes([CONTENT_FIELD << 3 | LENGTH_DELIMITED])
-_STRING_TAG: Final = bytes([STRING_FIELD << 3 | LENGTH_DELIMITED])
+#: What is before the elements is mostly shorter than 100 bytes; 254 dimensions without names take 3.5 KiB.
+_HEAD_BYTES: Final = 4 * KIB
+#: Nobody writes anything behind the elements; unknown fields of up to this size are passed over.
+_TAIL_BYTES: Final = 4 * KIB
+#: All but version_number and the fields that are not known: what says something about the values.
+_MEANINGFUL_FIELDS: Final = frozenset({1, 2, *range(4, 19)})
 
 
 def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
@@ -71,144 +49,96 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
     Raises:
         InputError: as `parse_tensor_proto`; another dtype or shape than declared.
     """
-    named = NamedTensor(parse_tensor_proto(read_aligned(source, budget), budget))
+    named = NamedTensor(_read_whole(source, budget))
     check_declared(named, options)
     return [named]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Message:
-    """A serialized protobuf message, made as it is drawn.
-
-    Attributes:
-        num_bytes: of all pieces together.
-        pieces: drawn once. Numbers stay in the tensor's own memory; strings come in bounded pieces, so that
-            whoever draws them can stop, and let others compute, in between.
+def decode_stream(
+    source: ByteStream, options: TensorDecodeOptions, budget: Budget, num_bytes: int | None
+) -> Arriving:
+    """The one TensorProto of the body, while it arrives.
 
     Raises:
-        UnprocessableInput: it takes 2 GiB (`tensor_too_large`).
+        InputError: as `open_tensor_proto`; another dtype or shape than declared.
     """
-
-    num_bytes: int
-    pieces: Iterable[Buffer]
-
-    def __post_init__(self) -> None:
-        _check_size(self.num_bytes)
-
-    def __iter__(self) -> Iterator[Buffer]:
-        return iter(self.pieces)
+    return [named_arrival(open_tensor_proto(source, num_bytes, budget), options)]
 
 
-def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
-    """The one message there is.
+def open_tensor_proto(
+    source: ByteStream, num_bytes: int | None, budget: Budget, *, offset: int = 0
+) -> TensorStream | Tensor:
+    """The tensor of a TensorProto, while it arrives; in memory where the message is in another order.
 
-    Raises:
-        UnprocessableInput: there is none, or more than one.
+    Args:
+        source: the message and nothing else.
+        num_bytes: its length. Where that is not known, a field that would change the tensor is refused
+            behind the elements, since they have been handed on by then (`late_field`).
+        offset: where in the whole input the message begins, for errors.
+
+    Raises: as `parse_tensor_proto`, here or as the content is drawn.
     """
-    check_single(len(messages), "tensorproto")
-    return iter(messages[0])
+    if num_bytes is not None and num_bytes > MAX_MESSAGE_BYTES:
+        raise LimitExceeded("A TensorProto of 2 GiB or more is not read.", code="payload_too_large")
+    head = read_up_to(source, _HEAD_BYTES)
+    found = _fields_before_content(head, num_bytes, budget, offset)
+    if found is None:
+        return _read_whole(PrefixedStream(head, source), budget, offset=offset)
+    fields, begin, end = found
+    dtype = supported_dtype(fields, offset)
+    check_content_size(end - begin, fields.shape, dtype, offset + begin)
+    pieces = _pieces(PrefixedStream(head[begin:], source), end - begin, offset + begin)
+    return TensorStream(dtype, fields.shape, checked_pieces(pieces, dtype, offset=offset + begin))
 
 
-def serialize_tensor_proto(tensor: Tensor) -> Message:
-    """The bytes of `tf.io.serialize_tensor`.
-
-    Raises:
-        UnprocessableInput: they take 2 GiB (`tensor_too_large`).
-    """
-    header = tensor_proto_header(tensor.dtype, tensor.shape)
-    if tensor.dtype.is_string:
-        num_bytes = len(header) + _count_string_bytes(tensor.values)
-        return Message(num_bytes, chain([header], _string_pieces(tensor.values)))
-    if not len(tensor.values):
-        return Message(len(header), [header])
-    narrow = tensor.dtype.is_narrow
-    content = (
-        in_low_bits(tensor.values.view(np.uint8), tensor.dtype).data
-        if narrow
-        else content_view(tensor.values)
-    )
-    return Message(len(header) + len(content), [header, content])
+def _fields_before_content(
+    head: bytes, num_bytes: int | None, budget: Budget, offset: int
+) -> tuple[TensorFields, int, int] | None:
+    """The fields in front of the elements, and where those begin and end; None where they are not last."""
+    found = _find_content(head, num_bytes or MAX_MESSAGE_BYTES)
+    if found is None:
+        return None
+    position, begin, end = found
+    if begin == end or end > MAX_MESSAGE_BYTES or (num_bytes is not None and end != num_bytes):
+        return None
+    try:
+        fields = read_tensor_fields(memoryview(head)[:position], budget, offset=offset)
+        dtype = supported_dtype(fields, offset)
+    except InputError:
+        return None
+    return None if dtype.is_string or fields.has_values else (fields, begin, end)
 
 
-def string_prefix(num_bytes: int) -> bytes:
-    """What stands before a string of that length among the strings of a TensorProto."""
-    return _STRING_TAG + serialize_varint(num_bytes)
+def _find_content(head: bytes, num_bytes: int) -> tuple[int, int, int] | None:
+    """Where a message of that length has its first `tensor_content`: its tag, its first byte, its end."""
+    position = 0
+    try:
+        # A field may well go on past what is looked at.
+        for number, wire, _, begin, end in fields_of(head, 0, num_bytes):
+            if number == CONTENT_FIELD and wire == LENGTH_DELIMITED:
+                return position, begin, end
+            position = end
+    except (MalformedInput, IndexError):
+        pass
+    return None
 
 
-_SHORT_PREFIXES: Final = tuple(map(string_prefix, range(_COPIED_BELOW)))
+def _pieces(source: ByteStream, num_bytes: int, offset: int) -> Iterator[bytes]:
+    yield from arriving_pieces(source, num_bytes, "the TensorProto", offset=offset)
+    tail = read_up_to(source, _TAIL_BYTES + 1)
+    if tail:
+        _check_tail(tail, offset + num_bytes)
 
 
-def _count_string_bytes(values: NDArray[Any]) -> int:
-    """How long these strings are as `string_val`."""
-    total = 0
-    for begin in range(0, len(values), _STRINGS_AT_ONCE):
-        some = values[begin : begin + _STRINGS_AT_ONCE]
-        lengths = np.fromiter(map(len, some), np.int64, len(some))
-        total += len(some) * (len(_STRING_TAG) + 1) + int(lengths.sum())
-        total += sum(int((lengths >> bits > 0).sum()) for bits in range(7, 35, 7))
-    return total
-
-
-def _string_pieces(values: NDArray[Any]) -> Iterator[Buffer]:
-    """The strings as `string_val`, in pieces of 1 MiB at most where none is long."""
-    for begin in range(0, len(values), _STRINGS_A_PIECE):
-        some = values[begin : begin + _STRINGS_A_PIECE].tolist()
-        lengths = list(map(len, some))
-        if max(lengths) < _COPIED_BELOW:
-            prefixes = map(_SHORT_PREFIXES.__getitem__, lengths)
-            yield b"".join(chain.from_iterable(zip(prefixes, some, strict=True)))
-        else:
-            yield from chain.from_iterable(zip(map(string_prefix, lengths), some, strict=True))
-
-
-def serialize_tensor_content(tensor: Tensor) -> Message:
-    """The bytes of a TensorProto that has strings, too, in `tensor_content` (`AsProtoTensorContent`).
-
-    That is how they stand inside a serialized sparse tensor: all lengths, then all bytes.
-
-    Raises:
-        UnprocessableInput: they take 2 GiB (`tensor_too_large`).
-    """
-    if not tensor.dtype.is_string or not len(tensor.values):
-        return serialize_tensor_proto(tensor)
-    content = b"".join([*(serialize_varint(len(value)) for value in tensor.values), *tensor.values])
-    header = tensor_proto_header(tensor.dtype, tensor.shape) + _CONTENT_TAG + serialize_varint(len(content))
-    return Message(len(header) + len(content), [header, content])
-
-
-def tensor_proto_header(dtype: DType, shape: Shape) -> bytes:
-    """All that stands before the elements, the tag and the length of `tensor_content` included.
-
-    For strings, and where there are no elements, that is dtype and shape alone.
-
-    Raises:
-        UnprocessableInput: header and elements take 2 GiB (`tensor_too_large`).
-    """
-    return _header(dtype.tf_enum, dtype.itemsize, shape)
-
-
-@lru_cache(maxsize=1024)  # of at most 3 KiB each: most requests repeat a shape, most headers are shorter
-def _header(tf_enum: int, itemsize: int, shape: Shape) -> bytes:
-    dims = b"".join(
-        _length_delimited(_DIM_TAG, _SIZE_TAG + serialize_varint(dim) if dim else b"") for dim in shape
-    )
-    header = _DTYPE_TAG + serialize_varint(tf_enum) + _length_delimited(_SHAPE_TAG, dims)
-    num_bytes = num_elements(shape) * itemsize
-    if num_bytes:
-        header += _CONTENT_TAG + serialize_varint(num_bytes)
-    _check_size(len(header) + num_bytes)
-    return header
-
-
-def _length_delimited(tag: bytes, payload: bytes) -> bytes:
-    return tag + serialize_varint(len(payload)) + payload
-
-
-def _check_size(num_bytes: int) -> None:
-    if num_bytes > MAX_MESSAGE_BYTES:
+def _check_tail(tail: bytes, offset: int) -> None:
+    if len(tail) > _TAIL_BYTES or any(
+        number in _MEANINGFUL_FIELDS for number, *_ in fields_of(tail, 0, len(tail), offset=offset)
+    ):
         raise UnprocessableInput(
-            f"The tensor takes {num_bytes} bytes as TensorProto; protobuf holds less than 2 GiB.",
-            code="tensor_too_large",
+            "This TensorProto goes on behind its tensor_content with what would change the tensor. Send it "
+            "with a Content-Length, so that this can be seen beforehand.",
+            code="late_field",
+            offset=offset,
         )
 
 
@@ -335,25 +265,14 @@ def _bad_string_list(count: int, offset: int) -> UnprocessableInput:
     )
 
 
-def read_aligned(source: ByteStream, budget: Budget) -> memoryview:
-    """All of the body, placed in memory so that the elements need not be copied to be aligned."""
-    first = read_up_to(source, _MAX_HEADER_BYTES)
-    padding = _padding_before(first)
-    gathered = bytearray(padding) + first
+def _read_whole(source: ByteStream, budget: Budget, *, offset: int = 0) -> Tensor:
+    """The tensor of all of the body, which is placed so that the elements are aligned where they lie."""
+    head = read_up_to(source, _HEAD_BYTES)
+    found = _find_content(head, MAX_MESSAGE_BYTES)
+    padding = 0 if found is None else -found[1] % _ALIGNMENT
+    gathered = bytearray(padding) + head
     budget.charge(len(gathered), "The body")
     while piece := source.read(CHUNK_BYTES):
         budget.charge(len(piece), "The body")
         gathered += piece
-    return memoryview(gathered).toreadonly()[padding:]
-
-
-def _padding_before(data: Buffer) -> int:
-    """Bytes to put before a TensorProto that begins with `data`; 0 where its content is not found."""
-    try:
-        # The last field may well go on past what is looked at.
-        for number, wire, _, begin, _ in fields_of(data[:_MAX_HEADER_BYTES], 0, MAX_MESSAGE_BYTES):
-            if number == CONTENT_FIELD and wire == LENGTH_DELIMITED:
-                return -begin % _ALIGNMENT
-    except (MalformedInput, IndexError):
-        pass
-    return 0
+    return parse_tensor_proto(memoryview(gathered).toreadonly()[padding:], budget, offset=offset)

@@ -27,7 +27,7 @@ from ..messages.sparse_proto import (
     serialize_many_sparse,
     serialize_sparse,
 )
-from ..messages.tensor_proto import Message, serialize_tensor_proto
+from ..messages.tensor_proto_write import Message, serialize_tensor_proto
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensor_stream import NamedStream
 from .components import assemble, components_of

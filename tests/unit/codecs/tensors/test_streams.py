@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.forms import TENSOR_CODECS, FormName
-from app.codecs.messages import tensor_tfrecord_stream as tfrecord_stream
+from app.codecs.messages import tensor_tfrecord as tfrecord_stream
 from app.codecs.messages.framing import frame_footer, frame_header
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensor_stream import NamedStream

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from app.codecs.arrow.batches import arrow_schema
 from app.codecs.json import ndjson
 from app.codecs.messages.example import parse_example, serialize_example
-from app.codecs.messages.example_encode import encode_blocks
 from app.codecs.messages.framing import HEADER_BYTES
 from app.codecs.messages.tfrecord import decode, encode
+from app.codecs.messages.write import encode_blocks
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.dtypes import DTYPES, parse_feature_dtype
 from app.domain.limits import Limits

@@ -24,7 +24,6 @@ from . import (
     json_write,
     number_fields,
     record_index,
-    sequence_encode,
     sequence_index,
 )
 
@@ -47,7 +46,8 @@ class Kernels:
         self.scan_frames = compiled(framing.scan_frames)
         self.gather_frames = compiled(framing.gather_frames)
         self.find_header = compiled(framing.find_header)
-        self.encode_examples = compiled(example_encode.encode_examples)
+        self.encode_messages = compiled(example_encode.encode_messages)
+        self.step_bodies = compiled(example_encode.step_bodies)
         self.index_examples = compiled(example_index.index_examples)
         self.read_examples = compiled(example_rows.read_examples)
         self.gather_spans = compiled(example_rows.gather_spans)
@@ -61,17 +61,6 @@ class Kernels:
         self.find_objects = compiled(json_objects.find_objects)
         self.read_number_array = compiled(json_array.read_number_array)
         self.read_number_fields = compiled(number_fields.read_number_fields)
-        self.list_sizes = compiled(sequence_encode.list_sizes)
-        self.int_step_bodies = compiled(sequence_encode.int_step_bodies)
-        self.bytes_step_bodies = compiled(sequence_encode.bytes_step_bodies)
-        self.add_map_entry_sizes = compiled(sequence_encode.add_map_entry_sizes)
-        self.payload_sizes = compiled(sequence_encode.payload_sizes)
-        self.begin_contexts = compiled(sequence_encode.begin_contexts)
-        self.begin_feature_lists = compiled(sequence_encode.begin_feature_lists)
-        self.end_payloads = compiled(sequence_encode.end_payloads)
-        self.write_float_steps = compiled(sequence_encode.write_float_steps)
-        self.write_int_steps = compiled(sequence_encode.write_int_steps)
-        self.write_bytes_steps = compiled(sequence_encode.write_bytes_steps)
         self.find_contexts = compiled(sequence_index.find_contexts)
         self.copy_contexts = compiled(sequence_index.copy_contexts)
         self.index_feature_lists = compiled(sequence_index.index_feature_lists)

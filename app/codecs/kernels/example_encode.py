@@ -1,11 +1,16 @@
-"""Arrow columns to serialized `tf.train.Example` messages in TFRecord frames, a row at a time.
+"""Columns to serialized `tf.train.Example` and `SequenceExample` messages in TFRecord frames, row by row.
 
     Example { Features features = 1 }     Features { map<string, Feature> feature = 1 }
     Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3 } }
+    SequenceExample { Features context = 1; FeatureLists feature_lists = 2 }
+    FeatureLists { map<string, FeatureList> feature_list = 1 }
+    FeatureList { repeated Feature feature = 1 }
 
-Source: `tensorflow/core/example/{example,feature}.proto`. A *body* is what stands inside the list: the
-packed values of a FloatList or an Int64List, all fields of a BytesList. The *head* is all of a map entry
-that stands before its body; it depends on the key and on the body's size alone, so that heads are kept.
+Source: `tensorflow/core/example/{example,feature}.proto`. Both messages are *parts*, which are maps; an
+Example has the first one alone. The *body* of a list is what stands inside it: the packed values of a
+FloatList or an Int64List, all fields of a BytesList. The body of an entry is that of its list, or all of a
+FeatureList, whose features are its *steps*. The *head* is all of an entry that stands before its body; it
+depends on the key and on the body's size alone, so that heads are kept.
 
 A row is measured first, which tells the sizes of its bodies and so its heads, and then written. Where
 each body is as large as in the row before, the frame of that row is copied whole and only the bodies
@@ -19,30 +24,18 @@ from .framing import OVERHEAD_BYTES, write_footers, write_header
 from .memory import Bytes, Ints, MutableBytes, MutableInts
 from .varint import field_size, varint_size, write_length, write_packed_varint
 
-__all__ = [
-    "BYTES",
-    "COLUMN_FIELDS",
-    "FLOATS",
-    "HEAD_ROOM",
-    "IMPOSSIBLE",
-    "INTS",
-    "MAX_FIELD_OVERHEAD",
-    "STATE_FIELDS",
-    "encode_examples",
-]
-
 #: Tag and length of a field: what a varint can take at most.
 MAX_FIELD_OVERHEAD = 11
 #: What a head takes at most beyond the key: entry, value, list and packed tags and lengths.
 HEAD_ROOM = 4 * MAX_FIELD_OVERHEAD
 
 #: Numbers that describe a column:
-COLUMN_FIELDS = 16
+COLUMN_FIELDS = 19
 _KIND = 0  # tag of the list in Feature
 _VALUES = 1  # address of the values
 _VALUES_SIZE = 2  # their bytes
-_STARTS = 3  # address of an int64 by row and one more: number of its first value; 0 where rows are alike
-_WIDTH = 4  # values of a row where they are alike
+_STARTS = 3  # address of an int64 by item and one more: number of its first value; 0 where items are alike
+_WIDTH = 4  # values of an item where they are alike; an item is a row, or a step
 _SPANS = 5  # address of an int64 by value and one more: where its bytes begin; 0 where values are alike
 _SPAN = 6  # bytes of a value where they are alike
 _NUM_VALUES = 7  # how many there are
@@ -53,7 +46,14 @@ _KEY = 11  # address of the key's field in the entry, with tag and length
 _KEY_SIZE = 12
 _HEADS = 13  # where the column's heads begin in `heads`
 _HEAD_STEP = 14  # bytes from one of them to the next
-_FIXED_BODY = 15  # size of the body where all rows have the same, else -1
+_FIXED_BODY = 15  # size of the list's body where all items have the same, else -1
+_STEPS = 16  # address of an int64 by row and one more: number of its first step; 0 where rows have no steps
+_NUM_STEPS = 17  # how many there are
+_STEP_BODIES = 18  # address of an int64 by step: the size of its list's body
+
+#: The parts of a message, as flags.
+FIRST_PART = 1
+SECOND_PART = 2
 
 #: Tags of the lists in Feature.
 BYTES = 0x0A
@@ -71,7 +71,7 @@ _MODEL_BODY = 4  # its size there
 _FIELD_1 = 0x0A
 _FIELD_2 = 0x12
 
-#: What `encode_examples` answers where values do not lie where the table says.
+#: What `encode_messages` answers where values do not lie where the table says.
 IMPOSSIBLE = -1
 
 #: A frame up to this size is worth copying for its heads.
@@ -86,22 +86,25 @@ def _list_size(body: int, packed: bool) -> int:
     return field_size(body) if packed and body else body
 
 
-def _entry_size(body: int, packed: bool, key_size: int) -> int:
-    return key_size + field_size(field_size(_list_size(body, packed)))
-
-
-def _write_head(out: MutableBytes, at: int, key: int, key_size: int, kind: int, body: int) -> int:
-    """Write a head at `at`; its bytes."""
-    begin = at
+def _write_list_head(out: MutableBytes, at: int, kind: int, body: int) -> int:
+    """Write what stands before the body of a list in its Feature; the position behind it."""
     packed = kind != BYTES
-    list_size = _list_size(body, packed)
-    at = write_length(out, at, _FIELD_1, _entry_size(body, packed, key_size))
-    copy_from(out, at, key, key_size, 0, key_size)
-    at = write_length(out, at + key_size, _FIELD_2, field_size(list_size))
-    at = write_length(out, at, kind, list_size)
+    at = write_length(out, at, kind, _list_size(body, packed))
     if packed and body:
         at = write_length(out, at, _FIELD_1, body)
-    return at - begin
+    return at
+
+
+def _write_head(out: MutableBytes, at: int, column: int, body: int) -> int:
+    """Write a head at `at`; its bytes."""
+    begin = at
+    kind, key_size = _field(column, _KIND), _field(column, _KEY_SIZE)
+    wrapped = _field(column, _STEPS) != 0
+    value = body if wrapped else field_size(_list_size(body, kind != BYTES))
+    at = write_length(out, at, _FIELD_1, key_size + field_size(value))
+    copy_from(out, at, _field(column, _KEY), key_size, 0, key_size)
+    at = write_length(out, at + key_size, _FIELD_2, value)
+    return (at if wrapped else _write_list_head(out, at, kind, body)) - begin
 
 
 def _int_at(address: int, index: int) -> int:
@@ -109,7 +112,7 @@ def _int_at(address: int, index: int) -> int:
 
 
 def _column(columns: Ints, number: int) -> int:
-    """Address of a column in the table, whose size `encode_examples` has checked."""
+    """Address of a column in the table, whose size the caller has checked."""
     return raw_address(columns) + 8 * COLUMN_FIELDS * number
 
 
@@ -117,11 +120,11 @@ def _field(column: int, field: int) -> int:
     return _int_at(column, field)
 
 
-def _first_value(column: int, row: int) -> int:
-    """The number of a row's first value; of the row behind the last one, how many values there are."""
+def _first_value(column: int, item: int) -> int:
+    """The number of an item's first value; of the item behind the last one, how many values there are."""
     if _field(column, _STARTS) == 0:
-        return row * _field(column, _WIDTH)
-    return _int_at(_field(column, _STARTS), row)
+        return item * _field(column, _WIDTH)
+    return _int_at(_field(column, _STARTS), item)
 
 
 def _span_begin(column: int, value: int) -> int:
@@ -132,11 +135,29 @@ def _span_begin(column: int, value: int) -> int:
 
 
 def _body_size(column: int, row: int) -> int:
-    """The size of a body, or IMPOSSIBLE."""
+    """The size of an entry's body, or IMPOSSIBLE."""
+    if _field(column, _STEPS) == 0:
+        return _list_body_size(column, row)
+    first = _int_at(_field(column, _STEPS), row)
+    last = _int_at(_field(column, _STEPS), row + 1)
+    if first < 0 or last < first or last > _field(column, _NUM_STEPS):
+        return IMPOSSIBLE
+    packed = _field(column, _KIND) != BYTES
+    total = 0
+    for step in range(first, last):
+        body = _int_at(_field(column, _STEP_BODIES), step)
+        if body < 0:
+            return IMPOSSIBLE
+        total += field_size(field_size(_list_size(body, packed)))
+    return total
+
+
+def _list_body_size(column: int, item: int) -> int:
+    """The size of the body of an item's list, or IMPOSSIBLE."""
     if _field(column, _FIXED_BODY) >= 0:
         return _field(column, _FIXED_BODY)
-    first = _first_value(column, row)
-    last = _first_value(column, row + 1)
+    first = _first_value(column, item)
+    last = _first_value(column, item + 1)
     if first < 0 or last < first or last > _field(column, _NUM_VALUES):
         return IMPOSSIBLE
     if _field(column, _KIND) == FLOATS:
@@ -181,8 +202,7 @@ def _choose_head(
     slot = number * slots + index
     begin = _field(column, _HEADS) + index * _field(column, _HEAD_STEP)
     if head_bodies[slot] != body:
-        key, key_size, kind = _field(column, _KEY), _field(column, _KEY_SIZE), _field(column, _KIND)
-        head_sizes[slot] = _write_head(heads, begin, key, key_size, kind, body)
+        head_sizes[slot] = _write_head(heads, begin, column, body)
         head_bodies[slot] = body
     state[at + _BODY] = body
     state[at + _HEAD] = begin
@@ -192,14 +212,28 @@ def _choose_head(
 
 def _write_body(column: int, row: int, out: MutableBytes, at: int, body: int) -> int:
     """Write the values of a row; the position behind them."""
+    if _field(column, _STEPS) == 0:
+        return _write_list_body(column, row, out, at, body)
+    kind = _field(column, _KIND)
+    packed = kind != BYTES
+    for step in range(_int_at(_field(column, _STEPS), row), _int_at(_field(column, _STEPS), row + 1)):
+        size = _int_at(_field(column, _STEP_BODIES), step)
+        at = write_length(out, at, _FIELD_1, field_size(_list_size(size, packed)))
+        at = _write_list_head(out, at, kind, size)
+        at = _write_list_body(column, step, out, at, size)
+    return at
+
+
+def _write_list_body(column: int, item: int, out: MutableBytes, at: int, body: int) -> int:
+    """Write the values of an item; the position behind them."""
     kind = _field(column, _KIND)
     values = _field(column, _VALUES)
     room = _field(column, _VALUES_SIZE)
-    first = _first_value(column, row)
+    first = _first_value(column, item)
     if kind == FLOATS:
         copy_from(out, at, values, room, 4 * first, body)
         return at + body
-    last = _first_value(column, row + 1)
+    last = _first_value(column, item + 1)
     if kind == INTS:
         end = at + body
         for index in range(first, last):
@@ -222,24 +256,40 @@ def _write_body(column: int, row: int, out: MutableBytes, at: int, body: int) ->
 def _is_sound(column: int, rows: int) -> bool:
     """Whether what the table says of a column once lies inside its arrays."""
     num_values = _field(column, _NUM_VALUES)
-    if _field(column, _STARTS) == 0 and rows * _field(column, _WIDTH) > num_values:
+    num_items = rows if _field(column, _STEPS) == 0 else _field(column, _NUM_STEPS)
+    if _field(column, _STARTS) == 0 and num_items * _field(column, _WIDTH) > num_values:
         return False
     return _field(column, _KIND) != INTS or 8 * num_values <= _field(column, _VALUES_SIZE)
+
+
+def _payload_size(parts: int, first: int, second: int) -> int:
+    """Bytes of a message whose parts have these sizes."""
+    size = field_size(first) if parts & FIRST_PART else 0
+    return size + (field_size(second) if parts & SECOND_PART else 0)
 
 
 def _write_frame(
     columns: Ints,
     row: int,
-    features: int,
+    parts: int,
+    num_first: int,
+    first: int,
+    second: int,
     heads: Bytes,
     state: MutableInts,
     out: MutableBytes,
     position: int,
 ) -> None:
     """Write a frame but for its last checksum, and note where its bodies are."""
-    at = write_header(out, position, field_size(features))
-    at = write_length(out, at, _FIELD_1, features)
-    for number in range(state.size // STATE_FIELDS):
+    at = write_header(out, position, _payload_size(parts, first, second))
+    if parts & FIRST_PART:
+        at = write_length(out, at, _FIELD_1, first)
+    num_columns = state.size // STATE_FIELDS
+    for number in range(num_columns + 1):
+        if number == num_first and parts & SECOND_PART:
+            at = write_length(out, at, _FIELD_2, second)
+        if number == num_columns:
+            break
         noted = number * STATE_FIELDS
         body = state[noted + _BODY]
         state[noted + _MODEL_BODY] = -1
@@ -272,11 +322,31 @@ def _write_alike(
                 _write_body(column, row + index, out, at + index * frame, body)
 
 
-def encode_examples(
+def step_bodies(columns: Ints, number: int, bodies: MutableInts) -> bool:
+    """Fill in the size of the body of each step's list; whether the table is right.
+
+    Args:
+        columns, number: of `encode_messages`, and which of the columns.
+    """
+    if columns.size < (number + 1) * COLUMN_FIELDS:
+        return False
+    column = _column(columns, number)
+    if bodies.size != _field(column, _NUM_STEPS) or not _is_sound(column, 0):
+        return False
+    for step in range(bodies.size):
+        bodies[step] = _list_body_size(column, step)
+        if bodies[step] < 0:
+            return False
+    return True
+
+
+def encode_messages(
     columns: Ints,
+    parts: int,
+    num_first: int,
     rows: int,
     first: int,
-    max_features: int,
+    max_payload: int,
     heads: MutableBytes,
     head_bodies: MutableInts,
     head_sizes: MutableInts,
@@ -288,17 +358,19 @@ def encode_examples(
     """Write the frames of the rows from `first` on, as many as `out` has room for.
 
     Args:
-        columns: `COLUMN_FIELDS` numbers a column, in the order of the wire; the addresses and sizes are
-            those of arrays that the caller holds.
+        columns: `COLUMN_FIELDS` numbers a column, in the order of the wire, those of the first part before
+            those of the second; the addresses and sizes are those of arrays that the caller holds.
+        parts: which of `FIRST_PART` and `SECOND_PART` each message has, with or without entries.
+        num_first: how many columns the first part has.
         rows: how many there are.
-        max_features: bytes of a Features message at most.
+        max_payload: bytes of a message at most.
         heads: memory for the heads.
         head_bodies, head_sizes: by slot, of a power of two for each column: the body's size that its head
             is for, -1 at first, and the bytes of the head. Kept from call to call.
         state: scratch of `STATE_FIELDS` numbers a column.
         varying: scratch of a number a column.
         stop: filled with the bytes that are written, the bytes of the next row's frame where it had no
-            room, and the next row's Features where they are above `max_features`.
+            room, and those of the next row's message where they are above `max_payload`.
 
     Returns:
         How many rows are written; IMPOSSIBLE where the table is wrong, which is a fault of ours.
@@ -306,7 +378,8 @@ def encode_examples(
     stop[0] = 0
     stop[1] = 0
     stop[2] = 0
-    fixed = 0
+    fixed = 0  # of the first part, as `fixed_second` of the second
+    fixed_second = 0
     num_varying = 0
     if columns.size != varying.size * COLUMN_FIELDS or state.size != varying.size * STATE_FIELDS:
         return IMPOSSIBLE
@@ -316,13 +389,17 @@ def encode_examples(
         state[noted + _BODY] = -1
         if not _is_sound(column, rows):
             return IMPOSSIBLE
-        if _field(column, _FIXED_BODY) < 0 or _field(column, _PRESENT) != 0:
+        is_fixed = _field(column, _FIXED_BODY) >= 0 and _field(column, _STEPS) == 0
+        if not is_fixed or _field(column, _PRESENT) != 0:
             varying[num_varying] = number
             num_varying += 1
         else:
             body = _field(column, _FIXED_BODY)
             _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
-            fixed += state[noted + _HEAD_SIZE] + body
+            if number < num_first:
+                fixed += state[noted + _HEAD_SIZE] + body
+            else:
+                fixed_second += state[noted + _HEAD_SIZE] + body
     model = -1  # a frame some rows back: what was just stored is slow to load
     model_size = 0
     alike = 0  # rows behind the model that are measured, but not written
@@ -332,7 +409,8 @@ def encode_examples(
     frame = 0
     while frame >= 0:
         frame = -1
-        features = fixed
+        first_size = fixed
+        second_size = fixed_second
         same = model >= 0 and alike < _MAX_ALIKE
         if row < rows:
             for index in range(num_varying):
@@ -348,10 +426,14 @@ def encode_examples(
                     return IMPOSSIBLE
                 unchanged = _choose_head(columns, number, body, heads, head_bodies, head_sizes, state)
                 same = same and unchanged
-                features += state[noted + _HEAD_SIZE] + body
-            frame = OVERHEAD_BYTES + field_size(features)
-            if features > max_features:
-                stop[2] = features
+                if number < num_first:
+                    first_size += state[noted + _HEAD_SIZE] + body
+                else:
+                    second_size += state[noted + _HEAD_SIZE] + body
+            payload = _payload_size(parts, first_size, second_size)
+            frame = OVERHEAD_BYTES + payload
+            if payload > max_payload:
+                stop[2] = payload
                 frame = -1
             elif frame > out.size - position:
                 stop[1] = frame
@@ -369,7 +451,7 @@ def encode_examples(
             write_footers(out, checked, position)
             checked = position
         if frame >= 0:
-            _write_frame(columns, row, features, heads, state, out, position)
+            _write_frame(columns, row, parts, num_first, first_size, second_size, heads, state, out, position)
             model = position
             model_size = frame
             position += frame

@@ -1,6 +1,6 @@
 """Serialized `tf.train.SequenceExample` messages: where the context and each feature list lie.
 
-The messages are those of `sequence_encode`. `find_contexts` finds what `example_index.index_examples` then
+The messages are those of `example_encode`. `find_contexts` finds what `example_index.index_examples` then
 walks as the features of an Example. `index_feature_lists` walks every byte of the feature lists once, checks
 it as `index_examples` checks features, and notes for each cell (feature x row) where its FeatureList lies;
 `index_steps` relies on that.

@@ -45,6 +45,10 @@ _STORAGE: Final[dict[str, np.dtype[Any]]] = {
     "uint2": np.dtype("u1"),
 }
 _NO_BYTES: Final = np.empty(0, np.uint8)
+#: What lowering takes for each step, beside the values; and what one takes in the message at most, beside its
+#: list's body.
+STEP_BYTES: Final = 16
+MAX_STEP_OVERHEAD: Final = 3 * MAX_FIELD_OVERHEAD
 #: Python's own cost of one row of a tensor that is serialized by itself: objects for header and content.
 _ROW_OVERHEAD: Final = 256
 
@@ -64,8 +68,9 @@ class Entries:
         spans: by value, where it begins in `values`, and where the last one ends.
         present: by row, 1 where the feature is there; None where it is in each.
         prefix: stands before each value of a BytesList, unless it is None.
-        steps: of a sequence, by row, the number of its first step; then the steps are the rows of all above
-            but `present`.
+        steps: of a sequence, by row, the number of its first step, and of all steps at the end. Then each
+            step has a list, and stands for a row in all above but `present`.
+        step_bodies: room for the size of each step's list.
     """
 
     kind: int
@@ -78,6 +83,7 @@ class Entries:
     present: Bytes | None = None
     prefix: Bytes | None = None
     steps: Ints | None = None
+    step_bodies: Ints | None = None
 
     @property
     def prefix_size(self) -> int:
@@ -98,20 +104,17 @@ class Entries:
     @property
     def max_bytes(self) -> int:
         """What all bodies take at most."""
+        steps = 0 if self.step_bodies is None else MAX_STEP_OVERHEAD * len(self.step_bodies)
+        return steps + self._max_list_bytes
+
+    @property
+    def _max_list_bytes(self) -> int:
         if self.kind == FLOATS:
             return self.values.nbytes
         if self.kind == INTS:
             return MAX_VARINT_BYTES * self.num_values
         size = self.span * self.num_values if self.spans is None else int(self.spans[-1] - self.spans[0])
         return size + (MAX_FIELD_OVERHEAD + self.prefix_size) * self.num_values
-
-    def row_starts(self, rows: int) -> Ints:
-        """`starts`, also where it is None."""
-        return even_bounds(rows, self.width) if self.starts is None else self.starts
-
-    def value_spans(self) -> Ints:
-        """`spans`, also where it is None."""
-        return even_bounds(self.num_values, self.span) if self.spans is None else self.spans
 
     def row(self, key: Bytes, heads: int, head_step: int) -> tuple[int, ...]:
         """The column in the kernel's table (see `kernels/example_encode.py`).
@@ -137,6 +140,9 @@ class Entries:
             heads,
             head_step,
             self.fixed_body,
+            _address(self.steps),
+            0 if self.step_bodies is None else len(self.step_bodies),
+            _address(self.step_bodies),
         )
 
 
@@ -191,8 +197,13 @@ def lower_column(
         )
     if feature.kind != "sequence":
         return entries
-    present = None if column.present is None else column.present.view(np.uint8)
-    return replace(entries, steps=bounds_by_row(column.splits[0], column.present), present=present)
+    lease.charge(STEP_BYTES * num_items, "Steps of a batch")
+    return replace(
+        entries,
+        present=None if column.present is None else column.present.view(np.uint8),
+        steps=bounds_by_row(column.splits[0], column.present),
+        step_bodies=np.empty(num_items, np.int64),
+    )
 
 
 def _lower_list(

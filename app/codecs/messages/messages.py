@@ -16,10 +16,9 @@ from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.components import from_stored, parsed_schema, to_stored
 from .example_decode import parse_frames
-from .example_encode import RecordBlock, encode_blocks
 from .framing import FrameBlock
 from .sequence_decode import parse_sequences
-from .sequence_encode import encode_sequences
+from .write import RecordBlock, encode_blocks
 
 __all__ = ["RecordBlock", "encode_messages", "parse_messages"]
 
@@ -30,16 +29,15 @@ def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Bud
     """One message a row, as `records.schema.message` says, byte for byte TensorFlow's own, framed.
 
     Raises:
-        InputError: as `to_stored`, and as `encode_blocks` or `encode_sequences`.
+        InputError: as `to_stored` and `encode_blocks`.
     """
     if not options.lossy:
         records.schema.require_lossless()
-    encode = encode_sequences if records.schema.message == "sequence_example" else encode_blocks
     owners = _owners(records.schema)
     if options.rounded is not None:
         options.rounded.owners = owners
         options.rounded.candidates = sorted(feature.name for feature in records.schema if feature.may_round)
-    return _naming_owners(encode(to_stored(records, budget), options, budget), owners)
+    return _naming_owners(encode_blocks(to_stored(records, budget), options, budget), owners)
 
 
 def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,16 @@ from numpy.typing import NDArray
 
 from app.codecs import kernels
 from app.codecs.kernels import example_encode
-from app.codecs.kernels.example_encode import BYTES, FLOATS, HEAD_ROOM, IMPOSSIBLE, INTS, STATE_FIELDS
+from app.codecs.kernels.example_encode import (
+    BYTES,
+    FIRST_PART,
+    FLOATS,
+    HEAD_ROOM,
+    IMPOSSIBLE,
+    INTS,
+    SECOND_PART,
+    STATE_FIELDS,
+)
 from app.codecs.messages.example_columns import Entries, key_field
 
 
@@ -35,6 +45,7 @@ class Call:
     def __init__(self, entries: Entries, rows: int, slots: int = 2) -> None:
         step = len(KEY) + HEAD_ROOM
         self.entries = entries
+        self.parts, self.num_first = FIRST_PART, 1
         self.table = np.array(entries.row(KEY, 0, step), np.int64)
         self.rows = rows
         self.heads = np.zeros(slots * step, np.uint8)
@@ -44,9 +55,9 @@ class Call:
         self.stop = np.zeros(3, np.int64)
 
     def run(self, kernel: kernels.Kernels, out: NDArray[np.uint8], first: int = 0, limit: int = 2**31) -> int:
-        return kernel.encode_examples(
-            self.table, self.rows, first, limit, self.heads, self.head_bodies, self.head_sizes, self.state,
-            np.zeros(1, np.int64), out, self.stop,
+        return kernel.encode_messages(
+            self.table, self.parts, self.num_first, self.rows, first, limit,
+            self.heads, self.head_bodies, self.head_sizes, self.state, np.zeros(1, np.int64), out, self.stop,
         )  # fmt: skip
 
     def messages(self, kernel: kernels.Kernels) -> list[str]:
@@ -104,8 +115,8 @@ def test_where_there_is_no_room_the_next_rows_size_is_told(kernel: kernels.Kerne
 
 def test_a_message_that_is_too_large_is_told(kernel: kernels.Kernels) -> None:
     call = Call(floats(1, 2, 3, width=0, starts=np.array([0, 1, 3])), 2)
-    assert call.run(kernel, np.zeros(200, np.uint8), limit=18) == 1
-    assert call.stop.tolist() == [33, 0, 19]
+    assert call.run(kernel, np.zeros(200, np.uint8), limit=20) == 1
+    assert call.stop.tolist() == [33, 0, 21]
 
 
 VALUES = np.zeros(2, np.uint64)
@@ -151,3 +162,38 @@ def test_scratch_of_the_wrong_size_is_refused(kernel: kernels.Kernels) -> None:
     call = Call(floats(1), 1)
     call.table = call.table[:-1]
     assert call.run(kernel, np.zeros(100, np.uint8)) == example_encode.IMPOSSIBLE
+
+
+def steps(entries: Entries, *bounds: int) -> Entries:
+    return replace(entries, steps=np.array(bounds), step_bodies=np.full(bounds[-1], -1))
+
+
+def test_each_step_of_a_row_has_a_list(kernel: kernels.Kernels) -> None:
+    entries = steps(floats(1.5, -2, 3, width=0, starts=np.array([0, 2, 2, 3])), 0, 2, 2, 3)
+    call = Call(entries, 3)
+    call.parts, call.num_first = FIRST_PART | SECOND_PART, 0
+    assert entries.step_bodies is not None
+    assert kernel.step_bodies(call.table, 0, entries.step_bodies)
+    assert entries.step_bodies.tolist() == [8, 0, 4]
+    assert call.messages(kernel) == [
+        "0a0012190a170a017812120a0c120a0a080000c03f000000c00a021200",
+        "0a0012070a050a01781200",
+        "0a0012110a0f0a0178120a0a0812060a0400004040",
+    ]
+
+
+@pytest.mark.parametrize("bounds", [(0, 3, 2), (-1, 1, 2), (0, 1, 3)])
+def test_steps_that_are_not_there_are_refused(bounds: tuple[int, ...], kernel: kernels.Kernels) -> None:
+    entries = replace(steps(floats(1, 2), 0, 1, 2), steps=np.array(bounds), step_bodies=np.full(2, 4))
+    assert Call(entries, 2).run(kernel, np.zeros(200, np.uint8)) == IMPOSSIBLE
+
+
+def test_steps_are_measured_within_their_values(kernel: kernels.Kernels) -> None:
+    room = np.zeros(2, np.int64)
+    assert kernel.step_bodies(Call(steps(ints(1, 300), 0, 2), 1).table, 0, room)
+    assert room.tolist() == [1, 2]
+    assert not kernel.step_bodies(Call(steps(ints(1, 300), 0, 3), 1).table, 0, room)
+    assert not kernel.step_bodies(Call(steps(ints(1), 0, 2), 1).table, 0, room)
+    assert not kernel.step_bodies(Call(steps(ints(1, 300), 0, 2), 1).table, 1, room)
+    outside = floats(1, 2, width=0, starts=np.array([0, 1, 3]))
+    assert not kernel.step_bodies(Call(steps(outside, 0, 2), 1).table, 0, room)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from app.codecs import kernels
 from app.codecs.arrow.batches import arrow_schema
-from app.codecs.messages import example_encode
+from app.codecs.messages import write
 from app.codecs.messages.example_decode import parse_frames
-from app.codecs.messages.example_encode import RecordBlock, encode_blocks
 from app.codecs.messages.framing import iter_frames
+from app.codecs.messages.write import RecordBlock, encode_blocks
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
@@ -79,7 +79,7 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
 
 
 def test_blocks_are_of_bounded_size_and_hold_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example_encode, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(write, "BLOCK_BYTES", 5000)
     schema = schema_of(dtype="bytes")
     sizes = [10, 3000, 10, 10_000, 5, 1000, 3000, 3000]
     values = [bytes([index]) * size for index, size in enumerate(sizes)]
@@ -92,14 +92,14 @@ def test_blocks_are_of_bounded_size_and_hold_whole_rows(monkeypatch: pytest.Monk
 
 
 def test_a_block_stays_as_it_is_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example_encode, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(write, "BLOCK_BYTES", 5000)
     schema = schema_of(dtype="bytes")
     values = [bytes([index]) * 1000 for index in range(30)]
     assert read_back(schema, list(blocks_of(schema, values))) == values
 
 
 def test_large_rows_are_lowered_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example_encode, "_CHUNK_BYTES", 3000)
+    monkeypatch.setattr(write, "_CHUNK_BYTES", 3000)
     schema = schema_of(dtype="uint8", shape=[100])
     values = [[row] * 100 for row in range(50)]
     budget = Budget()
@@ -108,7 +108,7 @@ def test_large_rows_are_lowered_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rows_are_numbered_through_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example_encode, "_CHUNK_BYTES", 16)
+    monkeypatch.setattr(write, "_CHUNK_BYTES", 16)
     schema = schema_of(dtype="float64")
     with pytest.raises(LossyConversion) as caught:
         list(blocks_of(schema, [0.0] * 7, [0.0] * 3 + [1e300], lossy=True))
@@ -122,7 +122,7 @@ def test_a_row_beyond_the_budget_is_refused() -> None:
 
 
 def test_a_row_that_protobuf_could_not_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example_encode, "_MAX_FEATURES_BYTES", 100)
+    monkeypatch.setattr(write, "_MAX_MESSAGE_BYTES", 100)
     schema = schema_of(dtype="bytes")
     with pytest.raises(UnprocessableInput) as caught:
         list(blocks_of(schema, [b"x" * 50, b"x" * 100]))
@@ -182,7 +182,7 @@ def test_rows_written_together_are_those_written_one_by_one(
         return b"".join(block.data for block in blocks)
 
     alone = b"".join(written([batch.slice(row, 1)]) for row in range(batch.num_rows))
-    with mock.patch.object(example_encode, "BLOCK_BYTES", block_bytes):
+    with mock.patch.object(write, "BLOCK_BYTES", block_bytes):
         assert written([batch]) == alone
         assert written([batch.slice(0, 1), batch.slice(1)]) == alone
         with mock.patch.object(kernels, "_loaded", kernels.Kernels(lambda function: function)):

@@ -7,7 +7,7 @@ import pytest
 
 from app.codecs.columns import Records
 from app.codecs.forms import RECORDS_CODECS
-from app.codecs.messages import example_encode
+from app.codecs.messages import write
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.errors import LimitExceeded
@@ -56,7 +56,7 @@ def test_every_value_is_read_and_written_where_it_was(form: str) -> None:
 def test_examples_are_the_same_bytes_whichever_features_a_batch_has(monkeypatch: pytest.MonkeyPatch) -> None:
     body = bodies()["json"]
     few = encoded(decoded("json", body), "tfrecord")
-    monkeypatch.setattr(example_encode, "_FEW", 1 << 40)  # every feature is written, also of no row
+    monkeypatch.setattr(write, "_FEW", 1 << 40)  # every feature is written, also of no row
     assert encoded(decoded("json", body), "tfrecord") == few
     alone = [encoded(decoded("json", json.dumps([row]).encode()), "tfrecord") for row in ROWS]
     assert few == b"".join(alone)

@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 
 from app.codecs.arrow.batches import arrow_schema
-from app.codecs.messages import sequence_encode
-from app.codecs.messages.example_encode import RecordBlock
+from app.codecs.messages import write
 from app.codecs.messages.framing import iter_frames
 from app.codecs.messages.sequence_decode import parse_sequences
-from app.codecs.messages.sequence_encode import encode_sequences
+from app.codecs.messages.write import RecordBlock, encode_blocks
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
@@ -32,7 +31,7 @@ def blocks_of(
 ) -> Iterator[RecordBlock]:
     arrow = arrow_schema(schema)
     batches = [pa.RecordBatch.from_pylist([{"x": v} for v in column], schema=arrow) for column in columns]
-    return encode_sequences(
+    return encode_blocks(
         from_arrow(schema, iter(batches)), RecordsEncodeOptions(lossy=lossy), budget or Budget()
     )
 
@@ -56,7 +55,7 @@ def test_a_sequence_example_byte_by_byte() -> None:
     )
     rows: list[dict[str, Any]] = [{"x": [[1], []], "b": [b"s"], "c": 1.5}, {"x": None, "b": [], "c": None}]
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema))
-    blocks = encode_sequences(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget())
+    blocks = encode_blocks(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget())
     assert payloads(b"".join(block.data for block in blocks)) == [
         bytes.fromhex(
             "0a0f 0a0d 0a0163 1208 1206 0a04 0000c03f"
@@ -92,12 +91,12 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
     column: Any = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), steps, mask=mask)
     batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(schema))
     records = from_arrow(schema, iter([batch]))
-    blocks = list(encode_sequences(records, RecordsEncodeOptions(lossy=True), Budget()))
+    blocks = list(encode_blocks(records, RecordsEncodeOptions(lossy=True), Budget()))
     assert read_back(schema, blocks) == [[1.0], None]
 
 
 def test_blocks_are_of_bounded_size_and_hold_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_encode, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(write, "BLOCK_BYTES", 5000)
     schema = schema_of(dtype="bytes")
     sizes = [10, 3000, 10, 10_000, 5, 1000, 3000, 3000]
     values = [[bytes([index]) * size] for index, size in enumerate(sizes)]
@@ -110,7 +109,7 @@ def test_blocks_are_of_bounded_size_and_hold_whole_rows(monkeypatch: pytest.Monk
 
 
 def test_large_rows_are_lowered_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_encode, "_CHUNK_BYTES", 3000)
+    monkeypatch.setattr(write, "_CHUNK_BYTES", 3000)
     schema = schema_of(dtype="uint8", shape=[None, 5])
     values = [[[row] * 5] * 20 for row in range(50)]
     budget = Budget()
@@ -119,7 +118,7 @@ def test_large_rows_are_lowered_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rows_are_numbered_through_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_encode, "_CHUNK_BYTES", 16)
+    monkeypatch.setattr(write, "_CHUNK_BYTES", 16)
     schema = schema_of(dtype="float64")
     with pytest.raises(LossyConversion) as caught:
         list(blocks_of(schema, [[0.0]] * 7, [[0.0]] * 3 + [[0.0, 1e300]], lossy=True))
@@ -133,7 +132,7 @@ def test_a_row_beyond_the_budget_is_refused() -> None:
 
 
 def test_a_row_that_protobuf_could_not_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_encode, "_MAX_MESSAGE_BYTES", 100)
+    monkeypatch.setattr(write, "_MAX_MESSAGE_BYTES", 100)
     schema = schema_of(dtype="bytes")
     with pytest.raises(UnprocessableInput) as caught:
         list(blocks_of(schema, [[b"x" * 50], [b"x" * 50, b"x" * 50]]))

@@ -1,4 +1,4 @@
-"""Rows to serialized `tf.train.Example` messages, framed as TFRecord."""
+"""Rows to serialized `tf.train.Example` and `SequenceExample` messages, framed as TFRecord."""
 
 from __future__ import annotations
 
@@ -15,18 +15,24 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from .. import kernels
 from ..columns import MAX_BATCH_ROWS, Batch, Column, Records
-from ..kernels.example_encode import COLUMN_FIELDS, HEAD_ROOM, IMPOSSIBLE, MAX_FIELD_OVERHEAD, STATE_FIELDS
+from ..kernels.example_encode import (
+    COLUMN_FIELDS,
+    FIRST_PART,
+    HEAD_ROOM,
+    IMPOSSIBLE,
+    MAX_FIELD_OVERHEAD,
+    SECOND_PART,
+    STATE_FIELDS,
+)
 from ..options import RecordsEncodeOptions
 from ..records.lease import Lease
-from .example_columns import Entries, key_field, lower_column, wire_order
+from .example_columns import STEP_BYTES, Entries, key_field, lower_column, wire_order
 from .framing import BLOCK_BYTES, OVERHEAD_BYTES
-
-__all__ = ["RecordBlock", "encode_blocks"]
 
 #: What the columns of a chunk may take once they are lowered, where its rows are large.
 _CHUNK_BYTES: Final = 8 * MIB
-#: protobuf parses no message of 2 GiB or more; this leaves room for tag and length of Features.
-_MAX_FEATURES_BYTES: Final = 2**31 - 16
+#: protobuf parses no message of 2 GiB or more.
+_MAX_MESSAGE_BYTES: Final = 2**31 - 1
 #: Heads that are kept of each feature, for bodies of different sizes; and the most that they may take.
 _HEADS: Final = 8
 _MAX_HEAD_BYTES: Final = 1 * MIB
@@ -53,9 +59,19 @@ class _Column:
     feature: Feature
     key: NDArray[np.uint8]
 
+    @property
+    def order(self) -> tuple[bool, bytes]:
+        """Where it stands on the wire: the context before the feature lists."""
+        return self.feature.kind == "sequence", wire_order(self.feature.name)
+
 
 def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[RecordBlock]:
-    """One `tf.train.Example` a row, byte for byte `SerializeToString(deterministic=True)`, framed.
+    """One message a row, byte for byte `SerializeToString(deterministic=True)`, framed.
+
+    It is a `tf.train.Example` or, as `records.schema.message` says, a `SequenceExample`: features of kind
+    `sequence` are its feature lists, the dense ones are the context. Such a message is the one that
+    `SequenceExample(context=..., feature_lists=...)` makes with an argument for each part that the schema has
+    features for: that part is written even where a row has none of them, the other part never.
 
     Blocks are of about 512 KiB; a row that is larger gets its own. Each has memory of its own, which counts
     against `budget` until the next block is drawn.
@@ -78,8 +94,10 @@ class _Encoder:
         self._budget = budget
         self._columns = sorted(
             (_Column(i, feature, key_field(feature.name)) for i, feature in enumerate(records.schema)),
-            key=lambda column: wire_order(column.feature.name),
+            key=lambda column: column.order,
         )
+        self._is_sequence = records.schema.message == "sequence_example"
+        self._parts = _parts(self._columns) if self._is_sequence else FIRST_PART
         self._first_row = 0
 
     def blocks(self) -> Iterator[RecordBlock]:
@@ -95,7 +113,10 @@ class _Encoder:
                         yield from self._encode_batch(self._writer(columns, of_batch), batch, columns)
 
     def _writer(self, columns: list[_Column], lease: Lease) -> _RowWriter:
-        return _RowWriter([column.key for column in columns], lease)
+        num_lists = sum(column.feature.kind == "sequence" for column in columns)
+        message = "SequenceExample" if self._is_sequence else "Example"
+        keys = [column.key for column in columns]
+        return _RowWriter(keys, len(columns) - num_lists, self._parts, message, lease)
 
     def _encode_batch(
         self, writer: _RowWriter, batch: Batch, columns: list[_Column]
@@ -132,17 +153,33 @@ class _Encoder:
             first += count
 
 
+def _parts(columns: list[_Column]) -> int:
+    """The parts that a SequenceExample of these features has."""
+    parts = 0
+    for column in columns:
+        parts |= SECOND_PART if column.feature.kind == "sequence" else FIRST_PART
+    return parts
+
+
 class _RowWriter:
     """Writes frames; what it learns about rows is kept from chunk to chunk.
 
     Args:
         keys: of the features, in the order of the wire.
+        num_first: how many of them the first part has.
+        parts: that each message has.
+        message: its name, for errors.
         lease: charged for the memory.
     """
 
-    def __init__(self, keys: list[NDArray[np.uint8]], lease: Lease) -> None:
-        self._encode_rows = kernels.load().encode_examples
+    def __init__(
+        self, keys: list[NDArray[np.uint8]], num_first: int, parts: int, message: str, lease: Lease
+    ) -> None:
+        self._kernels = kernels.load()
         self._keys = keys
+        self._num_first = num_first
+        self._parts = parts
+        self._message = message
         self._head_steps = [len(key) + HEAD_ROOM for key in keys]
         self._slots = _HEADS if _HEADS * sum(self._head_steps) <= _MAX_HEAD_BYTES else 1
         ends = np.cumsum([self._slots * step for step in self._head_steps], dtype=np.int64)
@@ -169,9 +206,14 @@ class _RowWriter:
             for column, *at in zip(entries, self._keys, self._head_begins, self._head_steps, strict=False)
         ]
         self._table = np.array(described, np.int64).reshape(-1)
+        for number, column in enumerate(entries):
+            if column.step_bodies is not None and not self._kernels.step_bodies(
+                self._table, number, column.step_bodies
+            ):
+                raise _impossible()
         self._rows = rows
         self.max_bytes = sum(column.max_bytes for column in entries) + rows * (
-            OVERHEAD_BYTES + MAX_FIELD_OVERHEAD + sum(self._head_steps)
+            OVERHEAD_BYTES + 2 * MAX_FIELD_OVERHEAD + sum(self._head_steps)
         )
 
     def write(self, out: NDArray[np.uint8], first: int, first_row: int) -> tuple[int, int, int]:
@@ -180,23 +222,27 @@ class _RowWriter:
         Raises:
             UnprocessableInput: a row of 2 GiB or more.
         """
-        count = self._encode_rows(
-            self._table, self._rows, first, _MAX_FEATURES_BYTES,
+        count = self._kernels.encode_messages(
+            self._table, self._parts, self._num_first, self._rows, first, _MAX_MESSAGE_BYTES,
             self._heads, self._head_bodies, self._head_sizes, self._state, self._varying,
             out, self._stop,
         )  # fmt: skip
         size, needed, too_large = self._stop.tolist()
         if count == IMPOSSIBLE:
-            raise IndexError("the columns of a batch do not lie in their arrays")
+            raise _impossible()
         if too_large:
             raise UnprocessableInput(
-                f"Row {first_row + first + count} takes {too_large} bytes as Example; "
+                f"Row {first_row + first + count} takes {too_large} bytes as {self._message}; "
                 f"protobuf holds less than 2 GiB.",
                 code="example_too_large",
                 row=first_row + first + count,
             )
         self.max_bytes -= size
         return count, size, max(needed, BLOCK_BYTES)
+
+
+def _impossible() -> IndexError:
+    return IndexError("the columns of a batch do not lie in their arrays")
 
 
 def _rows_at_a_time(columns: list[_Column], found: list[Column], num_rows: int) -> int:
@@ -207,4 +253,5 @@ def _rows_at_a_time(columns: list[_Column], found: list[Column], num_rows: int) 
 def _lowered_bytes(feature: Feature, column: Column) -> int:
     """About what a column takes once lowered: integers in a list are widened to eight bytes."""
     widened = feature.encoding == "list" and 0 < feature.dtype.itemsize < 8
-    return column.nbytes * (8 // feature.dtype.itemsize if widened else 1)
+    values = column.nbytes * (8 // feature.dtype.itemsize if widened else 1)
+    return values + (STEP_BYTES * int(column.splits[0][-1]) if feature.kind == "sequence" else 0)

@@ -1,7 +1,7 @@
 """A schema as clients declare it: our own JSON, a `features.json` of TFDS, a `schema.pbtxt` of TFMD.
 
-They are told apart by what stands in them: JSON begins with a brace, as no schema.pbtxt does; of JSON, a
-features.json says its class (`type` or `pythonClassName`).
+The content tells them apart: JSON begins with a brace, and a schema.pbtxt never does; a features.json names
+its class (`type` or `pythonClassName`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from ..json.text import parse_json
 from .features_json import parse_features
 from .features_read import is_features
 from .pbtxt import parse_pbtxt
-
-__all__ = ["parse_schema", "schema_from_value"]
 
 
 def parse_schema(data: bytes, limits: Limits | None = None) -> Schema:

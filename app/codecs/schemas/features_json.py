@@ -4,8 +4,8 @@ With both beside the shards, `tfds.builder_from_directory(folder)` loads a versi
 Checked with TFDS 4.9.10 (`core/features/feature.py`, `core/proto/dataset_info.proto`), which
 refuses unknown members in dataset_info.json and reads missing shardLengths as no rows at all.
 
-features_write.py and features_read.py say what becomes of what; here both meet with the notes (note.py,
-in the `description` of a feature), by means of which every schema of Examples comes back as it was.
+features_write.py and features_read.py say what becomes of each feature. With the notes (note.py), which stand
+in the `description` of a feature, every schema of Examples comes back as it was.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Schema, check_feature_names, check_stored_names
+from ...domain.schema import Feature, Schema
 from ...errors import UnprocessableInput
 from .features_read import notes, plain_features
 from .features_write import FEATURES, features_content
-from .note import apply_notes, format_note
-
-__all__ = ["parse_features", "serialize_dataset_info", "serialize_features"]
+from .note import format_note, schema_with_notes
 
 
 def serialize_features(schema: Schema) -> bytes:
@@ -47,14 +45,7 @@ def parse_features(value: Mapping[str, Any], limits: Limits | None = None) -> Sc
         UnprocessableInput: a feature that no row of ours can have, by name and class; a description of
             ours that does not fit the feature that it stands at (`schema_note`).
     """
-    limits = limits or Limits()
-    plain = plain_features(value)
-    check_feature_names([feature.name for feature in plain], limits)
-    features = apply_notes(plain, notes(value), _without_note)
-    check_feature_names([feature.name for feature in features], limits)
-    schema = Schema(features)
-    check_stored_names(schema)
-    return schema
+    return schema_with_notes(plain_features(value), notes(value), _without_note, limits or Limits())
 
 
 def _noted(feature: Feature) -> dict[str, Any]:

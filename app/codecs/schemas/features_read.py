@@ -1,4 +1,4 @@
-"""Reading the features of a `features.json`, by whomever it was written.
+"""Reading the features of a `features.json`, whoever wrote it.
 
 Source: TFDS 4.9.10, `core/features/` (the classes) and `core/example_serializer.py` (the names and types
 under which each is stored). What is made of a feature is what stands in the records:
@@ -28,8 +28,6 @@ from ...domain.schema import Feature, FeatureShape
 from ...domain.tensor import MAX_DIM
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from .note import is_note
-
-__all__ = ["is_features", "notes", "plain_features"]
 
 _MAX_DEPTH: Final = 64
 #: The member of `tensorflow_datasets.Feature` that holds each class.

@@ -21,8 +21,6 @@ from typing import Any, Final
 
 from ...domain.schema import Feature, FeatureShape, stored_features
 
-__all__ = ["FEATURES", "features_content"]
-
 FEATURES: Final = "tensorflow_datasets.core.features"
 
 #: TFDS decodes `bytes` with `tf.io.decode_raw`, which has no uint32.

@@ -1,8 +1,8 @@
-"""What the schemas of others cannot say, in a place that they leave to people.
+"""Notes: what a foreign schema cannot say of a feature, in a comment or description of that schema.
 
-A feature that would be read back as another one from what a foreign form says of it (`text`, which is
-bytes there; a shape of which only the count is left) is accompanied by a comment or a description,
-`shardsmith: {"x": {...}}`: our own JSON. It counts only beside what we would have written for it.
+Some features would come back changed from a foreign form: `text` is bytes there, and of some shapes only the
+number of values is left. Such a feature is written with a note, `shardsmith: {"x": {...}}`, which is our own
+JSON. A note counts only beside what we would have written for its feature.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ...domain.schema import Feature
+from ...domain.limits import Limits
+from ...domain.schema import Feature, Message, Schema, check_feature_names, check_stored_names
 from ...errors import InputError, UnprocessableInput
 from ...runtime.budget import Budget
 from ..json.text import parse_json
-
-__all__ = ["apply_notes", "by_name", "format_note", "is_note"]
 
 _PREFIX: Final = "shardsmith: "
 
@@ -30,6 +29,32 @@ def format_note(feature: Feature) -> str:
 def is_note(comment: str) -> bool:
     """Whether a comment is one of ours."""
     return comment.startswith(_PREFIX)
+
+
+def schema_with_notes(
+    plain: Iterable[Feature],
+    notes: Iterable[str],
+    without_note: Callable[[Feature], Iterable[Feature]],
+    limits: Limits,
+    message: Message = "example",
+) -> Schema:
+    """The schema that a foreign one describes, each feature as its note says.
+
+    Args:
+        plain: the features as they are read without the notes.
+        notes: all of them.
+        without_note: how a feature would be read, had we written it without its note.
+
+    Raises:
+        UnprocessableInput: a note that cannot be read, or that stands beside what we would not have written
+            for it: one of the two was changed by hand (`schema_note`); names that no schema can have.
+        LimitExceeded: too many features.
+    """
+    features = _apply_notes(plain, notes, without_note)
+    check_feature_names([feature.name for feature in features], limits)
+    schema = Schema(features, message)
+    check_stored_names(schema)
+    return schema
 
 
 def by_name(features: Iterable[Feature]) -> dict[str, Feature]:
@@ -49,20 +74,9 @@ def by_name(features: Iterable[Feature]) -> dict[str, Feature]:
     return found
 
 
-def apply_notes(
+def _apply_notes(
     plain: Iterable[Feature], notes: Iterable[str], without_note: Callable[[Feature], Iterable[Feature]]
 ) -> tuple[Feature, ...]:
-    """The features of a foreign schema, each as its note says.
-
-    Args:
-        plain: as they are read without the notes.
-        notes: all of them.
-        without_note: how a feature would be read, had we written it without its note.
-
-    Raises:
-        UnprocessableInput: a note that is none, or that stands beside what we would not have written for
-            it: one of the two was changed by hand (`schema_note`).
-    """
     rest = by_name(plain)
     places = {name: place for place, name in enumerate(rest)}
     noted: dict[int, Feature] = {}
@@ -89,5 +103,5 @@ def _parse_note(note: str) -> Feature:
     except (InputError, AttributeError, ValueError) as error:
         reason = error.detail if isinstance(error, InputError) else "It describes one feature."
         raise UnprocessableInput(
-            f"The comment {note[:200]!r} is not to be read: {reason} Remove it.", code="schema_note"
+            f"The comment {note[:200]!r} cannot be read: {reason} Remove it.", code="schema_note"
         ) from None

@@ -1,7 +1,7 @@
 """TensorFlow Metadata's `schema.pbtxt`: a `tensorflow.metadata.v0.Schema` in protobuf's text format.
 
-pbtxt_write.py and pbtxt_read.py say what becomes of what; here both meet with the notes (note.py), by
-means of which every schema of ours comes back as it was.
+pbtxt_write.py and pbtxt_read.py say what becomes of each feature. With the notes (note.py) every schema of
+ours comes back as it was.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Schema, check_feature_names, check_stored_names
+from ...domain.schema import Feature, Schema
 from ...errors import MalformedInput
-from .note import apply_notes, format_note, is_note
+from .note import format_note, is_note, schema_with_notes
 from .pbtxt_read import plain_features
 from .pbtxt_write import pbtxt_lines
 from .text_format import Message, message_of, messages, parse_text_format, text
-
-__all__ = ["parse_pbtxt", "serialize_pbtxt"]
 
 
 def serialize_pbtxt(schema: Schema) -> bytes:
@@ -36,7 +34,6 @@ def parse_pbtxt(data: bytes, limits: Limits | None = None) -> Schema:
             not fit the feature beside it (`schema_note`).
         LimitExceeded: nested too deep, or too many fields.
     """
-    limits = limits or Limits()
     message = parse_text_format(data)
     if not message.keys() & {"feature", "sparse_feature"}:
         raise MalformedInput(
@@ -44,11 +41,13 @@ def parse_pbtxt(data: bytes, limits: Limits | None = None) -> Schema:
             code="invalid_schema",
         )
     plain, is_sequence = plain_features(message)
-    features = apply_notes(plain, _notes(message), _without_note)
-    check_feature_names([feature.name for feature in features], limits)
-    schema = Schema(features, "sequence_example" if is_sequence else "example")
-    check_stored_names(schema)
-    return schema
+    return schema_with_notes(
+        plain,
+        _notes(message),
+        _without_note,
+        limits or Limits(),
+        "sequence_example" if is_sequence else "example",
+    )
 
 
 def _without_note(feature: Feature) -> Iterable[Feature]:

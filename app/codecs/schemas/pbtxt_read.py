@@ -1,4 +1,4 @@
-"""Reading a `schema.pbtxt`, by whomever it was written.
+"""Reading a `schema.pbtxt`, whoever wrote it.
 
 Source: `tensorflow_metadata/proto/v0/schema.proto` 1.21. What is made of a feature:
 
@@ -16,7 +16,7 @@ Source: `tensorflow_metadata/proto/v0/schema.proto` 1.21. What is made of a feat
 |                                               | are stored under; else the components, as they are    |
 | the `struct_domain` of `##SEQUENCE##`         | the feature lists of a SequenceExample                |
 
-Unknown fields are passed over.
+Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ from ...errors import MalformedInput, UnprocessableInput
 from .note import by_name
 from .pbtxt_write import SEQUENCE
 from .text_format import Message, literal, message_of, messages, string, text
-
-__all__ = ["plain_features"]
 
 _TEXT_DOMAINS: Final = frozenset({"string_domain", "natural_language_domain", "url_domain", "mid_domain"})
 _INT_DOMAINS: Final = frozenset({"int_domain", "bool_domain", "time_of_day_domain"})

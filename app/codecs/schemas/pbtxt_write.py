@@ -21,8 +21,6 @@ from typing import Final
 from ...domain.schema import Feature, Schema, stored_features
 from .text_format import quoted
 
-__all__ = ["SEQUENCE", "pbtxt_lines"]
-
 #: The STRUCT feature of a SequenceExample whose fields are its feature lists.
 SEQUENCE: Final = "##SEQUENCE##"
 

@@ -28,8 +28,6 @@ from typing import Final
 from ...domain.dtypes import DType
 from ...domain.schema import Feature, FeatureShape, Schema, stored_features
 
-__all__ = ["serialize_python"]
-
 #: dtypes that `tf.io.decode_raw` does not take, and one of the same bits that it does.
 _DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}
 _HEAD: Final = '''\

@@ -1,8 +1,8 @@
 """A reader of protobuf's text format, as far as a `schema.pbtxt` needs it.
 
 Source: the specification, https://protobuf.dev/reference/protobuf/textformat-spec/. Without the `.proto`
-file a reader cannot tell a repeated field from a single one, nor a float from an integer; it gives every
-field as a list of what stands there, and who knows the field decides.
+file a reader cannot tell a repeated field from a single one, nor a float from an integer. So every field is
+a list of what the text has, and the caller, who knows the field, decides.
 """
 
 from __future__ import annotations
@@ -12,18 +12,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...errors import LimitExceeded, MalformedInput
-
-__all__ = [
-    "Literal",
-    "Message",
-    "literal",
-    "message_of",
-    "messages",
-    "parse_text_format",
-    "quoted",
-    "string",
-    "text",
-]
 
 
 class Literal(str):

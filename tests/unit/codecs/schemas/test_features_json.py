@@ -301,7 +301,7 @@ def test_features_of_others(feature: Any, expected: dict[str, Any]) -> None:
         ),
         ({}, "invalid_schema", "its class"),
         (3, "invalid_schema", "not an object"),
-        ({**scalar("int64"), "description": "shardsmith: {}"}, "schema_note", "not to be read"),
+        ({**scalar("int64"), "description": "shardsmith: {}"}, "schema_note", "cannot be read"),
         (
             {**scalar("int64"), "description": 'shardsmith: {"x": {"dtype": "text"}}'},
             "schema_note",

@@ -21,6 +21,7 @@ from ..records.nulls import spread_rows
 from .batches import column_type, storage_type
 from .features import value_dtype
 from .values import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
+from .written_out import has_numbers, write_out
 
 __all__ = ["ColumnReader"]
 
@@ -227,12 +228,23 @@ class ColumnReader:
 
     def elements(self, flat: FlatValues) -> pa.Array[Any]:
         """The values in the storage of the feature's dtype."""
-        name, target = self.feature.name, self.feature.dtype
         leaf = flat.values
         if pa.types.is_null(leaf.type):
             if len(leaf):
                 raise self._misfit(flat, "null inside a list")
-            return pa.array([], storage_type(target))
+            return pa.array([], storage_type(self.feature.dtype))
+        try:
+            return self._elements(leaf)
+        except InputError as error:
+            if error.location.row is not None:
+                error.location = replace(error.location, row=row_of(flat, error.location.row))
+            raise
+
+    def _elements(self, leaf: pa.Array[Any]) -> pa.Array[Any]:
+        """Raises InputError with the index of the value as its row."""
+        name, target = self.feature.name, self.feature.dtype
+        if has_numbers(leaf.type):
+            leaf = write_out(leaf, target, self.lease, name)
         source = value_dtype(leaf.type, self.marks)
         if source is None:
             raise UnprocessableInput(
@@ -246,14 +258,7 @@ class ColumnReader:
             values = values_from_column(plain, Feature(name, source))
             check_content(content_view(values), source)
             plain = column_from_values(values, Feature(name, source), (), len(values))
-        if source is target:
-            return plain
-        try:
-            return self._converted(plain, source)
-        except InputError as error:
-            if error.location.row is not None:
-                error.location = replace(error.location, row=row_of(flat, error.location.row))
-            raise
+        return plain if source is target else self._converted(plain, source)
 
     def _plain(self, leaf: pa.Array[Any], source: DType) -> pa.Array[Any]:
         if leaf.type == (storage := storage_type(source)):

@@ -23,6 +23,7 @@ from ..records.body_schema import with_body_schema
 from .batches import storage_type
 from .guard import read_field_metadata
 from .values import is_list
+from .written_out import has_text
 
 __all__ = [
     "DTYPE_KEY",
@@ -93,6 +94,28 @@ def infer_arrow_schema(schema: pa.Schema, message: Message | None) -> Schema:
     return Schema(tuple(_infer_feature(field, sequences=sequences) for field in fields)).with_message(message)
 
 
+def expand_structs(schema: pa.Schema, declared: Schema | None) -> list[tuple[pa.Field[Any], list[int]]]:
+    """The columns, structs as their members under dotted names, and the place of each in a batch.
+
+    A struct is one column where a feature of its name is declared, and where it is a tensor.
+    """
+    columns = []
+    waiting = [(field, [index]) for index, field in enumerate(schema)][::-1]
+    while waiting:
+        field, place = waiting.pop()
+        layout: Any = field.type
+        kept = declared is not None and field.name in declared.by_name
+        if kept or not isinstance(layout, pa.StructType) or not len(layout) or _variable_shape(field):
+            columns.append((field, place))
+            continue
+        for index in reversed(range(len(layout))):
+            member = layout.field(index)
+            nullable = field.nullable or member.nullable
+            named = member.with_name(f"{field.name}.{member.name}").with_nullable(nullable)
+            waiting.append((named, [*place, index]))
+    return columns
+
+
 def narrow_columns(schema: pa.Schema) -> set[str]:
     """The names of the columns whose values float32 holds, by their type."""
     return {field.name for field in schema if _held_in_float32(field)}
@@ -112,7 +135,7 @@ def _infer_feature(field: pa.Field[Any], *, sequences: bool) -> Feature:
     marks = field.metadata or {}
     uniform = _variable_shape(field)
     shape, leaf = _shape_of(field.type) if uniform is None else uniform
-    dtype = value_dtype(leaf, marks)
+    dtype = TEXT if has_text(leaf) else value_dtype(leaf, marks)
     if dtype is None:
         raise _unsupported(field.name, leaf)
     kind = "dense"
@@ -206,8 +229,8 @@ def value_dtype(leaf: pa.DataType, marks: dict[bytes, bytes]) -> DType | None:
 def _unsupported(name: str, layout: pa.DataType) -> UnprocessableInput:
     types = pa.types
     hint = "Leave it out, or write plain lists or values."
-    if types.is_temporal(layout) or types.is_decimal(layout):
-        hint = "Cast it to int64 in a unit of your choice, to float64, or to a string."
+    if types.is_duration(layout):
+        hint = "Declare it as int64, which is a number of the column's units."
     elif types.is_struct(layout):
         hint = "Make its members columns of their own; sparse and ragged values are declared in a schema."
     return UnprocessableInput(

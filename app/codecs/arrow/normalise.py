@@ -17,7 +17,7 @@ from ..options import RecordsDecodeOptions
 from ..records.lease import Lease, TooLargeAtOnce
 from .batches import arrow_schema, batches_from_arrow
 from .columns import ColumnReader
-from .features import SCHEMA_KEY, infer_arrow_schema, narrow_columns, with_schema_in_metadata
+from .features import SCHEMA_KEY, expand_structs, infer_arrow_schema, narrow_columns, with_schema_in_metadata
 from .ipc import arrow_faults
 
 __all__ = ["records_from_arrow"]
@@ -47,15 +47,19 @@ def records_from_arrow(
     check_columns(names, budget)
     options = with_schema_in_metadata(foreign.metadata, options, budget)
     declared = options.schema
+    columns = expand_structs(foreign, declared)
+    is_declared = SCHEMA_KEY in (foreign.metadata or {})
+    names = [field.name for field, _ in columns]
+    check_columns(names, budget)
+    foreign = pa.schema([field for field, _ in columns])
     if declared is None:
         schema = infer_arrow_schema(foreign, options.message)
     else:
         schema = declared.with_message(options.message).as_read(narrow_columns(foreign))
         if options.undeclared == "error":
             _refuse_undeclared(foreign, schema)
-    rows = _batches(foreign, names, batches, schema, budget)
+    rows = _batches(foreign, {field.name: place for field, place in columns}, batches, schema, budget)
     dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
-    is_declared = SCHEMA_KEY in (foreign.metadata or {})
     return Records(
         schema, batches_from_arrow(schema, rows, budget), num_rows, is_declared=is_declared, dropped=dropped
     )
@@ -73,16 +77,14 @@ def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
 
 def _batches(
     foreign: pa.Schema,
-    names: list[str],
+    places: dict[str, list[int]],
     batches: Iterable[pa.RecordBatch],
     schema: Schema,
     budget: Budget,
 ) -> Iterator[pa.RecordBatch]:
-    place = {name: index for index, name in enumerate(names)}
+    marks = {field.name: field.metadata or {} for field in foreign}
     with Lease(budget) as lease:
-        readers = [
-            ColumnReader(feature, _marks(foreign, place.get(feature.name)), lease, 0) for feature in schema
-        ]
+        readers = [ColumnReader(feature, marks.get(feature.name, {}), lease, 0) for feature in schema]
         first_row = 0
         for batch in batches:
             step = most_rows = _batch_rows(batch, schema)
@@ -92,7 +94,7 @@ def _batches(
                 lease.expands_to = _BATCH_BYTES if piece.num_rows > 1 else None
                 try:
                     with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
-                        columns = [_read(reader, piece, place, first_row + start) for reader in readers]
+                        columns = [_read(reader, piece, places, first_row + start) for reader in readers]
                 except TooLargeAtOnce:
                     # A few bytes can name a long string again and again, which no size tells beforehand.
                     lease.release()
@@ -107,10 +109,6 @@ def _batches(
             first_row += batch.num_rows
 
 
-def _marks(foreign: pa.Schema, index: int | None) -> dict[bytes, bytes]:
-    return {} if index is None else foreign.field(index).metadata or {}
-
-
 def _batch_rows(batch: pa.RecordBatch, schema: Schema) -> int:
     """Rows of a batch; one that lacks a wide feature takes its place in a fixed-size column all the same."""
     fixed = sum(feature.dtype.itemsize * (feature.num_values or 0) for feature in schema)
@@ -119,11 +117,18 @@ def _batch_rows(batch: pa.RecordBatch, schema: Schema) -> int:
 
 
 def _read(
-    reader: ColumnReader, piece: pa.RecordBatch, place: dict[str, int], first_row: int
+    reader: ColumnReader, piece: pa.RecordBatch, places: dict[str, list[int]], first_row: int
 ) -> pa.Array[Any]:
     reader = replace(reader, first_row=first_row)
-    index = place.get(reader.feature.name)
-    return reader.absent(piece.num_rows) if index is None else reader.read(piece.column(index))
+    place = places.get(reader.feature.name)
+    if place is None:
+        return reader.absent(piece.num_rows)
+    column: Any = piece.column(place[0])
+    if len(place) > 1:
+        import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
+
+        column = pc.struct_field(column, place[1:])
+    return reader.read(column)
 
 
 def _assembled(columns: list[pa.Array[Any]], num_rows: int, schema: Schema) -> pa.RecordBatch:

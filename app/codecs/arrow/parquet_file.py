@@ -19,7 +19,7 @@ from ...runtime.streams import Buffer, ByteFile
 from .guard import measure_schema, root_table
 from .ipc import Collector, arrow_faults
 from .parquet_footer import ParquetFooter, parse_footer
-from .parquet_pages import column_pages
+from .parquet_pages import measure_pages
 
 if TYPE_CHECKING:  # imported where it is used: it takes 9 MB, also of a service that never sees Parquet
     import pyarrow.parquet as pq
@@ -61,13 +61,14 @@ class ParquetReader:
         self._footer = parse_footer(footer)
         _check_arrow_schemas(self._footer)
         with arrow_faults("The footer of the Parquet file", "invalid_parquet"):
-            self._parquet = self._opened(self._footer.string_columns())
+            self._parquet = self._open(())
             self.schema = self._parquet.schema_arrow
             self.names: list[str] = self.schema.names
         budget.release((_PARSED_RATIO - _HELD_RATIO) * len(footer))
         self.num_rows = self._footer.num_rows
 
-    def _opened(self, strings: list[str]) -> pq.ParquetFile:
+    def _open(self, by_dictionary: tuple[str, ...]) -> pq.ParquetFile:
+        """The file, of which these columns are read as dictionaries."""
         import pyarrow.parquet as pq
 
         source: Any = _SeekableFile(self._file)
@@ -76,8 +77,7 @@ class ParquetReader:
             pre_buffer=False,
             buffer_size=_READ_BYTES,
             page_checksum_verification=True,
-            # A few bytes can name a long string any number of times; looking it up is charged elsewhere.
-            read_dictionary=strings,
+            read_dictionary=list(by_dictionary),
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -94,13 +94,20 @@ class ParquetReader:
 
     def _row_group(self, index: int, row: int) -> Iterator[pa.RecordBatch]:
         group = self._footer.row_groups[index]
-        columns = [column_pages(self._file, chunk) for chunk in group.columns]
+        if not group.num_rows:
+            return
+        columns = [
+            measure_pages(self._file, chunk, self._max_rows, _BATCH_BYTES, self._budget)
+            for chunk in group.columns
+        ]
         average = sum(column.num_bytes for column in columns) // max(1, group.num_rows)
         step = max(1, min(self._max_rows, _BATCH_BYTES // max(1, average)))
         held = sum(column.held_bytes(step) for column in columns)
         self._budget.charge(held, f"Row group {index} of the Parquet file")
         with arrow_faults(f"Row {row} or one behind it", "invalid_parquet", row=row):
-            batches = self._parquet.iter_batches(step, row_groups=[index], use_threads=False)
+            by_dictionary = tuple(column.path for column in columns if column.by_dictionary)
+            parquet = self._open(by_dictionary) if by_dictionary else self._parquet
+            batches = parquet.iter_batches(step, row_groups=[index], use_threads=False)
         while True:
             with arrow_faults(f"Row {row} or one behind it", "invalid_parquet", row=row):
                 batch = next(batches, None)

@@ -16,13 +16,11 @@ from typing import Any, Final, TypeVar
 from ...errors import MalformedInput
 from .thrift import Incomplete, parse_struct
 
-__all__ = ["ColumnChunk", "ParquetFooter", "RowGroup", "parse_footer"]
-
 T = TypeVar("T")
 
 _MAX_ITEMS: Final = 1_000_000
 _MAX_DEPTH: Final = 64
-_REPEATED: Final = 2
+_OPTIONAL, _REPEATED = 1, 2
 _FIXED: Final = 7
 #: Bytes of a value in memory by physical type: boolean, int32, int64, int96, float, double.
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 16, 4: 4, 5: 8}
@@ -30,25 +28,31 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class Leaf:
     """A column of the schema.
 
     Attributes:
+        value_bytes: of one value in memory; 0 for strings, whose sizes differ.
+        num_levels: how many kinds of levels its pages have: repetition of lists, definition of nulls.
         repeated: it has lists, so that a row may have any number of values.
-        value_bytes: of one value in memory; 0 where values are as large as their bytes.
     """
 
-    repeated: bool
     value_bytes: int
+    num_levels: int
+    repeated: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """One column of a row group: its pages lie from `start` to `stop`, and hold `num_values`."""
+    """One column of a row group: its pages lie from `start` to `stop`, and hold `num_values`.
+
+    Attributes:
+        codec: number of the compression in the format.
+    """
 
     path: str
-    repeated: bool
-    value_bytes: int
+    leaf: Leaf
+    codec: int
     num_values: int
     start: int
     stop: int
@@ -74,11 +78,6 @@ class ParquetFooter:
     row_groups: list[RowGroup]
     arrow_schemas: list[bytes]
 
-    def string_columns(self) -> list[str]:
-        """The paths of columns whose values are as large as their bytes."""
-        columns = (column for group in self.row_groups for column in group.columns)
-        return list(dict.fromkeys(column.path for column in columns if not column.value_bytes))
-
 
 def parse_footer(data: bytes) -> ParquetFooter:
     """The footer from its bytes.
@@ -102,36 +101,38 @@ def parse_footer(data: bytes) -> ParquetFooter:
     return ParquetFooter(num_rows, groups, schemas)
 
 
-def _leaves(elements: list[Any]) -> Iterator[_Leaf]:
+def _leaves(elements: list[Any]) -> Iterator[Leaf]:
     """The columns of the schema, which is a tree in depth-first order."""
-    #: Of each open node, how many children are to come, and whether it is inside a list.
+    #: Of each open node, how many children are to come, and whether it can be repeated or lacking.
     open_: list[list[Any]] = []
     for index, element in enumerate(elements):
         if not isinstance(element, dict) or (index and not open_) or len(open_) > _MAX_DEPTH:
             raise _broken("The schema of the Parquet file is no tree, or too deep")
-        repeated = bool(open_ and open_[-1][1]) or element.get(3) == _REPEATED
+        repetition = element.get(3) if index else None
+        repeated = bool(open_ and open_[-1][1]) or repetition == _REPEATED
+        lacking = bool(open_ and open_[-1][2]) or repetition in (_OPTIONAL, _REPEATED)
         if open_:
             open_[-1][0] -= 1
         if children := _number(element, 5):
-            open_.append([children, repeated])
+            open_.append([children, repeated, lacking])
         elif index:
             kind = _number(element, 1)
             width = _number(element, 2) if kind == _FIXED else _WIDTHS.get(kind, 0)
-            yield _Leaf(repeated, width)
+            yield Leaf(width, repeated + lacking, repeated)
         while open_ and not open_[-1][0]:
             open_.pop()
     if open_:
         raise _broken("The schema of the Parquet file is no tree")
 
 
-def _row_group(group: Any, leaves: list[_Leaf]) -> RowGroup:
+def _row_group(group: Any, leaves: list[Leaf]) -> RowGroup:
     chunks = _typed(group, 1, list)
     if len(chunks) != len(leaves):
         raise _broken("A row group has other columns than the schema")
     return RowGroup(_number(group, 3), [_chunk(*pair) for pair in zip(chunks, leaves, strict=True)])
 
 
-def _chunk(chunk: Any, leaf: _Leaf) -> ColumnChunk:
+def _chunk(chunk: Any, leaf: Leaf) -> ColumnChunk:
     found = _typed(chunk, 3, dict)
     path = b".".join(part for part in _typed(found, 3, list) if isinstance(part, bytes))
     start = _number(found, 9)
@@ -140,7 +141,7 @@ def _chunk(chunk: Any, leaf: _Leaf) -> ColumnChunk:
         start = dictionary
     stop = start + _number(found, 7)
     name = path.decode("utf-8", "replace")
-    return ColumnChunk(name, leaf.repeated, leaf.value_bytes, _number(found, 5), start, stop)
+    return ColumnChunk(name, leaf, _number(found, 4), _number(found, 5), start, stop)
 
 
 def _typed(fields: Any, number: int, kind: type[T]) -> T:

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from ...errors import MalformedInput
 
-__all__ = ["Incomplete", "parse_struct"]
-
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 7, 8, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 _LISTS: Final = frozenset({9, 10})

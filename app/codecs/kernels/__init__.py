@@ -23,6 +23,7 @@ from . import (
     json_rows,
     json_write,
     number_fields,
+    parquet,
     record_index,
     sequence_index,
 )
@@ -72,6 +73,8 @@ class Kernels:
         self.quoted_size = compiled(json_write.quoted_size)
         self.write_quoted = compiled(json_write.write_quoted)
         self.write_b64 = compiled(json_write.write_b64)
+        self.longest_string = compiled(parquet.longest_string)
+        self.sum_deltas = compiled(parquet.sum_deltas)
         self.write_index_lines = compiled(record_index.write_index_lines)
 
 

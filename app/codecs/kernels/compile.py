@@ -35,6 +35,7 @@ from . import (
     json_write,
     memory,
     number_fields,
+    parquet,
     record_index,
     sequence_index,
     utf8,
@@ -84,6 +85,7 @@ _MODULES: Final = (
     json_objects,
     json_rows,
     json_write,
+    parquet,
     record_index,
 )
 

@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from decimal import Decimal
 from typing import Any
 
 import hypothesis
@@ -336,9 +337,8 @@ def test_metadata_that_is_no_schema(text: str, code: str) -> None:
 @pytest.mark.parametrize(
     "array",
     [
-        pa.array([1], pa.timestamp("us")),
         pa.array([1], pa.duration("s")),
-        pa.array([{"a": 1}]),
+        pa.array([{}], pa.struct([])),
         pa.array([[{"a": 1}]]),
         pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())),
         pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]),
@@ -361,6 +361,87 @@ def test_types_that_no_feature_has(array: Any) -> None:
 )
 def test_null_inside_a_list(array: Any) -> None:
     assert read_x(array) == Refusal("null_value", 1, "x")
+
+
+#: Column, its text, the integer that it is declared as.
+WRITTEN_OUT: list[tuple[Any, str | None, int]] = [
+    (pa.array([1577840584123456], pa.timestamp("us")), "2020-01-01T01:03:04.123456", 1577840584123456),
+    (pa.array([1577840584], pa.timestamp("s")), "2020-01-01T01:03:04", 1577840584),
+    (pa.array([-1], pa.timestamp("ns")), "1969-12-31T23:59:59.999999999", -1),
+    (pa.array([0], pa.timestamp("ms", "UTC")), "1970-01-01T00:00:00.000Z", 0),
+    (pa.array([0], pa.timestamp("s", "Nowhere/At all")), "1970-01-01T00:00:00Z", 0),
+    (pa.array([18262], pa.date32()), "2020-01-01", 18262),
+    (pa.array([86_400_000], pa.date64()), "1970-01-02", 86_400_000),
+    (pa.array([3661], pa.time32("s")), "01:01:01", 3661),
+    (pa.array([1], pa.time64("ns")), "00:00:00.000000001", 1),
+    (pa.array([5], pa.duration("us")), None, 5),
+    (pa.array([Decimal("12.00")], pa.decimal128(10, 2)), "12.00", 12),
+    (pa.array([Decimal("-7")], pa.decimal256(76, 0)), "-7", -7),
+    (pa.array([Decimal("-7.0")], pa.decimal32(5, 1)), "-7.0", -7),
+]
+
+
+@pytest.mark.parametrize(("array", "text", "number"), WRITTEN_OUT)
+def test_times_and_decimals_are_text_or_declared_numbers(array: Any, text: str | None, number: int) -> None:
+    found = read_x(array)
+    if text is None:
+        assert found == Refusal("unsupported_type", feature="x")
+    else:
+        assert_rows(found, [{"x": text.encode()}])
+        assert isinstance(found, Rows)
+        assert found.features == {"x": "text?"}
+        assert_rows(read_x(array, schema=schema_of(x="bytes")), [{"x": text.encode()}])
+    assert_rows(read_x(array, schema=schema_of(x="int64")), [{"x": number}])
+    lists = pa.ListArray.from_arrays(pa.array([0, 0, 1], pa.int32()), array)
+    declared = schema_of(x={"dtype": "int64", "shape": [None]})
+    assert_rows(read_x(lists, schema=declared), [{"x": []}, {"x": [number]}])
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype", "expected"),
+    [
+        (pa.array([Decimal("0.1"), None], pa.decimal128(5, 1)), "float64", [0.1, None]),
+        (pa.array([Decimal("7")], pa.decimal128(5, 1)), "uint8", [7]),
+        (pa.array([Decimal("7"), Decimal("7.5")], pa.decimal128(5, 1)), "int64", ("out_of_range", 1)),
+        (pa.array([Decimal("300")], pa.decimal128(5, 0)), "int8", ("out_of_range", 0)),
+        (pa.array([Decimal(2**64)], pa.decimal128(38, 0)), "uint64", ("out_of_range", 0)),
+        (pa.array([0, 2**62], pa.timestamp("us")), "text", ("out_of_range", 1)),
+        (pa.array([0, 2**31 - 1], pa.date32()), "text", ("out_of_range", 1)),
+        (pa.array([0, 300], pa.time32("s")), "int8", ("out_of_range", 1)),
+        (pa.array([0], pa.duration("s")), "text", ("unsupported_type", None)),
+    ],
+)
+def test_times_and_decimals_as_declared(array: Any, dtype: str, expected: Any) -> None:
+    found = read_x(array, schema=schema_of(x={"dtype": dtype, "nullable": True}))
+    if isinstance(found, Rows):
+        assert [row["x"] for row in found.rows] == expected
+    else:
+        assert (found.code, found.row, found.feature) == (*expected, "x")
+
+
+def test_structs_become_features_of_dotted_names() -> None:
+    inner = pa.struct([pa.field("b", pa.string(), nullable=False), pa.field("c", pa.list_(pa.int8()))])
+    layout = pa.struct([pa.field("a", pa.int8(), nullable=False), pa.field("in", inner, nullable=False)])
+    rows = [{"a": 1, "in": {"b": "x", "c": [1]}}, None, {"a": 2, "in": {"b": "", "c": None}}]
+    array = pa.array(rows, layout)
+    fields = [pa.field("s", layout), pa.field("y", pa.int8(), nullable=False)]
+    batch = pa.RecordBatch.from_arrays([array, pa.array([1, 2, 3], pa.int8())], schema=pa.schema(fields))
+    found = read(written(batch, batch.slice(1)))
+    expected: list[dict[str, Any]] = [
+        {"s.a": 1, "s.in.b": b"x", "s.in.c": [1], "y": 1},
+        {"s.a": None, "s.in.b": None, "s.in.c": None, "y": 2},
+        {"s.a": 2, "s.in.b": b"", "s.in.c": None, "y": 3},
+    ]
+    assert_rows(found, expected + expected[1:])
+    assert isinstance(found, Rows)
+    assert found.features == {"s.a": "int8?", "s.in.b": "text?", "s.in.c": "int8[null]?", "y": "int8"}
+    some = schema_of(**{"s.a": {"dtype": "int64", "nullable": True}})
+    assert_rows(read(written(batch), schema=some, undeclared="drop"), [{"s.a": n} for n in (1, None, 2)])
+    assert read(written(batch), schema=some) == Refusal("schema_conflict", feature="s.in.b")
+    same = pa.RecordBatch.from_arrays([array, array], names=["s", "s"])
+    assert read(written(same)) == Refusal("duplicate_feature", feature="s")
+    same = pa.RecordBatch.from_arrays([array, pa.array([1, 2, 3])], names=["s", "s.a"])
+    assert read(written(same)) == Refusal("duplicate_feature", feature="s.a")
 
 
 def test_two_columns_of_one_name() -> None:

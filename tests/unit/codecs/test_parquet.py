@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 from typing import Any
 
 import hypothesis
@@ -74,6 +75,53 @@ def test_files_of_other_writers(compression: str, version: str, dictionary: bool
     assert found.features == {"x": "int64?", "s": "text?", "l": "float64[null]?"}
 
 
+#: Runs of strings that have much in common, little, and nothing; more than one block of deltas.
+WORDS = [f"{'common' * (row % 90)}{row}" if row % 7 else "" for row in range(1000)]
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "lz4"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_encodings_of_strings(encoding: str, compression: str, version: str) -> None:
+    lists = [WORDS[row : row + row % 4] for row in range(1000)]
+    nulls = [None if row % 5 == 0 else word for row, word in enumerate(WORDS)]
+    table = pa.table({"x": WORDS, "n": nulls, "l": lists})
+    data = saved(
+        table,
+        compression=compression,
+        data_page_version=version,
+        use_dictionary=False,
+        column_encoding=dict.fromkeys(("x", "n", "l.list.element"), encoding),
+        data_page_size=2000,
+    )
+    found = read(data)
+    assert isinstance(found, Rows)
+    assert [row["x"].decode() for row in found.rows] == WORDS
+    expected = [None if word is None else word.encode() for word in nulls]
+    assert [row["n"] for row in found.rows] == expected
+    assert [[text.decode() for text in row["l"]] for row in found.rows] == lists
+
+
+def test_strings_of_a_dictionary_and_others_in_one_column() -> None:
+    texts = ["long" * 1000 + str(row % 600) for row in range(2000)] + [str(row) for row in range(20_000)]
+    data = saved(pa.table({"x": texts}), row_group_size=21_000, dictionary_pagesize_limit=2**20)
+    found = read(data)
+    assert isinstance(found, Rows)
+    assert [row["x"].decode() for row in found.rows] == texts
+
+
+@pytest.mark.parametrize("groups", [[], [0], [0, 0], [3, 0, 3], [0, 3]])
+def test_tables_and_row_groups_without_rows(groups: list[int]) -> None:
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, TABLE.schema) as writer:
+        for num_rows in groups:
+            writer.write_table(TABLE.slice(0, num_rows))
+    found = read(sink.getvalue())
+    assert_rows(found, ROWS * (sum(groups) // 3))
+    assert isinstance(found, Rows)
+    assert list(found.features) == ["x", "s", "l"]
+
+
 def test_files_without_the_schema_of_arrow() -> None:
     table = pa.table({"x": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2)), "t": ["a"]})
     data = saved(table, store_schema=False)
@@ -82,6 +130,17 @@ def test_files_without_the_schema_of_arrow() -> None:
     assert found.features["x"] == "float32[null]?"
     declared = schema_of(x={"dtype": "float32", "shape": [2]}, t="text")
     assert_rows(read(data, schema=declared), [{"x": [1.0, 2.0], "t": b"a"}])
+
+
+def test_times_decimals_and_structs() -> None:
+    stamps = pa.array([1577840584123456], pa.timestamp("us", "UTC"))
+    prices = pa.array([Decimal("1.50")], pa.decimal128(10, 2))
+    data = written(t=stamps, p=prices, s=[{"a": 1, "b": {"c": "x"}}])
+    found = read(data)
+    assert_rows(found, [{"t": b"2020-01-01T01:03:04.123456Z", "p": b"1.50", "s.a": 1, "s.b.c": b"x"}])
+    declared = schema_of(t="int64", p="float32")
+    expected = [{"t": 1577840584123456, "p": 1.5}]
+    assert_rows(read(data, schema=declared, undeclared="drop"), expected)
 
 
 def test_types_that_no_feature_has() -> None:
@@ -258,8 +317,43 @@ def test_a_long_string_that_is_named_again_and_again_is_taken_a_few_rows_at_a_ti
     assert budget.peak <= 2**26
 
 
-def test_strings_in_an_encoding_that_is_not_read_are_refused_with_advice() -> None:
-    table = pa.table({"x": ["ab", "abc"] * 10})
-    found = read(saved(table, use_dictionary=False, column_encoding={"x": "DELTA_BYTE_ARRAY"}))
-    assert found == Refusal("unsupported_parquet", row=0)
-    assert "dictionary-encoded" in found.detail
+def delta_encoded(texts: list[str]) -> bytes:
+    options: Any = {"column_encoding": {"x": "DELTA_BYTE_ARRAY"}, "compression": "none"}
+    return saved(pa.table({"x": texts}), use_dictionary=False, **options)
+
+
+def test_strings_that_share_long_beginnings_are_taken_a_few_rows_at_a_time() -> None:
+    texts = ["a" * 2**16] * 3000
+    data = saved(
+        pa.table({"x": texts}),
+        use_dictionary=False,
+        column_encoding={"x": "DELTA_BYTE_ARRAY"},
+        compression="none",
+    )
+    assert len(data) < 2**18
+    budget = Budget()
+    sizes = [batch.num_rows for batch in seam.decode("parquet", data, budget).batches]
+    assert sum(sizes) == 3000
+    assert max(sizes) <= 2**24 // 2**16
+    assert budget.peak <= 2**28
+    lists = saved(
+        pa.table({"x": [texts]}),
+        use_dictionary=False,
+        column_encoding={"x.list.element": "DELTA_BYTE_ARRAY"},
+    )
+    found = read(lists, limits=Limits(max_decoded_bytes=2**27))
+    assert isinstance(found, Refusal)
+    assert found.code == "payload_too_large"
+
+
+def test_every_byte_of_delta_encoded_strings_that_is_changed_is_refused_or_harmless() -> None:
+    data = saved(
+        pa.table({"x": WORDS[:100]}),
+        use_dictionary=False,
+        column_encoding={"x": "DELTA_BYTE_ARRAY"},
+        compression="none",
+    )
+    for place in range(4, 300):
+        for byte in (0, 0x7F, 0xFF):
+            found = read(data[:place] + bytes([byte]) + data[place + 1 :])
+            assert isinstance(found, Rows) or found.code == "invalid_parquet"

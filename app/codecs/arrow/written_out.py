@@ -1,0 +1,106 @@
+"""Times and decimals, which no feature holds as such: as text, which loses nothing, or as a declared number.
+
+| Arrow type | text                               | number                                           |
+|------------|------------------------------------|--------------------------------------------------|
+| timestamp  | `2020-01-01T01:02:03.123456`; `...Z` in UTC if it has a zone | units since 1970       |
+| date       | `2020-01-01`                       | days (date32) or milliseconds (date64) since 1970 |
+| time       | `01:02:03.123456`                  | units since midnight                             |
+| decimal    | `1.50`                             | the same number; a float is the nearest one      |
+| duration   |                                    | units                                            |
+
+Units are those of the column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...domain.dtypes import DType
+from ...errors import LossyConversion, UnprocessableInput
+from ..records.lease import Lease
+
+
+def has_text(layout: pa.DataType) -> bool:
+    """Whether values of the type are read as text unless another dtype is declared."""
+    types = pa.types
+    is_time = types.is_timestamp(layout) or types.is_date(layout) or types.is_time(layout)
+    return is_time or types.is_decimal(layout)
+
+
+def has_numbers(layout: pa.DataType) -> bool:
+    """Whether values of the type are read as numbers where those are declared."""
+    return has_text(layout) or pa.types.is_duration(layout)
+
+
+def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Array[Any]:
+    """The values as text where `target` is a string, else as integers or floats.
+
+    Args:
+        values: of a type of the table above, without nulls.
+
+    Raises, with the index of the value as its row:
+        LossyConversion: a time that no calendar has, a decimal that is no integer (`out_of_range`).
+        UnprocessableInput: a duration as text (`unsupported_type`).
+    """
+    lease.charge(96 * len(values), "Times and decimals, written out,")
+    layout = values.type
+    if pa.types.is_decimal(layout):
+        return values.cast(pa.string()) if target.is_string else _number(values, target, feature)
+    if not target.is_string:
+        return values.view(pa.int32() if layout.bit_width == 32 else pa.int64())  # type: ignore[no-any-return]
+    if pa.types.is_duration(layout):
+        raise UnprocessableInput(
+            f"Feature {feature!r} is a duration, which has no text. Declare it as int64.",
+            code="unsupported_type",
+            feature=feature,
+        )
+    return _text(values, feature)
+
+
+def _text(values: Any, feature: str) -> pa.Array[Any]:
+    import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
+
+    compute: Any = pc  # some of it is not declared
+    layout = values.type
+    in_zone = pa.types.is_timestamp(layout) and layout.tz is not None
+    if in_zone:
+        values = values.view(pa.int64()).view(pa.timestamp(layout.unit))
+    text = values.cast(pa.string())
+    beyond = np.asarray(compute.starts_with(text, "<").to_numpy(zero_copy_only=False))
+    if beyond.any():
+        raise LossyConversion(
+            f"Feature {feature!r} has a value of type {layout} that no calendar has. Declare it as int64.",
+            code="out_of_range",
+            row=int(np.argmax(beyond)),
+            feature=feature,
+        )
+    if pa.types.is_timestamp(layout):
+        text = compute.replace_substring(text, " ", "T")
+    return compute.binary_join_element_wise(text, "Z", "") if in_zone else text  # type: ignore[no-any-return]
+
+
+def _number(values: Any, target: DType, feature: str) -> pa.Array[Any]:
+    if target.is_float or target.kind == "complex":
+        return values.cast(pa.float64())  # type: ignore[no-any-return]
+    integers = pa.uint64() if target.kind == "uint" else pa.int64()
+    if values.type.bit_width < 128:  # which Arrow does not turn into integers where digits follow the point
+        values = values.cast(pa.decimal128(38, values.type.scale))
+    try:
+        return values.cast(integers)  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        pass
+    # Found one by one, since Arrow does not say where.
+    for row in range(len(values)):
+        try:
+            values[row : row + 1].cast(integers)
+        except pa.ArrowInvalid:
+            break
+    raise LossyConversion(
+        f"Feature {feature!r} has the decimal {values[row].as_py()}, which {target} does not hold.",
+        code="out_of_range",
+        row=row,
+        feature=feature,
+    )

@@ -1,7 +1,7 @@
 """How fast are Examples written and read, next to TensorFlow and memcpy, in one run on one core?
 
-Encoding: Arrow batches to TFRecord in memory, against `tf.train.Example` + `TFRecordWriter`, once from the
-same columns (numpy arrays) and once from ready-made Python lists. Decoding: TFRecord in memory to Arrow
+Encoding: batches to TFRecord in memory, against `tf.train.Example` + `TFRecordWriter`, once from the
+same columns (numpy arrays) and once from ready-made Python lists. Decoding: TFRecord in memory to
 batches, against `TFRecordDataset.batch(1024).map(parse_example)`, against `Example.FromString` of each
 record with its values taken into columns, and against `FromString` alone. The files of the peers lie in
 memory where there is /dev/shm.

@@ -1,7 +1,7 @@
 """How fast are SequenceExamples written and read, next to TensorFlow, in one run on one core?
 
-Encoding: Arrow batches to TFRecord, against `tf.train.SequenceExample` + `TFRecordWriter`. Decoding: TFRecord
-to Arrow batches, against `TFRecordDataset.batch(128).map(parse_sequence_example)` and against `FromString`
+Encoding: batches to TFRecord, against `tf.train.SequenceExample` + `TFRecordWriter`. Decoding: TFRecord
+to batches, against `TFRecordDataset.batch(128).map(parse_sequence_example)` and against `FromString`
 of messages in memory, with the values as Python lists. The files of the peers lie in memory where there is
 /dev/shm.
 Run: python -m benchmarks.bench_sequence_example

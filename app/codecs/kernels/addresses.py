@@ -1,8 +1,8 @@
 """Copies and loads from plain addresses: how one kernel reads as many arrays as a schema has features.
 
-A `Table` row names an array by address and size; `example_columns.ColumnTable` takes both from an array
-that it holds on to. As in `memory`, what begins with `raw_` is the plain twin of an intrinsic and checks
-nothing, so it is called behind a check of the place against the size.
+A row of the table names an array by address and size; `messages/example_columns.py` takes both from an array
+that `Entries` holds on to. As in `memory`, what begins with `raw_` is the plain twin of an intrinsic and
+checks nothing, so it is called behind a check of the place against the size.
 """
 
 from __future__ import annotations

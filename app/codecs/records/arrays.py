@@ -1,4 +1,4 @@
-"""Flat numpy arrays <-> the column layouts of `columns.py`."""
+"""Flat numpy arrays <-> the Arrow layouts of `arrow/batches.py`."""
 
 from __future__ import annotations
 

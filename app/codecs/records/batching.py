@@ -11,7 +11,7 @@ from .lease import Lease
 
 
 def in_batches(records: Records, batch: int, budget: Budget, *, drop_remainder: bool = False) -> Records:
-    """The same rows, `batch` of them in each record batch; the last has what is left, or is left out.
+    """The same rows, `batch` of them in each batch; the last has what is left, or is left out.
 
     Raises, as batches are drawn:
         LimitExceeded: a batch that does not fit into the budget.

@@ -54,7 +54,7 @@ def spread_rows(column: pa.Array[Any], present: Mask, lease: Lease | None = None
     Below a null nothing varies: lists are empty, values of a fixed size are zero.
 
     Args:
-        column: in one of the layouts of `columns.py`, without nulls.
+        column: in one of the layouts of `arrow/batches.py`, without nulls.
         lease: charged for the copy, where the caller has not accounted for it.
 
     Raises:

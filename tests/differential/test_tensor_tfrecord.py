@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
+from app.codecs.messages.tensor_proto_write import make_message
 from app.codecs.messages.tensor_tfrecord import decode, encode
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.compression import Compression
@@ -35,9 +35,7 @@ def theirs() -> list[Any]:
 
 
 def ours(compression: Compression) -> bytes:
-    return b"".join(
-        encode(map(serialize_tensor_proto, TENSORS), TensorEncodeOptions(compression=compression))
-    )
+    return b"".join(encode(map(make_message, TENSORS), TensorEncodeOptions(compression=compression)))
 
 
 def test_bytes_are_those_of_tensorflows_writer(tmp_path: Path) -> None:

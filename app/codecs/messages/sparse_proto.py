@@ -21,8 +21,9 @@ from ..tensors.components import sparse_tensor
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import (
     Message,
+    make_message,
     serialize_tensor_content,
-    serialize_tensor_proto,
+    sized_message,
     string_prefix,
     tensor_proto_header,
 )
@@ -40,7 +41,7 @@ def serialize_sparse(tensor: SparseTensor) -> Message:
     """What `tf.io.serialize_sparse` gives: a string `[3]` of the protos of indices, values, dense_shape."""
     strings = _serialize_entries(tensor, tensor.indices, slice(None), tensor.dense_shape)
     header = tensor_proto_header(STRING, (_PARTS,))
-    return Message(len(header) + sum(map(len, strings)), [header, *strings])
+    return sized_message(len(header) + sum(map(len, strings)), [header, *strings])
 
 
 def serialize_many_sparse(tensor: SparseTensor) -> Message:
@@ -73,7 +74,7 @@ def serialize_many_sparse(tensor: SparseTensor) -> Message:
     empty = b"".join(_serialize_entries(tensor, inner, slice(0, 0), shape))
     header = tensor_proto_header(STRING, (num_rows, _PARTS))
     num_bytes = len(header) + sum(map(len, filled.values())) + (num_rows - len(filled)) * len(empty)
-    return Message(num_bytes, chain([header], _fill_rows(filled, empty, num_rows)))
+    return sized_message(num_bytes, chain([header], _fill_rows(filled, empty, num_rows)))
 
 
 def _serialize_entries(
@@ -82,9 +83,9 @@ def _serialize_entries(
     """Some entries of a sparse tensor as three strings of a TensorProto, in pieces."""
     values = tensor.values[entries]
     protos = (
-        serialize_tensor_proto(tensor_from_array(indices[entries], INT64)),
+        make_message(tensor_from_array(indices[entries], INT64)),
         serialize_tensor_content(Tensor(tensor.dtype, (len(values),), values)),
-        serialize_tensor_proto(tensor_from_array(np.array(dense_shape, np.int64), INT64)),
+        make_message(tensor_from_array(np.array(dense_shape, np.int64), INT64)),
     )
     return [piece for proto in protos for piece in (string_prefix(proto.num_bytes), *proto)]
 

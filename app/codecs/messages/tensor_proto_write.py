@@ -43,7 +43,7 @@ _CONTENT_TAG: Final = bytes([CONTENT_FIELD << 3 | LENGTH_DELIMITED])
 _STRING_TAG: Final = bytes([STRING_FIELD << 3 | LENGTH_DELIMITED])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Message:
     """A serialized protobuf message, made as it is drawn.
 
@@ -51,19 +51,23 @@ class Message:
         num_bytes: of all pieces together.
         pieces: drawn once. Numbers are not copied; strings come in bounded pieces, so that the caller can
             stop, and let others compute, between two of them.
-
-    Raises:
-        UnprocessableInput: it takes 2 GiB (`tensor_too_large`).
     """
 
     num_bytes: int
     pieces: Iterable[Buffer]
 
-    def __post_init__(self) -> None:
-        _check_size(self.num_bytes)
-
     def __iter__(self) -> Iterator[Buffer]:
         return iter(self.pieces)
+
+
+def sized_message(num_bytes: int, pieces: Iterable[Buffer]) -> Message:
+    """A message of that length.
+
+    Raises:
+        UnprocessableInput: it takes 2 GiB (`tensor_too_large`).
+    """
+    _check_size(num_bytes)
+    return Message(num_bytes, pieces)
 
 
 def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
@@ -78,27 +82,39 @@ def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterato
 
 def encode_stream(tensors: Sequence[NamedStream], options: TensorEncodeOptions) -> Iterator[Buffer]:
     """As `encode`, of tensors that are arriving."""
-    return encode([serialize_tensor_proto(named.tensor) for named in tensors], options)
+    return encode([make_message(named.tensor) for named in tensors], options)
 
 
-def serialize_tensor_proto(tensor: Tensor | TensorStream) -> Message:
-    """The bytes of `tf.io.serialize_tensor`; the elements of a tensor that is arriving as they come.
+def serialize_tensor_proto(tensor: Tensor) -> Iterable[Buffer]:
+    """The bytes of `tf.io.serialize_tensor`, in pieces.
 
     Raises:
         UnprocessableInput: they take 2 GiB (`tensor_too_large`).
     """
+    dtype = tensor.dtype
+    if not dtype.itemsize:
+        return make_message(tensor).pieces
+    header = tensor_proto_header(dtype, tensor.shape)
+    if not len(tensor.values):
+        return [header]
+    if dtype.is_narrow:
+        return [header, in_low_bits(tensor.values.view(np.uint8), dtype).data]
+    return [header, content_view(tensor.values)]
+
+
+def make_message(tensor: Tensor | TensorStream) -> Message:
+    """The message that `tf.io.serialize_tensor` gives; elements that are arriving are passed on as they come.
+
+    Raises:
+        UnprocessableInput: it takes 2 GiB (`tensor_too_large`).
+    """
     header = tensor_proto_header(tensor.dtype, tensor.shape)
     if isinstance(tensor, TensorStream):
         return Message(len(header) + tensor.num_bytes, chain([header], low_bit_pieces(tensor)))
-    if tensor.dtype.is_string:
-        num_bytes = len(header) + _count_string_bytes(tensor.values)
-        return Message(num_bytes, chain([header], _string_pieces(tensor.values)))
-    if not len(tensor.values):
-        return Message(len(header), [header])
-    content = content_view(tensor.values)
-    if tensor.dtype.is_narrow:
-        content = in_low_bits(tensor.values.view(np.uint8), tensor.dtype).data
-    return Message(len(header) + len(content), [header, content])
+    if tensor.dtype.itemsize:
+        return Message(len(header) + tensor.values.nbytes, serialize_tensor_proto(tensor))
+    num_bytes = len(header) + _count_string_bytes(tensor.values)
+    return sized_message(num_bytes, chain([header], _string_pieces(tensor.values)))
 
 
 def string_prefix(num_bytes: int) -> bytes:
@@ -141,10 +157,10 @@ def serialize_tensor_content(tensor: Tensor) -> Message:
         UnprocessableInput: they take 2 GiB (`tensor_too_large`).
     """
     if not tensor.dtype.is_string or not len(tensor.values):
-        return serialize_tensor_proto(tensor)
+        return make_message(tensor)
     content = b"".join([*(serialize_varint(len(value)) for value in tensor.values), *tensor.values])
     header = tensor_proto_header(tensor.dtype, tensor.shape) + _CONTENT_TAG + serialize_varint(len(content))
-    return Message(len(header) + len(content), [header, content])
+    return sized_message(len(header) + len(content), [header, content])
 
 
 def tensor_proto_header(dtype: DType, shape: Shape) -> bytes:

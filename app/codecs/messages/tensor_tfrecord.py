@@ -38,7 +38,7 @@ from .framing import (
     uncompressed,
 )
 from .tensor_proto import open_tensor_proto, parse_tensor_proto
-from .tensor_proto_write import MAX_MESSAGE_BYTES, Message, serialize_tensor_proto
+from .tensor_proto_write import MAX_MESSAGE_BYTES, Message, make_message
 
 #: Shorter records are read faster many at a time.
 _STREAMED_FROM: Final = 256 * KIB
@@ -255,7 +255,7 @@ def encode(messages: Iterable[Message], options: TensorEncodeOptions) -> Iterato
 
 def encode_stream(tensors: Iterable[Arrival], options: TensorEncodeOptions) -> Iterator[Buffer]:
     """As `encode`, of tensors that are drawn one by one, and of which some are arriving."""
-    return encode((serialize_tensor_proto(named.tensor) for named in tensors), options)
+    return encode((make_message(named.tensor) for named in tensors), options)
 
 
 def _frame_message(message: Message) -> Iterator[Buffer]:

@@ -27,7 +27,7 @@ from ..messages.sparse_proto import (
     serialize_many_sparse,
     serialize_sparse,
 )
-from ..messages.tensor_proto_write import Message, serialize_tensor_proto
+from ..messages.tensor_proto_write import Message, make_message
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensor_stream import NamedStream
 from .components import assemble, components_of
@@ -126,7 +126,7 @@ def in_messages(
 
 def _messages(named: NamedAny, options: TensorEncodeOptions) -> Iterator[Message]:
     if not isinstance(named.tensor, SparseTensor):
-        yield from (serialize_tensor_proto(part.tensor) for part in components_of(named))
+        yield from (make_message(part.tensor) for part in components_of(named))
     elif options.sparse == "many":
         yield serialize_many_sparse(named.tensor)
     else:

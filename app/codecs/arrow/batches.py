@@ -227,19 +227,27 @@ class _Reader:
         return array.values.slice(begin, end - begin), offsets
 
     def _elements(self, array: Any) -> NDArray[Any] | Strings:
-        dtype = self._feature.dtype
-        if not len(array):
-            return no_values(dtype)
-        if not dtype.is_string:
-            memory = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * dtype.itemsize :]
-            return memory[: len(array) * dtype.itemsize].view(dtype.numpy)
-        self._lease.charge(8 * (len(array) + 1), "The offsets of strings")
-        _, found, data = array.buffers()
-        offsets = np.frombuffer(found, np.int32, len(array) + 1, 4 * array.offset).astype(np.int64)
-        memory = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-        memory = memory[offsets[0] : offsets[-1]]
-        offsets -= offsets[0]
-        return Strings(memory, offsets)
+        return values_from_arrow(self._feature.dtype, array, self._lease)
+
+
+def values_from_arrow(dtype: DType, array: Any, lease: Lease) -> NDArray[Any] | Strings:
+    """The values of an array of the storage type, without nulls; numbers and the bytes of strings are views.
+
+    Raises:
+        LimitExceeded: more than the budget.
+    """
+    if not len(array):
+        return no_values(dtype)
+    if not dtype.is_string:
+        memory = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * dtype.itemsize :]
+        return memory[: len(array) * dtype.itemsize].view(dtype.numpy)
+    lease.charge(8 * (len(array) + 1), "The offsets of strings")
+    _, found, data = array.buffers()
+    offsets = np.frombuffer(found, np.int32, len(array) + 1, 4 * array.offset).astype(np.int64)
+    memory = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    memory = memory[offsets[0] : offsets[-1]]
+    offsets -= offsets[0]
+    return Strings(memory, offsets)
 
 
 def _fixed_items(array: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Arrow columns of any kind -> the layouts of `columns.py`, under a schema: exactly or not at all."""
+"""Arrow columns of any kind -> columns, under a schema: exactly or not at all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,21 +12,18 @@ from numpy.typing import NDArray
 from ...domain.dtypes import BYTES, INT64, TEXT, DType
 from ...domain.schema import Feature
 from ...domain.tensor import num_elements
-from ...errors import InputError, LimitExceeded, SchemaConflict, UnprocessableInput
+from ...errors import InputError, SchemaConflict, UnprocessableInput
+from ..columns import AbsentColumns, Column, Strings, even_bounds, item_width
 from ..content import check_content, content_view
 from ..convert import convert_values
-from ..records.arrays import column_from_values, null_column, values_from_column
+from ..records.arrays import column_from_values, values_from_column
 from ..records.lease import Lease
-from ..records.nulls import spread_rows
-from .batches import column_type, storage_type
+from .batches import storage_type, values_from_arrow
 from .features import value_dtype
 from .values import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
 from .written_out import has_numbers, write_out
 
-__all__ = ["ColumnReader"]
-
-#: Arrow's lists count their values by int32.
-_MAX_OFFSET: Final = 2**31 - 1
+Values = NDArray[Any] | Strings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ class ColumnReader:
     lease: Lease
     first_row: int
 
-    def read(self, column: pa.Array[Any]) -> pa.Array[Any]:
-        """The column in its layout; a null stays one, and nothing lies below it.
+    def read(self, column: pa.Array[Any]) -> Column:
+        """The column; rows with null lack the feature.
 
         Raises:
             SchemaConflict: another shape or another kind of values than declared; a null where the
@@ -57,27 +54,22 @@ class ColumnReader:
         num_rows = len(column)
         rows = np.arange(self.first_row, self.first_row + num_rows)
         if not column.null_count:
-            return self._layout(flatten_arrow(column, rows, self.lease, self.feature.name))
-        if pa.types.is_null(column.type):
-            return self.absent(num_rows)
+            return self._column(flatten_arrow(column, rows, self.lease, self.feature.name))
         present = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
         self._require_nullable(int(rows[np.argmin(present)]))
         self.lease.charge(column.nbytes, "Rows without nulls")
         found = _filtered(column, present)
         flat = flatten_arrow(found, rows[present], self.lease, self.feature.name)
-        return spread_rows(self._layout(flat), present, self.lease)
+        return replace(self._column(flat), present=present)
 
-    def absent(self, num_rows: int) -> pa.Array[Any]:
-        """A column that every row lacks.
+    def absent(self, columns: AbsentColumns) -> Column:
+        """A column that every row lacks, of one row at least.
 
         Raises:
             SchemaConflict: the feature is not nullable.
         """
-        if num_rows:
-            self._require_nullable(self.first_row)
-        width = max(self.feature.dtype.itemsize, 4) * (self.feature.num_values or 1) + 16
-        self.lease.charge(num_rows * width, "A batch of absent features")
-        return null_column(self.feature, num_rows)
+        self._require_nullable(self.first_row)
+        return columns.column(self.feature)
 
     def _require_nullable(self, row: int) -> None:
         if not self.feature.nullable:
@@ -88,7 +80,7 @@ class ColumnReader:
                 feature=self.feature.name,
             )
 
-    def _layout(self, flat: FlatValues) -> pa.Array[Any]:
+    def _column(self, flat: FlatValues) -> Column:
         if self.feature.kind == "sparse":
             return self._sparse(flat)
         if self.feature.kind == "ragged":
@@ -97,23 +89,20 @@ class ColumnReader:
             return self._sequence(flat)
         return self.dense(flat)
 
-    def dense(self, flat: FlatValues) -> pa.Array[Any]:
-        """The layout of a dense feature."""
+    def dense(self, flat: FlatValues) -> Column:
+        """The column of a dense feature."""
         feature = self.feature
         if feature.num_unknown and pa.types.is_struct(flat.values.type):
             return self._from_variable_shape(flat)
         self._check_dims(flat)
-        elements = self.elements(flat)
-        if feature.is_scalar:
-            return elements
+        values = self._values(flat)
         if not feature.num_unknown:
-            layout = column_type(feature)
-            return pa.Array.from_buffers(layout, len(flat.rows), [None], children=[elements])
+            return Column(values, width=item_width(feature))
         if feature.num_unknown == 1 and feature.shape[0] is None and feature.known_values:
-            return self._lists(row_bounds(flat), elements)
-        return self._shaped(self._row_shapes(flat), row_bounds(flat), elements, flat)
+            return Column(values, (row_bounds(flat),))
+        return self._shaped(self._row_shapes(flat), row_bounds(flat), values, flat)
 
-    def _from_variable_shape(self, flat: FlatValues) -> pa.Array[Any]:
+    def _from_variable_shape(self, flat: FlatValues) -> Column:
         children = members(flat, "data", "shape")
         if flat.levels or children is None:
             raise self._misfit(flat, "a struct")
@@ -130,20 +119,15 @@ class ColumnReader:
             self._refuse_rows(wrong, flat, "a tensor of another shape")
         products = np.fromiter(map(num_elements, shapes.tolist()), object, len(shapes))
         self._refuse_rows(products != np.diff(bounds), flat, "a tensor whose shape is not that of its data")
-        return self._shaped(shapes, bounds, self.elements(data), flat)
+        return self._shaped(shapes, bounds, self._values(data), flat)
 
-    def _shaped(self, shapes: Ints, bounds: Ints, elements: pa.Array[Any], flat: FlatValues) -> pa.Array[Any]:
-        lists = self._lists(bounds, elements)
-        if self.feature.num_unknown == 1:
-            if not self.feature.known_values:
-                hidden = shapes[:, self.feature.shape.index(None)] != 0
-                self._refuse_rows(hidden, flat, "of a length that a dimension of 0 would hide")
-            return lists
-        dims = pa.array(np.ascontiguousarray(shapes).reshape(-1))
-        dims_type = pa.list_(pa.int64(), shapes.shape[1])
-        dims_lists = pa.Array.from_buffers(dims_type, len(shapes), [None], children=[dims])
-        layout = column_type(self.feature)
-        return pa.Array.from_buffers(layout, len(shapes), [None], children=[dims_lists, lists])
+    def _shaped(self, shapes: Ints, bounds: Ints, values: Values, flat: FlatValues) -> Column:
+        if self.feature.num_unknown > 1:
+            return Column(values, (bounds,), shapes=shapes)
+        if not self.feature.known_values:
+            hidden = shapes[:, self.feature.shape.index(None)] != 0
+            self._refuse_rows(hidden, flat, "of a length that a dimension of 0 would hide")
+        return Column(values, (bounds,))
 
     def _row_shapes(self, flat: FlatValues) -> Ints:
         """The shape of each row, whose lists have to be rectangular; `[n, rank]`."""
@@ -168,28 +152,21 @@ class ColumnReader:
             owners = np.repeat(owners, lengths)
         return shapes
 
-    def _ragged(self, flat: FlatValues) -> pa.Array[Any]:
+    def _ragged(self, flat: FlatValues) -> Column:
         self._check_dims(flat)
-        nested = self.elements(flat)
-        counts = node_counts(flat)
-        cuts = self.feature.num_partitions
-        if inner := num_elements(self.feature.inner_shape) if self.feature.inner_shape else 0:
-            layout = pa.list_(nested.type, inner)
-            nested = pa.Array.from_buffers(layout, counts[cuts + 1], [None], children=[nested])
-        for axis in range(cuts, -1, -1):
-            level = flat.levels[axis]
-            offsets = np.arange(counts[axis] + 1) * level if isinstance(level, int) else level
-            nested = self._lists(offsets, nested)
-        return nested
+        levels = zip(flat.levels, node_counts(flat), strict=False)
+        splits = [even_bounds(count, level) if isinstance(level, int) else level for level, count in levels]
+        cuts = self.feature.num_partitions + 1
+        return Column(self._values(flat), tuple(splits[:cuts]), width=item_width(self.feature))
 
-    def _sequence(self, flat: FlatValues) -> pa.Array[Any]:
+    def _sequence(self, flat: FlatValues) -> Column:
         if not flat.levels:
             raise self._misfit(flat, "a single value, not a list of steps")
         outer = FlatValues(flat.rows, flat.levels[:1], flat.values)
         steps = replace(self, feature=self.feature.step).dense(flat.inner())
-        return self._lists(row_bounds(outer), steps)
+        return Column(steps.values, (row_bounds(outer), *steps.splits), None, steps.width, steps.shapes)
 
-    def _sparse(self, flat: FlatValues) -> pa.Array[Any]:
+    def _sparse(self, flat: FlatValues) -> Column:
         children = members(flat, "indices", "values")
         if flat.levels or children is None:
             raise self._misfit(flat, "no struct of indices and values")
@@ -216,15 +193,15 @@ class ColumnReader:
                 row=row,
                 feature=name,
             )
-        lists = self._lists(row_bounds(values), self.elements(values))
-        places = self._lists(bounds, pa.array(coordinates.reshape(-1)))
-        layout = column_type(self.feature)
-        return pa.Array.from_buffers(layout, len(flat.rows), [None], children=[places, lists])
+        return Column(self._values(values), (row_bounds(values),), coordinates=coordinates)
 
     def _integers(self, flat: FlatValues) -> Ints:
         plain = replace(self, feature=Feature(self.feature.name, INT64), marks={})
         found: Ints = values_from_column(plain.elements(flat), plain.feature)
         return found
+
+    def _values(self, flat: FlatValues) -> Values:
+        return values_from_arrow(self.feature.dtype, self.elements(flat), self.lease)
 
     def elements(self, flat: FlatValues) -> pa.Array[Any]:
         """The values in the storage of the feature's dtype."""
@@ -280,17 +257,6 @@ class ColumnReader:
         values = values_from_column(plain, Feature(name, source))
         converted: NDArray[Any] = convert_values(values, source, target, feature=name)
         return column_from_values(converted, Feature(name, target), (), len(converted))
-
-    def _lists(self, offsets: Ints, values: pa.Array[Any]) -> pa.Array[Any]:
-        if int(offsets[-1]) > _MAX_OFFSET:
-            raise LimitExceeded(
-                f"Rows of feature {self.feature.name!r} are too large for one column.",
-                code="column_too_large",
-                feature=self.feature.name,
-            )
-        narrow = pa.py_buffer(offsets.astype(np.int32).data)
-        layout = pa.list_(values.type)
-        return pa.Array.from_buffers(layout, len(offsets) - 1, [None, narrow], children=[values])
 
     def _check_dims(self, flat: FlatValues) -> None:
         """Whether the lists are as deep and as long as the shape says."""

@@ -1,4 +1,4 @@
-"""Batches of foreign Arrow -> batches in the layouts of `columns.py`: what Arrow and Parquet share."""
+"""Batches of foreign Arrow -> batches of columns: what Arrow and Parquet share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from ...domain.limits import MIB
 from ...domain.schema import Schema
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
-from ..columns import MAX_BATCH_ROWS, Records, check_columns
+from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records, check_columns
 from ..options import RecordsDecodeOptions
 from ..records.lease import Lease, TooLargeAtOnce
-from .batches import arrow_schema, batches_from_arrow
 from .columns import ColumnReader
 from .features import SCHEMA_KEY, expand_structs, infer_arrow_schema, narrow_columns, with_schema_in_metadata
 from .ipc import arrow_faults
@@ -60,9 +59,7 @@ def records_from_arrow(
             _refuse_undeclared(foreign, schema)
     rows = _batches(foreign, {field.name: place for field, place in columns}, batches, schema, budget)
     dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
-    return Records(
-        schema, batches_from_arrow(schema, rows, budget), num_rows, is_declared=is_declared, dropped=dropped
-    )
+    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
 
 
 def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
@@ -81,58 +78,55 @@ def _batches(
     batches: Iterable[pa.RecordBatch],
     schema: Schema,
     budget: Budget,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Batch]:
     marks = {field.name: field.metadata or {} for field in foreign}
     with Lease(budget) as lease:
         readers = [ColumnReader(feature, marks.get(feature.name, {}), lease, 0) for feature in schema]
         first_row = 0
         for batch in batches:
-            step = most_rows = _batch_rows(batch, schema)
+            step = most_rows = _batch_rows(batch)
             start = 0
             while start < batch.num_rows:
                 piece = batch.slice(start, step)
+                absent = AbsentColumns(piece.num_rows)
                 lease.expands_to = _BATCH_BYTES if piece.num_rows > 1 else None
                 try:
                     with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
-                        columns = [_read(reader, piece, places, first_row + start) for reader in readers]
+                        columns = tuple(
+                            _read(reader, piece, places, first_row + start, absent) for reader in readers
+                        )
                 except TooLargeAtOnce:
                     # A few bytes can name a long string again and again, which no size tells beforehand.
                     lease.release()
                     step = (piece.num_rows + 1) // 2
                     continue
-                rows = _assembled(columns, piece.num_rows, schema)
                 start += piece.num_rows
                 step = min(2 * step, most_rows)
-                yield rows
-                del columns, rows
+                yield Batch(piece.num_rows, columns)
+                del columns
                 lease.release()
             first_row += batch.num_rows
 
 
-def _batch_rows(batch: pa.RecordBatch, schema: Schema) -> int:
-    """Rows of a batch; one that lacks a wide feature takes its place in a fixed-size column all the same."""
-    fixed = sum(feature.dtype.itemsize * (feature.num_values or 0) for feature in schema)
+def _batch_rows(batch: pa.RecordBatch) -> int:
     average = batch.nbytes // max(1, batch.num_rows)
-    return max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, fixed, average)))
+    return max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, average)))
 
 
 def _read(
-    reader: ColumnReader, piece: pa.RecordBatch, places: dict[str, list[int]], first_row: int
-) -> pa.Array[Any]:
+    reader: ColumnReader,
+    piece: pa.RecordBatch,
+    places: dict[str, list[int]],
+    first_row: int,
+    absent: AbsentColumns,
+) -> Column:
     reader = replace(reader, first_row=first_row)
     place = places.get(reader.feature.name)
     if place is None:
-        return reader.absent(piece.num_rows)
+        return reader.absent(absent)
     column: Any = piece.column(place[0])
     if len(place) > 1:
         import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
 
         column = pc.struct_field(column, place[1:])
-    return reader.read(column)
-
-
-def _assembled(columns: list[pa.Array[Any]], num_rows: int, schema: Schema) -> pa.RecordBatch:
-    # Not RecordBatch.from_arrays: rows without any feature would lose their number.
-    fields = pa.struct(list(arrow_schema(schema)))
-    rows: Any = pa.Array.from_buffers(fields, num_rows, [None], children=columns)
-    return pa.RecordBatch.from_struct_array(rows)
+    return reader.absent(absent) if pa.types.is_null(column.type) else reader.read(column)

@@ -16,57 +16,40 @@ From exactly the first 1,000 rows, however the body is chunked (all rows with `i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
-from itertools import compress, count, repeat
-from operator import is_not
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..domain.dtypes import FLOAT32, FLOAT64, STRING, DType
 from ..domain.limits import Limits
-from ..domain.schema import Feature, FeatureKind, FeatureShape, Schema, check_feature_names, default_encoding
+from ..domain.schema import (
+    Feature,
+    FeatureKind,
+    FeatureShape,
+    Schema,
+    check_feature_names,
+    default_encoding,
+)
 from ..domain.tensor import check_shape
 from ..errors import InputError, SchemaConflict, UnprocessableInput
 from .json.errors import cell_error
-from .json.nesting import Nesting
-from .json.values import ItemError, Reading, described, infer_dtype, null_error
+from .json.items import Nesting, infer_dtype
+from .json.tape import Cells, Items
+from .json.values import ItemError, Reading, null_error
+from .kernels.json_tape import ARRAY, NULL
 
-__all__ = ["HEAD_ROWS", "FoundCells", "infer_feature", "infer_schema"]
+Ints = NDArray[np.int64]
 
 #: So many rows are looked at; part of the HTTP contract.
 HEAD_ROWS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCells:
-    """The cells of one feature that are there.
-
-    Attributes:
-        rows: the row of each.
-        num_rows: how many rows were looked at.
-    """
-
-    rows: Sequence[int]
-    cells: list[Any]
-    num_rows: int
-
-    @classmethod
-    def among(cls, cells: list[Any]) -> FoundCells:
-        """Those of all rows that are not None."""
-        if None not in cells:
-            return cls(range(len(cells)), cells, len(cells))
-        rows = list(compress(count(), map(is_not, cells, repeat(None))))
-        return cls(rows, cells if len(rows) == len(cells) else [cells[row] for row in rows], len(cells))
-
-    @property
-    def nullable(self) -> bool:
-        """Whether a row lacks the feature."""
-        return len(self.rows) < self.num_rows
-
-
 def infer_schema(
     names: Iterable[str],
-    cells_of: Callable[[str], FoundCells],
+    cells_of: Callable[[str], Cells],
     reading: Reading,
     limits: Limits,
     *,
@@ -98,30 +81,28 @@ def infer_schema(
     return Schema(tuple(feature for feature in features if feature is not None))
 
 
-def _in_view_of(feature: Feature, found: FoundCells, reading: Reading) -> Feature:
-    feature = replace(feature, nullable=feature.nullable or found.nullable)
+def _in_view_of(feature: Feature, found: Cells, reading: Reading) -> Feature:
+    feature = replace(feature, nullable=feature.nullable or found.rows is not None)
     if not feature.inferred or feature.kind == "sequence":
         return feature
     try:
-        nesting, items = _opened(feature.name, found.cells, found.rows)
+        nesting, items = _opened(feature.name, found.items, found.row_numbers(0))
         dims = _dense_shape(nesting)
-        is_float = feature.may_become_float32 and bool(items) and infer_dtype(items, reading).is_float
+        is_float = feature.may_become_float32 and len(items) > 0 and infer_dtype(items, reading).is_float
     except (InputError, ItemError):
         return feature  # who reads them by the feature says what is wrong, if anything is
     return feature.joined(FLOAT32 if is_float else feature.dtype, dims)
 
 
-def infer_feature(
-    name: str, found: FoundCells, reading: Reading, *, sequence: bool = False
-) -> Feature | None:
+def infer_feature(name: str, found: Cells, reading: Reading, *, sequence: bool = False) -> Feature | None:
     """The feature that holds these cells, or None where there is none.
 
     Raises:
         SchemaConflict: values of two kinds.
         UnprocessableInput: values at differing depths, or steps that no dense feature holds (`ragged`).
     """
-    rows, present = found.rows, found.cells
-    if not rows:
+    rows, present = found.row_numbers(0), found.items
+    if not len(present):
         return None
     kind: FeatureKind = "dense"
     if sequence:
@@ -132,23 +113,24 @@ def infer_feature(
         dtype = _infer_dtype(name, items, nesting, rows, reading)
         shape, kind = _infer_shape(nesting)
     encoding = default_encoding(dtype, shape, kind)
-    return Feature(name, dtype, shape, kind, encoding=encoding, nullable=found.nullable, inferred=True)
+    return Feature(
+        name, dtype, shape, kind, encoding=encoding, nullable=found.rows is not None, inferred=True
+    )
 
 
-def _infer_steps(
-    name: str, cells: list[Any], rows: Sequence[int], reading: Reading
-) -> tuple[DType, FeatureShape]:
+def _infer_steps(name: str, cells: Items, rows: Ints, reading: Reading) -> tuple[DType, FeatureShape]:
     """The dtype and the shape of a step."""
-    for row, cell in zip(rows, cells, strict=True):
-        if type(cell) is not list:
-            raise SchemaConflict(
-                f"Feature list {name!r} is {described(cell)} in row {row}; it is sent as an array of steps.",
-                row=row,
-                feature=name,
-            )
-    of_rows = Nesting()
-    steps = of_rows.open(cells)
-    step_rows = [row for row, cell in zip(rows, cells, strict=True) for _ in cell]
+    if not cells.only(ARRAY):
+        index = int(np.argmax(cells.kinds != ARRAY))
+        row = int(rows[index])
+        raise SchemaConflict(
+            f"Feature list {name!r} is {cells.describe(index)} in row {row}; "
+            "it is sent as an array of steps.",
+            row=row,
+            feature=name,
+        )
+    steps, counts = cells.open()
+    step_rows = np.repeat(rows, counts)
     nesting, items = _opened(name, steps, step_rows)
     dtype = _infer_dtype(name, items, nesting, step_rows, reading)
     if (step := nesting.first_uneven()) is not None:
@@ -156,41 +138,40 @@ def _infer_steps(
     return dtype, _dense_shape(nesting)
 
 
-def _infer_dtype(
-    name: str, items: list[Any], nesting: Nesting, rows: Sequence[int], reading: Reading
-) -> DType:
+def _infer_dtype(name: str, items: Items, nesting: Nesting, rows: Ints, reading: Reading) -> DType:
     try:
-        dtype = infer_dtype(items, reading) if items else FLOAT64
+        dtype = infer_dtype(items, reading) if len(items) else FLOAT64
     except ItemError as error:
         raise cell_error(error, name, rows[nesting.cell_of(error.index)]) from None
     if dtype is STRING:
-        index = next(i for i, item in enumerate(items) if type(item) is not type(items[0]))
+        index = int(np.argmax(items.kinds != items.kinds[0]))
         raise SchemaConflict(
             f'Feature {name!r} is text in one row and {{"b64": ...}} in another. Declare it in a schema.',
-            row=rows[nesting.cell_of(index)],
+            row=int(rows[nesting.cell_of(index)]),
             feature=name,
         )
     return dtype
 
 
-def _opened(name: str, cells: list[Any], rows: Sequence[int]) -> tuple[Nesting, list[Any]]:
+def _opened(name: str, cells: Items, rows: Ints) -> tuple[Nesting, Items]:
     """The values of all cells, and how the arrays of each axis cut them."""
     nesting, items = Nesting(), cells
-    while list in (types := set(map(type, items))):
-        if len(types) > 1:
+    while items.has(ARRAY):
+        if not items.only(ARRAY):
             raise _two_depths(name, items, nesting, rows)
         items = nesting.open(items)
     return nesting, items
 
 
-def _two_depths(name: str, items: list[Any], nesting: Nesting, rows: Sequence[int]) -> InputError:
-    index = next(i for i, item in enumerate(items) if (type(item) is list) != (type(items[0]) is list))
-    row = rows[nesting.cell_of(index)]
-    if None in items:
-        index = items.index(None)
+def _two_depths(name: str, items: Items, nesting: Nesting, rows: Ints) -> InputError:
+    is_array = items.kinds == ARRAY
+    index = int(np.argmax(is_array != is_array[0]))
+    row = int(rows[nesting.cell_of(index)])
+    if items.has(NULL):
+        index = int(np.argmax(items.kinds == NULL))
         return cell_error(null_error(index), name, rows[nesting.cell_of(index)])
-    if nesting.lengths:
-        what = f"{described(items[index]).capitalize()} stands beside {described(items[0])}."
+    if nesting.counts:
+        what = f"{items.describe(index).capitalize()} stands beside {items.describe(0)}."
         return _ragged(name, row, what)
     return SchemaConflict(
         f"Feature {name!r} is an array in one row and a single value in another.", row=row, feature=name
@@ -202,7 +183,7 @@ def _ragged(name: str, row: int, what: str) -> UnprocessableInput:
         f"Feature {name!r}, row {row}: {what} Nested arrays have their values all at one depth; declare a "
         "schema where they are meant to differ.",
         code="ragged",
-        row=row,
+        row=int(row),
         feature=name,
     )
 
@@ -214,7 +195,7 @@ def _infer_shape(nesting: Nesting) -> tuple[FeatureShape, FeatureKind]:
 
 def _dense_shape(nesting: Nesting) -> FeatureShape:
     """The length of each axis where it is the same in every array, else None."""
-    dims = tuple(int(lengths[0]) if (lengths == lengths[0]).all() else None for lengths in nesting.lengths)
+    dims = tuple(int(counts[0]) if (counts == counts[0]).all() else None for counts in nesting.counts)
     check_shape([dim or 0 for dim in dims])
     # Beside a length that varies, or alone, 0 is no length that a later row has to keep.
     return tuple(dim or None for dim in dims) if None in dims or dims == (0,) else dims

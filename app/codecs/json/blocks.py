@@ -1,40 +1,32 @@
-"""Parsed JSON rows or columns to record batches: what row JSON, column JSON and NDJSON have in common."""
+"""Rows or columns on a tape to batches of columns: what row JSON, column JSON and NDJSON have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Final, Protocol
 
-import pyarrow as pa
+import numpy as np
 
 from ...domain.limits import MIB
 from ...domain.schema import Feature, Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
-from ..arrow.batches import arrow_schema, batches_from_arrow
-from ..columns import MAX_BATCH_ROWS, Records
+from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records
+from ..kernels.json_tape import NULL, OBJECT
 from ..options import RecordsDecodeOptions
-from ..records.lease import Lease
-from ..records.nulls import AbsentColumns
-from ..schema_inference import HEAD_ROWS, FoundCells, infer_schema
-from .arrays import build_column, build_found
-from .sequences import ROW_MEMBERS, SequenceBlock, first_beside, found_by_name, have_few, split_rows
+from ..schema_inference import HEAD_ROWS, infer_schema
+from .build import build_column
+from .tape import KEY_OF, Cells, Items, Members
 from .values import Reading
 
-__all__ = ["Block", "ColumnBlock", "PlainBatches", "RowBlock", "records_from_blocks"]
-
-#: Gives the batches of the rows from a number on that need no general path, under the schema; none where the
-#: row of that number, and not one of a later block, is to be parsed. Memory is accounted for as in a block.
-PlainBatches = Callable[[Schema, int], Iterator[pa.RecordBatch]]
-
-#: A row that lacks a wide feature still takes its place in a fixed-size column.
+#: What a row of a SequenceExample consists of.
+ROW_MEMBERS: Final = frozenset({"context", "feature_lists"})
+#: A row that lacks a wide feature may still take its place in what is made of the batch.
 _MAX_BATCH_BYTES: Final = 32 * MIB
 
 
 class Block(Protocol):
-    """Some consecutive rows of the input, parsed.
+    """Some consecutive rows of the input.
 
     Attributes:
         first_row: where they begin in the whole input.
@@ -42,23 +34,20 @@ class Block(Protocol):
         num_bytes: what was charged to the budget for them.
     """
 
-    @property
-    def first_row(self) -> int: ...
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def num_bytes(self) -> int: ...
+    first_row: int
+    num_rows: int
+    num_bytes: int
 
-    def names(self, stop: int) -> Iterable[str]:
-        """The keys of the rows before `stop`, in the order in which they occur."""
+    def head(self, stop: int) -> Block:
+        """The rows before `stop`."""
         ...
 
-    def cells(self, name: str, start: int, stop: int) -> list[Any]:
-        """The values of one feature, None where a row lacks it; indices count within the block."""
+    def names(self) -> Iterable[str]:
+        """The keys of the rows, in the order in which they first occur."""
         ...
 
-    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
-        """What there is of each feature in these rows, where that is few of so many; else None."""
+    def cells(self, name: str) -> Cells | None:
+        """The values under a key; None where no row has it."""
         ...
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
@@ -66,201 +55,256 @@ class Block(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class RowBlock:
     """Rows that came as objects."""
 
-    rows: list[dict[str, Any]]
-    num_bytes: int
-    first_row: int = 0
+    def __init__(self, objects: Items, num_bytes: int, first_row: int = 0) -> None:
+        self.objects = objects
+        self.num_rows = len(objects)
+        self.num_bytes = num_bytes
+        self.first_row = first_row
+        self._members = Members(objects)
+        self._keys = _by_name(self._members)
 
-    @property
-    def num_rows(self) -> int:
-        return len(self.rows)
+    def head(self, stop: int) -> RowBlock:
+        return self if stop >= self.num_rows else RowBlock(self.objects.take(slice(stop)), 0, self.first_row)
 
-    def names(self, stop: int) -> Iterable[str]:
-        return dict.fromkeys(chain.from_iterable(self.rows[:stop]))
+    def names(self) -> Iterable[str]:
+        return self._keys
 
-    def cells(self, name: str, start: int, stop: int) -> list[Any]:
-        return list(map(dict.get, self.rows[start:stop], repeat(name)))
-
-    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
-        rows = self.rows[start:stop]
-        return found_by_name(rows) if have_few(rows, num_features) else None
+    def cells(self, name: str) -> Cells | None:
+        key = self._keys.get(name)
+        return None if key is None else self._members.of(key)
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        return first_beside(self.rows, known)
+        unknown = ((name, self._members.of(key)) for name, key in self._keys.items() if name not in known)
+        found = [(int(cells.row_numbers(0)[0]), name) for name, cells in unknown if len(cells.items)]
+        return min(found, key=lambda place: place[0], default=None)
 
 
-@dataclass(frozen=True, slots=True)
+def _by_name(members: Members) -> dict[str, int]:
+    return {members.tape.name(key): key for key in members.keys}
+
+
 class ColumnBlock:
     """Rows that came as columns of equal length."""
 
-    columns: dict[str, list[Any]]
-    num_rows: int
-    num_bytes: int
-    first_row: int = 0
+    def __init__(self, columns: Mapping[str, Items], num_rows: int, num_bytes: int) -> None:
+        self.num_rows = num_rows
+        self.num_bytes = num_bytes
+        self.first_row = 0
+        self._columns = columns
 
-    def names(self, stop: int) -> Iterable[str]:  # noqa: ARG002 (columns begin with the first row)
-        return self.columns
+    def head(self, stop: int) -> ColumnBlock:
+        if stop >= self.num_rows:
+            return self
+        return ColumnBlock({name: items.take(slice(stop)) for name, items in self._columns.items()}, stop, 0)
 
-    def cells(self, name: str, start: int, stop: int) -> list[Any]:
-        column = self.columns.get(name)
-        return [None] * (stop - start) if column is None else column[start:stop]
+    def names(self) -> Iterable[str]:
+        return self._columns
 
-    def found_if_few(self, start: int, stop: int, num_features: int) -> Mapping[str, FoundCells] | None:
-        if len(self.columns) >= num_features:
-            return None
-        return {name: FoundCells.among(cells[start:stop]) for name, cells in self.columns.items()}
+    def cells(self, name: str) -> Cells | None:
+        items = self._columns.get(name)
+        return None if items is None else Cells.of(items)
 
     def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
-        for name, column in self.columns.items():
-            if name not in known:
-                for index, cell in enumerate(column):
-                    if cell is not None:
-                        return index, name
+        for name, items in self._columns.items():
+            if name not in known and (items.kinds != NULL).any():
+                return int(np.argmax(items.kinds != NULL)), name
         return None
 
 
+class SequenceBlock:
+    """Rows that came as objects of a context and feature lists.
+
+    Raises:
+        UnprocessableInput: a row of another form (`invalid_sequence_example`).
+    """
+
+    def __init__(self, rows: RowBlock) -> None:
+        self.objects = rows.objects
+        self.num_rows = rows.num_rows
+        self.num_bytes = rows.num_bytes
+        self.first_row = rows.first_row
+        members = Members(rows.objects)
+        self._parts = [members.of(KEY_OF[name]) for name in ("context", "feature_lists")]
+        if not ROW_MEMBERS.issuperset(_by_name(members)) or not all(
+            part.items.only(OBJECT) for part in self._parts
+        ):
+            self._refuse()
+        self._members = [Members(part.items) for part in self._parts]
+        self._keys = [_by_name(part) for part in self._members]
+
+    def _refuse(self) -> None:
+        wrong = [
+            (int(part.row_numbers(0)[index]), f'has a "{name}" that is no object')
+            for name, part in zip(("context", "feature_lists"), self._parts, strict=True)
+            for index in np.flatnonzero(part.items.kinds != OBJECT)[:1].tolist()
+        ]
+        for row in range(self.num_rows):
+            if unknown := set(self.objects.member_names(row)) - ROW_MEMBERS:
+                wrong.append((row, f"has the member {min(unknown)[:64]!r}"))
+                break
+        row, what = min(wrong)
+        raise UnprocessableInput(
+            f"Row {self.first_row + row} {what}. A SequenceExample is sent as "
+            '{"context": {...}, "feature_lists": {"name": [step, ...]}}.',
+            code="invalid_sequence_example",
+            row=self.first_row + row,
+        )
+
+    def head(self, stop: int) -> SequenceBlock:
+        if stop >= self.num_rows:
+            return self
+        return SequenceBlock(RowBlock(self.objects.take(slice(stop)), 0, self.first_row))
+
+    def names(self) -> Iterable[str]:
+        return dict.fromkeys([*self._keys[0], *self._keys[1]])
+
+    def list_names(self) -> Set[str]:
+        """The names of feature lists that a row has."""
+        return {name for name in self._keys[1] if len(self._of(1, name).items)}
+
+    def cells(self, name: str) -> Cells | None:
+        found = [self._of(part, name) for part in (0, 1) if name in self._keys[part]]
+        return next((cells for cells in found if len(cells.items)), found[0] if found else None)
+
+    def _of(self, part: int, name: str) -> Cells:
+        cells = self._members[part].of(self._keys[part][name])
+        outer = self._parts[part]
+        if outer.rows is None:
+            return cells
+        return Cells(cells.items, outer.rows[cells.row_numbers(0)], self.num_rows)
+
+    def _first_of(self, part: int, name: str) -> int | None:
+        cells = self._of(part, name)
+        return int(cells.row_numbers(0)[0]) if len(cells.items) else None
+
+    def first_beside(self, known: Set[str]) -> tuple[int, str] | None:
+        found = [
+            (row, name)
+            for part in (0, 1)
+            for name in self._keys[part]
+            if name not in known and (row := self._first_of(part, name)) is not None
+        ]
+        return min(found, key=lambda place: place[0], default=None)
+
+    def refuse_twice(self, lists: Set[str]) -> None:
+        """Refuse a name in a context that is one of the feature lists, too.
+
+        Raises:
+            UnprocessableInput: `duplicate_feature`.
+        """
+        twice = [
+            (row, name)
+            for name in self._keys[0]
+            if name in lists and (row := self._first_of(0, name)) is not None
+        ]
+        if twice:
+            row, name = min(twice, key=lambda place: place[0])
+            raise UnprocessableInput(
+                f"Row {self.first_row + row} has {name[:64]!r} in its context, and there is a feature list "
+                "of that name. Here a name stands for one feature: rename one of the two.",
+                code="duplicate_feature",
+                row=self.first_row + row,
+                feature=name,
+            )
+
+    def refuse_misplaced(self, schema: Schema) -> None:
+        """Refuse a feature list in a context, or the other way round.
+
+        Raises:
+            SchemaConflict: which.
+        """
+        lists = {feature.name for feature in schema if feature.kind == "sequence"}
+        context = schema.by_name.keys() - lists
+        for part, others, hint in (
+            (0, lists, "a sequence in the schema; send it in feature_lists"),
+            (1, context, "no sequence in the schema; send it in context"),
+        ):
+            misplaced = [
+                (row, name)
+                for name in self._keys[part]
+                if name in others and (row := self._first_of(part, name)) is not None
+            ]
+            if misplaced:
+                row, name = min(misplaced)
+                row += self.first_row
+                raise SchemaConflict(f"Feature {name!r}, row {row}: it is {hint}.", row=row, feature=name)
+
+
 def records_from_blocks(
-    blocks: Iterator[Block],
-    options: RecordsDecodeOptions,
-    budget: Budget,
-    plain: PlainBatches | None = None,
+    blocks: Iterator[RowBlock | ColumnBlock], options: RecordsDecodeOptions, budget: Budget
 ) -> Records:
-    """The rows of all blocks, under the declared schema or one inferred from the first of them.
+    """The rows of all blocks, under the declared schema or one inferred from the first block.
 
     A null and an absent feature are the same. What was charged for a block is released once its
     batches were drawn.
 
-    Args:
-        plain: takes over behind each block, once the schema is known; what it yields is left out of `blocks`.
-
     Raises:
-        InputError: as `infer_schema`; while batches are drawn, as `build_column`, and for a value
-            under a key that the schema does not name (`schema_conflict`).
+        InputError: what `infer_schema` raises; while batches are drawn, what `build_column` does, and for a
+            value under a key that the schema does not name (`schema_conflict`).
     """
     declared = None if options.schema is None else options.schema.with_message(options.message).as_read()
     reading = Reading.of(options.nonfinite, declared=declared is not None)
-    if (options.message if declared is None else declared.message) == "sequence_example":
-        blocks = _split(blocks)
-    dropped: tuple[str, ...] = ()
+    is_sequence = (options.message if declared is None else declared.message) == "sequence_example"
     if declared is not None:
-        schema = declared
         drop = options.undeclared == "drop"
-    else:
-        held = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
-        schema, dropped = _infer(held, options, reading, budget)
-        blocks = chain(_taken(held), blocks)
-        drop = False
-    batches = _batches(blocks, schema, reading, budget, plain or _none, drop=drop)
-    return Records(schema, batches_from_arrow(schema, batches, budget), dropped=dropped)
+        return Records(declared, _batches(blocks, None, declared, reading, budget, is_sequence, drop=drop))
+    first = next(blocks, None)
+    if first is None:
+        return Records(Schema(()).with_message(options.message), iter(()))
+    block = _split(first, is_sequence=is_sequence)
+    head = block if options.infer == "all" else block.head(HEAD_ROWS)
+    schema, dropped = _infer(head, options, reading, budget)
+    batches = _batches(blocks, block, schema, reading, budget, is_sequence, drop=False)
+    return Records(schema, batches, dropped=dropped)
 
 
-def _none(schema: Schema, row: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 (a `PlainBatches`)
-    return iter(())
-
-
-def _split(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks; rows in their two parts. Columns go by flat names already."""
-    for block in blocks:
-        if isinstance(block, RowBlock):
-            yield split_rows(block.rows, block.num_bytes, block.first_row)
-        else:
-            yield block
-
-
-def _head(blocks: Iterator[Block], num_rows: int | None) -> Iterator[Block]:
-    for block in blocks:
-        yield block
-        if num_rows is not None and block.first_row + block.num_rows >= num_rows:
-            return
-
-
-def _taken(held: list[Block]) -> Iterator[Block]:
-    """The blocks in their order, none of which is kept."""
-    held.reverse()
-    while held:
-        yield held.pop()
+def _split(block: RowBlock | ColumnBlock, *, is_sequence: bool) -> RowBlock | ColumnBlock | SequenceBlock:
+    """Rows of SequenceExamples in their two parts. Columns go by flat names already."""
+    return SequenceBlock(block) if is_sequence and isinstance(block, RowBlock) else block
 
 
 def _infer(
-    held: list[Block], options: RecordsDecodeOptions, reading: Reading, budget: Budget
+    block: Block, options: RecordsDecodeOptions, reading: Reading, budget: Budget
 ) -> tuple[Schema, tuple[str, ...]]:
     """The schema, and the names of features that it lacks, since no row has a value of them."""
-    for block in held:
-        _refuse_sequences(block)
-    stops = [
-        block.num_rows if options.infer == "all" else min(block.num_rows, HEAD_ROWS - block.first_row)
-        for block in held
-    ]
-    parts = list(zip(held, stops, strict=True))
-    names = dict.fromkeys(chain.from_iterable(block.names(stop) for block, stop in parts))
-    lists = _list_names(parts)
-    with Lease(budget) as lease:
-        found = _FoundCells(parts, len(names), lease)
-        schema = infer_schema(names, found.of, reading, budget.limits, sequences=lists, known=options.known)
+    _refuse_sequences(block)
+    lists: Set[str] = frozenset()
+    if isinstance(block, SequenceBlock):
+        lists = block.list_names()
+        block.refuse_twice(lists)
+    names = list(block.names())
+
+    def cells(name: str) -> Cells:
+        return block.cells(name) or Cells.absent(block.num_rows)
+
+    schema = infer_schema(names, cells, reading, budget.limits, sequences=lists, known=options.known)
     dropped = tuple(name for name in names if name not in schema.by_name)
     return schema.with_message(options.message), dropped
 
 
-class _FoundCells:
-    """The cells of each feature in the rows that are looked at.
-
-    Where rows have few of the features, cells are put under their names first: a look at every row for every
-    feature would be quadratic in what a client sends.
-
-    Raises:
-        LimitExceeded: more than the budget.
-    """
-
-    def __init__(self, parts: list[tuple[Block, int]], num_features: int, lease: Lease) -> None:
-        self._parts = parts
-        self._num_rows = sum(stop for _, stop in parts)
-        self._found: list[Mapping[str, FoundCells] | None] = []
-        for block, stop in parts:
-            found = block.found_if_few(0, stop, num_features)
-            # A cell that is parsed takes more than its number and its place in two lists.
-            lease.charge(0 if found is None else block.num_bytes // 2, "Values by feature")
-            self._found.append(found)
-
-    def of(self, name: str) -> FoundCells:
-        rows: list[int] = []
-        cells: list[Any] = []
-        for (block, stop), found in zip(self._parts, self._found, strict=True):
-            here = FoundCells.among(block.cells(name, 0, stop)) if found is None else found.get(name)
-            if here is not None:
-                if len(self._parts) == 1:
-                    return here
-                rows += (block.first_row + row for row in here.rows)
-                cells += here.cells
-        return FoundCells(rows, cells, self._num_rows)
-
-
-def _list_names(parts: list[tuple[Block, int]]) -> Set[str]:
-    """The names of the feature lists in the rows that are looked at."""
-    split = [(block, stop) for block, stop in parts if isinstance(block, SequenceBlock)]
-    names = set(chain.from_iterable(block.list_names(stop) for block, stop in split))
-    for block, stop in split:
-        block.refuse_twice(names, stop)
-    return names
-
-
 def _batches(
-    blocks: Iterable[Block],
+    blocks: Iterator[RowBlock | ColumnBlock],
+    first: RowBlock | ColumnBlock | SequenceBlock | None,
     schema: Schema,
     reading: Reading,
     budget: Budget,
-    plain: PlainBatches,
+    is_sequence: bool,
     *,
     drop: bool,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Batch]:
     row_bytes = sum(map(_row_bytes, schema))
-    # Not a pa.Schema: made from arrays, rows without any feature would lose their number.
-    fields: pa.StructType | None = None
     step = max(1, min(MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(row_bytes, 1)))
-    yield from plain(schema, 0)
-    for block in blocks:
+    while True:
+        block = first
+        first = None
+        if block is None:
+            rows = next(blocks, None)
+            if rows is None:
+                return
+            block = _split(rows, is_sequence=is_sequence)
         if isinstance(block, SequenceBlock):
             block.refuse_misplaced(schema)
         elif not ROW_MEMBERS.issubset(schema.names):
@@ -269,26 +313,27 @@ def _batches(
             _refuse_unknown(block, schema, reading)
         for start in range(0, block.num_rows, step):
             stop = min(start + step, block.num_rows)
-            num_bytes = row_bytes * (stop - start)
+            num_bytes = len(schema) * (stop - start)
             budget.charge(num_bytes, "A batch of rows")
-            fields = fields or pa.struct(list(arrow_schema(schema)))
-            yield _batch(block, start, stop, schema, fields, reading)
+            yield _batch(block, start, stop, schema, reading)
             budget.release(num_bytes)
         budget.release(block.num_bytes)
-        yield from plain(schema, block.first_row + block.num_rows)
 
 
 def _row_bytes(feature: Feature) -> int:
-    """What a row takes in the column even where it lacks the feature."""
+    """What a row may take in a form in which rows without the feature have a place, too."""
     if feature.kind == "sparse":
         return 1
     return 1 + (feature.num_values or 1) * max(feature.dtype.itemsize, 12)
 
 
 def _refuse_sequences(block: Block) -> None:
-    if not isinstance(block, SequenceBlock) and set(block.names(1)) == ROW_MEMBERS:
-        cells = block.cells("context", 0, 1) + block.cells("feature_lists", 0, 1)
-        if all(isinstance(cell, dict) for cell in cells):
+    if not isinstance(block, RowBlock) or not block.num_rows:
+        return
+    first = block.head(1)
+    if set(first.names()) == ROW_MEMBERS:
+        cells = [first.cells(name) for name in ROW_MEMBERS]
+        if all(found is not None and len(found.items) and found.items.only(OBJECT) for found in cells):
             raise UnprocessableInput(
                 "A row of context and feature_lists is a SequenceExample: set ?message=sequence_example, or "
                 "send the features of an Example side by side.",
@@ -310,21 +355,17 @@ def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
     )
 
 
-def _batch(
-    block: Block, start: int, stop: int, schema: Schema, fields: pa.StructType, reading: Reading
-) -> pa.RecordBatch:
-    found = block.found_if_few(start, stop, len(schema))
+def _batch(block: Block, start: int, stop: int, schema: Schema, reading: Reading) -> Batch:
     absent = AbsentColumns(stop - start)
     first_row = block.first_row + start
-
-    def column(feature: Feature) -> pa.Array[Any]:
-        cells = None if found is None else found.get(feature.name)
-        if cells is not None:
-            return build_found(feature, cells, reading, first_row)
-        if found is not None and feature.nullable:
-            return absent.column(feature)
-        return build_column(feature, block.cells(feature.name, start, stop), reading, first_row)
-
-    columns = [column(feature) for feature in schema]
-    rows: Any = pa.Array.from_buffers(fields, stop - start, [None], children=columns)
-    return pa.RecordBatch.from_struct_array(rows)
+    columns: list[Column] = []
+    for feature in schema:
+        cells = block.cells(feature.name)
+        cells = None if cells is None else cells.part(start, stop)
+        if cells is None or not len(cells.items):
+            if feature.nullable:
+                columns.append(absent.column(feature))
+                continue
+            cells = Cells.absent(stop - start)
+        columns.append(build_column(feature, cells, reading, first_row))
+    return Batch(stop - start, tuple(columns))

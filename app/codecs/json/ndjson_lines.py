@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ...domain.limits import MIB
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-
-__all__ = ["LineReader", "Lines"]
 
 _CHUNK: Final = 1 * MIB
 _BOM: Final = b"\xef\xbb\xbf"
@@ -30,13 +28,13 @@ class Lines:
     """Consecutive lines.
 
     Attributes:
-        text: with their line feeds; the last one may lack it.
+        text: with their line feeds; the last one may lack it. It is valid until the next lines are drawn.
         starts, ends: of the lines that are not blank, without their line feeds.
         longest: bytes of the longest line, blank ones included.
         offset: of the text in the body.
     """
 
-    text: bytes
+    text: memoryview
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     longest: int
@@ -46,8 +44,8 @@ class Lines:
 class LineReader:
     """Cuts a body into blocks of lines.
 
-    The text is charged with the bytes it takes when they are read; whoever takes it releases them. A line
-    that grows past `Limits.max_record_bytes` is handed out as far as it was read.
+    The text is charged with the bytes it takes when they are read; the caller releases them. A line that
+    grows past `Limits.max_record_bytes` is handed out as far as it was read.
 
     Attributes:
         max_rows: of lines that are not blank in one block; may change between blocks.
@@ -57,23 +55,24 @@ class LineReader:
         self.max_rows = max_rows
         self._source = source
         self._budget = budget
-        self._held = bytearray()
+        # What is held lies in one buffer, since new memory costs more than what is done with it.
+        self._buffer = np.empty(0, np.uint8)
+        self._begin = 0
+        self._end = 0
         self._offset = 0
-        # Of each whole line that is held: where it ends, and whether it is a row.
+        # Of each whole line that is held: where it ends, from `_begin` on, and whether it is a row.
         self._ends = np.empty(0, np.int64)
         self._is_row = np.empty(0, np.bool_)
 
     def __iter__(self) -> Iterator[Lines]:
         for piece in self._pieces():
             self._budget.charge(len(piece), "Lines of NDJSON")
-            feeds = np.flatnonzero(np.frombuffer(piece, np.uint8) == _LINE_FEED) + len(self._held)
-            self._held += piece
-            self._add(feeds)
+            self._hold(piece)
             while count := self._count_full():
                 yield self._take(count)
-            if len(self._held) - self._begun() > self._budget.limits.max_record_bytes:
+            if self._end - self._begin - self._begun() > self._budget.limits.max_record_bytes:
                 yield self._take_rest()
-        if self._held:
+        if self._end > self._begin:
             yield self._take_rest()
 
     def _pieces(self) -> Iterator[bytes]:
@@ -89,6 +88,19 @@ class LineReader:
         while piece := self._source.read(_CHUNK):
             yield piece
 
+    def _hold(self, piece: bytes) -> None:
+        held = self._end - self._begin
+        if self._end + len(piece) > len(self._buffer):
+            buffer = self._buffer
+            if held + len(piece) > len(buffer):
+                buffer = np.empty(max(held + len(piece), min(2 * len(buffer), _MAX_TEXT + _CHUNK)), np.uint8)
+            buffer[:held] = self._buffer[self._begin : self._end]
+            self._buffer, self._begin, self._end = buffer, 0, held
+        begin, self._end = self._end, self._end + len(piece)
+        added = self._buffer[begin : self._end]
+        added[:] = np.frombuffer(piece, np.uint8)
+        self._add(np.flatnonzero(added == _LINE_FEED) + held)
+
     def _begun(self) -> int:
         """Where the line begins that is not whole yet."""
         return int(self._ends[-1]) + 1 if len(self._ends) else 0
@@ -97,16 +109,16 @@ class LineReader:
         if not len(ends):
             return
         starts = np.concatenate([[self._begun()], ends[:-1] + 1])
-        view = np.frombuffer(self._held, np.uint8)
-        is_row = view[starts] > _SPACE
+        view = self._buffer[self._begin : self._end]
+        is_row = (view[starts] > _SPACE) & (starts < ends)
         indented = np.flatnonzero(~is_row & (starts < ends))
         if len(indented):
             begin, end = int(starts[indented[0]]), int(ends[indented[-1]])
-            filled = np.flatnonzero(_IS_FILLED[view[begin : end + 1]]) + begin
+            filled = np.flatnonzero(_IS_FILLED[view[begin:end]]) + begin
             following = np.append(filled, end)[np.searchsorted(filled, starts[indented])]
             is_row[indented] = following < ends[indented]
-        self._ends = np.concatenate([self._ends, ends])
-        self._is_row = np.concatenate([self._is_row, is_row])
+        self._ends = np.concatenate([self._ends, ends]) if len(self._ends) else ends
+        self._is_row = np.concatenate([self._is_row, is_row]) if len(self._is_row) else is_row
 
     def _count_full(self) -> int:
         """How many lines fill a block, or 0."""
@@ -116,19 +128,19 @@ class LineReader:
         return count if count <= len(self._ends) else 0
 
     def _take_rest(self) -> Lines:
-        if self._begun() < len(self._held):
-            self._held += b"\n"
-            self._add(np.array([len(self._held) - 1]))
-            lines = self._take(len(self._ends))
-            return replace(lines, text=lines.text[:-1])
+        size = self._end - self._begin
+        if self._begun() < size:
+            # The last line lacks its line feed, behind which it would end.
+            self._hold(b"\n")
+            self._end -= 1
         return self._take(len(self._ends))
 
     def _take(self, count: int) -> Lines:
         ends, is_row = self._ends[:count], self._is_row[:count]
         starts = np.concatenate([[0], ends[:-1] + 1])
-        size = int(ends[-1]) + 1
-        text = bytes(memoryview(self._held)[:size])
-        del self._held[:size]
+        size = min(int(ends[-1]) + 1, self._end - self._begin)
+        text = self._buffer[self._begin : self._begin + size].data
+        self._begin += size
         self._ends, self._is_row = self._ends[count:] - size, self._is_row[count:]
         offset, self._offset = self._offset, self._offset + size
         return Lines(text, starts[is_row], ends[is_row], int((ends - starts).max()), offset)

@@ -158,7 +158,7 @@ class ObjectReader:
             stop = max(first + 1, int(np.searchsorted(ends, begin + _MAX_TEXT, "right")))
             size = int(ends[stop - 1]) - begin
             self._budget.charge(size, "Rows of JSON")
-            text = bytes(self._text[begin : begin + size])
+            text = self._text[begin : begin + size]
             rows = slice(first, stop)
             longest = int((ends[rows] - starts[rows]).max())
             yield Lines(text, starts[rows] - begin, ends[rows] - begin, longest, begin)

@@ -7,38 +7,40 @@ from typing import Any, Final
 
 from ...domain.dtypes import BYTES, TEXT, WITHIN_FLOAT32
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
-from ...domain.tensor import Shape, num_elements
+from ...domain.tensor import num_elements
 from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
+from ..kernels.json_tape import OBJECT
 from .forms import DataForm, fit_shape, member_pointer, read_data_form
-from .values import ItemError, flatten
+from .items import flatten
+from .tape import Items, members_of, nest
+from .values import ItemError
 
-__all__ = ["read_oip_columns"]
-
-#: A list with its slot in the one around it, in CPython 3.11 (64-bit).
-_LIST_BYTES: Final = 72
+#: A nested array that a declared shape makes, with what its column takes.
+_ARRAY_BYTES: Final = 72
+_ENTRY_BYTES: Final = 18
 
 
 def read_oip_columns(
-    inputs: list[dict[str, Any]], declared: Schema | None, budget: Budget
-) -> tuple[dict[str, list[Any]], Schema]:
+    inputs: Items, declared: Schema | None, budget: Budget
+) -> tuple[dict[str, Items], Schema]:
     """The cells of each input, and the schema: the declared one, or that of the datatypes.
 
     BYTES are text where all elements came as strings.
 
-    What the nested lists take is charged to `budget`.
+    What nested arrays take that have to be made is charged to `budget`.
 
     Raises:
         MalformedInput: an input that is not of the form, or has no name.
-        LimitExceeded: a shape of more lists than the budget allows.
+        LimitExceeded: a shape of more arrays than the budget allows.
         UnprocessableInput: two inputs of one name, data that does not fit its shape, no first axis, or
             another datatype than the schema declares.
     """
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, Items] = {}
     features: list[Feature] = []
-    for index, item in enumerate(inputs):
+    for index in range(len(inputs)):
         pointer = f"/inputs/{index}"
-        form = read_data_form(item, pointer)
+        form = read_data_form(_members_of(inputs, index), pointer)
         if form.name is None or form.dtype is None:
             raise MalformedInput(
                 'An input needs a "name" and a "datatype".', code="invalid_tensor", pointer=pointer
@@ -60,10 +62,16 @@ def read_oip_columns(
     return columns, Schema(tuple(fitted), declared.message)
 
 
-def _read_input(name: str, form: DataForm, pointer: str, budget: Budget) -> tuple[list[Any], Feature]:
+def _members_of(inputs: Items, index: int) -> dict[str, Any]:
+    """The members of an input; its data as items."""
+    members = members_of(inputs, index)
+    return {name: item if name == "data" else item.python(0) for name, item in members.items()}
+
+
+def _read_input(name: str, form: DataForm, pointer: str, budget: Budget) -> tuple[Items, Feature]:
     pointer = member_pointer(pointer, "data")
     try:
-        items, found = flatten(form.data) if isinstance(form.data, list) else ([form.data], ())
+        items, found = flatten(form.data)
     except ItemError as error:
         raise UnprocessableInput(error.detail, code=error.code, pointer=pointer, feature=name) from None
     shape = fit_shape(found, form.shape, pointer)
@@ -76,21 +84,16 @@ def _read_input(name: str, form: DataForm, pointer: str, budget: Budget) -> tupl
         )
     dtype = form.dtype
     if dtype is None or dtype.is_string:
-        dtype = BYTES if dict in set(map(type, items)) else TEXT
+        dtype = BYTES if items.has(OBJECT) else TEXT
     row_shape = shape[1:]
     feature = Feature(name, dtype, row_shape, encoding=default_encoding(dtype, row_shape))
-    # A shape with a 0 in it declares as many empty lists as it likes.
+    if found == shape:
+        return form.data.open()[0], feature
+    # A shape with a 0 in it declares as many empty arrays as it likes.
     num_lists = sum(num_elements(shape[:axis]) for axis in range(1, len(shape)))
-    budget.charge(num_lists * _LIST_BYTES, f"Input {name[:64]!r}, nested,")
-    return _nested(items, shape), feature
-
-
-def _nested(items: list[Any], shape: Shape) -> list[Any]:
-    """The items in nested lists again, whether they came flat or not."""
-    for axis in range(len(shape) - 1, 0, -1):
-        dim, count = shape[axis], num_elements(shape[:axis])
-        items = [items[start * dim : (start + 1) * dim] for start in range(count)]
-    return items
+    num_entries = num_lists + len(items) * (len(shape) - 1)
+    budget.charge(_ARRAY_BYTES * num_lists + _ENTRY_BYTES * num_entries, f"Input {name[:64]!r}, nested,")
+    return nest(items, shape), feature
 
 
 def _check_dtype(feature: Feature, declared: Schema) -> None:

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from ...domain.limits import MIB
 from ...errors import AmbiguousInput, InputError, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..columns import Records
+from ..kernels.json_tape import ARRAY, OBJECT
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
-from .blocks import Block, ColumnBlock, RowBlock, records_from_blocks
-from .forms import IGNORED_MEMBERS, is_oip
+from .blocks import ColumnBlock, RowBlock, records_from_blocks
+from .forms import IGNORED_MEMBERS
 from .objects import INSTANCES, ObjectReader, find_rows
 from .oip import read_oip_columns
-from .row_texts import head_rows, records_from_texts, require_row
+from .row_texts import head_rows, not_a_row, records_from_texts
+from .tape import Items, Tape, TapeReader, Unread, members_of, read_document
 from .text import parse_json
 from .write_rows import RESERVED
 
-_ABSENT: Final = object()
 #: Rows of a body up to this size are parsed at once, and what is wrong with any of them is found at once.
 _WHOLE_UP_TO: Final = 1 * MIB
 #: So much of a text that is not JSON is looked at to tell what it is.
@@ -38,12 +41,13 @@ class _Body:
 
     Attributes:
         kind: how to read `value`.
-        schema: the JSON of the member `schema`, or `_ABSENT`.
+        value: the rows, the one object of columns, or the inputs.
+        schema: the member `schema`, if there is one.
     """
 
     kind: Literal["rows", "columns", "oip"]
-    value: Any
-    schema: Any = _ABSENT
+    value: Items
+    schema: Items | None = None
 
 
 def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -53,15 +57,46 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
         MalformedInput: not strict JSON; a schema here and another one elsewhere (`schema_twice`).
         AmbiguousInput: none of the forms.
         UnprocessableInput: columns that differ in length (`row_count_mismatch`) or have none (`no_rows`).
-        InputError: as `records_from_blocks` and `records_from_texts`.
+        InputError: what `records_from_blocks` and `records_from_texts` raise.
     """
     text = whole.view()
     if len(text) > _WHOLE_UP_TO and (records := _decode_rows(text, options, budget)) is not None:
         return records
+    tape = _read_document(text, options, budget)
+    body = _read_body(tape.roots)
+    if body.schema is not None:
+        options = with_body_schema(body.schema.python(0), options, budget.limits)
+    block: RowBlock | ColumnBlock
+    num_bytes = tape.num_bytes
+    if body.kind == "rows":
+        block = RowBlock(body.value, num_bytes)
+    elif body.kind == "columns":
+        columns = members_of(body.value, 0)
+        num_rows = _count_rows(columns)
+        block = ColumnBlock({name: cells.open()[0] for name, cells in columns.items()}, num_rows, num_bytes)
+    else:
+        remaining = budget.remaining
+        inputs, schema = read_oip_columns(body.value, options.schema, budget)
+        num_bytes += remaining - budget.remaining
+        _refuse_uneven({name: len(cells) for name, cells in inputs.items()})
+        block = ColumnBlock(inputs, max(map(len, inputs.values()), default=0), num_bytes)
+        options = replace(options, schema=schema)
+    records = records_from_blocks(iter([block]), options, budget)
+    return replace(records, is_declared=body.schema is not None)
+
+
+def _read_document(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Tape:
+    """One JSON text."""
+    bare = options.nonfinite == "bare"
     try:
-        document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+        names = () if options.schema is None else options.schema.names
+        return read_document(np.frombuffer(text, np.uint8), budget, bare=bare, names=names)
+    except Unread:
+        pass
+    try:
+        parse_json(text, budget, bare_nonfinite=bare)
     except MalformedInput as error:
-        if _is_another_line(text, error):
+        if _is_another_line(memoryview(text), error):
             raise MalformedInput(
                 "This is NDJSON, an object a line, and not one JSON text. Send it as application/x-ndjson, "
                 "or with ?from=ndjson.",
@@ -69,22 +104,7 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
                 offset=error.location.offset,
             ) from None
         raise
-    body = _read_body(document.value)
-    if body.schema is not _ABSENT:
-        options = with_body_schema(body.schema, options, budget.limits)
-    block: Block
-    if body.kind == "rows":
-        block = RowBlock(body.value, document.num_bytes)
-    elif body.kind == "columns":
-        block = ColumnBlock(body.value, _count_rows(body.value), document.num_bytes)
-    else:
-        remaining = budget.remaining
-        columns, schema = read_oip_columns(body.value, options.schema, budget)
-        num_bytes = document.num_bytes + remaining - budget.remaining
-        block = ColumnBlock(columns, _count_rows(columns), num_bytes)
-        options = replace(options, schema=schema)
-    records = records_from_blocks(iter([block]), options, budget)
-    return replace(records, is_declared=body.schema is not _ABSENT)
+    raise AssertionError("the kernel reads what the parser does")  # pragma: no cover
 
 
 def _is_another_line(text: memoryview, error: MalformedInput) -> bool:
@@ -101,20 +121,18 @@ def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget
     found = find_rows(text, budget)
     if found is None:
         return None
-    before = budget.remaining
     try:
-        document = parse_json(found.around, budget, bare_nonfinite=options.nonfinite == "bare")
+        tape = _read_document(found.around, options, budget)
     except InputError:  # the general way finds it as well, and says where
         return None
-    finally:
-        budget.release(before - budget.remaining)
-    body = _read_body(document.value)
-    if body.schema is not _ABSENT:
-        options = with_body_schema(body.schema, options, budget.limits)
+    budget.release(tape.num_bytes)
+    body = _read_body(tape.roots)
+    if body.schema is not None:
+        options = with_body_schema(body.schema.python(0), options, budget.limits)
     reader = ObjectReader(text, found.begin, budget, head_rows(options))
-    depth = 1 if isinstance(document.value, list) else 2
+    depth = 1 if tape.root_kinds[0] == ARRAY else 2
     records = records_from_texts(reader, options, budget, enclosed_by=depth)
-    return replace(records, is_declared=body.schema is not _ABSENT)
+    return replace(records, is_declared=body.schema is not None)
 
 
 def decode_bodies(
@@ -124,20 +142,29 @@ def decode_bodies(
 
     Raises:
         AmbiguousInput: a body that is not rows and nothing else.
-        InputError: as `decode` of one of them.
+        InputError: what `decode` of one of them raises.
     """
-    rows: list[dict[str, Any]] = []
-    counts: list[int] = []
-    num_bytes = 0
-    for text in bodies:
-        document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
-        body = _read_body(document.value)
-        if body.kind != "rows" or body.schema is not _ABSENT or not body.value:
-            raise AmbiguousInput("Some of these bodies are not rows alone.")
-        rows += body.value
-        counts.append(len(body.value))
-        num_bytes += document.num_bytes
-    return records_from_blocks(iter([RowBlock(rows, num_bytes)]), options, budget), counts
+    texts = list(bodies)
+    ends = np.cumsum([len(text) + 1 for text in texts]) - 1
+    starts = ends - [len(text) for text in texts]
+    names = () if options.schema is None else options.schema.names
+    reader = TapeReader(names, budget, bare=options.nonfinite == "bare")
+    try:
+        # A text that does not end leads into the next one; what stands between is no value.
+        tape = reader.read(np.frombuffer(b",".join(texts), np.uint8), starts, ends)
+    except Unread as unread:
+        parse_json(texts[unread.index], budget, bare_nonfinite=options.nonfinite == "bare")
+        raise AssertionError("the kernel reads what the parser does") from None  # pragma: no cover
+    found = [_read_body(tape.roots.take(slice(index, index + 1))) for index in range(len(texts))]
+    if any(body.kind != "rows" or body.schema is not None or not len(body.value) for body in found):
+        raise AmbiguousInput("Some of these bodies are not rows alone.")
+    counts = [len(body.value) for body in found]
+    rows = Items(
+        tape,
+        np.concatenate([body.value.kinds for body in found]),
+        np.concatenate([body.value.words for body in found]),
+    )
+    return records_from_blocks(iter([RowBlock(rows, tape.num_bytes)]), options, budget), counts
 
 
 def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -145,38 +172,49 @@ def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Re
 
     Raises:
         MalformedInput: not strict JSON, or not an object.
-        InputError: as `records_from_blocks`.
+        InputError: what `records_from_blocks` raises.
     """
-    document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
-    block = RowBlock([require_row(document)], document.num_bytes)
-    return records_from_blocks(iter([block]), options, budget)
+    try:
+        tape = read_document(np.frombuffer(text, np.uint8), budget, bare=options.nonfinite == "bare")
+    except Unread:
+        parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+        raise AssertionError("the kernel reads what the parser does") from None  # pragma: no cover
+    if not tape.roots.only(OBJECT):
+        raise not_a_row()
+    return records_from_blocks(iter([RowBlock(tape.roots, tape.num_bytes)]), options, budget)
 
 
-def _read_body(body: Any) -> _Body:
-    if _are_objects(body):
-        return _Body("rows", body)
-    if not isinstance(body, dict):
+def _read_body(body: Items) -> _Body:
+    if (rows := _rows_of(body)) is not None:
+        return _Body("rows", rows)
+    if not body.only(OBJECT):
         raise _ambiguous("neither an array of objects nor an object")
-    if not RESERVED & body.keys():
+    names = body.member_names(0)
+    if RESERVED.isdisjoint(names):
         return _Body("columns", body)
-    members = body.keys() - {"schema"}
-    schema = body.get("schema", _ABSENT)
-    if members == {"columns"} and isinstance(body["columns"], dict):
-        return _Body("columns", body["columns"], schema)
-    members -= IGNORED_MEMBERS
-    if members == {INSTANCES} and _are_objects(body[INSTANCES]):
-        return _Body("rows", body[INSTANCES], schema)
-    if members == {"inputs"}:
-        inputs = body["inputs"]
-        if isinstance(inputs, dict):
+    members = members_of(body, 0)
+    schema = members.pop("schema", None)
+    if members.keys() == {"columns"} and members["columns"].only(OBJECT):
+        return _Body("columns", members["columns"], schema)
+    kept = members.keys() - IGNORED_MEMBERS
+    if kept == {INSTANCES} and (rows := _rows_of(members[INSTANCES])) is not None:
+        return _Body("rows", rows, schema)
+    if kept == {"inputs"}:
+        inputs = members["inputs"]
+        if inputs.only(OBJECT):
             return _Body("columns", inputs, schema)
-        if inputs == [] or is_oip(inputs):
-            return _Body("oip", inputs, schema)
-    raise _ambiguous(f"an object with {', '.join(map(repr, sorted(body)[:8]))[:200]}")
+        found = _rows_of(inputs)
+        if found is not None and all("datatype" in found.member_names(at) for at in range(len(found))):
+            return _Body("oip", found, schema)
+    raise _ambiguous(f"an object with {', '.join(map(repr, sorted(names)[:8]))[:200]}")
 
 
-def _are_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+def _rows_of(value: Items) -> Items | None:
+    """The objects of an array that holds nothing else."""
+    if not value.only(ARRAY):
+        return None
+    rows, _ = value.open()
+    return rows if rows.only(OBJECT) else None
 
 
 def _ambiguous(what: str) -> AmbiguousInput:
@@ -187,20 +225,26 @@ def _ambiguous(what: str) -> AmbiguousInput:
     )
 
 
-def _count_rows(columns: dict[str, Any]) -> int:
-    first = next(iter(columns), "")
+def _count_rows(columns: dict[str, Items]) -> int:
     for name, cells in columns.items():
-        if not isinstance(cells, list):
+        if not cells.only(ARRAY):
             raise UnprocessableInput(
                 f"Column {name[:64]!r} is not an array; the first axis of every column counts the rows. "
                 "One row is sent as [{...}].",
                 code="no_rows",
                 feature=name,
             )
-        if len(cells) != len(columns[first]):
+    counts = {name: int(cells.counts()[0]) for name, cells in columns.items()}
+    _refuse_uneven(counts)
+    return next(iter(counts.values()), 0)
+
+
+def _refuse_uneven(counts: dict[str, int]) -> None:
+    first = next(iter(counts), "")
+    for name, count in counts.items():
+        if count != counts[first]:
             raise UnprocessableInput(
-                f"Column {name[:64]!r} has {len(cells)} rows, but {first[:64]!r} has {len(columns[first])}.",
+                f"Column {name[:64]!r} has {count} rows, but {first[:64]!r} has {counts[first]}.",
                 code="row_count_mismatch",
                 feature=name,
             )
-    return len(columns[first]) if columns else 0

@@ -20,7 +20,7 @@ from . import (
     framing,
     json_array,
     json_objects,
-    json_rows,
+    json_tape,
     json_write,
     number_fields,
     parquet,
@@ -57,8 +57,10 @@ class Kernels:
         self.read_bytes = compiled(example_values.read_bytes)
         self.single_spans = compiled(example_values.single_spans)
         self.copy_spans = compiled(example_values.copy_spans)
-        self.read_rows = compiled(json_rows.read_rows)
-        self.gather_cells = compiled(json_rows.gather_cells)
+        self.read_values = compiled(json_tape.read_values)
+        self.add_keys = compiled(json_tape.add_keys)
+        self.gather_blocks = compiled(json_tape.gather_blocks)
+        self.gather_strings = compiled(json_tape.gather_strings)
         self.find_objects = compiled(json_objects.find_objects)
         self.read_number_array = compiled(json_array.read_number_array)
         self.read_number_fields = compiled(number_fields.read_number_fields)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.codecs.json.tape import FIXED_KEYS, TapeReader, Unread, nest, read_document
+from app.codecs.json.text import parse_json
+from app.domain.limits import Limits
+from app.errors import InputError
+from app.runtime.budget import Budget
+
+LIMITS = Limits(max_json_depth=8, max_decoded_bytes=1 << 24)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from([*FIXED_KEYS, "a", "é", '"', ""]) | st.text(max_size=3), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def tape_of(text: bytes, *, bare: bool = False) -> Any:
+    return read_document(np.frombuffer(text, np.uint8), Budget(LIMITS), bare=bare)
+
+
+def parsed(text: bytes, *, bare: bool = False) -> Any:
+    return parse_json(text, Budget(LIMITS), bare_nonfinite=bare).value
+
+
+@settings(deadline=None, max_examples=300)
+@given(value=VALUES, is_ascii=st.booleans(), indent=st.none() | st.integers(0, 2))
+def test_a_text_is_read_as_the_standard_parser_reads_it(
+    value: Any, is_ascii: bool, indent: int | None
+) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=indent).encode("utf-8", "surrogatepass")
+    try:
+        expected = parsed(text)
+    except InputError:
+        with pytest.raises(Unread):
+            tape_of(text)
+    else:
+        assert repr(tape_of(text).roots.python(0)) == repr(expected)
+
+
+@settings(deadline=None, max_examples=500)
+@given(value=VALUES, data=st.data(), bare=st.booleans())
+def test_a_text_is_strict_json_where_the_standard_parser_says_so(
+    value: Any, data: st.DataObject, bare: bool
+) -> None:
+    text = bytearray(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    pieces = [
+        b",",
+        b"]",
+        b"}",
+        b'"',
+        b"\\",
+        b"0",
+        b"-",
+        b".",
+        b"e",
+        b"NaN",
+        b"Infinity",
+        b"\n",
+        b"\xff",
+        b"1e400",
+    ]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text[at : at + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from(pieces))
+    try:
+        expected = parsed(bytes(text), bare=bare)
+    except InputError:
+        with pytest.raises(Unread):
+            tape_of(bytes(text), bare=bare)
+    else:
+        assert repr(tape_of(bytes(text), bare=bare).roots.python(0)) == repr(expected)
+
+
+def test_several_texts_lie_on_one_tape_and_the_first_that_is_wrong_is_named() -> None:
+    text = np.frombuffer(b'{"a":1}|{"a":[2,"x"],"b":null}|{"a"', np.uint8)
+    starts, ends = np.array([0, 8, 31]), np.array([7, 30, 35])
+    reader = TapeReader(["a"], Budget(), bare=False)
+    roots = reader.read(text, starts[:2], ends[:2]).roots
+    assert [roots.python(index) for index in range(2)] == [{"a": 1}, {"a": [2, "x"], "b": None}]
+    with pytest.raises(Unread) as caught:
+        reader.read(text, starts, ends)
+    assert caught.value.index == 2
+
+
+def test_a_text_does_not_lead_into_the_next_one() -> None:
+    reader = TapeReader([], Budget(), bare=False)
+    for text, cut in ((b"[1 ,2]", 2), (b'"ab"', 2), (b"[1] [2]", 7), (b"12", 1)):
+        starts, ends = np.array([0, cut]), np.array([cut, len(text)])
+        if text == b"12":
+            assert reader.read(np.frombuffer(text, np.uint8), starts[:1], ends[1:]).roots.python(0) == 12
+        with pytest.raises(Unread) as caught:
+            reader.read(np.frombuffer(text, np.uint8), starts, ends)
+        assert caught.value.index == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 5000])
+def test_there_is_room_for_as_many_values_and_keys_as_there_are(count: int) -> None:
+    value = [[[] for _ in range(count)], {f"k{index}": "v" for index in range(count)}, {"": {}}]
+    text = json.dumps(value, separators=(",", ":")).encode()
+    budget = Budget()
+    tape = read_document(np.frombuffer(text, np.uint8), budget, bare=False)
+    assert tape.roots.python(0) == value
+    assert budget.remaining + tape.num_bytes == Limits().max_decoded_bytes
+
+
+def test_items_open_to_their_children() -> None:
+    items, counts = tape_of(b"[[1,2],[3,4],[5,6]]").roots.open()[0].open()
+    assert (items.words.tolist(), counts.tolist()) == ([1, 2, 3, 4, 5, 6], [2, 2, 2])
+    items, counts = tape_of(b"[[1],[],[2,3]]").roots.open()[0].open()
+    assert (items.words.tolist(), counts.tolist()) == ([1, 2, 3], [1, 0, 2])
+    flat, _ = tape_of(b"[1,2,3,4,5,6]").roots.open()
+    nested = nest(flat, (3, 1, 2))
+    assert [nested.python(index) for index in range(3)] == [[[1, 2]], [[3, 4]], [[5, 6]]]
+
+
+def test_numbers_that_take_all_their_digits_are_exact() -> None:
+    tokens = [
+        "0.1234567890123456789012345678901",
+        "9007199254740992.99999999999999999999999",
+        "1e400",
+        "-1e-400",
+    ]
+    items, _ = tape_of(f"[{','.join(tokens)}]".encode()).roots.open()
+    found = [items.python(index) for index in range(len(tokens))]
+    assert list(map(repr, found)) == [repr(float(token)) for token in tokens]
+    assert math.isinf(found[2])

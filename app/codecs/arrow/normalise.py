@@ -46,7 +46,8 @@ def records_from_arrow(
     check_columns(names, budget)
     options = with_schema_in_metadata(foreign.metadata, options, budget)
     declared = options.schema
-    columns = expand_structs(foreign, declared)
+    with arrow_faults("The schema of the body"):  # names of members may not be UTF-8
+        columns = expand_structs(foreign, declared)
     is_declared = SCHEMA_KEY in (foreign.metadata or {})
     names = [field.name for field, _ in columns]
     check_columns(names, budget)
@@ -54,7 +55,9 @@ def records_from_arrow(
     if declared is None:
         schema = infer_arrow_schema(foreign, options.message)
     else:
-        schema = declared.with_message(options.message).as_read(narrow_columns(foreign))
+        with arrow_faults("The schema of the body"):
+            narrow = narrow_columns(foreign)
+        schema = declared.with_message(options.message).as_read(narrow)
         if options.undeclared == "error":
             _refuse_undeclared(foreign, schema)
     rows = _batches(foreign, {field.name: place for field, place in columns}, batches, schema, budget)

@@ -444,6 +444,12 @@ def test_structs_become_features_of_dotted_names() -> None:
     assert read(written(same)) == Refusal("duplicate_feature", feature="s.a")
 
 
+@pytest.mark.parametrize("declared", [None, schema_of(s={"dtype": "int8", "shape": [2], "kind": "sparse"})])
+def test_a_name_of_a_member_that_is_not_utf8(declared: Schema | None) -> None:
+    data = written(columns(s=[{"indices": [[0]], "vælues": [1]}]))
+    assert code_of(data.replace("æ".encode(), b"\xff\xff"), schema=declared) == "invalid_arrow"
+
+
 def test_two_columns_of_one_name() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1])] * 2, names=["x", "x"])
     assert read(written(batch)) == Refusal("duplicate_feature", feature="x")

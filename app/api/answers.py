@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
 
 from fastapi import Request
 
-from ..codecs.forms import MEDIA_TYPES, FormName
-from ..codecs.options import ArrowFormat
+from ..codecs.forms import MEDIA_TYPES, TAB_SEPARATED, FormName
+from ..codecs.options import ArrowFormat, RecordsEncodeOptions
 from ..domain.limits import KIB
 from ..domain.losses import Losses
 from ..domain.manifest import Manifest, ManifestJson
@@ -33,6 +34,7 @@ __all__ = [
     "manifest_json",
     "no_content",
     "records_answer",
+    "records_options",
     "rounded_headers",
     "underway_answer",
 ]
@@ -54,6 +56,12 @@ class VersionJson(ManifestJson):
 def arrow_format(chosen: Chosen[FormName]) -> ArrowFormat:
     """Which of its two formats Arrow leaves in: the media type says."""
     return "file" if chosen.media_type == MEDIA_TYPES["arrow"][1] else "stream"
+
+
+def records_options(options: RecordsEncodeOptions, chosen: Chosen[FormName]) -> RecordsEncodeOptions:
+    """With what the media type says of the answer."""
+    delimiter = "\t" if chosen.media_type == TAB_SEPARATED else ","
+    return replace(options, arrow=arrow_format(chosen), delimiter=delimiter)
 
 
 def json_answer(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:

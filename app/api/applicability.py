@@ -26,6 +26,7 @@ class _Forms(NamedTuple):
 _NONE: Final[frozenset[str]] = frozenset()
 _RAW: Final = frozenset({"raw"})
 _TFRECORD: Final = frozenset({"tfrecord"})
+_CSV: Final = frozenset({"csv"})
 _ROWS_OF_JSON: Final = frozenset({"json", "ndjson"})
 #: Forms whose numbers are text.
 _TEXT: Final = frozenset({"json", "ndjson", "oip", "csv"})
@@ -34,6 +35,8 @@ _FORMS: Final = {
     "byte_order": _Forms(_RAW, _RAW, "raw bodies and raw answers"),
     "order": _Forms(_RAW, _RAW, "raw bodies and raw answers"),
     "compression": _Forms(_TFRECORD, _TFRECORD, "TFRecord"),
+    "delimiter": _Forms(_CSV, _NONE, "CSV bodies"),
+    "null_": _Forms(_CSV, _NONE, "CSV bodies"),
     "damaged": _Forms(_TFRECORD, _NONE, "TFRecord bodies"),
     "sparse": _Forms(_NONE, frozenset({"tensorproto", "tfrecord", "b64"}), "answers of TensorProtos"),
     "layout": _Forms(_NONE, frozenset({"json"}), "JSON answers"),

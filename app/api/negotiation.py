@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from starlette.datastructures import Headers
 
-from ..codecs.forms import SHORT_NAME_ONLY
+from ..codecs.forms import SHORT_NAME_ONLY, TAB_SEPARATED
 from ..domain.tensor import MAX_DIM
 from ..errors import MalformedInput, NotAcceptable, UnknownForm
 
@@ -94,6 +94,11 @@ def choose_input(
     raise _unsupported(forms, f"Content-Type {media_type[:100]!r}")
 
 
+def has_tabs(headers: Headers, from_: str | None) -> bool:
+    """Whether a CSV body is said to have tabs in place of commas."""
+    return (_content_type(headers) if from_ is None else from_) == TAB_SEPARATED
+
+
 def _content_type(headers: Headers) -> str:
     if len(values := headers.getlist("content-type")) > 1:
         raise MalformedInput("More than one Content-Type.", code="invalid_content_type")
@@ -140,8 +145,9 @@ def parse_json_bytes(headers: Headers) -> int | None:
 
 
 def _by_short_name(forms: Forms[FormT], name: str, parameter: str) -> FormT:
-    for form in forms:
-        if form == name:
+    for form, media_types in forms.items():
+        is_media_type = name in media_types and name != _OCTETS and form not in SHORT_NAME_ONLY
+        if form == name or is_media_type:
             return form
     kind = UnknownForm if parameter == "from" else NotAcceptable
     raise kind(f"{parameter}={name[:40]!r} is not served here. Use one of: {', '.join(forms)}.")
@@ -178,7 +184,7 @@ def choose_output(
     """
     if to is not None:
         form = _by_short_name(forms, to, "to")
-        return Chosen(form, forms[form][0], explicit=True)
+        return Chosen(form, to if to in forms[form] else forms[form][0], explicit=True)
     ranges = parse_accept(",".join(headers.getlist("accept")))
     best: tuple[float, Chosen[FormT]] | None = None
     for form, media_type in _candidates(forms, default, octets_are):

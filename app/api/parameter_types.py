@@ -13,6 +13,7 @@ __all__ = [
     "Base64",
     "BytesAs",
     "Damaged",
+    "Delimiter",
     "Delivery",
     "DescribedTo",
     "EitherCompression",
@@ -24,6 +25,7 @@ __all__ = [
     "Nonfinite",
     "NonfiniteIn",
     "NonfiniteOut",
+    "NullTexts",
     "Order",
     "RowsLayout",
     "SchemaText",
@@ -84,6 +86,22 @@ Lossy = Annotated[
         description="What becomes of float64 that nobody declared in an Example's FloatList, which holds "
         "float32. By default it is rounded, unless it is beyond 2^24 and not held exactly; `error` refuses "
         "to round anything; `allow` rounds all, declared float64 too, and lets uint64 into an Int64List."
+    ),
+]
+Delimiter = Annotated[
+    Literal[",", ";", "|", "tab"] | None,
+    Field(
+        description="What separates the fields of a CSV body. By default a comma, or a tab where its media "
+        "type is `text/tab-separated-values`."
+    ),
+]
+NullTexts = Annotated[
+    str | None,
+    Field(
+        alias="null",
+        description="Texts without quotes that mean null in a CSV body, separated by commas, beside the "
+        "empty field.",
+        examples=["NA,NaN"],
     ),
 ]
 Undeclared = Annotated[

@@ -11,17 +11,19 @@ from typing import Annotated, Literal, Self
 
 from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
 
-from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ..codecs.options import CsvDialect, RecordsDecodeOptions, RecordsEncodeOptions
 from ..domain.compression import Compression
 from ..domain.schema import Message, Schema
 from ..errors import MalformedInput
 from ..runtime.streams import ByteStream
+from .negotiation import has_tabs
 from .parameter_types import (
     Base64,
     BytesAs,
     Damaged,
+    Delimiter,
     Delivery,
     DescribedTo,
     EitherCompression,
@@ -32,6 +34,7 @@ from .parameter_types import (
     Lossy,
     Nonfinite,
     NonfiniteIn,
+    NullTexts,
     RowsLayout,
     SchemaText,
     To,
@@ -123,7 +126,27 @@ class ExamplesQuery(ConversionQuery):
         )
 
 
-class BodyOfRowsQuery(NoQuery):
+class CsvBodyQuery(NoQuery):
+    """How a CSV body is written."""
+
+    delimiter: Delimiter = None
+    null_: NullTexts = None
+
+    def csv_dialect(self, headers: Headers, from_: str | None) -> CsvDialect:
+        """What the parameters and the media type of the body say.
+
+        Args:
+            headers: of the rows.
+            from_: the query parameter `from`.
+        """
+        if self.delimiter is None:
+            delimiter = "\t" if has_tabs(headers, from_) else ","
+        else:
+            delimiter = "\t" if self.delimiter == "tab" else self.delimiter
+        return CsvDialect(delimiter, () if self.null_ is None else tuple(self.null_.split(",")))
+
+
+class BodyOfRowsQuery(CsvBodyQuery):
     """Parameters of the routes that read rows and answer with something else."""
 
     from_: From = None
@@ -154,7 +177,7 @@ class DescribeRecordsQuery(BodyOfRowsQuery):
     to: DescribedTo = None
 
 
-class RecordsQuery(ExamplesQuery):
+class RecordsQuery(ExamplesQuery, CsvBodyQuery):
     """Parameters of `/v1/records/*`."""
 
     infer: Infer = "head"

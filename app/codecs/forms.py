@@ -132,6 +132,9 @@ class Form:
     by_short_name_only: bool = False
 
 
+#: CSV with tabs in place of commas.
+TAB_SEPARATED: Final = "text/tab-separated-values"
+
 _DENSE: Final[Kinds] = ("dense",)
 _TENSORS: Final[Kinds] = ("dense", "ragged", "sparse")
 _FEATURES: Final[Kinds] = ("dense", "ragged", "sparse", "sequence")
@@ -154,7 +157,7 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     Form(
         "ndjson",
-        ("application/x-ndjson", "application/jsonl"),
+        ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"),
         records=RecordsCodec(records_ndjson.decode, write_rows.encode_lines, _FEATURES),
     ),
     Form(
@@ -243,10 +246,14 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     Form(
         "parquet",
-        ("application/vnd.apache.parquet",),
+        ("application/vnd.apache.parquet", "application/parquet"),
         records=RecordsCodec(records_parquet.decode, records_parquet.encode, _FEATURES, needs="file"),
     ),
-    Form("csv", ("text/csv",), records=RecordsCodec(csv_read.decode, csv_write.encode, _DENSE)),
+    Form(
+        "csv",
+        ("text/csv", "application/csv", TAB_SEPARATED),
+        records=RecordsCodec(csv_read.decode, csv_write.encode, _DENSE),
+    ),
     Form(
         "tfrecord",
         ("application/x-tfrecord",),

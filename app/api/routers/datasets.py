@@ -232,6 +232,7 @@ async def append_records(
         form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(headers)
+        decode = query.decode_options(declared, json_bytes=json_bytes)
         appended = append_rows(
             services.datasets,
             AppendRequest(
@@ -239,7 +240,7 @@ async def append_records(
                 split=query.split,
                 form=form,
                 key=key,
-                decode=replace(query.decode_options(declared, json_bytes=json_bytes), losses=losses),
+                decode=replace(decode, losses=losses, csv=query.csv_dialect(headers, query.from_)),
                 encode=query.encode_options(),
                 publish=query.publish_options() if query.publish else None,
                 sequence=query.sequence or None,

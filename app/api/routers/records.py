@@ -19,7 +19,7 @@ from ...runtime.streams import ByteStream
 from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.records import encode_records, open_records
 from ...services.repair import RepairJson, repair_records
-from ..answers import VARY, arrow_format, description_answer, json_answer, lost_headers, records_answer
+from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
 from ..applicability import refuse_inapplicable
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
@@ -98,6 +98,7 @@ async def describe(
         input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
+        decode = replace(decode, csv=query.csv_dialect(headers, query.from_))
         records = open_records(source, input_form, decode, budget, services.spool, resources)
         described = describe_records(records, chosen.form)
         return description_answer(described, chosen.media_type, dropped=records.dropped)
@@ -183,10 +184,10 @@ def _prepare(
         decode = query.decode_stream_options(
             schema, output_form=chosen.form, json_bytes=parse_json_bytes(of_rows)
         )
-        decode = replace(decode, losses=losses)
+        decode = replace(decode, losses=losses, csv=query.csv_dialect(of_rows, query.from_))
         records = open_records(source, input_form, decode, budget, services.spool, resources)
         converted = encode_records(
-            records, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
+            records, chosen.form, records_options(query.encode_options(), chosen), budget
         )
         return records_answer(converted, chosen.media_type, losses=losses)
 

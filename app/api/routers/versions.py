@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,11 +18,11 @@ from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.records import encode_records
 from ..answers import (
     VersionJson,
-    arrow_format,
     description_answer,
     json_answer,
     manifest_json,
     records_answer,
+    records_options,
     underway_answer,
 )
 from ..dataset_parameters import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
@@ -292,9 +291,7 @@ async def read_records(
         )
         if query.batch is not None:
             rows = in_batches(rows, query.batch, budget, drop_remainder=query.drop_remainder)
-        converted = encode_records(
-            rows, chosen.form, replace(query.encode_options(), arrow=arrow_format(chosen)), budget
-        )
+        converted = encode_records(rows, chosen.form, records_options(query.encode_options(), chosen), budget)
         return records_answer(converted, chosen.media_type)
 
     checked = query.delivery == "checked"

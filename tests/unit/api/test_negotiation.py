@@ -47,6 +47,9 @@ def test_content_type_names_the_form(content_type: str, form: str) -> None:
 def test_from_beats_content_type() -> None:
     assert chosen_input("application/json", from_="npy") == "npy"
     assert chosen_input("application/json", from_="b64") == "b64"
+    assert chosen_input("application/json", from_="application/x-protobuf") == "tensorproto"
+    with pytest.raises(UnknownForm):
+        chosen_input("application/json", from_="application/octet-stream")
 
 
 @pytest.mark.parametrize(

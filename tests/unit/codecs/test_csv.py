@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.options import CsvDialect
 from app.domain.dtypes import DTYPES
 from app.domain.limits import Limits
 from app.domain.schema import Schema
@@ -170,6 +171,26 @@ def test_one_column_has_a_row_for_an_empty_line() -> None:
     text = 'x\n1\n\n2\r\n\r\n""\n'
     found = rows_of(text, schema=schema_of(x=nullable("text")), pieces=PIECES)
     assert [row["x"] for row in found.rows] == [b"1", None, b"2", None, b""]
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "rows"),
+    [
+        ("x;y\n1,5;2\n", CsvDialect(";"), [{"x": b"1,5", "y": 2}]),
+        ('x\ty\n"1\t2"\t3\n', CsvDialect("\t"), [{"x": b"1\t2", "y": 3}]),
+        ("x|y\n1|\n", CsvDialect("|"), [{"x": 1}]),
+        ("x,y\n1,NA\n,NaN\n", CsvDialect(nulls=("NA", "NaN")), [{"x": 1}, {"x": None}]),
+        ('x\n"NA"\nNA\n', CsvDialect(nulls=("NA",)), [{"x": b"NA"}, {"x": None}]),
+        (",x\n0,1.5\n", CsvDialect(), [{"index": 0, "x": 1.5}]),
+        ('"","x"\n"1",2\n', CsvDialect(), [{"index": 1, "x": 2}]),
+    ],
+)
+def test_how_others_write_it(text: str, dialect: CsvDialect, rows: list[dict[str, Any]]) -> None:
+    assert_rows(read_csv(text, csv=dialect, pieces=PIECES), rows)
+
+
+def test_a_quote_beside_another_delimiter() -> None:
+    assert read_csv('x;y\n"1",2;3\n', csv=CsvDialect(";")) == Refusal("invalid_csv", 0)
 
 
 HEAD = "x,y\n" + "1,\n" * 1000
@@ -347,6 +368,8 @@ def test_what_is_not_declared_is_dropped_where_asked() -> None:
         (b"\xff,b\n", Refusal("invalid_utf8", 0)),
         ("a,b,a\n", Refusal("duplicate_feature", feature="a")),
         ("a,\n", Refusal("invalid_feature_name", feature="")),
+        ('""\n1\n', Refusal("invalid_feature_name", feature="")),
+        (",index\n0,1\n", Refusal("duplicate_feature", feature="index")),
         ("a" * 5000 + "\n", Refusal("invalid_feature_name")),
         ('"' + "\n" * 500_000 + '"\n1\n', Refusal("invalid_feature_name")),
     ],
@@ -414,6 +437,10 @@ ROWS = [
         (
             {"nonfinite": "null"},
             b'"a,b",n\r\nx,1.0\r\n"",\r\n,\r\n"q""",\r\n"l\n",0.1\r\n"c,",1e-30\r\n"r\r",\r\n',
+        ),
+        (
+            {"delimiter": "\t"},
+            b'a,b\tn\r\nx\t1.0\r\n""\t\r\n\tNaN\r\n"q"""\t-Infinity\r\n"l\n"\t0.1\r\nc,\t1e-30\r\n"r\r"\tInfinity\r\n',
         ),
         ({"nonfinite": "error"}, Refusal("nonfinite_value", 2, "n")),
     ],

@@ -84,7 +84,7 @@ ROWS: Final = {
     22: [
         f"{PROTO}::test_messages_that_are_refused",
         f"{CODECS}/test_protobuf.py::test_a_message_that_is_none",
-        f"{CODECS}/records/test_example_decode.py::test_malformed_messages_are_named_with_row_and_offset",
+        f"{CODECS}/test_messages_wire.py::test_malformed_messages_are_named_with_row_and_offset",
     ],
     23: [
         f"{FRAMING}::test_a_length_with_a_valid_checksum_is_not_believed",

@@ -14,18 +14,16 @@ from typing import Any, Protocol, TypeVar
 from . import (
     crc32c,
     example_encode,
-    example_index,
-    example_rows,
-    example_values,
     framing,
     json_array,
     json_objects,
     json_tape,
     json_write,
+    message_read,
+    message_values,
     number_fields,
     parquet,
     record_index,
-    sequence_index,
 )
 
 __all__ = ["Compiler", "Kernels", "is_loaded", "load"]
@@ -49,14 +47,12 @@ class Kernels:
         self.find_header = compiled(framing.find_header)
         self.encode_messages = compiled(example_encode.encode_messages)
         self.step_bodies = compiled(example_encode.step_bodies)
-        self.index_examples = compiled(example_index.index_examples)
-        self.read_examples = compiled(example_rows.read_examples)
-        self.gather_spans = compiled(example_rows.gather_spans)
-        self.read_floats = compiled(example_values.read_floats)
-        self.read_ints = compiled(example_values.read_ints)
-        self.read_bytes = compiled(example_values.read_bytes)
-        self.single_spans = compiled(example_values.single_spans)
-        self.copy_spans = compiled(example_values.copy_spans)
+        self.read_messages = compiled(message_read.read_messages)
+        self.index_steps = compiled(message_read.index_steps)
+        self.read_number_lists = compiled(message_values.read_number_lists)
+        self.read_bytes_lists = compiled(message_values.read_bytes_lists)
+        self.gather_spans = compiled(message_values.gather_spans)
+        self.copy_spans = compiled(message_values.copy_spans)
         self.read_values = compiled(json_tape.read_values)
         self.add_keys = compiled(json_tape.add_keys)
         self.gather_blocks = compiled(json_tape.gather_blocks)
@@ -64,10 +60,6 @@ class Kernels:
         self.find_objects = compiled(json_objects.find_objects)
         self.read_number_array = compiled(json_array.read_number_array)
         self.read_number_fields = compiled(number_fields.read_number_fields)
-        self.find_contexts = compiled(sequence_index.find_contexts)
-        self.copy_contexts = compiled(sequence_index.copy_contexts)
-        self.index_feature_lists = compiled(sequence_index.index_feature_lists)
-        self.index_steps = compiled(sequence_index.index_steps)
         self.find_scalars = compiled(json_write.find_scalars)
         self.find_arrays = compiled(json_write.find_arrays)
         self.write_lists = compiled(json_write.write_lists)

@@ -15,9 +15,8 @@ from ...runtime.budget import Budget
 from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.components import from_stored, parsed_schema, to_stored
-from .example_decode import parse_frames
 from .framing import FrameBlock
-from .sequence_decode import parse_sequences
+from .read import parse_frames
 from .write import RecordBlock, encode_blocks
 
 __all__ = ["RecordBlock", "encode_messages", "parse_messages"]
@@ -46,14 +45,12 @@ def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, 
     Raises:
         UnprocessableInput: a declared `sequence` in an Example (`invalid_feature`), or two features
             that are stored under one name (`duplicate_feature`).
-        InputError: as `parse_frames` or `parse_sequences`, and as `from_stored`.
+        InputError: as `parse_frames`, and as `from_stored`.
     """
     if options.schema is None:
-        parse = parse_sequences if options.message == "sequence_example" else parse_frames
-        return parse(frames, options, budget)
+        return parse_frames(frames, options, budget)
     schema = options.schema.with_message(options.message)
-    parse = parse_sequences if schema.message == "sequence_example" else parse_frames
-    records = parse(frames, replace(options, schema=parsed_schema(schema)), budget)
+    records = parse_frames(frames, replace(options, schema=parsed_schema(schema)), budget)
     named = replace(records, batches=_naming_owners(records.batches, _owners(schema)))
     return from_stored(named, schema, budget)
 

@@ -41,13 +41,14 @@ def test_copies_beyond_either_end_are_refused(at: int, begin: int, size: int) ->
 
 @pytest.mark.parametrize("kernel", [kernels.load(), PLAIN], ids=["compiled", "plain"])
 def test_spans_are_gathered_and_their_bounds_checked(kernel: kernels.Kernels) -> None:
+    kinds = np.ones(3, np.uint8)
     begins, ends = np.array([5, 100, 0]), np.array([5, 700, 3])
     out, offsets = np.zeros(603, np.uint8), np.zeros(4, np.int64)
-    kernel.gather_spans(SOURCE, begins, ends, out, offsets)
+    kernel.gather_spans(SOURCE, kinds, begins, ends, out, offsets)
     assert offsets.tolist() == [0, 0, 600, 603]
     assert out.tobytes() == SOURCE[100:700].tobytes() + SOURCE[:3].tobytes()
     for wrong in (np.array([2999]), np.array([-1])):
         with pytest.raises(IndexError):
-            kernel.gather_spans(SOURCE, wrong, wrong + 2, out, offsets)
+            kernel.gather_spans(SOURCE, kinds[:1], wrong, wrong + 2, out, offsets)
     with pytest.raises(IndexError):
-        kernel.gather_spans(SOURCE, begins, ends, out[:600], offsets)
+        kernel.gather_spans(SOURCE, kinds, begins, ends, out[:600], offsets)

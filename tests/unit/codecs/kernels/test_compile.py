@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.codecs import kernels
-from app.codecs.kernels import cache, crc32c, example_rows
+from app.codecs.kernels import cache, crc32c, message_values
 from app.codecs.kernels import compile as compiling
 
 pytestmark = pytest.mark.skipif(
@@ -27,9 +27,10 @@ def test_read_only_arrays_are_taken_like_writable_ones() -> None:
 
 
 def test_compiled_code_checks_its_bounds() -> None:
-    data, spans = np.zeros(4, np.uint8), np.array([2, 3])
+    data, kinds, spans = np.zeros(4, np.uint8), np.ones(2, np.uint8), np.array([2, 3])
+    out, offsets = np.zeros(2, np.uint8), np.zeros(1, np.int64)
     with pytest.raises(IndexError):
-        kernels.load().gather_spans(data, spans, spans + 1, np.zeros(2, np.uint8), np.zeros(1, np.int64))
+        kernels.load().gather_spans(data, kinds, spans, spans + 1, out, offsets)
     with pytest.raises(IndexError):
         kernels.load().extend_crc(np.uint64(0), data, 0, 5)
 
@@ -88,8 +89,8 @@ print(json.dumps([compiling.has_crc_instruction(), crcs]))
 def test_numbas_own_folder_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling._config, "CACHE_DIR", "elsewhere")
     monkeypatch.setattr(cache, "writable_folder", lambda: None)
-    kernel = compiling.compiled(example_rows.gather_spans)
+    kernel = compiling.compiled(message_values.gather_spans)
     out, offsets = np.zeros(1, np.uint8), np.zeros(2, np.int64)
-    kernel(np.array([5, 6, 7], np.uint8), np.array([1]), np.array([2]), out, offsets)
+    kernel(np.array([5, 6, 7], np.uint8), np.ones(1, np.uint8), np.array([1]), np.array([2]), out, offsets)
     assert (out.tolist(), offsets.tolist()) == ([6], [0, 1])
     assert compiling._config.CACHE_DIR == "elsewhere"

@@ -1,8 +1,8 @@
-"""Cells of serialized Examples to a column, by what the schema says of the feature."""
+"""Cells of serialized messages to a column, by what the schema says of the feature."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +12,20 @@ from ...domain.schema import Feature
 from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
 from .. import kernels
 from ..arrow.batches import first_not_utf8
-from ..columns import Column, Ints, Mask, Strings, bounds_of_present
-from ..kernels.example_index import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
+from ..columns import Column, Ints, Mask, Strings, bounds_of_present, even_bounds
+from ..kernels.message_read import (
+    KIND_ABSENT,
+    KIND_BYTES,
+    KIND_FLOAT,
+    KIND_INT64,
+    MODE_FLOATS,
+    MODE_INTS,
+    MODE_SPAN,
+    UNFIT,
+)
 from ..records.large_integers import are_exact
 from ..records.lease import Lease
-from .example_columns import storage_dtype
-from .example_index import Cells
-
-KIND_NAMES: Final = {
-    KIND_ABSENT: "nothing",
-    KIND_BYTES: "a BytesList",
-    KIND_FLOAT: "a FloatList",
-    KIND_INT64: "an Int64List",
-}
+from .cells import KIND_NAMES, Cells
 
 
 def expected_kind(feature: Feature) -> int:
@@ -58,12 +59,15 @@ class ColumnBuilder:
         Raises:
             SchemaConflict: `schema_conflict`.
         """
+        if self.cells.complete:
+            return
         expected = expected_kind(self.feature)
-        other = self.cells.kinds != expected
+        kinds = self.cells.kinds & ~np.uint8(UNFIT)
+        other = kinds != expected
         if self._may_hold_integers:
-            other &= self.cells.kinds != KIND_INT64
+            other &= kinds != KIND_INT64
         if (row := self.first_present(other)) is not None:
-            found = KIND_NAMES[int(self.cells.kinds[row])]
+            found = KIND_NAMES[int(kinds[row])]
             raise self.conflict(row, f"is {found}, but the schema expects {KIND_NAMES[expected]}")
         if self.present is not None and not self.feature.nullable:
             row = int(np.argmin(self.present))
@@ -74,6 +78,10 @@ class ColumnBuilder:
                 feature=self.feature.name,
             )
 
+    def first_unfit(self) -> int | None:
+        """The first row whose values are not what the mode takes."""
+        return None if self.cells.complete else self.first(self.cells.kinds >= UNFIT)
+
     def build_list(self) -> Column:
         """The column of a feature with encoding `list`.
 
@@ -82,66 +90,84 @@ class ColumnBuilder:
             LossyConversion: a value that float16 or bfloat16 cannot hold.
             UnprocessableInput: text that is not UTF-8 (`invalid_utf8`).
         """
-        starts = self.value_starts(self.cells.counts, "values")
-        if self.feature.dtype.is_string:
+        cells, feature = self.cells, self.feature
+        if (row := self.first_unfit()) is not None:
+            raise self._count_conflict(row, "values")
+        if cells.mode == MODE_SPAN:
+            starts = self.starts_of_width(1)
+            return self.column(self._single_strings(starts), starts)
+        if cells.mode in (MODE_FLOATS, MODE_INTS):
+            starts = self.starts_of_width(feature.num_values or 0)
+            if cells.mode == MODE_FLOATS:
+                return self.column(self._convert_floats(cells.values.view(np.float32), starts), starts)
+            return self.column(self._narrow_ints(cells.values.view(np.int64), starts), starts)
+        starts = self.value_starts(cells.counts, "values")
+        if feature.dtype.is_string:
             return self.column(self._strings(starts), starts)
-        read = self._floats if self.feature.dtype.is_float else self._integers
+        read = self._floats if feature.dtype.is_float else self._integers
         return self.column(read(starts), starts)
 
     def value_starts(self, counts: Ints, unit: str) -> Ints:
         """By row, the number of its first value in the column, and of all values at the end.
 
         Args:
-            counts: values in each row, 0 where it is absent.
+            counts: values in each row; undefined where it is absent.
             unit: names the values in the error.
 
         Raises:
             SchemaConflict: not as many as the shape takes.
         """
         width = self.feature.num_values
+        wrong = counts != width if width is not None else counts % max(self.feature.known_values, 1) != 0
+        if (row := self.first_present(wrong)) is not None:
+            raise self._count_conflict(row, unit, int(counts[row]))
         if width is not None:
-            self._check_counts(counts != width, counts, f"{unit} where the schema's shape takes {width}")
-            return self.fixed_starts(width)
-        known = max(self.feature.known_values, 1)
-        self._check_counts(counts % known != 0, counts, f"{unit}, which is not a multiple of {known}")
+            return self.starts_of_width(width)
         starts = np.zeros(self.rows + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
+        np.cumsum(counts if self.present is None else np.where(self.present, counts, 0), out=starts[1:])
         return starts
 
-    def fixed_starts(self, width: int) -> Ints:
+    def starts_of_width(self, width: int) -> Ints:
         """As `value_starts`, where each row that has the feature has `width` values."""
         if self.present is None:
-            return np.arange(self.rows + 1, dtype=np.int64) * width
+            return even_bounds(self.rows, width)
         starts = np.zeros(self.rows + 1, np.int64)
         np.cumsum(self.present, out=starts[1:])
         return starts * width
 
-    def _check_counts(self, wrong: NDArray[np.bool_], counts: Ints, what: str) -> None:
-        if (row := self.first_present(wrong)) is not None:
-            raise self.conflict(row, f"has {counts[row]} {what}")
+    def _count_conflict(self, row: int, unit: str, count: int | None = None) -> SchemaConflict:
+        count = int(self.cells.counts[row]) if count is None else count
+        width = self.feature.num_values
+        if width is not None:
+            return self.conflict(row, f"has {count} {unit} where the schema's shape takes {width}")
+        known = max(self.feature.known_values, 1)
+        return self.conflict(row, f"has {count} {unit}, which is not a multiple of {known}")
 
     def _integers(self, starts: Ints) -> NDArray[Any]:
-        values = self.empty(int(starts[-1]), np.dtype(np.int64))
-        cells = self.cells
-        kernels.load().read_ints(cells.data, cells.kinds, cells.begins, cells.ends, starts, values)
-        return self.narrow_ints(values, starts)
+        return self._narrow_ints(self._numbers(KIND_INT64, starts, np.dtype(np.int64)), starts)
 
-    def narrow_ints(self, values: NDArray[np.int64], starts: Ints) -> NDArray[Any]:
-        """The values as the feature's storage holds them.
+    def _numbers(self, kind: int, starts: Ints, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """The numbers in all Features of this kind; others leave their place as it is."""
+        values = self.empty(int(starts[-1]), dtype)
+        cells = self.cells
+        kernels.load().read_number_lists(
+            cells.data, cells.kinds, cells.begins, cells.ends, kind, starts, values.view(np.uint8)
+        )
+        return values
+
+    def _narrow_ints(self, values: NDArray[np.int64], starts: Ints) -> NDArray[Any]:
+        """The values as the feature's dtype.
 
         Raises:
             SchemaConflict: it does not hold all.
         """
-        storage = storage_dtype(self.feature.dtype)
-        if storage.itemsize == 8:
-            return values.view(storage)
-        if self.feature.dtype.kind == "bool":
-            low, high = 0, 1
-        else:
-            low, high = int(np.iinfo(storage).min), int(np.iinfo(storage).max)
+        dtype = self.feature.dtype
+        if dtype.itemsize == 8:
+            return values.view(dtype.numpy)
+        low, high = (0, 1) if dtype.kind == "bool" else dtype.bounds
         self.check_values((values < low) | (values > high), values, starts, f"from {low} to {high}")
-        self.lease.charge(len(values) * storage.itemsize, "Values of a batch")
-        return values.astype(storage)
+        self.lease.charge(len(values) * dtype.itemsize, "Values of a batch")
+        return values.astype(dtype.numpy)
 
     def check_values(
         self, wrong: NDArray[np.bool_], values: NDArray[Any], starts: Ints, expected: str
@@ -154,14 +180,10 @@ class ColumnBuilder:
             )
 
     def _floats(self, starts: Ints) -> NDArray[Any]:
-        values = self.empty(int(starts[-1]), np.dtype(np.float32))
-        cells = self.cells
-        kernels.load().read_floats(
-            cells.data, cells.kinds, cells.begins, cells.ends, starts, values.view(np.uint8)
-        )
-        if self._may_hold_integers and (of_integers := np.equal(cells.kinds, KIND_INT64)).any():
+        values = self._numbers(KIND_FLOAT, starts, np.dtype(np.float32))
+        if self._may_hold_integers and (of_integers := np.equal(self.cells.kinds, KIND_INT64)).any():
             self._read_integers_as_floats(np.repeat(of_integers, np.diff(starts)), starts, values)
-        return self.convert_floats(values, starts)
+        return self._convert_floats(values, starts)
 
     @property
     def _may_hold_integers(self) -> bool:
@@ -176,25 +198,24 @@ class ColumnBuilder:
         Raises:
             SchemaConflict: float32 does not hold one of them exactly.
         """
-        cells = self.cells
-        integers = self.empty(len(values), np.dtype(np.int64))
-        kernels.load().read_ints(cells.data, cells.kinds, cells.begins, cells.ends, starts, integers)
+        integers = self._numbers(KIND_INT64, starts, np.dtype(np.int64))
         integers[~where] = 0
         values[where] = integers[where]
         self.check_values(~are_exact(integers), integers, starts, "that it holds exactly")
 
-    def convert_floats(self, values: NDArray[np.float32], starts: Ints) -> NDArray[Any]:
-        """The values as the feature's storage holds them.
+    def _convert_floats(self, values: NDArray[np.float32], starts: Ints) -> NDArray[Any]:
+        """The values as the feature's dtype.
 
         Raises:
             LossyConversion: it does not hold all.
         """
-        if self.feature.dtype.name == "float32":
+        name = self.feature.dtype.name
+        if name == "float32":
             return values
         self.lease.charge(len(values) * self.feature.dtype.itemsize, "Values of a batch")
-        if self.feature.dtype.name == "float64":
+        if name == "float64":
             return values.astype(np.float64)
-        narrow, exact = _as_bfloat16(values) if self.feature.dtype.name == "bfloat16" else _as_float16(values)
+        narrow, exact = _as_bfloat16(values) if name == "bfloat16" else _as_float16(values)
         for index in np.flatnonzero(~exact)[:1]:
             row = int(np.searchsorted(starts, index, "right")) - 1
             raise LossyConversion(
@@ -212,14 +233,27 @@ class ColumnBuilder:
 
     def _strings(self, starts: Ints) -> Strings:
         cells = self.cells
-        total = int(cells.num_bytes.sum())
-        self.lease.charge(total + 8 * (int(starts[-1]) + 1), "Values of a batch")
-        strings = Strings(np.empty(total, np.uint8), np.empty(int(starts[-1]) + 1, np.int64))
-        kernels.load().read_bytes(
+        strings = self._empty_strings(cells.num_bytes, int(starts[-1]))
+        kernels.load().read_bytes_lists(
             cells.data, cells.kinds, cells.begins, cells.ends, starts, strings.data, strings.offsets
         )
         self.check_text(strings, starts)
         return strings
+
+    def _single_strings(self, starts: Ints) -> Strings:
+        """The values of rows that have one each."""
+        cells = self.cells
+        strings = self._empty_strings(cells.ends - cells.begins, int(starts[-1]))
+        kernels.load().gather_spans(
+            cells.data, cells.kinds, cells.begins, cells.ends, strings.data, strings.offsets
+        )
+        self.check_text(strings, starts)
+        return strings
+
+    def _empty_strings(self, num_bytes: Ints, count: int) -> Strings:
+        total = int((num_bytes if self.present is None else num_bytes[self.present]).sum())
+        self.lease.charge(total + 8 * (count + 1), "Values of a batch")
+        return Strings(np.empty(total, np.uint8), np.empty(count + 1, np.int64))
 
     def check_text(self, strings: Strings, starts: Ints) -> None:
         """Refuse values of a text feature that are not UTF-8.
@@ -249,7 +283,7 @@ class ColumnBuilder:
         """The first row that has the feature and is wrong."""
         return self.first(wrong if self.present is None else wrong & self.present)
 
-    def first(self, wrong: NDArray[np.bool_]) -> int | None:
+    def first(self, wrong: Mask) -> int | None:
         """The first row that is wrong."""
         return int(np.argmax(wrong)) if wrong.any() else None
 
@@ -258,7 +292,7 @@ class ColumnBuilder:
         return self.cells.first_row + row
 
     def conflict(self, row: int, what: str) -> SchemaConflict:
-        """A row of the batch does not fit."""
+        """The error of a row of the batch that does not fit."""
         name, number = self.feature.name, self.number(row)
         return SchemaConflict(f"Record {number}: feature {name!r} {what}.", row=number, feature=name)
 

@@ -15,11 +15,10 @@ from ...errors import InputError
 from .. import kernels
 from ..columns import Column, Ints, Strings
 from ..content import narrow_faults
-from ..kernels.example_index import KIND_ABSENT
-from .example_columns import storage_dtype
-from .example_values import ColumnBuilder
+from ..kernels.message_read import KIND_ABSENT, MODE_CONTENT
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import tensor_proto_header
+from .values import ColumnBuilder
 
 
 def build_content(builder: ColumnBuilder) -> Column:
@@ -29,76 +28,76 @@ def build_content(builder: ColumnBuilder) -> Column:
         SchemaConflict: not one value a row, or one of another size, dtype or shape.
         InputError: as `parse_tensor_proto`, with row and feature.
     """
-    _find_values(builder)
-    if builder.feature.encoding == "raw":
+    cells, feature = builder.cells, builder.feature
+    if cells.mode == MODE_CONTENT and builder.first_unfit() is None:
+        return _finish(builder, cells.values, builder.starts_of_width(feature.num_values or 0))
+    if (row := builder.first_present(cells.counts != 1)) is not None:
+        raise builder.conflict(
+            row, f"has {cells.counts[row]} values; encoding {feature.encoding!r} takes one"
+        )
+    if feature.encoding == "raw":
         return _build_raw(builder)
-    if builder.feature.num_values is not None and not builder.feature.dtype.is_string:
+    if feature.num_values is not None and not feature.dtype.is_string:
         column = _build_same_shape(builder)
         if column is not None:
             return column
     return _TensorColumn(builder).build()
 
 
-def _find_values(builder: ColumnBuilder) -> None:
-    """Make the cells point to the values themselves."""
-    cells = builder.cells
-    if (row := builder.first_present(cells.counts != 1)) is not None:
-        raise builder.conflict(
-            row, f"has {cells.counts[row]} values; encoding {builder.feature.encoding!r} takes one"
-        )
-    kernels.load().single_spans(cells.data, cells.kinds, cells.begins, cells.ends)
-
-
-def _copy_content(builder: ColumnBuilder, prefix: bytes, starts: Ints) -> tuple[NDArray[Any], int]:
-    """What stands behind `prefix` in each value, and the first row where that does not fit, or -1."""
-    cells = builder.cells
-    storage = storage_dtype(builder.feature.dtype)
-    values = builder.empty(int(starts[-1]), storage)
-    row = kernels.load().copy_spans(
-        cells.data,
-        cells.kinds,
-        cells.begins,
-        cells.ends,
-        np.frombuffer(prefix, np.uint8),
-        starts * storage.itemsize,
-        values.view(np.uint8),
+def content_prefix(feature: Feature) -> bytes:
+    """What stands before the array's memory in the value of a feature whose shape is known."""
+    return (
+        tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
+        if feature.encoding == "tensor"
+        else b""
     )
-    return values, row
 
 
-def finish_content(builder: ColumnBuilder, values: NDArray[Any], starts: Ints) -> Column:
-    """The column of values that lie one row behind the other.
+def _copy_content(builder: ColumnBuilder, prefix: bytes, starts: Ints) -> tuple[NDArray[np.uint8], int]:
+    """What stands behind `prefix` in each value, and the first row where that does not fit, or -1."""
+    cells, itemsize = builder.cells, builder.feature.dtype.itemsize
+    content = builder.empty(int(starts[-1]) * itemsize, np.dtype(np.uint8))
+    row = kernels.load().copy_spans(
+        cells.data, cells.kinds, cells.begins, cells.ends, np.frombuffer(prefix, np.uint8), starts * itemsize,
+        content,
+    )  # fmt: skip
+    return content, row
+
+
+def _finish(builder: ColumnBuilder, content: NDArray[np.uint8], starts: Ints) -> Column:
+    """The column whose memory is `content`.
 
     Raises:
-        SchemaConflict: a bool that is neither 0 nor 1.
+        SchemaConflict: a bool that is neither 0 nor 1, a number with more bits than its dtype.
     """
-    if builder.feature.dtype.kind == "bool":
-        builder.check_values(values > 1, values, starts, "0 and 1")
-    if (dtype := builder.feature.dtype).is_narrow:
-        raw = values.view(np.uint8)
-        builder.check_values(narrow_faults(raw, dtype), raw, starts, f"of {dtype.num_bits} bits")
-    return builder.column(values, starts)
+    dtype = builder.feature.dtype
+    if dtype.kind == "bool":
+        builder.check_values(content > 1, content, starts, "0 and 1")
+    if dtype.is_narrow:
+        builder.check_values(narrow_faults(content, dtype), content, starts, f"of {dtype.num_bits} bits")
+    return builder.column(content, starts)
 
 
 def _build_raw(builder: ColumnBuilder) -> Column:
     cells = builder.cells
     itemsize = builder.feature.dtype.itemsize
     sizes = cells.ends - cells.begins
-    if builder.present is not None:
-        sizes = np.where(builder.present, sizes, 0)
-    if (row := builder.first(sizes % itemsize != 0)) is not None:
+    if (row := builder.first_present(sizes % itemsize != 0)) is not None:
         raise builder.conflict(row, f"has {sizes[row]} bytes, which are no whole {builder.feature.dtype}s")
     starts = builder.value_starts(sizes // itemsize, "elements")
-    values, _ = _copy_content(builder, b"", starts)
-    return finish_content(builder, values, starts)
+    content, _ = _copy_content(builder, b"", starts)
+    return _finish(builder, content, starts)
 
 
 def _build_same_shape(builder: ColumnBuilder) -> Column | None:
     """The column where every row has the header that TensorFlow writes for the schema's shape."""
-    header = tensor_proto_header(builder.feature.dtype, cast("Shape", builder.feature.shape))
-    starts = builder.fixed_starts(builder.feature.num_values or 0)
-    values, row = _copy_content(builder, header, starts)
-    return finish_content(builder, values, starts) if row < 0 else None
+    starts = builder.starts_of_width(builder.feature.num_values or 0)
+    sizes = builder.cells.ends - builder.cells.begins
+    held = int((sizes if builder.present is None else sizes[builder.present]).sum())
+    if int(starts[-1]) * builder.feature.dtype.itemsize > held:
+        return None  # no memory is taken for what the rows do not hold
+    content, row = _copy_content(builder, content_prefix(builder.feature), starts)
+    return _finish(builder, content, starts) if row < 0 else None
 
 
 class _TensorColumn:
@@ -111,12 +110,11 @@ class _TensorColumn:
     def build(self) -> Column:
         builder, feature = self._builder, self._feature
         shapes = np.zeros((builder.rows, len(feature.shape)), np.int64)
-        values: list[NDArray[Any]] = [np.empty(0, storage_dtype(feature.dtype))] * builder.rows
+        values: list[NDArray[Any]] = [np.empty(0, feature.dtype.numpy)] * builder.rows
         for row, tensor in self._tensors():
             shapes[row] = tensor.shape
             values[row] = tensor.values
-        counts = np.array([len(row) for row in values], np.int64)
-        starts = builder.value_starts(counts, "elements")
+        starts = builder.value_starts(np.array([len(row) for row in values], np.int64), "elements")
         flat = self._strings(values, starts) if feature.dtype.is_string else self._numbers(values, starts)
         if feature.num_unknown < 2:
             return builder.column(flat, starts)
@@ -150,10 +148,10 @@ class _TensorColumn:
         return tensor
 
     def _numbers(self, values: list[NDArray[Any]], starts: Ints) -> NDArray[Any]:
-        storage = storage_dtype(self._feature.dtype)
-        flat = self._builder.empty(int(starts[-1]), storage)
+        dtype = self._feature.dtype.numpy
+        flat = self._builder.empty(int(starts[-1]), np.dtype(dtype))
         for row, array in enumerate(values):
-            flat[starts[row] : starts[row] + len(array)] = array.view(storage)
+            flat[starts[row] : starts[row] + len(array)] = array.view(dtype)
         return flat
 
     def _strings(self, values: list[NDArray[Any]], starts: Ints) -> Strings:

@@ -1,0 +1,115 @@
+"""Values of serialized messages, a feature at a time.
+
+Cells are those of `message_read`, which has found their bytes well-formed.
+"""
+
+from __future__ import annotations
+
+from .addresses import copy_from, raw_address
+from .memory import Bytes, Ints, MutableBytes, MutableInts, same_bytes
+from .message_read import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, next_list, read_numbers
+from .varint import read_length, read_tag, skip_field
+
+_FIELD_1 = 0x0A
+
+
+def read_number_lists(
+    data: Bytes, kinds: Bytes, begins: Ints, ends: Ints, kind: int, value_starts: Ints, out: MutableBytes
+) -> None:
+    """Store the float32 or int64 values of one feature.
+
+    Args:
+        kinds, begins, ends: of the feature's cells, by row.
+        kind: rows of another one are passed over.
+        value_starts: by row, the number of the first value in `out`.
+        out: the values' bytes.
+    """
+    itemsize = 4 if kind == KIND_FLOAT else 8
+    for row in range(kinds.size):
+        if kinds[row] == kind:
+            read_numbers(data, begins[row], ends[row], kind, out, itemsize * value_starts[row])
+
+
+def read_bytes_lists(
+    data: Bytes,
+    kinds: Bytes,
+    begins: Ints,
+    ends: Ints,
+    value_starts: Ints,
+    out: MutableBytes,
+    out_offsets: MutableInts,
+) -> None:
+    """Copy the bytes values of one feature, one behind the other.
+
+    Args:
+        value_starts: by row, the number of the first value, and the number of values at the end.
+        out_offsets: filled with where each value begins in `out`, and the end.
+    """
+    at = 0
+    out_offsets[0] = 0
+    for row in range(kinds.size):
+        number = value_starts[row]
+        position = begins[row]
+        while kinds[row] == KIND_BYTES:
+            begin, end, position = next_list(data, position, ends[row], KIND_BYTES)
+            if begin < 0:
+                break
+            while 0 <= begin < end:
+                tag, begin = read_tag(data, begin, end)
+                if begin < 0:
+                    break
+                if tag != _FIELD_1:
+                    begin = skip_field(data, begin, end, tag)
+                    continue
+                size, begin = read_length(data, begin, end)
+                copy_from(out, at, raw_address(data), data.size, begin, size)
+                begin += size
+                at += size
+                number += 1
+                out_offsets[number] = at
+
+
+def gather_spans(
+    data: Bytes, kinds: Bytes, begins: Ints, ends: Ints, out: MutableBytes, out_offsets: MutableInts
+) -> None:
+    """Copy the bytes from `begins` to `ends` of each row that has the feature, one behind the other.
+
+    Args:
+        out_offsets: filled with where each row's bytes begin in `out`, and the end.
+    """
+    at = 0
+    number = 0
+    out_offsets[0] = 0
+    for row in range(kinds.size):
+        if kinds[row] == KIND_ABSENT:
+            continue
+        size = ends[row] - begins[row]
+        copy_from(out, at, raw_address(data), data.size, begins[row], size)
+        at += size
+        number += 1
+        out_offsets[number] = at
+
+
+def copy_spans(
+    data: Bytes, kinds: Bytes, begins: Ints, ends: Ints, prefix: Bytes, out_starts: Ints, out: MutableBytes
+) -> int:
+    """Copy what stands behind `prefix` in the one bytes value of each row that has the feature.
+
+    Args:
+        begins, ends: of the values.
+        out_starts: by row, where its bytes go in `out`, and the end; what is left must have that size.
+
+    Returns:
+        -1, or the first row whose value has another prefix or size.
+    """
+    for row in range(kinds.size):
+        if kinds[row] == KIND_ABSENT:
+            continue
+        begin = begins[row] + prefix.size
+        size = ends[row] - begin
+        if size < 0 or size != out_starts[row + 1] - out_starts[row]:
+            return row
+        if not same_bytes(data, begins[row], prefix, 0, prefix.size):
+            return row
+        copy_from(out, out_starts[row], raw_address(data), data.size, begin, size)
+    return -1

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
-from app.codecs.arrays.npy_file import npy_number_header
+from app.codecs.arrays.npy import npy_header
 from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import Records
 from app.codecs.messages.tfrecord import encode
@@ -76,7 +76,7 @@ def bodies(mib: int) -> dict[str, Body]:
     zeros, numbers = bytes(1 * MIB), b"0.123456," * 100_000
     lines, rows, frames = (ROW + b"\n") * 10_000, (ROW + b",") * 10_000, tfrecord_block()
     cells = b"0.25,12345,some words of a row\n" * 20_000
-    npy = npy_number_header(FLOAT32, (mib * MIB // 4,))
+    npy = npy_header(FLOAT32.numpy.str, (mib * MIB // 4,))
     tensors, records, parsed = "/v1/tensors/serialize", "/v1/records/serialize", "/v1/records/parse"
     whole = WHOLE_MIB * MIB
     size = mib * MIB

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.codecs.arrays.npy_file import npy_number_header
+from app.codecs.arrays.npy import npy_header
 from app.codecs.messages.framing import RunningCrc, frame_header
 from app.codecs.messages.tensor_proto_write import tensor_proto_header
 from app.domain.dtypes import FLOAT32
@@ -90,7 +90,7 @@ class Body:
 
 
 def npy_body(num_blocks: int) -> Body:
-    return Body(npy_number_header(FLOAT32, (num_blocks, len(BLOCK) // 4)), num_blocks)
+    return Body(npy_header(FLOAT32.numpy.str, (num_blocks, len(BLOCK) // 4)), num_blocks)
 
 
 def tfrecord_body(num_blocks: int) -> Body:

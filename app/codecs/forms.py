@@ -12,14 +12,7 @@ from typing import Final, Generic, Literal, TypeVar
 from ..domain.schema import FeatureKind
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream, WholeBody
-from .arrays import npy as tensors_npy
-from .arrays import npz as tensors_npz
-from .arrays import npz_records as records_npz
-from .arrays import oip as tensors_oip
-from .arrays import oip_records as records_oip
-from .arrays import raw as tensors_raw
-from .arrays import safetensors as tensors_safetensors
-from .arrays import safetensors_records as records_safetensors
+from .arrays import npy, npz, oip, raw, rows, safetensors
 from .arrow import parquet as records_parquet
 from .arrow import records as records_arrow
 from .arrow import tensors as tensors_arrow
@@ -37,17 +30,16 @@ from .messages import tensor_proto_write
 from .messages import tensor_tfrecord as tensors_tfrecord
 from .messages import tfrecord as records_tfrecord
 from .options import RecordsDecodeOptions, RecordsEncodeOptions
-from .tensors.arriving import FileStreamDecoder, StreamDecoder, StreamEncoder
-from .tensors.kinds import (
-    TensorDecoder,
-    TensorEncoder,
-    TensorFileDecoder,
-    assembled,
-    dense_in,
-    dense_out,
-    in_components,
-    in_messages,
+from .tensors.forms import (
+    TensorReader,
+    TensorWriter,
+    read_arrays,
+    read_named,
+    write_arrays,
+    write_named,
+    write_one_by_one,
 )
+from .tensors.kinds import assembled, in_components, in_messages
 
 FormName = Literal[
     "json",
@@ -98,19 +90,7 @@ class Codec(Generic[DecoderT, EncoderT]):
             object.__setattr__(self, "kinds_in", self.kinds)
 
 
-@dataclass(frozen=True)
-class TensorCodec(Codec[TensorDecoder | TensorFileDecoder, TensorEncoder]):
-    """How one form reads and writes tensors.
-
-    Attributes:
-        decode_stream, encode_stream: the same for dense tensors a piece at a time; None where they have to
-            be in memory.
-    """
-
-    decode_stream: StreamDecoder | FileStreamDecoder | None = None
-    encode_stream: StreamEncoder | None = None
-
-
+TensorCodec = Codec[TensorReader, TensorWriter]
 RecordsCodec = Codec[RecordsDecoder | RecordsFileDecoder, RecordsEncoder]
 
 
@@ -147,10 +127,9 @@ FORMS: Final[tuple[Form, ...]] = (
         "json",
         ("application/json",),
         tensors=TensorCodec(
-            tensors_json.decode,
-            write_tensors.encode,
+            read_named(tensors_json.decode),
+            write_named(write_tensors.encode, write_tensors.encode),
             _TENSORS,
-            encode_stream=write_tensors.encode,
             needs="file",
         ),
         records=RecordsCodec(records_json.decode, write_rows.encode, _FEATURES, needs="file"),
@@ -164,70 +143,56 @@ FORMS: Final[tuple[Form, ...]] = (
         "npy",
         ("application/x-npy",),
         tensors=TensorCodec(
-            dense_in(tensors_npy.decode, "npy"),
-            dense_out(tensors_npy.encode, "npy"),
-            _DENSE,
-            decode_stream=tensors_npy.decode_stream,
-            encode_stream=tensors_npy.encode_stream,
+            read_arrays(npy.read, dense_only="npy"), write_arrays(npy.write, dense_only="npy"), _DENSE
         ),
     ),
     Form(
         "npz",
         ("application/x-npz",),
-        tensors=TensorCodec(
-            assembled(tensors_npz.decode),
-            in_components(tensors_npz.encode),
-            _TENSORS,
-            decode_stream=tensors_npz.decode_stream,
-            needs="file",
-        ),
+        tensors=TensorCodec(read_arrays(npz.read), write_arrays(npz.write), _TENSORS, needs="file"),
         records=RecordsCodec(
-            records_npz.decode, records_npz.encode, _ARRAY_COLUMNS, kinds_in=_ARRAY_COLUMNS_IN, needs="file"
+            rows.reader_of(npz.read),
+            rows.writer_of(npz.write, "NPZ"),
+            _ARRAY_COLUMNS,
+            kinds_in=_ARRAY_COLUMNS_IN,
+            needs="file",
         ),
     ),
     Form(
         "raw",
         ("application/octet-stream",),
         tensors=TensorCodec(
-            dense_in(tensors_raw.decode, "raw"),
-            dense_out(tensors_raw.encode, "raw"),
-            _DENSE,
-            decode_stream=tensors_raw.decode_stream,
-            encode_stream=tensors_raw.encode_stream,
+            read_arrays(raw.read, dense_only="raw"), write_arrays(raw.write, dense_only="raw"), _DENSE
         ),
     ),
     Form(
         "oip",
         ("application/octet-stream",),
-        tensors=TensorCodec(assembled(tensors_oip.decode), in_components(tensors_oip.encode), _TENSORS),
+        tensors=TensorCodec(read_arrays(oip.read), write_arrays(oip.write), _TENSORS),
         records=RecordsCodec(
-            records_oip.decode, records_oip.encode, _ARRAY_COLUMNS, kinds_in=_ARRAY_COLUMNS_IN, needs="file"
+            rows.read_oip,
+            rows.writer_of(oip.write, "OIP", oip.check_dtype),
+            _ARRAY_COLUMNS,
+            kinds_in=_ARRAY_COLUMNS_IN,
+            needs="file",
         ),
     ),
     Form(
         "tensorproto",
         ("application/protobuf", "application/x-protobuf"),
         tensors=TensorCodec(
-            assembled(tensors_tensor_proto.decode),
-            in_messages(tensor_proto_write.encode),
+            read_named(assembled(tensors_tensor_proto.decode), tensors_tensor_proto.decode_stream),
+            write_named(in_messages(tensor_proto_write.encode), tensor_proto_write.encode_stream),
             ("dense", "sparse"),
-            decode_stream=tensors_tensor_proto.decode_stream,
-            encode_stream=tensor_proto_write.encode_stream,
         ),
     ),
     Form(
         "safetensors",
         ("application/octet-stream",),
-        tensors=TensorCodec(
-            assembled(tensors_safetensors.decode),
-            in_components(tensors_safetensors.encode),
-            _TENSORS,
-            decode_stream=tensors_safetensors.decode_stream,
-            encode_stream=tensors_safetensors.encode_stream,
-        ),
+        tensors=TensorCodec(read_arrays(safetensors.read), write_arrays(safetensors.write), _TENSORS),
         records=RecordsCodec(
-            records_safetensors.decode,
-            records_safetensors.encode,
+            rows.reader_of(safetensors.read),
+            rows.writer_of(safetensors.write, "safetensors", safetensors.check_dtype),
             _ARRAY_COLUMNS,
             kinds_in=_ARRAY_COLUMNS_IN,
             needs="file",
@@ -238,8 +203,8 @@ FORMS: Final[tuple[Form, ...]] = (
         "arrow",
         ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
         tensors=TensorCodec(
-            assembled(tensors_arrow.decode),
-            in_components(tensors_arrow.encode),
+            read_named(assembled(tensors_arrow.decode)),
+            write_named(in_components(tensors_arrow.encode)),
             _TENSORS,
         ),
         records=RecordsCodec(records_arrow.decode, records_arrow.encode, _FEATURES),
@@ -258,11 +223,12 @@ FORMS: Final[tuple[Form, ...]] = (
         "tfrecord",
         ("application/x-tfrecord",),
         tensors=TensorCodec(
-            assembled(tensors_tfrecord.decode),
-            in_messages(tensors_tfrecord.encode),
+            read_named(assembled(tensors_tfrecord.decode), tensors_tfrecord.decode_stream),
+            write_one_by_one(
+                write_named(in_messages(tensors_tfrecord.encode), tensors_tfrecord.encode_stream),
+                tensors_tfrecord.encode_stream,
+            ),
             _TENSORS,
-            decode_stream=tensors_tfrecord.decode_stream,
-            encode_stream=tensors_tfrecord.encode_stream,
         ),
         records=RecordsCodec(records_tfrecord.decode, records_tfrecord.encode, _FEATURES),
     ),
@@ -270,7 +236,10 @@ FORMS: Final[tuple[Form, ...]] = (
         "b64",
         ("application/json",),
         tensors=TensorCodec(
-            assembled(tensors_b64.decode), in_messages(tensors_b64.encode), _TENSORS, needs="file"
+            read_named(assembled(tensors_b64.decode)),
+            write_named(in_messages(tensors_b64.encode)),
+            _TENSORS,
+            needs="file",
         ),
         records=RecordsCodec(records_b64.decode, records_b64.encode, _FEATURES, needs="file"),
         by_short_name_only=True,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..domain.compression import Compression
@@ -44,6 +45,10 @@ class TensorDecodeOptions:
         nonfinite: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity in JSON.
         compression: of `tfrecord`; None detects it.
         lossy: floats are rounded to a narrower `dtype` of floats.
+        body_bytes: the length of the body, where it is known beforehand.
+        held: the caller reads all of it into memory at once, so a decoder need not stream.
+        dtypes: what a schema declares the elements of the arrays of these names to be; only bfloat16 in NPZ
+            needs it.
     """
 
     dtype: DType | None = None
@@ -55,6 +60,9 @@ class TensorDecodeOptions:
     nonfinite: Literal["error", "null", "bare"] = "error"
     compression: Compression | None = None
     lossy: bool = False
+    body_bytes: int | None = None
+    held: bool = False
+    dtypes: Mapping[str, DType] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

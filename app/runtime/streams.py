@@ -52,6 +52,7 @@ class ViewStream(ByteStream, Protocol):
         ...
 
 
+@runtime_checkable
 class ByteFile(Protocol):
     """Bytes that can be read anywhere."""
 

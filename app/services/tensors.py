@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
+from ..codecs.array import Array
 from ..codecs.compression.encoded import headers_of
 from ..codecs.forms import TENSOR_CODECS, FormName
-from ..codecs.messages.tensor_tfrecord import encode_stream as encode_records
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from ..codecs.tensor_stream import NamedStream, TensorStream
-from ..codecs.tensors.arriving import Arrival, Arriving, ArrivingOneByOne, in_memory
-from ..codecs.tensors.declared import round_tensor
-from ..codecs.tensors.kinds import num_messages
+from ..codecs.tensors.arriving import ArrivingOneByOne
+from ..codecs.tensors.forms import AnyTensor, in_memory, num_messages
 from ..codecs.tensors.single import check_single
 from ..domain.limits import KIB
-from ..domain.tensor import NamedAny, NamedTensor
+from ..domain.tensor import NamedAny
 from ..errors import UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
 from ..runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
 from .whole_bodies import as_needed
-
-__all__ = ["ConvertedTensors", "TensorConversion", "convert_tensors", "decode_tensors"]
 
 #: A body up to this size is decoded in memory, which is faster.
 _STREAMED_FROM: Final = 256 * KIB
@@ -59,7 +55,7 @@ class ConvertedTensors:
     """
 
     form: FormName
-    tensors: Sequence[NamedAny | NamedStream] | None
+    tensors: Sequence[AnyTensor] | None
     chunks: Iterator[Buffer]
     headers: Mapping[str, str]
 
@@ -84,11 +80,8 @@ def decode_tensors(
     codec = TENSOR_CODECS[form]
     with ExitStack() as resources:
         body = as_needed(source, codec, budget, spool, resources)
-        found = codec.decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
-        return [
-            round_tensor(named, options, budget) if isinstance(named, NamedTensor) else named
-            for named in found
-        ]
+        found = codec.decode(body, replace(options, held=True), budget)
+        return [in_memory(tensor, budget) for tensor in found]
 
 
 def convert_tensors(
@@ -112,15 +105,26 @@ def convert_tensors(
         InputError: what was sent cannot be read, or does not go into the output form. Of elements that
             leave as they arrive, this may show as the bytes of the answer are drawn.
     """
-    form, options = conversion.input_form, conversion.decode
-    codec = TENSOR_CODECS[form]
-    if codec.decode_stream is not None and options.kind not in ("sparse", "ragged"):
-        large, source = _is_large(source, conversion.body_bytes)
-        if large:
-            body: Any = as_needed(source, codec, budget, spool, resources)  # `needs` says which
-            arriving = codec.decode_stream(body, options, budget, conversion.body_bytes)
-            return _convert_arriving(arriving, conversion, budget)
-    return _convert_held(decode_tensors(source, form, options, budget, spool), conversion)
+    codec = TENSOR_CODECS[conversion.input_form]
+    streams, source = _is_large(source, conversion.body_bytes)
+    if conversion.decode.kind in ("sparse", "ragged"):
+        streams = False
+    options = replace(conversion.decode, body_bytes=conversion.body_bytes, held=not streams)
+    body = as_needed(source, codec, budget, spool, resources)
+    tensors = codec.decode(body, options, budget)
+    if not streams:
+        # Every fault is known before the first byte of the answer.
+        return _convert([_read(tensor, budget) for tensor in tensors], conversion, budget)
+    if isinstance(tensors, Sequence):
+        return _convert(tensors, conversion, budget)
+    if conversion.output_form == "tfrecord":
+        chunks = TENSOR_CODECS["tfrecord"].encode(tensors, conversion.encode, budget)
+        return ConvertedTensors("tfrecord", None, chunks, {})
+    return _convert(_all_of(tensors, conversion, budget), conversion, budget)
+
+
+def _read(tensor: AnyTensor, budget: Budget) -> AnyTensor:
+    return tensor.read(budget) if isinstance(tensor, Array) else tensor
 
 
 def _is_large(source: ByteStream, num_bytes: int | None) -> tuple[bool, ByteStream]:
@@ -131,9 +135,9 @@ def _is_large(source: ByteStream, num_bytes: int | None) -> tuple[bool, ByteStre
     return len(head) > _STREAMED_FROM, PrefixedStream(head, source)
 
 
-def _convert_held(tensors: Sequence[NamedAny], conversion: TensorConversion) -> ConvertedTensors:
+def _convert(tensors: Sequence[AnyTensor], conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
     form = _output_form(num_messages(tensors), conversion)
-    chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode)
+    chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode, budget)
     return ConvertedTensors(form, tensors, chunks, headers_of(chunks))
 
 
@@ -154,49 +158,24 @@ def _output_form(count: int, conversion: TensorConversion) -> FormName:
     return "tfrecord"
 
 
-def _convert_arriving(arriving: Arriving, conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
-    form = conversion.output_form
-    if isinstance(arriving, ArrivingOneByOne):
-        if form == "tfrecord":
-            declared = (_as_declared(arrival, conversion, budget) for arrival in arriving)
-            return ConvertedTensors(form, None, encode_records(declared, conversion.encode), {})
-        arriving = _all_of(arriving, conversion, budget)
-    arriving = [_as_declared(arrival, conversion, budget) for arrival in arriving]
-    streams = [arrival for arrival in arriving if isinstance(arrival, NamedStream)]
-    if len(streams) == len(arriving):
-        form = _output_form(len(streams), conversion)
-        encode = TENSOR_CODECS[form].encode_stream
-        chunks = None if encode is None else encode(streams, conversion.encode)
-        if chunks is not None:
-            return ConvertedTensors(form, streams, chunks, {})
-    return _convert_held([in_memory(arrival, budget) for arrival in arriving], conversion)
-
-
-def _as_declared(arrival: Arrival, conversion: TensorConversion, budget: Budget) -> Arrival:
-    """A stream is so already."""
-    if isinstance(arrival, NamedStream):
-        return arrival
-    return round_tensor(arrival, conversion.decode, budget)
-
-
-def _all_of(arriving: ArrivingOneByOne, conversion: TensorConversion, budget: Budget) -> Sequence[Arrival]:
+def _all_of(
+    tensors: Iterator[AnyTensor], conversion: TensorConversion, budget: Budget
+) -> Sequence[AnyTensor]:
     """The tensors in memory; or only the first, for a form of one tensor: at its end another is refused."""
-    arriving.kept = True
-    first = next(arriving, None)
+    if isinstance(tensors, ArrivingOneByOne):
+        tensors.kept = True
+    first = next(tensors, None)
     if first is None:
         return []
     alone = conversion.output_form in ("npy", "raw") or (
         conversion.output_form == "tensorproto" and conversion.output_chosen
     )
-    if alone and isinstance(first, NamedStream):
-        return [_followed_by_none(first, arriving, conversion.output_form)]
-    return [in_memory(arrival, budget) for arrival in chain([first], arriving)]
+    if alone and isinstance(first, Array) and first.is_arriving:
+        return [replace(first, content=_followed_by_none(first, tensors, conversion.output_form))]
+    return [_read(tensor, budget) for tensor in chain([first], tensors)]
 
 
-def _followed_by_none(named: NamedStream, others: Iterator[Arrival], form: FormName) -> NamedStream:
-    def content() -> Iterator[Buffer]:
-        yield from named.tensor.content
-        if next(others, None) is not None:
-            check_single(2, form)
-
-    return NamedStream(TensorStream(named.tensor.dtype, named.tensor.shape, content()), named.name)
+def _followed_by_none(first: Array, others: Iterator[AnyTensor], form: FormName) -> Iterator[Buffer]:
+    yield from first.pieces()
+    if next(others, None) is not None:
+        check_single(2, form)

@@ -14,6 +14,7 @@ from app.codecs.json.tensor_kinds import read_nested_ragged
 from app.codecs.messages.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
 from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.tensors.forms import in_memory
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
@@ -29,12 +30,12 @@ BEYOND = [dtype for dtype in DTYPES.values() if not dtype.has_kernel and dtype.n
 
 def encoded(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
-    return b"".join(encode(tensors, TensorEncodeOptions(**options)))
+    return b"".join(encode(tensors, TensorEncodeOptions(**options), Budget()))
 
 
 def decoded(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
-    decode = TENSOR_CODECS[form].decode
-    return list(decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget()))
+    codec, given = TENSOR_CODECS[form], TensorDecodeOptions(**options, held=True)
+    return [in_memory(item, Budget()) for item in codec.decode(body_of(codec, data), given, Budget())]
 
 
 def strings(tensor: Any) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from starlette.datastructures import Headers
 
@@ -19,9 +19,10 @@ from app.api.content_encoding import choose_coding, parse_content_encoding
 from app.api.multipart import open_multipart
 from app.api.negotiation import choose_input, choose_output, parse_json_bytes
 from app.api.transcoding import DecodedBody
+from app.codecs.array import Array
 from app.codecs.compression.inflate import Container
 from app.codecs.forms import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
-from app.codecs.messages import tensor_tfrecord as tfrecord_stream
+from app.codecs.messages import tensor_tfrecord
 from app.codecs.messages.framing import iter_frames
 from app.codecs.messages.salvage import salvage_frames
 from app.codecs.options import (
@@ -34,13 +35,13 @@ from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
 from app.codecs.schemas.python_source import serialize_python
-from app.codecs.tensors.arriving import in_memory
+from app.codecs.tensors.forms import in_memory, read_named
 from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Limits
 from app.domain.losses import LostRange
 from app.domain.schema import Schema
-from app.domain.tensor import NamedAny, NamedTensor, Tensor
+from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
@@ -270,28 +271,32 @@ def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Tu
     with ExitStack() as resources:
         source = turn.stream(body)
         converted = convert_tensors(source, conversion, Budget(LIMITS), Spool(None, 0), resources)
-        tensors = [item for item in converted.tensors or () if isinstance(item, NamedAny)]
+        tensors = [
+            in_memory(item, Budget())
+            for item in converted.tensors or ()
+            if not (isinstance(item, Array) and item.is_arriving)
+        ]
         return describe_tensors(tensors), b"".join(converted.chunks)
 
 
 def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Turn) -> None:
     """What streams is what would be held, however short; both may be refused, for different reasons."""
     codec = TENSOR_CODECS[form]
-    decode: Any = codec.decode
-    decode_stream: Any = codec.decode_stream
-    if decode is None or decode_stream is None or options.kind in ("sparse", "ragged"):
+    if options.kind in ("sparse", "ragged"):
         return
-    if form == "tfrecord":
-        decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=1)
-    held = _held(lambda budget: decode(body_of(codec, body), options, budget))
+    decode = codec.decode
+    if form == "tfrecord":  # in which short records are not streamed
+        stream = partial(tensor_tfrecord.decode_stream, streamed_from=1)
+        decode = read_named(tensor_tfrecord.decode, stream)
+
+    def read(budget: Budget, *, held: bool, num_bytes: int | None = None) -> list[NamedAny]:
+        source = body_of(codec, body) if held or codec.needs == "file" else turn.stream(body)
+        given = replace(options, held=held, body_bytes=num_bytes)
+        return [in_memory(item, budget) for item in decode(source, given, budget)]
+
+    held = _held(partial(read, held=True))
     for num_bytes in (None, len(body)):
-
-        def stream(budget: Budget, known: int | None = num_bytes) -> list[NamedTensor]:
-            source = body_of(codec, body) if codec.needs == "file" else turn.stream(body)
-            arriving = decode_stream(source, options, budget, known)
-            return [in_memory(item, budget) for item in arriving]
-
-        streamed = _held(stream)
+        streamed = _held(partial(read, held=False, num_bytes=num_bytes))
         if held != streamed and streamed != "late_field":
             raise AssertionError(f"{held!r:.500} became {streamed!r:.500} where it is streamed")
 

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from ...codecs.array import Array
 from ...codecs.forms import MEDIA_TYPES, TENSOR_CODECS, FormName
-from ...codecs.tensor_stream import NamedStream, TensorStream
-from ...domain.tensor import NamedAny, Tensor
+from ...codecs.tensors.forms import AnyTensor
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.describe import TensorDescriptionJson, describe_tensors
@@ -147,9 +147,9 @@ def _prepare(
     return convert
 
 
-def _raw_headers(tensors: Sequence[NamedAny | NamedStream], byte_order: str) -> dict[str, str]:
+def _raw_headers(tensors: Sequence[AnyTensor], byte_order: str) -> dict[str, str]:
     """dtype, shape (comma-separated, empty for a scalar) and byte order of a raw tensor."""
-    (tensor,) = (item.tensor for item in tensors if isinstance(item.tensor, Tensor | TensorStream))
+    (tensor,) = (tensor for tensor in tensors if isinstance(tensor, Array))
     return {
         "Tensor-Dtype": tensor.dtype.name,
         "Tensor-Shape": ",".join(map(str, tensor.shape)),

@@ -1,51 +1,413 @@
-"""Tensors as the Open Inference Protocol's binary form: JSON, then the elements of the tensors."""
+"""OIP: the binary tensor data extension of the Open Inference Protocol.
+
+Source: docs/protocol/extension_binary_data.md of github.com/triton-inference-server/server. A JSON object
+as in the plain protocol, then the elements of all tensors whose `parameters` have a `binary_data_size`,
+in their order, little-endian, row-major; an element of BYTES is its length (u32) and its bytes. The header
+`Inference-Header-Content-Length` gives the length of the JSON. Tensors with `data` stand in the JSON.
+
+The list is `inputs` (a request; what it asks for in `outputs` is ignored) or `outputs` (a response).
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import Any, Final
 
-from ...domain.dtypes import BYTES
-from ...domain.tensor import NamedTensor
+import numpy as np
+
+from ...domain.dtypes import BYTES, TEXT, DType
+from ...domain.limits import Limits
+from ...domain.tensor import Shape, check_distinct, num_elements
+from ...errors import AmbiguousInput, InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream
+from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, read_exactly
+from ..array import Array, position_name
+from ..columns import Strings
+from ..compression.encoded import Encoded
+from ..content import CHUNK_BYTES, read_content
+from ..content_stream import arriving_pieces, checked_pieces
+from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
 from ..json.tensor_body import read_tensor
+from ..json.text import parse_json
+from ..json.texts import quote
+from ..json.values import flatten
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensors.declared import check_declared
 from . import raw
-from .array import Array, named_chunks
-from .oip_body import read_oip, serialize_oip
 
-__all__ = ["decode", "encode"]
+JSON_LENGTH_HEADER: Final = "Inference-Header-Content-Length"
+#: The parameter that says how many bytes a tensor takes behind the JSON.
+_BINARY_SIZE: Final = "binary_data_size"
+#: What stands before every element of BYTES.
+_STRING_LENGTH: Final = struct.Struct("<I")
+_MAX_STRING_BYTES: Final = 2**32 - 1
+#: A response has to name its model.
+_MODEL_NAME: Final = "shardsmith"
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+@dataclass(frozen=True, slots=True, eq=False)
+class OipBody:
+    """What a body holds.
+
+    Attributes:
+        arrays: in their order.
+        pointers: where in the JSON each of them is.
+        members: those members of the JSON that the caller asked for, where they are there.
+    """
+
+    arrays: list[Array]
+    pointers: list[str]
+    members: dict[str, Any]
+
+
+def read(body: ByteStream | ByteFile, options: TensorDecodeOptions, budget: Budget) -> list[Array]:
     """The tensors of a request or a response; where the JSON has no length, one raw tensor.
 
     Raises:
-        InputError: as `read_oip` and `read_tensor`, or as `raw.decode`; another dtype or shape than declared.
+        InputError: as `read_body`, or as `raw.read`.
     """
     if options.json_bytes == 0:
-        return raw.decode(source, options, budget)
-    undeclared = replace(options, dtype=None, shape=None)
-
-    def read_json(item: dict[str, Any], pointer: str) -> Array:
-        tensor = read_tensor(item, pointer, undeclared).tensor
-        return Array(BYTES if tensor.dtype.is_string else tensor.dtype, tensor.shape, tensor.values)
-
-    bare = options.nonfinite == "bare"
-    body = read_oip(source, options.json_bytes, budget, read_json, bare_nonfinite=bare)
-    tensors = [NamedTensor(found.array.to_tensor(), found.name) for found in body.tensors]
-    for named in tensors:
-        check_declared(named, options)
-    return tensors
+        stream = FileStream(body, 0, body.size) if isinstance(body, ByteFile) else body
+        return raw.read(stream, options, budget)
+    return read_body(body, options, budget).arrays
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
-    """The tensors as a response; those without a name are output_0, output_1, ... by their position.
+def write(arrays: Sequence[Array], _options: TensorEncodeOptions, _budget: Budget) -> Encoded:
+    """A response that holds all arrays as binary data, and the header that it cannot be read without.
+
+    Arrays without a name are output_0, output_1, ... by their position.
 
     Raises:
-        UnprocessableInput: as `serialize_oip`.
+        UnprocessableInput: a dtype without a datatype, or a string of 4 GiB or more (`not_expressible`);
+            two arrays of one name (`duplicate_name`).
     """
-    return serialize_oip(named_chunks(tensors, "output_"))
+    names = [position_name(array, "output_", index) for index, array in enumerate(arrays)]
+    check_distinct(names)
+    outputs: list[str] = []
+    for name, array in zip(names, arrays, strict=True):
+        check_dtype(name, array.dtype)
+        shape = ",".join(map(str, array.shape))
+        size = _string_bytes(name, array.strings) if array.dtype.is_string else array.num_bytes
+        outputs.append(
+            f'{{"name":{quote(name)},"datatype":"{array.dtype.oip}","shape":[{shape}],'
+            f'"parameters":{{"{_BINARY_SIZE}":{size}}}}}'
+        )
+    head = f'{{"model_name":"{_MODEL_NAME}","outputs":[{",".join(outputs)}]}}'.encode()
+    contents = (_serialize_strings(a.strings) if a.dtype.is_string else a.pieces() for a in arrays)
+    return Encoded(chain([head], chain.from_iterable(contents)), {JSON_LENGTH_HEADER: str(len(head))})
+
+
+def read_body(
+    body: ByteStream | ByteFile,
+    options: TensorDecodeOptions,
+    budget: Budget,
+    *,
+    members: frozenset[str] = frozenset(),
+) -> OipBody:
+    """The tensors of a request or a response, in their order.
+
+    In memory are strings, what stands in the JSON, and all tensors of a stream.
+
+    Args:
+        members: what may stand in the JSON beside what the protocol knows.
+
+    Raises:
+        MalformedInput: the header is missing (`missing_json_length`), the JSON is not strict (as
+            `parse_json`) or not of the form (`ambiguous_json`, `invalid_tensor`, `unknown_dtype`), the
+            body is cut short (`truncated`) or goes on (`trailing_bytes`), a size or a length contradicts
+            the shape or the bytes (`binary_data_size_mismatch`).
+        UnprocessableInput: two tensors of one name (`duplicate_name`), a bool that is neither 0 nor 1
+            (`invalid_bool`); as `read_tensor`.
+        LimitExceeded: too many tensors (`too_many_tensors`), a name that is too long (`name_too_long`), or
+            larger than the budget.
+    """
+    file = body if isinstance(body, ByteFile) else None
+    stream: ByteStream = FileStream(body, 0, body.size) if isinstance(body, ByteFile) else body
+    described, beside = _read_head(stream, options, budget, members)
+    offset = options.json_bytes or 0
+    # Where the sizes do not add up to the body, what is wrong is found as it is read in its order.
+    in_place = file is not None and file.size == offset + sum(item.num_bytes for item in described)
+    arrays: list[Array] = []
+    for item in described:
+        array = item.array
+        if array is None:
+            if file is not None and in_place:
+                stream = FileStream(file, offset, offset + item.num_bytes)
+            if item.dtype.is_string:
+                array = Array(BYTES, item.shape, _read_strings(stream, item, offset, budget), item.name)
+            else:
+                array = Array(item.dtype, item.shape, _pieces(stream, item, offset), item.name)
+                if not in_place:
+                    with _placed_errors(item):
+                        array = array.read(budget)
+            offset += item.num_bytes
+        arrays.append(array)
+    if not in_place and stream.read(1):
+        raise MalformedInput(
+            f"There are more bytes behind the JSON than the sizes ({_BINARY_SIZE}) of the tensors add up to.",
+            code="trailing_bytes",
+            offset=offset,
+        )
+    return OipBody(arrays, [item.pointer for item in described], beside)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Described:
+    """What the JSON says of a tensor.
+
+    Attributes:
+        num_bytes: that it takes behind the JSON.
+        array: where it stands in the JSON.
+    """
+
+    name: str | None
+    dtype: DType
+    shape: Shape
+    pointer: str
+    num_bytes: int = 0
+    array: Array | None = None
+
+
+def _read_head(
+    stream: ByteStream, options: TensorDecodeOptions, budget: Budget, members: frozenset[str]
+) -> tuple[list[_Described], dict[str, Any]]:
+    """What the JSON says of each tensor, and those of its members that were asked for."""
+    json_bytes = options.json_bytes
+    if json_bytes is None:
+        raise MalformedInput(
+            "The form oip is JSON and then bytes: send the length of the JSON in the header "
+            f"{JSON_LENGTH_HEADER}. JSON alone goes as application/json.",
+            code="missing_json_length",
+        )
+    budget.charge(2 * json_bytes, "The JSON of the body")
+    text = read_exactly(stream, json_bytes, "the JSON")
+    document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+    budget.release(2 * json_bytes)
+    # Whatever is wrong in the JSON is found before any of the bytes behind it are waited for.
+    described = _describe_tensors(document.value, options, budget.limits, members)
+    beside = {name: document.value[name] for name in members & document.value.keys()}
+    # The estimate covered the arrays; from here on they alone are held.
+    budget.release(document.num_bytes)
+    del document
+    budget.charge(sum(_held_bytes(item.array) for item in described if item.array), "The tensors of the JSON")
+    return described, beside
+
+
+def _held_bytes(array: Array) -> int:
+    return array.strings.nbytes if array.dtype.is_string else array.num_bytes
+
+
+def _pieces(stream: ByteStream, item: _Described, offset: int) -> Iterator[Buffer]:
+    """The elements of one tensor, which come next in `stream`."""
+    with _placed_errors(item):
+        pieces = arriving_pieces(stream, item.num_bytes, _shown(item), offset=offset)
+        yield from checked_pieces(pieces, item.dtype, offset=offset)
+
+
+def _read_strings(stream: ByteStream, item: _Described, offset: int, budget: Budget) -> Strings:
+    """The elements of BYTES."""
+    count, what = num_elements(item.shape), _shown(item)
+    with _placed_errors(item):
+        num_held = 8 * (count + 1) + item.num_bytes
+        budget.charge(item.num_bytes, what)
+        content = read_content(stream, item.num_bytes, what, offset=offset)
+        budget.charge(num_held, f"{what}, as strings,")
+        strings = _parse_strings(content, count, offset)
+        budget.release(item.num_bytes + num_held - strings.nbytes)
+    return strings
+
+
+@contextmanager
+def _placed_errors(item: _Described) -> Iterator[None]:
+    """Errors of the input inside the block are in this tensor."""
+    try:
+        yield
+    except InputError as error:
+        error.location = replace(error.location, pointer=item.pointer)
+        raise error.shifted(feature=item.name) from None
+
+
+def _shown(item: _Described) -> str:
+    return "A tensor" if item.name is None else f"Tensor {item.name[:64]!r}"
+
+
+def _parse_strings(content: bytearray, count: int, offset: int) -> Strings:
+    """The `count` elements of BYTES.
+
+    Raises:
+        MalformedInput: the lengths do not add up to the content (`binary_data_size_mismatch`).
+    """
+    view = memoryview(content)
+    offsets = np.zeros(count + 1, np.int64)
+    parts: list[memoryview] = []
+    position = 0
+    for index in range(count):
+        begin = position + _STRING_LENGTH.size
+        if begin <= len(view):
+            end = begin + _STRING_LENGTH.unpack_from(view, position)[0]
+        if begin > len(view) or end > len(view):
+            raise MalformedInput(
+                f"Element {index} of BYTES does not end within the {len(view)} bytes of its tensor.",
+                code="binary_data_size_mismatch",
+                offset=offset + position,
+            )
+        parts.append(view[begin:end])
+        offsets[index + 1] = end - begin
+        position = end
+    if position != len(view):
+        raise MalformedInput(
+            f"The {count} elements of BYTES take {position} bytes, but {len(view)} are declared.",
+            code="binary_data_size_mismatch",
+            offset=offset + position,
+        )
+    np.cumsum(offsets, out=offsets)
+    return Strings(np.frombuffer(b"".join(parts), np.uint8), offsets)
+
+
+def _describe_tensors(
+    body: Any, options: TensorDecodeOptions, limits: Limits, members: frozenset[str]
+) -> list[_Described]:
+    """What the JSON says of each tensor."""
+    options = replace(options, dtype=None, shape=None)
+    key, items = _items(body, members)
+    if len(items) > limits.max_members:
+        raise LimitExceeded(
+            f"{len(items)} tensors; at most {limits.max_members} are allowed.", code="too_many_tensors"
+        )
+    described: list[_Described] = []
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        pointer = f"/{key}/{index}"
+        found = _describe(item, pointer, options)
+        if found.name is not None:
+            check_name(found.name, limits)
+            if found.name in seen:
+                raise UnprocessableInput(
+                    f"Two tensors are called {found.name[:64]!r}.",
+                    code="duplicate_name",
+                    pointer=pointer,
+                    feature=found.name,
+                )
+            seen.add(found.name)
+        described.append(found)
+    return described
+
+
+def _items(body: Any, members: frozenset[str]) -> tuple[str, list[dict[str, Any]]]:
+    """The name and the items of the list of tensors."""
+    if isinstance(body, dict):
+        known = body.keys() - IGNORED_MEMBERS - members
+        # The outputs that a request asks for have neither datatype nor values.
+        if known == {"inputs", "outputs"} and not _holds_tensors(body["outputs"]):
+            known = {"inputs"}
+        if len(known) == 1 and (key := min(known)) in ("inputs", "outputs"):
+            items = body[key]
+            if items == [] or is_oip(items):
+                return key, items
+    raise AmbiguousInput(
+        'The JSON of an oip body is {"inputs": [{"name", "datatype", "shape", "parameters": '
+        f'{{"{_BINARY_SIZE}": ...}}}}, ...]}}, or the same with "outputs"; "data" may take the place of the '
+        "size.",
+    )
+
+
+def _holds_tensors(outputs: Any) -> bool:
+    return not isinstance(outputs, list) or any(
+        not isinstance(item, dict) or item.keys() & {"datatype", "data"} for item in outputs
+    )
+
+
+def _describe(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) -> _Described:
+    parameters = item.get("parameters")
+    size = parameters.get(_BINARY_SIZE) if isinstance(parameters, dict) else None
+    if size is None:
+        array = _read_json(item, pointer, options)
+        return _Described(array.name, array.dtype, array.shape, pointer, array=array)
+    if "data" in item:
+        raise MalformedInput(
+            f'A tensor has both "data" and a {_BINARY_SIZE}.', code="invalid_tensor", pointer=pointer
+        )
+    form = read_data_form({**item, "data": None}, pointer)
+    if form.dtype is None or form.shape is None:
+        raise MalformedInput(
+            f'A tensor with a {_BINARY_SIZE} needs a "datatype" and a "shape".',
+            code="invalid_tensor",
+            pointer=pointer,
+        )
+    if form.dtype.oip is None:
+        raise MalformedInput(
+            f"{form.dtype} is no datatype of the Open Inference Protocol.",
+            code="unknown_dtype",
+            pointer=member_pointer(pointer, "datatype"),
+        )
+    _check_size(size, form.dtype, form.shape, f"{pointer}/parameters/{_BINARY_SIZE}")
+    return _Described(form.name, form.dtype, form.shape, pointer, size)
+
+
+def _read_json(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) -> Array:
+    """A tensor whose elements are JSON; its strings are text where none is {"b64": ...}."""
+    form = read_data_form(item, pointer)
+    tensor = read_tensor(item, pointer, options).tensor
+    dtype = tensor.dtype
+    if dtype.is_string:
+        data = item["data"]
+        items = flatten(data)[0] if isinstance(data, list) else [data]
+        dtype = BYTES if dict in set(map(type, items)) else TEXT
+    return Array(dtype, tensor.shape, tensor.values, form.name)
+
+
+def _check_size(size: object, dtype: DType, shape: Shape, pointer: str) -> None:
+    if type(size) is not int or size < 0:
+        raise MalformedInput(
+            f"{_BINARY_SIZE} is not a number of bytes.", code="invalid_tensor", pointer=pointer
+        )
+    count = num_elements(shape)
+    expected = count * (_STRING_LENGTH.size if dtype.is_string else dtype.itemsize)
+    # The lengths alone are the least that strings take.
+    if size < expected if dtype.is_string and count else size != expected:
+        raise MalformedInput(
+            f"{_BINARY_SIZE} is {str(size)[:40]}, but {dtype.oip} of shape {str(list(shape))[:60]} takes "
+            f"{expected} bytes{' at least' if dtype.is_string else ''}.",
+            code="binary_data_size_mismatch",
+            pointer=pointer,
+        )
+
+
+def check_dtype(name: str, dtype: DType) -> None:
+    """Refuse a tensor whose elements the protocol has no datatype for.
+
+    Raises:
+        UnprocessableInput: `not_expressible`.
+    """
+    if dtype.oip is None:
+        raise UnprocessableInput(
+            f"{name[:64]!r} is {dtype}, for which the Open Inference Protocol has no datatype. Choose "
+            "another output form.",
+            code="not_expressible",
+            feature=name,
+        )
+
+
+def _string_bytes(name: str, strings: Strings) -> int:
+    """What the strings take as elements of BYTES."""
+    if int(np.diff(strings.offsets).max(initial=0)) > _MAX_STRING_BYTES:
+        raise UnprocessableInput(
+            f"A string of {name[:64]!r} is 4 GiB or longer, which BYTES does not hold.",
+            code="not_expressible",
+            feature=name,
+        )
+    return len(strings.data) + _STRING_LENGTH.size * len(strings)
+
+
+def _serialize_strings(strings: Strings) -> Iterator[Buffer]:
+    data, piece = strings.data.data, bytearray()
+    for begin, end in pairwise(strings.offsets.tolist()):
+        piece += _STRING_LENGTH.pack(end - begin)
+        piece += data[begin:end]
+        if len(piece) >= CHUNK_BYTES:
+            yield piece
+            piece = bytearray()
+    yield piece

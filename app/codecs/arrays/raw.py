@@ -7,16 +7,16 @@ int8 or uint8 of the same value, read so too or with the upper bits unset, as `m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...domain.dtypes import DType
-from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
+from ...domain.tensor import Shape, num_elements
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, read_all
+from ..array import Array
 from ..content import (
     CHUNK_BYTES,
     check_content,
@@ -25,20 +25,16 @@ from ..content import (
     num_axes,
     row_major,
     sign_extended,
-    swapped_chunks,
-    to_little_endian,
 )
-from ..content_stream import checked_pieces, sign_extended_pieces, swapped_pieces
+from ..content_stream import checked_pieces, swapped_pieces
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensor_stream import NamedStream, TensorStream
-from ..tensors.arriving import Arriving
-from ..tensors.single import only_stream, only_tensor
-
-__all__ = ["decode", "decode_stream", "encode", "encode_stream"]
+from ..tensors.single import only_array
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[Array]:
     """The body as the elements of one tensor; without a declared shape, of one dimension.
+
+    It is in memory where its order is F, and where neither its shape nor the length of the body is known.
 
     Raises:
         MalformedInput: no dtype declared (`missing_dtype`).
@@ -46,40 +42,54 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
             (`content_size_mismatch`), a bool that is neither 0 nor 1 (`invalid_bool`).
         LimitExceeded: larger than the budget.
     """
-    dtype = _declared_dtype(options)
-    content: Buffer = read_all(source, budget)
-    shape = _checked_shape(len(content), dtype, options.shape)
-    check_content(content, dtype)
-    if options.byte_order == "big" and dtype.itemsize > 1:
-        budget.charge(len(content), "The tensor, turned to little-endian,")
-        content = bytearray(content)
-        to_little_endian(content, dtype)
-        budget.release(len(content))
-    values: NDArray[Any] = np.frombuffer(content, dtype.numpy)
-    if options.order == "F" and num_axes(shape) > 1:
-        budget.charge(values.nbytes, "The tensor, turned to row-major order,")
-        values = row_major(values, shape)
-        budget.release(values.nbytes)
-    return [NamedTensor(Tensor(dtype, shape, values))]
-
-
-def decode_stream(
-    source: ByteStream, options: TensorDecodeOptions, budget: Budget, num_bytes: int | None
-) -> Arriving:
-    """As `decode`, while the body arrives: where it has a declared shape or a known length, and order C.
-
-    Raises:
-        InputError: as `decode`, here or as the content is drawn.
-    """
-    dtype, shape = _declared_dtype(options), options.shape
+    dtype, shape, num_bytes = _declared_dtype(options), options.shape, options.body_bytes
     if num_bytes is not None:
         shape = _checked_shape(num_bytes, dtype, shape)
-    if shape is None or (options.order == "F" and num_axes(shape) > 1):
-        return decode(source, options, budget)
-    content: Iterator[Buffer] = checked_pieces(_pieces(source, dtype, shape), dtype)
-    if options.byte_order == "big":
-        content = swapped_pieces(content, dtype)
-    return [NamedStream(TensorStream(dtype, shape, content))]
+    if shape is None:
+        body = read_all(source, budget)
+        shape = _checked_shape(len(body), dtype, None)
+        check_content(body, dtype)
+        if options.byte_order == "big" and dtype.itemsize > 1:
+            budget.charge(len(body), "The tensor, turned to little-endian,")
+            body = memoryview(b"".join(swapped_pieces(iter([body]), dtype)))
+            budget.release(len(body))
+        array = Array(dtype, shape, np.frombuffer(body, dtype.numpy))
+    else:
+        content: Iterator[Buffer] = checked_pieces(_pieces(source, dtype, shape), dtype)
+        if options.byte_order == "big":
+            content = swapped_pieces(content, dtype)
+        array = Array(dtype, shape, content)
+    if options.order == "C" or num_axes(shape) < 2:
+        return [array]
+    stored = array.read(budget)
+    budget.charge(stored.num_bytes, "The tensor, turned to row-major order,")
+    ordered = row_major(stored.values, shape)
+    budget.release(stored.num_bytes)
+    return [replace(array, content=ordered)]
+
+
+def write(arrays: Sequence[Array], options: TensorEncodeOptions, budget: Budget) -> Iterator[Buffer]:
+    """The elements of the one array and nothing else; it is read into memory where their order changes.
+
+    Raises:
+        UnprocessableInput: not exactly one array (`no_tensors`, `several_tensors`), or one of strings
+            (`no_raw_form`).
+    """
+    array = only_array(arrays, "raw")
+    _check_raw_form(array.dtype)
+    if options.order == "F" and num_axes(array.shape) > 1:
+        array = array.read(budget)
+        array = replace(array, content=column_major(array.values, array.shape))
+    pieces = _sign_extended(array)
+    return swapped_pieces(pieces, array.dtype) if options.byte_order == "big" else pieces
+
+
+def _sign_extended(array: Array) -> Iterator[Buffer]:
+    """The elements as bytes; those of 4 or 2 bits as the int8 or uint8 of the same value."""
+    dtype = array.dtype
+    if not dtype.is_narrow:
+        return array.pieces()
+    return (content_view(sign_extended(np.frombuffer(piece, dtype.numpy), dtype)) for piece in array.pieces())
 
 
 def _pieces(source: ByteStream, dtype: DType, shape: Shape) -> Iterator[bytes]:
@@ -122,31 +132,6 @@ def _wrong_size(found: str, dtype: DType, shape: Shape | None) -> UnprocessableI
     return UnprocessableInput(
         f"The body is {found} bytes; {dtype} takes {expected}.", code="content_size_mismatch"
     )
-
-
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """The tensor's elements and nothing else.
-
-    Raises:
-        UnprocessableInput: not exactly one tensor, or one of strings (`no_raw_form`).
-    """
-    tensor = only_tensor(tensors, "raw")
-    _check_raw_form(tensor.dtype)
-    values = sign_extended(tensor.values, tensor.dtype)
-    if options.order == "F":
-        values = column_major(values, tensor.shape)
-    if options.byte_order == "big" and tensor.dtype.itemsize > 1:
-        return swapped_chunks(values, tensor.dtype)
-    return iter([content_view(values)])
-
-
-def encode_stream(tensors: Sequence[NamedStream], options: TensorEncodeOptions) -> Iterator[Buffer] | None:
-    """As `encode`, of a tensor that is arriving; None where its elements change their order."""
-    stream = only_stream(tensors, "raw")
-    if options.order == "F" and num_axes(stream.shape) > 1:
-        return None
-    pieces = sign_extended_pieces(stream)
-    return swapped_pieces(pieces, stream.dtype) if options.byte_order == "big" else pieces
 
 
 def _check_raw_form(dtype: DType) -> None:

@@ -6,60 +6,51 @@ With `options.lossy` a declared dtype may be a narrower float: dense tensors are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import DType
+from ...domain.dtypes import STRING, DType
 from ...domain.limits import KIB
-from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, num_elements
+from ...domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor, num_elements
 from ...errors import LossyConversion, UnprocessableInput
-from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ..array import Array, ElementReader
 from ..content import content_view
-from ..content_stream import ElementReader
 from ..options import TensorDecodeOptions
 from ..rounding import rounded
 from ..tensor_stream import NamedStream, TensorStream
-
-__all__ = ["check_declared", "round_stream", "round_tensor"]
 
 #: So many elements are rounded at a time.
 _CHUNK: Final = 64 * KIB
 
 
-def round_tensor(named: NamedTensor, options: TensorDecodeOptions, budget: Budget) -> NamedTensor:
-    """The tensor as the declared dtype, where `options.lossy` rounds it; else itself.
+def round_array(array: Array, options: TensorDecodeOptions) -> Array:
+    """The array as the declared dtype, where `options.lossy` rounds it; else itself.
 
-    Raises:
+    Raises, as its elements are drawn:
         LossyConversion: a value that overflows (`out_of_range`).
-        LimitExceeded: more than the budget.
     """
-    tensor, dtype = named.tensor, options.dtype
-    if dtype is None or not _is_rounded(tensor, options):
-        return named
-    budget.charge(len(tensor.values) * dtype.itemsize, "The tensor, rounded,")
-    values = np.empty(len(tensor.values), dtype.numpy)
-    for start in range(0, len(values), _CHUNK):
-        chunk = tensor.values[start : start + _CHUNK]
-        values[start : start + len(chunk)] = _rounded(chunk, dtype, start, named.name)
-    return NamedTensor(Tensor(dtype, tensor.shape, values), named.name)
+    dtype = options.dtype
+    if dtype is None or not _is_rounded(array, options):
+        return array
+    return replace(array, dtype=dtype, content=_pieces(array, dtype))
 
 
 def round_stream(named: NamedStream, options: TensorDecodeOptions) -> NamedStream:
-    """As `round_tensor`, as the elements arrive."""
-    tensor, dtype = named.tensor, options.dtype
-    if dtype is None or not _is_rounded(tensor, options):
-        return named
-    return NamedStream(TensorStream(dtype, tensor.shape, _pieces(tensor, dtype, named.name)), named.name)
+    """As `round_array`."""
+    stream = named.tensor
+    array = round_array(Array(stream.dtype, stream.shape, stream.content, named.name), options)
+    return NamedStream(TensorStream(array.dtype, array.shape, array.pieces()), named.name)
 
 
-def _pieces(tensor: TensorStream, dtype: DType, name: str | None) -> Iterator[Buffer]:
-    reader, total = ElementReader(tensor), num_elements(tensor.shape)
+def _pieces(array: Array, dtype: DType) -> Iterator[Buffer]:
+    reader, total = ElementReader(array), num_elements(array.shape)
     for start in range(0, total, _CHUNK):
         chunk = reader.take(min(_CHUNK, total - start))
-        yield content_view(_rounded(chunk, dtype, start, name))
+        yield content_view(_rounded(chunk, dtype, start, array.name))
     reader.close()
 
 
@@ -83,7 +74,7 @@ def _is_rounded(tensor: object, options: TensorDecodeOptions) -> bool:
 def _is_narrower(tensor: object, options: TensorDecodeOptions) -> bool:
     """Whether the declared dtype is a float of fewer bytes than the floats of a dense tensor."""
     return (
-        isinstance(tensor, Tensor | TensorStream)
+        isinstance(tensor, Array | Tensor | TensorStream)
         and options.dtype is not None
         and tensor.dtype.is_float
         and options.dtype.is_float
@@ -91,7 +82,7 @@ def _is_narrower(tensor: object, options: TensorDecodeOptions) -> bool:
     )
 
 
-def check_declared(named: NamedAny | NamedStream, options: TensorDecodeOptions) -> None:
+def check_declared(named: Array | NamedAny | NamedStream, options: TensorDecodeOptions) -> None:
     """Refuse a tensor of another dtype or shape than declared; a sparse one has its dense_shape.
 
     Nothing is said against a dtype that the tensor will be rounded to.
@@ -102,13 +93,14 @@ def check_declared(named: NamedAny | NamedStream, options: TensorDecodeOptions) 
     Raises:
         UnprocessableInput: `dtype_mismatch`, `shape_mismatch`.
     """
-    tensor = named.tensor
+    tensor = named if isinstance(named, Array) else named.tensor
     if isinstance(tensor, Tensor) and options.kind in ("sparse", "ragged"):
         return
-    if options.dtype not in (None, tensor.dtype) and not _is_rounded(tensor, options):
+    dtype = STRING if tensor.dtype.is_string else tensor.dtype
+    if options.dtype not in (None, dtype) and not _is_rounded(tensor, options):
         way = ", or set ?lossy=allow to have it rounded" if _is_narrower(tensor, options) else ""
         raise UnprocessableInput(
-            f"The tensor is {tensor.dtype}, but {options.dtype} was declared. Leave out ?dtype={way}.",
+            f"The tensor is {dtype}, but {options.dtype} was declared. Leave out ?dtype={way}.",
             code="dtype_mismatch",
             feature=named.name,
         )

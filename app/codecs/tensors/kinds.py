@@ -29,21 +29,8 @@ from ..messages.sparse_proto import (
 )
 from ..messages.tensor_proto_write import Message, make_message
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensor_stream import NamedStream
 from .components import assemble, components_of
 from .declared import check_declared
-
-__all__ = [
-    "TensorDecoder",
-    "TensorEncoder",
-    "TensorFileDecoder",
-    "assembled",
-    "dense_in",
-    "dense_out",
-    "in_components",
-    "in_messages",
-    "num_messages",
-]
 
 DenseDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
 DenseEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
@@ -53,13 +40,6 @@ TensorFileDecoder = Callable[[WholeBody, TensorDecodeOptions, Budget], Sequence[
 TensorEncoder = Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]]
 
 SourceT = TypeVar("SourceT", ByteStream, WholeBody)
-
-
-def num_messages(tensors: Sequence[NamedAny | NamedStream]) -> int:
-    """How many TensorProtos these tensors become."""
-    return sum(
-        1 + len(named.tensor.row_splits) if isinstance(named.tensor, RaggedTensor) else 1 for named in tensors
-    )
 
 
 def assembled(
@@ -133,41 +113,8 @@ def _messages(named: NamedAny, options: TensorEncodeOptions) -> Iterator[Message
         yield serialize_sparse(named.tensor)
 
 
-def dense_in(decode: DenseDecoder, form: str) -> TensorDecoder:
-    """A decoder of a form of one dense tensor; it refuses `kind=sparse` and `kind=ragged`."""
-
-    @wraps(decode)
-    def decode_dense(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
-        if options.kind in ("sparse", "ragged"):
-            raise _dense_alone(form, options.kind)
-        return decode(source, options, budget)
-
-    return decode_dense
-
-
-def dense_out(encode: DenseEncoder, form: str) -> TensorEncoder:
-    """An encoder of a form of one dense tensor; it refuses sparse and ragged ones."""
-
-    @wraps(encode)
-    def encode_dense(tensors: Sequence[NamedAny], options: TensorEncodeOptions) -> Iterator[Buffer]:
-        for named in tensors:
-            if not isinstance(named.tensor, Tensor):
-                raise _dense_alone(form, kind_of(named.tensor))
-        return encode([part for named in tensors for part in components_of(named)], options)
-
-    return encode_dense
-
-
 def kind_of(tensor: AnyTensor) -> str:
     """What errors call it."""
     if isinstance(tensor, SparseTensor):
         return "sparse"
     return "ragged" if isinstance(tensor, RaggedTensor) else "dense"
-
-
-def _dense_alone(form: str, kind: str) -> UnprocessableInput:
-    return UnprocessableInput(
-        f"The form {form!r} holds one dense tensor, not a {kind} one. Use 'json', 'tfrecord' or a form of "
-        "several named tensors such as 'npz'.",
-        code="unsupported_kind",
-    )

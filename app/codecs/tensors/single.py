@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...domain.tensor import NamedTensor, Tensor
 from ...errors import UnprocessableInput
+from ..array import Array
 from ..tensor_stream import NamedStream, TensorStream
 
-__all__ = ["check_single", "only_stream", "only_tensor"]
 
-
-def only_tensor(tensors: Sequence[NamedTensor], form: str) -> Tensor:
-    """The one tensor that is to be encoded.
+def only_array(arrays: Sequence[Array], form: str) -> Array:
+    """The one array that is to be written.
 
     Raises:
         UnprocessableInput: there is none (`no_tensors`), or more than one (`several_tensors`).
     """
-    check_single(len(tensors), form)
-    return tensors[0].tensor
+    check_single(len(arrays), form)
+    return arrays[0]
 
 
 def only_stream(tensors: Sequence[NamedStream], form: str) -> TensorStream:
-    """As `only_tensor`, of tensors that are arriving."""
+    """As `only_array`, of tensors that are arriving."""
     check_single(len(tensors), form)
     return tensors[0].tensor
 
@@ -31,7 +29,7 @@ def check_single(count: int, form: str) -> None:
     """Refuse another number of tensors than one.
 
     Raises:
-        UnprocessableInput: as `only_tensor`.
+        UnprocessableInput: as `only_array`.
     """
     if count != 1:
         raise UnprocessableInput(

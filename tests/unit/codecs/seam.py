@@ -21,11 +21,11 @@ from app.codecs.options import (
     TensorDecodeOptions,
     TensorEncodeOptions,
 )
-from app.codecs.tensor_stream import NamedStream
+from app.codecs.tensors.forms import AnyTensor, in_memory
 from app.domain.dtypes import DType
 from app.domain.limits import Limits
 from app.domain.schema import Feature, Schema
-from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
+from app.domain.tensor import RaggedTensor, SparseTensor
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
@@ -257,22 +257,14 @@ def read_tensors(
     `options` are those of `TensorDecodeOptions`.
     """
     codec = TENSOR_CODECS[form]
-    ways = [
-        (codec.decode, ()),
-        *(
-            []
-            if codec.decode_stream is None or options.get("kind") in ("sparse", "ragged")
-            else [(codec.decode_stream, (len(body),))]
-        ),
-    ]
     outcomes: list[list[Values] | Refusal] = []
     for chunk in WHOLE if codec.needs == "file" else pieces:
-        for decoder, length in ways:
+        for held in (True, False):
             source: Any = MemoryFile(body) if codec.needs == "file" else MemoryStream(body, chunk=chunk)
+            given = TensorDecodeOptions(**options, body_bytes=len(body), held=held)
+            budget = Budget(limits)
             try:
-                call: Any = decoder
-                found = call(source, TensorDecodeOptions(**options), Budget(limits), *length)
-                outcomes.append([values_of(named) for named in found])
+                outcomes.append([values_of(item, budget) for item in codec.decode(source, given, budget)])
             except InputError as error:
                 outcomes.append(Refusal.of(error))
     for other in outcomes[1:]:
@@ -280,26 +272,34 @@ def read_tensors(
     return outcomes[0]
 
 
-def values_of(named: NamedAny | NamedTensor | NamedStream) -> Values:
-    tensor = named.tensor
+def tensors_of(form: FormName, body: bytes, budget: Budget | None = None, **options: Any) -> Any:
+    """The tensors of a body, in memory."""
+    codec = TENSOR_CODECS[form]
+    budget = budget or Budget()
+    source: Any = MemoryFile(body) if codec.needs == "file" else MemoryStream(body)
+    given = TensorDecodeOptions(**options, held=True)
+    return [in_memory(item, budget) for item in codec.decode(source, given, budget)]
+
+
+def values_of(item: AnyTensor, budget: Budget | None = None) -> Values:
+    """One tensor, once all of it has arrived."""
+    tensor = in_memory(item, budget or Budget()).tensor
+    parts = None
     if isinstance(tensor, SparseTensor):
         values, shape, parts = tensor.values, tensor.dense_shape, tensor.indices.tolist()
     elif isinstance(tensor, RaggedTensor):
         inner = tensor.values
         values, shape, parts = inner.values, inner.shape, [split.tolist() for split in tensor.row_splits]
-    elif isinstance(tensor, Tensor):
-        values, shape, parts = tensor.values, tensor.shape, None
     else:
-        content = b"".join(map(bytes, tensor.content))
-        values, shape, parts = np.frombuffer(content, tensor.dtype.numpy), tensor.shape, None
-    return Values(tensor.dtype.name, tuple(shape), _plain(values, tensor.dtype), named.name, parts)
+        values, shape = tensor.values, tensor.shape
+    return Values(tensor.dtype.name, tuple(shape), _plain(values, tensor.dtype), item.name, parts)
 
 
-def write_tensors(form: FormName, tensors: Sequence[NamedAny], **options: Any) -> bytes | Refusal:
+def write_tensors(form: FormName, tensors: Sequence[AnyTensor], **options: Any) -> bytes | Refusal:
     """The bytes of the tensors in this form. `options` are those of `TensorEncodeOptions`."""
     codec = TENSOR_CODECS[form]
     assert codec.encode is not None
     try:
-        return b"".join(map(bytes, codec.encode(tensors, TensorEncodeOptions(**options))))
+        return b"".join(map(bytes, codec.encode(tensors, TensorEncodeOptions(**options), Budget())))
     except InputError as error:
         return Refusal.of(error)

@@ -15,6 +15,7 @@ from app.domain.dtypes import DTYPES
 from app.domain.limits import Limits
 from app.domain.tensor import NamedAny, Tensor
 from app.errors import AmbiguousInput
+from app.runtime.budget import Budget
 from tests.readers import parse_frames
 from tests.unit.codecs.cases.tensors import RAGGED, SPARSE, dense, show
 from tests.unit.codecs.seam import Refusal, Rows, read, read_tensors, records, write, write_tensors
@@ -66,7 +67,7 @@ def test_a_large_message_leaves_in_pieces() -> None:
     named = [NamedAny(Tensor(DTYPES["uint8"], values.shape, values))]
     encode = TENSOR_CODECS["b64"].encode
     assert encode is not None
-    pieces = list(map(bytes, encode(named, TensorEncodeOptions())))
+    pieces = list(map(bytes, encode(named, TensorEncodeOptions(), Budget())))
     assert max(map(len, pieces)) <= 2**18
     assert tensors(json.loads(b"".join(pieces))) == [f"uint8[{len(values)}] {values.tolist()}"]
 

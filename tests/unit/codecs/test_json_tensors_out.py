@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorEncodeOptions
-from app.codecs.tensor_stream import NamedStream, TensorStream
 from app.domain.dtypes import BOOL, DTYPES, STRING, DType
+from app.domain.limits import Limits
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
+from app.runtime.budget import Budget
 from tests.elements import element_bytes
 from tests.unit.codecs.cases.tensors import (
     RAGGED,
@@ -34,30 +36,28 @@ from tests.unit.codecs.cases.tensors import (
 
 JSON = TENSOR_CODECS["json"]
 PIECE_BYTES = 256 * 1024
+NOTHING = Budget(Limits(max_decoded_bytes=0))
 
 
 def written(*tensors: NamedAny | AnyTensor, **options: Any) -> str:
     """Strict JSON in bounded pieces, which is the same when the elements arrive in pieces."""
     items = list(map(named, tensors))
     assert JSON.encode is not None
-    pieces = [bytes(piece) for piece in JSON.encode(items, TensorEncodeOptions(**options))]
+    pieces = [bytes(piece) for piece in JSON.encode(items, TensorEncodeOptions(**options), Budget())]
     assert max(map(len, pieces)) <= PIECE_BYTES
     text = b"".join(pieces)
     json.loads(text, parse_constant=pytest.fail)
-    assert JSON.encode_stream is not None
     if all(isinstance(item.tensor, Tensor) and not item.tensor.dtype.is_string for item in items):
-        streams = [NamedStream(in_pieces(item.tensor), item.name) for item in items]
-        streamed = JSON.encode_stream(streams, TensorEncodeOptions(**options))
-        assert streamed is not None
-        assert b"".join(streamed) == text
+        arriving = [in_pieces(item.tensor, item.name) for item in items]
+        assert b"".join(JSON.encode(arriving, TensorEncodeOptions(**options), NOTHING)) == text
     return text.decode()
 
 
-def in_pieces(tensor: Any) -> TensorStream:
+def in_pieces(tensor: Any, name: str | None) -> Array:
     content = tensor.values.tobytes()
     step = max(7, len(content) // 50)
     pieces = (content[at : at + step] for at in range(0, len(content), step))
-    return TensorStream(tensor.dtype, tensor.shape, pieces)
+    return Array(tensor.dtype, tensor.shape, pieces, name)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, FLOAT32, INT64, STRING
@@ -21,11 +22,11 @@ from app.domain.limits import KIB, MIB, Limits
 from app.domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor, num_elements, tensor_from_array
 from app.errors import InputError
 from app.runtime.budget import Budget
-from app.runtime.streams import MemoryFile, MemoryStream
+from app.runtime.streams import MemoryStream
 from tests.elements import element_bytes
 from tests.feature_values import varint
 from tests.frames import frame
-from tests.unit.codecs.seam import PIECES, Refusal, Values, read_tensors, write_tensors
+from tests.unit.codecs.seam import PIECES, Refusal, Values, read_tensors, tensors_of, write_tensors
 
 FORMS: tuple[FormName, ...] = ("tensorproto", "tfrecord", "b64")
 FRAME_HEADER = 12
@@ -140,7 +141,8 @@ def test_strings_of_any_length(count: int, length: int) -> None:
 
 
 def pieces_of(tensor: Any, **options: Any) -> list[Any]:
-    return list(TENSOR_CODECS["tensorproto"].encode([NamedAny(tensor)], TensorEncodeOptions(**options)))
+    encode = TENSOR_CODECS["tensorproto"].encode
+    return list(encode([NamedAny(tensor)], TensorEncodeOptions(**options), Budget()))
 
 
 def test_numbers_and_long_strings_leave_without_a_copy() -> None:
@@ -157,7 +159,8 @@ def test_strings_leave_in_bounded_pieces() -> None:
 def test_rows_of_nothing_are_written_without_being_held() -> None:
     """A short body asks for a million of them: all at once they would keep everything else waiting."""
     tensor = SparseTensor(FLOAT32, (2**20, 2), np.array([[5000, 1]]), np.ones(1, "<f4"))
-    chunks = TENSOR_CODECS["tfrecord"].encode([NamedAny(tensor)], TensorEncodeOptions(sparse="many"))
+    encode = TENSOR_CODECS["tfrecord"].encode
+    chunks = encode([NamedAny(tensor)], TensorEncodeOptions(sparse="many"), Budget())
     tracemalloc.start()
     sizes = [len(piece) for piece in chunks]
     _, peak = tracemalloc.get_traced_memory()
@@ -413,8 +416,7 @@ def test_very_many_varints() -> None:
 def test_numbers_round_trip(dtype: Any, shape: tuple[int, ...], byte: int) -> None:
     content = element_bytes(bytes([byte]), dtype) * (num_elements(shape) * dtype.itemsize)
     data = written("tfrecord", Tensor(dtype, shape, np.frombuffer(content, dtype.numpy)))
-    [found] = TENSOR_CODECS["tfrecord"].decode(MemoryStream(data), TensorDecodeOptions(), Budget())  # type: ignore[arg-type]
-    assert isinstance(found.tensor, Tensor)
+    [found] = tensors_of("tfrecord", data)
     assert (found.tensor.dtype, found.tensor.shape, found.tensor.values.tobytes()) == (dtype, shape, content)
 
 
@@ -451,21 +453,17 @@ def test_no_more_is_held_than_the_elements() -> None:
     for chunk in PIECES:
         budget = Budget()
         source: Any = MemoryStream(message, chunk=chunk)
-        [found] = TENSOR_CODECS["tensorproto"].decode(source, TensorDecodeOptions(), budget)
-        assert isinstance(found.tensor, Tensor)
-        assert found.tensor.values.flags.aligned
+        [found] = TENSOR_CODECS["tensorproto"].decode(source, TensorDecodeOptions(held=True), budget)
+        assert isinstance(found, Array)
+        assert found.values.flags.aligned
         assert budget.peak < len(message) + 16
-    file: Any = MemoryFile(as_body("b64", message))
-    [found] = TENSOR_CODECS["b64"].decode(file, TensorDecodeOptions(), Budget())
-    assert isinstance(found.tensor, Tensor)
+    [found] = tensors_of("b64", as_body("b64", message))
     assert found.tensor.values.flags.aligned
 
 
 def test_tensors_share_no_memory_with_the_file() -> None:
     """A view would keep a whole block of records, which is no longer charged."""
-    body: Any = MemoryStream(written("tfrecord", floats(*range(1000))))
-    [found] = TENSOR_CODECS["tfrecord"].decode(body, TensorDecodeOptions(), Budget())
-    assert isinstance(found.tensor, Tensor)
+    [found] = tensors_of("tfrecord", written("tfrecord", floats(*range(1000))))
     assert found.tensor.values.base is None
 
 
@@ -554,7 +552,7 @@ def test_other_json_is_refused(body: Any, code: str, pointer: str | None) -> Non
 def test_a_large_message_leaves_as_base64_in_pieces() -> None:
     values = np.random.default_rng(0).integers(0, 255, 300_000, np.uint8)
     tensor = Tensor(DTYPES["uint8"], values.shape, values)
-    pieces = list(TENSOR_CODECS["b64"].encode([NamedAny(tensor)], TensorEncodeOptions()))
+    pieces = list(TENSOR_CODECS["b64"].encode([NamedAny(tensor)], TensorEncodeOptions(), Budget()))
     assert max(map(len, pieces)) <= 256 * KIB
     assert json.loads(b"".join(pieces)) == {"b64": base64.b64encode(written("tensorproto", tensor)).decode()}
 
@@ -691,13 +689,13 @@ def arriving(
     form: FormName, body: bytes, num_bytes: int | None = None, chunk: int | None = None, most: int = 300_000
 ) -> Any:
     """The tensors, with less memory than one of them takes."""
-    decode: Any = TENSOR_CODECS[form].decode_stream
     budget = Budget(Limits(max_decoded_bytes=most))
-    return decode(MemoryStream(body, chunk=chunk), TensorDecodeOptions(), budget, num_bytes)
+    options = TensorDecodeOptions(body_bytes=num_bytes)
+    return TENSOR_CODECS[form].decode(MemoryStream(body, chunk=chunk), options, budget)
 
 
 def drawn(found: Any) -> list[bytes]:
-    return [b"".join(map(bytes, item.tensor.content)) for item in found]
+    return [b"".join(map(bytes, item.content)) for item in found]
 
 
 @pytest.mark.parametrize("form", ["tensorproto", "tfrecord"])
@@ -768,20 +766,20 @@ def test_records_leave_one_by_one_as_they_arrive(compression: Any) -> None:
     plain = written("tfrecord", long, text, long, text)
     body = written("tfrecord", long, text, long, text, compression=compression)
     records = arriving("tfrecord", body, chunk=70_000)
-    encode: Any = TENSOR_CODECS["tfrecord"].encode_stream
-    assert b"".join(encode(records, TensorEncodeOptions())) == plain
+    encode = TENSOR_CODECS["tfrecord"].encode
+    assert b"".join(encode(records, TensorEncodeOptions(), Budget())) == plain
 
 
 @pytest.mark.parametrize("first", [LONG[:10], LONG])
 def test_what_was_handed_on_is_no_longer_charged(first: Any) -> None:
     text = Tensor(STRING, (1,), strings(b"x" * 5000))
     body = written("tfrecord", tensor_from_array(first, FLOAT32), *[text] * 400)
-    encode: Any = TENSOR_CODECS["tfrecord"].encode_stream
+    encode = TENSOR_CODECS["tfrecord"].encode
 
     def records() -> Any:
         return arriving("tfrecord", body, most=MIB + 200_000)
 
-    assert len(b"".join(encode(records(), TensorEncodeOptions()))) == len(body)
+    assert len(b"".join(encode(records(), TensorEncodeOptions(), Budget()))) == len(body)
     kept = records()
     kept.kept = True
     with pytest.raises(InputError) as caught:
@@ -790,4 +788,4 @@ def test_what_was_handed_on_is_no_longer_charged(first: Any) -> None:
 
 
 def drawn_or_held(named: Any) -> Any:
-    return named if isinstance(named.tensor, Tensor) else drawn([named])
+    return drawn([named]) if named.is_arriving else named

@@ -33,7 +33,7 @@ def written(form: FormName, *tensors: Tensor, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
     name = "tensor_{}" if form == "safetensors" else None
     named = [NamedTensor(item, name and name.format(index)) for index, item in enumerate(tensors)]
-    return b"".join(encode(named, TensorEncodeOptions(**options)))
+    return b"".join(encode(named, TensorEncodeOptions(**options), Budget()))
 
 
 def convert(
@@ -76,7 +76,7 @@ def test_a_large_tensor_leaves_in_every_form_as_a_held_one_does(form: FormName, 
         converted = convert(data, form, to, known=known)
         held = NamedTensor(LARGE, {"safetensors": "tensor_0"}.get(form))
         encode = TENSOR_CODECS[to].encode
-        assert b"".join(converted.chunks) == b"".join(encode([held], TensorEncodeOptions())), to
+        assert b"".join(converted.chunks) == b"".join(encode([held], TensorEncodeOptions(), Budget())), to
         assert converted.form == to
 
 

@@ -8,7 +8,7 @@ import pytest
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.codecs.tensors.components import components_of
-from app.codecs.tensors.kinds import num_messages
+from app.codecs.tensors.forms import in_memory, num_messages
 from app.domain.dtypes import FLOAT32, INT64
 from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, tensor_from_array
 from app.errors import InputError
@@ -23,12 +23,12 @@ KINDS: dict[str, AnyTensor] = {"sparse": SPARSE, "ragged": RAGGED}
 
 def written(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
-    return b"".join(encode(tensors, TensorEncodeOptions(**options)))
+    return b"".join(encode(tensors, TensorEncodeOptions(**options), Budget()))
 
 
 def read(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
-    decode = TENSOR_CODECS[form].decode
-    return list(decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget()))
+    codec, given = TENSOR_CODECS[form], TensorDecodeOptions(**options, held=True)
+    return [in_memory(item, Budget()) for item in codec.decode(body_of(codec, data), given, Budget())]
 
 
 def described(tensor: AnyTensor) -> Any:

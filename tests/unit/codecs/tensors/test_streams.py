@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.forms import TENSOR_CODECS, FormName
-from app.codecs.messages import tensor_tfrecord as tfrecord_stream
+from app.codecs.messages import tensor_tfrecord
 from app.codecs.messages.framing import frame_footer, frame_header
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensor_stream import NamedStream
-from app.codecs.tensors.arriving import ArrivingOneByOne, in_memory
+from app.codecs.tensors.arriving import ArrivingOneByOne
+from app.codecs.tensors.forms import in_memory, read_named
 from app.domain.dtypes import BOOL, DTYPES, DType
 from app.domain.limits import MIB, Limits
 from app.domain.tensor import NamedTensor, Shape, Tensor, num_elements
@@ -40,13 +41,15 @@ def tensor(dtype: DType, shape: Shape = (3, 4)) -> Tensor:
     return Tensor(dtype, shape, raw.astype(np.uint8).view(dtype.numpy))
 
 
+#: A writer that has to read an array into memory fails with it.
+NOTHING = Budget(Limits(max_decoded_bytes=0))
 FLOATS = tensor(DTYPES["float32"])
 
 
 def written(form: FormName, *tensors: NamedTensor | Tensor, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
     named = [item if isinstance(item, NamedTensor) else NamedTensor(item) for item in tensors]
-    return b"".join(encode(named, TensorEncodeOptions(**options)))
+    return b"".join(encode(named, TensorEncodeOptions(**options), Budget()))
 
 
 class Splits:
@@ -73,20 +76,17 @@ def arriving(
     budget: Budget | None = None,
     **options: Any,
 ) -> Any:
-    decode_stream: Any = TENSOR_CODECS[form].decode_stream
-    assert decode_stream is not None
+    decode = TENSOR_CODECS[form].decode
     if form == "tfrecord":  # in which short records are not streamed
-        decode_stream = partial(tfrecord_stream.decode_stream, streamed_from=16)
-    return decode_stream(source, TensorDecodeOptions(**options), budget or Budget(), num_bytes)
+        decode = read_named(tensor_tfrecord.decode, partial(tensor_tfrecord.decode_stream, streamed_from=16))
+    return decode(source, TensorDecodeOptions(**options, body_bytes=num_bytes), budget or Budget())
 
 
-def read(
-    form: FormName, source: ByteStream, num_bytes: int | None = None, **options: Any
-) -> list[NamedTensor]:
+def read(form: FormName, source: ByteStream, num_bytes: int | None = None, **options: Any) -> list[Any]:
     return [in_memory(item, Budget()) for item in arriving(form, source, num_bytes, **options)]
 
 
-def same(found: NamedTensor, wanted: Tensor) -> bool:
+def same(found: Any, wanted: Tensor) -> bool:
     item = found.tensor
     return (item.dtype, item.shape, item.values.tobytes()) == (
         wanted.dtype,
@@ -113,7 +113,7 @@ def test_every_dtype_that_a_form_holds_streams(form: FormName) -> None:
     for item in filter(lambda item: holds(form, item), map(tensor, NUMBERS)):
         data = written(form, item)
         [found] = arriving(form, MemoryStream(data), len(data), **declared(form, item))
-        assert isinstance(found, NamedStream)
+        assert found.is_arriving
         [wanted] = whole(form, data, **declared(form, item))
         assert same(in_memory(found, Budget()), wanted.tensor)
 
@@ -134,13 +134,11 @@ def test_a_stream_is_the_same_at_every_split(form: FormName, known: bool) -> Non
 @pytest.mark.parametrize("form", FORMS)
 def test_what_leaves_is_what_leaves_of_a_tensor_in_memory(form: FormName, output: FormName) -> None:
     data = written(form, FLOATS)
-    encode_stream = TENSOR_CODECS[output].encode_stream
-    assert encode_stream is not None
+    encode = TENSOR_CODECS[output].encode
     for options in [{}, *([{"layout": "nested"}, {"layout": "oip"}] if output == "json" else [])]:
         streams = arriving(form, Splits(data, chunk=7), len(data), **declared(form, FLOATS))
-        chunks = encode_stream(streams, TensorEncodeOptions(**options))  # type: ignore[arg-type]  # as they are above
+        chunks = encode(streams, TensorEncodeOptions(**options), NOTHING)  # type: ignore[arg-type]  # as they are above
         named = NamedTensor(FLOATS, {"safetensors": "tensor_0"}.get(form))
-        assert chunks is not None
         assert b"".join(chunks) == written(output, named, **options)
 
 
@@ -149,12 +147,10 @@ def test_what_leaves_is_what_leaves_of_a_tensor_in_memory(form: FormName, output
 def test_every_dtype_leaves_as_of_a_tensor_in_memory(output: FormName, dtype: DType) -> None:
     item = tensor(dtype)
     raw = written("raw", item)
-    encode_stream = TENSOR_CODECS[output].encode_stream
-    assert encode_stream is not None
+    encode = TENSOR_CODECS[output].encode
     for options in [{}, *([{"byte_order": "big"}] if output == "raw" else [])]:
         streams = arriving("raw", Splits(raw, chunk=5), **declared("raw", item))
-        chunks = encode_stream(streams, TensorEncodeOptions(**options))  # type: ignore[arg-type]  # as they are above
-        assert chunks is not None
+        chunks = encode(streams, TensorEncodeOptions(**options), NOTHING)  # type: ignore[arg-type]  # as they are above
         assert b"".join(chunks) == written(output, item, **options)
 
 
@@ -169,7 +165,7 @@ def test_pieces_are_handed_on_without_a_copy() -> None:
 
     pieces = [bytes(64), bytes(64)]
     [found] = arriving("raw", Whole(*pieces), dtype=DTYPES["int32"], shape=(32,))
-    chunks = list(found.tensor.content)
+    chunks = list(found.content)
     assert [chunk is piece for chunk, piece in zip(chunks, pieces, strict=True)] == [True, True]
 
 
@@ -198,33 +194,33 @@ def fortran(*shape: int) -> bytes:
 
 def test_what_has_to_be_in_memory_is() -> None:
     [found] = arriving("npy", MemoryStream(fortran(3, 4)))
-    assert isinstance(found, NamedTensor)
+    assert not found.is_arriving
     [vector] = arriving("npy", MemoryStream(fortran(12)))
-    assert isinstance(vector, NamedStream)
+    assert vector.is_arriving
     strings = Tensor(DTYPES["string"], (2,), np.array([b"a", b"x" * 40], object))
     for form in ("npy", "tensorproto", "tfrecord"):
         data = written(form, strings)
         [found] = arriving(form, MemoryStream(data), len(data))
-        assert isinstance(found, NamedTensor)
-        assert found.tensor.values.tolist() == [b"a", b"x" * 40]
+        assert not found.is_arriving
+        assert found.values.tolist() == [b"a", b"x" * 40]
     [found] = arriving("raw", MemoryStream(bytes(24)), dtype=DTYPES["int32"], shape=(2, 3), order="F")
-    assert isinstance(found, NamedTensor)
+    assert not found.is_arriving
 
 
 def test_a_raw_body_of_unknown_shape_streams_where_its_length_is_known() -> None:
     options: dict[str, Any] = {"dtype": DTYPES["int32"]}
     [held] = arriving("raw", MemoryStream(bytes(24)), **options)
     [stream] = arriving("raw", MemoryStream(bytes(24)), 24, **options)
-    assert isinstance(held, NamedTensor)
-    assert isinstance(stream, NamedStream)
-    assert held.tensor.shape == stream.tensor.shape == (6,)
+    assert not held.is_arriving
+    assert stream.is_arriving
+    assert held.shape == stream.shape == (6,)
 
 
 def test_raw_of_another_order_is_written_from_memory() -> None:
-    encode_stream = TENSOR_CODECS["raw"].encode_stream
-    assert encode_stream is not None
+    encode = TENSOR_CODECS["raw"].encode
     streams = arriving("npy", MemoryStream(written("npy", FLOATS)))
-    assert encode_stream(streams, TensorEncodeOptions(order="F")) is None
+    with pytest.raises(LimitExceeded):
+        encode(streams, TensorEncodeOptions(order="F"), NOTHING)
 
 
 def test_safetensors_stream_in_the_order_of_their_header_alone() -> None:
@@ -241,19 +237,18 @@ def test_safetensors_stream_in_the_order_of_their_header_alone() -> None:
     )
     assert swapped != data
     held = arriving("safetensors", MemoryStream(swapped))
-    assert [(item.name, type(item)) for item in held] == [("a", NamedTensor), ("b", NamedTensor)]
+    assert [(item.name, item.is_arriving) for item in held] == [("a", False), ("b", False)]
 
 
 def test_tensors_that_arrive_in_another_order_are_written_from_memory() -> None:
-    encode_stream = TENSOR_CODECS["safetensors"].encode_stream
-    assert encode_stream is not None
+    encode = TENSOR_CODECS["safetensors"].encode
+    data = written("safetensors", NamedTensor(FLOATS, "a"), NamedTensor(FLOATS, "b"))
     streams = [
-        NamedStream(item.tensor, name)
-        for name, item in zip(
-            "ba", arriving("safetensors", MemoryStream(written("safetensors", FLOATS, FLOATS))), strict=True
-        )
+        replace(item, name=name)
+        for item, name in zip(arriving("safetensors", MemoryStream(data)), "ba", strict=True)
     ]
-    assert encode_stream(streams, TensorEncodeOptions()) is None
+    with pytest.raises(LimitExceeded):
+        encode(streams, TensorEncodeOptions(), NOTHING)
 
 
 def code_of(function: Callable[..., object], *arguments: Any, **options: Any) -> str:
@@ -264,7 +259,9 @@ def code_of(function: Callable[..., object], *arguments: Any, **options: Any) ->
 
 def whole(form: FormName, data: bytes, **options: Any) -> Any:
     decode = TENSOR_CODECS[form].decode
-    return decode(body_of(TENSOR_CODECS[form], data), TensorDecodeOptions(**options), Budget())
+    source = body_of(TENSOR_CODECS[form], data)
+    found = decode(source, TensorDecodeOptions(**options, held=True), Budget())
+    return [in_memory(item, Budget()) for item in found]
 
 
 def outcome(function: Callable[..., list[NamedTensor]], *arguments: Any, **options: Any) -> object:
@@ -332,7 +329,7 @@ SHAPE = field(2, field(2, b"\x08\x03") + field(2, b"\x08\x04"))
 )
 def test_fields_in_front_of_the_elements_may_come_in_any_order(message: bytes) -> None:
     [found] = arriving("tensorproto", MemoryStream(message))
-    assert isinstance(found, NamedStream)
+    assert found.is_arriving
     assert same(in_memory(found, Budget()), whole("tensorproto", message)[0].tensor)
 
 
@@ -428,15 +425,14 @@ def test_records_go_from_tfrecord_to_tfrecord_one_by_one(compression: Any) -> No
     data = written("tfrecord", *tensors, compression=compression)
     budget = Budget()
     records = arriving("tfrecord", Splits(data, chunk=9), budget=budget)
-    chunks = tfrecord_stream.encode_stream(records, TensorEncodeOptions())
+    chunks = TENSOR_CODECS["tfrecord"].encode(records, TensorEncodeOptions(), Budget())
     assert b"".join(chunks) == written("tfrecord", *tensors)
 
 
 def records_of(data: bytes, streamed_from: int, limits: Limits) -> Any:
-    options = TensorDecodeOptions()
-    return tfrecord_stream.decode_stream(
-        MemoryStream(data), options, Budget(limits), None, streamed_from=streamed_from
-    )
+    stream = partial(tensor_tfrecord.decode_stream, streamed_from=streamed_from)
+    read_records = read_named(tensor_tfrecord.decode, stream)
+    return read_records(MemoryStream(data), TensorDecodeOptions(), Budget(limits))
 
 
 @pytest.mark.parametrize("streamed_from", [16, 10_000])
@@ -445,7 +441,9 @@ def test_what_was_handed_on_is_no_longer_charged(streamed_from: int) -> None:
     data = written("tfrecord", *[strings] * 400)
     limits = Limits(max_decoded_bytes=MIB + 200_000)
     records = records_of(data, streamed_from, limits)
-    assert len(b"".join(tfrecord_stream.encode_stream(records, TensorEncodeOptions()))) == len(data)
+    assert len(b"".join(TENSOR_CODECS["tfrecord"].encode(records, TensorEncodeOptions(), Budget()))) == len(
+        data
+    )
     kept = records_of(data, streamed_from, limits)
     kept.kept = True
     with pytest.raises(LimitExceeded):
@@ -478,7 +476,7 @@ def test_a_stream_takes_no_more_of_the_budget_than_its_header() -> None:
             return bytes(size)
 
     def drained(items: Any) -> int:
-        return sum(len(piece) for item in items for piece in item.tensor.content)
+        return sum(len(piece) for item in items for piece in item.content)
 
     count = 4 * MIB
     item = Tensor(DTYPES["float32"], (count,), np.zeros(count, "<f4"))

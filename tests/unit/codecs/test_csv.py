@@ -179,6 +179,7 @@ def test_one_column_has_a_row_for_an_empty_line() -> None:
         ("x;y\n1,5;2\n", CsvDialect(";"), [{"x": b"1,5", "y": 2}]),
         ('x\ty\n"1\t2"\t3\n', CsvDialect("\t"), [{"x": b"1\t2", "y": 3}]),
         ("x|y\n1|\n", CsvDialect("|"), [{"x": 1}]),
+        ('x;y\n1;"a;b"\n', CsvDialect(";"), [{"x": 1, "y": b"a;b"}]),
         ("x,y\n1,NA\n,NaN\n", CsvDialect(nulls=("NA", "NaN")), [{"x": 1}, {"x": None}]),
         ('x\n"NA"\nNA\n', CsvDialect(nulls=("NA",)), [{"x": b"NA"}, {"x": None}]),
         (",x\n0,1.5\n", CsvDialect(), [{"index": 0, "x": 1.5}]),
@@ -469,6 +470,12 @@ def test_what_a_value_is_written_as(dtype: str, value: Any, text: bytes | Refusa
     first = {"bool": True, "bytes": {"b64": "YQ=="}}.get(dtype, 1)
     found = write("csv", records([{"x": first}, {"x": value}], schema=schema_of(x=dtype)), int64="string")
     assert (found if isinstance(text, Refusal) else found.split(b"\r\n")[2]) == text  # type: ignore[union-attr]
+
+
+def test_the_row_of_an_error_counts_all_batches() -> None:
+    rows = [{"x": 1.5}] * 9000 + [{"x": "NaN"}]
+    found = write("csv", records(rows, schema=schema_of(x="float32")), nonfinite="error")
+    assert found == Refusal("nonfinite_value", 9000, "x")
 
 
 @pytest.mark.parametrize(

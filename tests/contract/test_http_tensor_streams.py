@@ -17,12 +17,12 @@ import httpx
 import numpy as np
 import pytest
 
-from app.codecs.arrays import npy
-from app.codecs.messages import tensor_tfrecord as tfrecord
+from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorEncodeOptions
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from app.domain.tensor import NamedTensor, Tensor
+from app.runtime.budget import Budget
 from tests.contract.test_http_connections import connect, dechunk, read_to_end
 from tests.e2e.service import Service
 
@@ -37,8 +37,10 @@ def bodies(num_mib: int) -> tuple[bytes, bytes]:
     """A tensor as NPY and as TFRecord."""
     values = np.random.default_rng(5).integers(0, 256, num_mib * MIB, np.uint8).view("<f4")
     named = NamedTensor(Tensor(FLOAT32, (len(values) // 4, 4), values))
-    encoded = (form.encode([named], TensorEncodeOptions()) for form in (npy, tfrecord))
-    sent, wanted = (b"".join(chunks) for chunks in encoded)
+    sent, wanted = (
+        b"".join(TENSOR_CODECS[form].encode([named], TensorEncodeOptions(), Budget()))
+        for form in ("npy", "tfrecord")
+    )
     return sent, wanted
 
 

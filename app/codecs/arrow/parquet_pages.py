@@ -203,9 +203,9 @@ class _Pages:
         version_2 = header.get(8)
         num_levels = 0
         if isinstance(version_2, dict):
-            num_levels = sum(version_2.get(number, 0) for number in (5, 6))
-            if not 0 <= num_levels <= header[3]:
-                raise _broken("A page declares more levels than it has bytes")
+            sizes: list[Any] = [version_2.get(number, 0) for number in (5, 6)]
+            if not all(map(_is_size, sizes)) or (num_levels := sum(sizes)) > header[3]:
+                raise _broken("A page declares impossible levels")
         data = self._inflate(header, position, num_levels)
         if data is None:
             total = -1

@@ -29,21 +29,22 @@ class Array:
 
     Attributes:
         dtype: of strings `text` or `bytes` where the form tells them apart, otherwise `string`.
-        content: what is in memory is flat and row-major: numbers of `dtype.numpy` (little-endian), strings
-            packed or an object array of `bytes`; its reader has charged it to the budget. Of an array that
-            is arriving, an iterator over the same bytes in pieces cut anywhere: drawn once, and to its end,
-            because what follows the array is checked behind the last piece. Nobody writes to a piece.
+        content: what is in memory is flat and row-major: numbers of `dtype.numpy` (little-endian), in one
+            piece or in a tuple of them; strings packed, or an object array of `bytes`. Its reader has charged
+            it to the budget. Of an array that is arriving, an iterator over the same bytes in pieces cut
+            anywhere: drawn once, and to its end, because what follows the array is checked behind the last
+            piece. Nobody writes to a piece.
         name: None where the form has no names, or gave none.
     """
 
     dtype: DType
     shape: Shape
-    content: NDArray[Any] | Strings | Iterator[Buffer]
+    content: NDArray[Any] | tuple[NDArray[Any], ...] | Strings | Iterator[Buffer]
     name: str | None = None
 
     @property
     def is_arriving(self) -> bool:
-        return not isinstance(self.content, np.ndarray | Strings)
+        return not isinstance(self.content, np.ndarray | tuple | Strings)
 
     @property
     def num_bytes(self) -> int:
@@ -61,6 +62,8 @@ class Array:
             strings = np.empty(len(self.content), object)
             strings[:] = self.content.unpack()
             return strings
+        if isinstance(self.content, tuple):
+            return np.concatenate([np.empty(0, self.dtype.numpy), *self.content])
         if not isinstance(self.content, np.ndarray):
             raise TypeError("the array is still arriving")
         return self.content
@@ -77,7 +80,7 @@ class Array:
             LimitExceeded: larger than the budget.
             InputError: whatever drawing its content raises.
         """
-        if isinstance(self.content, np.ndarray | Strings):
+        if isinstance(self.content, np.ndarray | tuple | Strings):
             return self
         try:
             what = "The tensor" if self.name is None else f"Array {self.name[:64]!r}"
@@ -93,6 +96,8 @@ class Array:
         """The bytes of an array of numbers; of one in memory without a copy."""
         if isinstance(self.content, np.ndarray):
             return iter([content_view(self.content)])
+        if isinstance(self.content, tuple):
+            return map(content_view, self.content)
         if isinstance(self.content, Strings):
             raise TypeError("strings are no array of numbers")
         return self.content

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...domain.dtypes import TEXT, WITHIN_FLOAT32, DType
 from ...domain.limits import MIB
@@ -33,7 +34,6 @@ from ..columns import (
     item_width,
     without_features,
 )
-from ..content import content_view
 from ..convert import convert_values, find_invalid_utf8
 from ..options import (
     RecordsDecodeOptions,
@@ -408,8 +408,8 @@ class _Gathered:
         self._label = label
         self._shape = self._fixed_shape()
         self._num_steps: int | None = None
-        self._data = bytearray()
-        self._offsets: list[Ints] = []
+        self._parts: list[NDArray[Any]] = []
+        self._offsets = [np.zeros(1, np.int64)]
 
     def add(self, column: Column, first_row: int, num_rows: int, budget: Budget) -> None:
         """The rows of a batch."""
@@ -423,10 +423,9 @@ class _Gathered:
         values = column.values
         budget.charge(values.nbytes, f"The rows, gathered for {self._label},")
         if isinstance(values, Strings):
-            self._offsets.append(values.offsets[1:] + len(self._data))
-            self._data += values.data.data
-        else:
-            self._data += content_view(values)
+            self._offsets.append(values.offsets[1:] + self._offsets[-1][-1])
+            values = values.data
+        self._parts.append(values.copy())
 
     def array(self, num_rows: int) -> Array:
         """All rows."""
@@ -434,11 +433,9 @@ class _Gathered:
         steps = () if feature.kind != "sequence" else (self._num_steps or 0,)
         shape = (num_rows, *steps, *self._shape)
         if not feature.dtype.is_string:
-            return Array(feature.dtype, shape, np.frombuffer(self._data, feature.dtype.numpy), feature.name)
-        offsets = np.concatenate([np.zeros(1, np.int64), *self._offsets])
-        return Array(
-            feature.dtype, shape, Strings(np.frombuffer(self._data, np.uint8), offsets), feature.name
-        )
+            return Array(feature.dtype, shape, tuple(self._parts), feature.name)
+        data = np.concatenate([np.empty(0, np.uint8), *self._parts])
+        return Array(feature.dtype, shape, Strings(data, np.concatenate(self._offsets)), feature.name)
 
     def _fixed_shape(self) -> Shape:
         """The shape of a row, or of a step of a sequence."""

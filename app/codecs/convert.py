@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import PRECISION, TEXT, DType
 from ..errors import LossyConversion, SchemaConflict, UnprocessableInput
-from .columns import Strings
 from .content import sign_extended
 from .rounding import rounded
 
@@ -128,20 +127,3 @@ def _check_utf8(values: NDArray[Any], feature: str) -> None:
                 feature=feature,
                 row=index // (values.size // len(values)),
             ) from None
-
-
-def find_invalid_utf8(strings: Strings) -> int | None:
-    """The index of the first string that is not UTF-8."""
-    begins = strings.offsets[:-1][np.diff(strings.offsets) > 0]
-    try:
-        strings.data.tobytes().decode()
-        if ((strings.data[begins] & 0xC0) != 0x80).all():  # no character goes on in the next string
-            return None
-    except UnicodeDecodeError:
-        pass
-    for index, value in enumerate(strings.unpack()):
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            return index
-    return None

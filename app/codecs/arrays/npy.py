@@ -25,10 +25,10 @@ from ...errors import InputError, LimitExceeded, MalformedInput, UnknownForm, Un
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, read_exactly
 from ..array import Array
+from ..arrow.batches import first_not_utf8
 from ..columns import Strings
 from ..content import CHUNK_BYTES, num_axes, read_content, row_major
 from ..content_stream import arriving_pieces, checked_pieces, swapped_pieces
-from ..convert import find_invalid_utf8
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.single import only_array
 
@@ -368,7 +368,7 @@ def _string_pieces(strings: Strings, shape: Shape, *, is_text: bool) -> tuple[by
 
 def _count_characters(strings: Strings) -> NDArray[np.int64]:
     """How many characters each string of UTF-8 has."""
-    if find_invalid_utf8(strings) is not None:
+    if first_not_utf8(strings) is not None:
         raise UnprocessableInput("Declared as text, but not UTF-8.", code="invalid_utf8")
     before = np.zeros(len(strings.data) + 1, np.int64)
     np.cumsum((strings.data & 0xC0) != 0x80, out=before[1:])

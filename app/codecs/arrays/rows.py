@@ -22,6 +22,7 @@ from ...errors import InputError, MalformedInput, SchemaConflict, UnprocessableI
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..array import Array, ElementReader
+from ..arrow.batches import first_not_utf8
 from ..columns import (
     MAX_BATCH_ROWS,
     AbsentColumns,
@@ -34,7 +35,7 @@ from ..columns import (
     item_width,
     without_features,
 )
-from ..convert import convert_values, find_invalid_utf8
+from ..convert import convert_values
 from ..options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -252,7 +253,7 @@ def _fit_strings(array: Array, feature: Feature) -> Strings:
             feature=feature.name,
         )
     if feature.dtype is TEXT and array.dtype is not TEXT:
-        index = find_invalid_utf8(strings)
+        index = first_not_utf8(strings)
         if index is not None:
             raise UnprocessableInput(
                 f"Feature {feature.name!r} is declared as text, but holds bytes that are not UTF-8. "

@@ -369,17 +369,23 @@ def _fixed_lists(items: pa.Array[Any], size: int, count: int) -> pa.Array[Any]:
 
 def first_not_utf8(strings: Strings) -> int | None:
     """The index of the first string that is not UTF-8."""
+    if _is_utf8(strings):
+        return None
+    first, last = 0, len(strings)
+    while last - first > 1:
+        middle = (first + last) // 2
+        if _is_utf8(strings.part(first, middle)):
+            first = middle
+        else:
+            last = middle
+    return first
+
+
+def _is_utf8(strings: Strings) -> bool:
+    """Whether all of them are; looked at without a copy, and without the interpreter's lock."""
     buffers = [None, pa.py_buffer(strings.offsets.data), pa.py_buffer(strings.data.data)]
     try:
         pa.Array.from_buffers(pa.large_utf8(), len(strings), buffers).validate(full=True)
     except pa.ArrowInvalid:
-        return next((i for i, value in enumerate(strings.unpack()) if not _is_utf8(value)), None)
-    return None
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
         return False
     return True

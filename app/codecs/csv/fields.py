@@ -23,8 +23,8 @@ from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE
 from ..rounding import rounded
 from ..schema_inference import HEAD_ROWS
 
-#: A number of more characters is one only to waste time.
-_MAX_NUMBER: Final = 1000
+#: An integer of more digits is one only to waste time, which grows with their square.
+_MAX_DIGITS: Final = 1000
 _INTEGER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 _NUMBER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _BOOLEANS: Final[dict[str, object]] = {
@@ -191,9 +191,9 @@ def _floats(kinds: NDArray[np.uint8], words: NDArray[np.uint64], dtype: DType) -
 
 def _item(text: str, *, bare: bool) -> object:
     """The field as what a JSON parser would have made of it."""
-    if len(text) > _MAX_NUMBER:
-        return text
     if _INTEGER_TOKEN.fullmatch(text):
+        if len(text) > _MAX_DIGITS:
+            return text
         return NegativeZero() if text == "-0" else int(text)
     if _NUMBER_TOKEN.fullmatch(text):
         return float(text)

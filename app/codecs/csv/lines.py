@@ -20,7 +20,8 @@ from ...domain.limits import KIB, MIB
 from ...errors import LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ..columns import MAX_BATCH_ROWS
+from ..arrow.batches import first_not_utf8
+from ..columns import MAX_BATCH_ROWS, Strings
 from ..options import CsvDialect
 from ..records.lease import Lease
 
@@ -86,12 +87,6 @@ class LineReader:
             )
         with Lease(self._budget) as lease:
             lease.charge(self._size_of(line, num_columns), "The header of a CSV, split,")
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                raise self._fault(
-                    line, error.start, "There is text that is not UTF-8", None, "invalid_utf8"
-                ) from None
             table = pa_csv.read_csv(
                 _source(line),
                 pa_csv.ReadOptions(use_threads=False, block_size=len(line) + len(_BOM) + 1),
@@ -145,6 +140,7 @@ class LineReader:
                     invalid_row_handler=refuse,
                 ),
                 pa_csv.ConvertOptions(
+                    check_utf8=False,  # `_check` has
                     column_types=dict.fromkeys(names, pa.string()),
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
@@ -159,12 +155,6 @@ class LineReader:
                     code="ragged_line",
                     row=row,
                 ) from None
-            try:
-                text.decode()
-            except UnicodeDecodeError as error:
-                raise self._fault(
-                    text, error.start, "There is text that is not UTF-8", first_row, "invalid_utf8"
-                ) from None
             raise
 
     def _check(self, text: bytes, first_row: int | None) -> None:
@@ -175,6 +165,17 @@ class LineReader:
         """
         if (position := text.find(b"\0")) >= 0:
             raise self._fault(text, position, "There is a NUL byte", first_row)
+        self._check_quoting(text, first_row)
+        # Before rows are split: pyarrow decodes a row of the wrong width to tell of it.
+        characters = Strings(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
+        if not text.isascii() and first_not_utf8(characters) is not None:
+            try:
+                text.decode()
+            except UnicodeDecodeError as error:
+                what = "There is text that is not UTF-8"
+                raise self._fault(text, error.start, what, first_row, "invalid_utf8") from None
+
+    def _check_quoting(self, text: bytes, first_row: int | None) -> None:
         has_quotes = b'"' in text
         has_bare_returns = b"\r" in text and text.count(b"\r") != text.count(b"\r\n")
         if not has_quotes and not has_bare_returns:

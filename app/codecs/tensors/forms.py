@@ -24,9 +24,9 @@ from ..array import Array
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensor_stream import NamedStream, TensorStream
 from .arriving import Arrival, Arriving, ArrivingOneByOne
-from .components import assemble, components_of
+from .components import components_of
 from .declared import check_declared, round_array
-from .kinds import kind_of
+from .kinds import assemble_declared, kind_of
 
 #: A dense tensor, or one of another kind.
 AnyTensor = Array | NamedAny
@@ -53,11 +53,8 @@ def read_arrays(read: ArrayReader, *, dense_only: str | None = None) -> TensorRe
             return [_as_declared(array, options) for array in read(body, options, budget)]
         if dense_only is not None:
             raise _refuse_kind(dense_only, options.kind)
-        parts = [in_memory(array, budget) for array in read(body, options, budget)]
-        found = assemble([part for part in parts if isinstance(part, NamedTensor)], options.kind)
-        for named in found:
-            check_declared(named, options)
-        return [_from_memory(named) for named in found]
+        parts = [_held(array, budget) for array in read(body, options, budget)]
+        return [_from_memory(named) for named in assemble_declared(parts, options.kind, options, budget)]
 
     return read_tensors
 
@@ -119,10 +116,12 @@ def in_memory(tensor: AnyTensor, budget: Budget) -> NamedAny:
     Raises:
         InputError: as `Array.read`.
     """
-    if not isinstance(tensor, Array):
-        return tensor
-    dtype = STRING if tensor.dtype.is_string else tensor.dtype
-    return NamedTensor(Tensor(dtype, tensor.shape, tensor.read(budget).values), tensor.name)
+    return _held(tensor, budget) if isinstance(tensor, Array) else tensor
+
+
+def _held(array: Array, budget: Budget) -> NamedTensor:
+    dtype = STRING if array.dtype.is_string else array.dtype
+    return NamedTensor(Tensor(dtype, array.shape, array.read(budget).values), array.name)
 
 
 def _from_memory(named: NamedAny) -> AnyTensor:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from ...domain.tensor import AnyTensor, NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
 from ...errors import UnprocessableInput
@@ -52,15 +52,29 @@ def assembled(
         tensors = decode(source, options, budget)
         if options.kind not in ("sparse", "ragged"):
             return tensors
-        if options.kind == "ragged" or not any(is_serialized_sparse(named.tensor) for named in tensors[:1]):
-            found = assemble(tensors, options.kind)
-        else:
-            found = [NamedAny(_parsed(named.tensor, budget), named.name) for named in tensors]
-        for named in found:
-            check_declared(named, options)
-        return found
+        return assemble_declared(tensors, options.kind, options, budget)
 
     return decode_any
+
+
+def assemble_declared(
+    tensors: Sequence[NamedTensor],
+    kind: Literal["sparse", "ragged"],
+    options: TensorDecodeOptions,
+    budget: Budget,
+) -> list[NamedAny]:
+    """The tensors of `kind` whose components these are, or which `tf.io.serialize_sparse` wrote.
+
+    Raises:
+        InputError: as `assemble`, `parse_sparse` and `check_declared`.
+    """
+    if kind == "sparse" and any(is_serialized_sparse(named.tensor) for named in tensors[:1]):
+        found = [NamedAny(_parsed(named.tensor, budget), named.name) for named in tensors]
+    else:
+        found = assemble(tensors, kind)
+    for named in found:
+        check_declared(named, options)
+    return found
 
 
 def _parsed(tensor: Tensor, budget: Budget) -> SparseTensor:

@@ -1246,6 +1246,20 @@ def test_components_are_put_together_and_taken_apart(form: FormName, prefix: str
     assert read(form, again, kind="ragged", **options) == found
 
 
+@pytest.mark.parametrize("form", ["oip", "arrow"])
+def test_serialized_sparse_tensors_are_read_in_forms_of_names(form: FormName) -> None:
+    sparse = tensors_of("tfrecord", by_position(INDICES, VALUES, SHAPE34), kind="sparse")
+    message = write_tensors("tensorproto", sparse)
+    assert isinstance(message, bytes)
+    (strings,) = tensors_of("tensorproto", message)
+    names = ["x", "y"]
+    body, options = reread(form, write_tensors(form, [replace(strings, name=name) for name in names]))
+    found = read(form, body, kind="sparse", **options)
+    assert found == [replace(SPARSE_FOUND, name=name) for name in names]
+    body, options = reread(form, write_tensors(form, [replace(strings, name="x"), *json_tensors(VALUES)]))
+    refused(read(form, body, kind="sparse", **options), "missing_component")
+
+
 def reread(form: FormName, body: Any) -> tuple[bytes, dict[str, Any]]:
     assert isinstance(body, bytes)
     return body, {"json_bytes": body.index(b"]}") + 2} if form == "oip" else {}

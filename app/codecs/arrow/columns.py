@@ -16,9 +16,9 @@ from ...errors import InputError, SchemaConflict, UnprocessableInput
 from ..columns import AbsentColumns, Column, Strings, even_bounds, item_width
 from ..content import check_content, content_view
 from ..convert import convert_values
-from ..records.arrays import column_from_values, values_from_column
 from ..records.lease import Lease
 from .batches import storage_type, values_from_arrow
+from .elements import elements_from_values, values_from_elements
 from .features import value_dtype
 from .values import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
 from .written_out import has_numbers, write_out
@@ -197,7 +197,7 @@ class ColumnReader:
 
     def _integers(self, flat: FlatValues) -> Ints:
         plain = replace(self, feature=Feature(self.feature.name, INT64), marks={})
-        found: Ints = values_from_column(plain.elements(flat), plain.feature)
+        found: Ints = values_from_elements(plain.elements(flat), INT64)
         return found
 
     def _values(self, flat: FlatValues) -> Values:
@@ -232,9 +232,9 @@ class ColumnReader:
             )
         plain = self._plain(leaf, source)
         if source.is_narrow:
-            values = values_from_column(plain, Feature(name, source))
+            values = values_from_elements(plain, source)
             check_content(content_view(values), source)
-            plain = column_from_values(values, Feature(name, source), (), len(values))
+            plain = elements_from_values(values, source, name)
         return plain if source is target else self._converted(plain, source)
 
     def _plain(self, leaf: pa.Array[Any], source: DType) -> pa.Array[Any]:
@@ -254,9 +254,9 @@ class ColumnReader:
                 _check_text(plain, name)
             return plain
         self.lease.charge((source.itemsize + 2 * target.itemsize) * len(plain), "Values, converted,")
-        values = values_from_column(plain, Feature(name, source))
+        values = values_from_elements(plain, source)
         converted: NDArray[Any] = convert_values(values, source, target, feature=name)
-        return column_from_values(converted, Feature(name, target), (), len(converted))
+        return elements_from_values(converted, target, name)
 
     def _check_dims(self, flat: FlatValues) -> None:
         """Whether the lists are as deep and as long as the shape says."""

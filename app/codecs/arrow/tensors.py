@@ -29,11 +29,11 @@ from ...runtime.streams import Buffer, ByteStream
 from ..columns import check_columns
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..records.arrays import column_from_values, values_from_column
 from ..records.lease import Lease
 from ..tensors.declared import check_declared
 from .batches import storage_type
 from .columns import ColumnReader
+from .elements import elements_from_values, values_from_elements
 from .features import DTYPE_KEY, has_arrow_type, value_dtype
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
 from .values import flatten_arrow, unwrapped
@@ -103,7 +103,7 @@ class _Column:
         budget.charge(2 * elements.nbytes + overhead, f"Column {self.name[:64]!r}")
         self._dtype = STRING if source.is_string else source
         self._row_shape = row_shape
-        values = values_from_column(elements, feature)
+        values = values_from_elements(elements, source)
         self._chunks.append(values if source.is_string else values.copy())
 
     def tensor(self, num_rows: int, *, marked: bool) -> Tensor:
@@ -199,5 +199,5 @@ def _element_type(dtype: DType) -> pa.DataType:
 
 
 def _elements(tensor: Tensor) -> pa.Array[Any]:
-    elements = column_from_values(tensor.values, Feature("", tensor.dtype), (), len(tensor.values))
+    elements = elements_from_values(tensor.values, tensor.dtype, "")
     return elements.cast(pa.bool_()) if tensor.dtype is BOOL else elements

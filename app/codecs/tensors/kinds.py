@@ -32,11 +32,7 @@ from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .components import assemble, components_of
 from .declared import check_declared
 
-DenseDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], list[NamedTensor]]
 DenseEncoder = Callable[[Sequence[NamedTensor], TensorEncodeOptions], Iterator[Buffer]]
-MessageEncoder = Callable[[Sequence[Message], TensorEncodeOptions], Iterator[Buffer]]
-TensorDecoder = Callable[[ByteStream, TensorDecodeOptions, Budget], Sequence[NamedAny]]
-TensorFileDecoder = Callable[[WholeBody, TensorDecodeOptions, Budget], Sequence[NamedAny]]
 TensorEncoder = Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]]
 
 SourceT = TypeVar("SourceT", ByteStream, WholeBody)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ...errors import UnprocessableInput
 from ..array import Array
-from ..tensor_stream import NamedStream, TensorStream
 
 
 def only_array(arrays: Sequence[Array], form: str) -> Array:
@@ -17,12 +16,6 @@ def only_array(arrays: Sequence[Array], form: str) -> Array:
     """
     check_single(len(arrays), form)
     return arrays[0]
-
-
-def only_stream(tensors: Sequence[NamedStream], form: str) -> TensorStream:
-    """As `only_array`, of tensors that are arriving."""
-    check_single(len(tensors), form)
-    return tensors[0].tensor
 
 
 def check_single(count: int, form: str) -> None:

@@ -51,8 +51,9 @@ def infer_schema(
     A message does not tell a scalar from a list of one, nor text from bytes. From the first records every key
     becomes a nullable list of unknown length: later ones may have any length, or lack it. From all records a
     feature has the length that it has in each of them, of one value is a scalar, and is nullable where one
-    lacks it. A feature list is a sequence, whose steps have a length in the same way; float32 where no step
-    has a kind. Features come in the order of first appearance, those of the context first. A Feature without
+    lacks it; then it stays a list of unknown length unless it is a scalar. A feature list is a sequence whose
+    steps have a length in the same way; float32 where no step has a kind. Features come in the order of first
+    appearance, those of the context first. A Feature without
     a kind says nothing.
 
     Errors:
@@ -252,9 +253,12 @@ class _Inference:
         dtype = _DTYPES[self._kinds[place]]
         width = self._widths.get(place, -1)
         shape: FeatureShape = (None,)
-        if width > 0:
-            shape = () if width == 1 else (width,)
         nullable = not self._is_measured or place in self._lacked
+        if width == 1:
+            shape = ()
+        # One long value would give all rows without one its room, in forms with places for them (Arrow).
+        elif width > 1 and not (nullable and part == FEATURES):
+            shape = (width,)
         if part == FEATURES:
             return Feature(key, dtype, shape, nullable=nullable, inferred=self._is_measured)
         return Feature(key, dtype, (None, *shape), "sequence", nullable=nullable)

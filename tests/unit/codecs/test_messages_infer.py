@@ -21,7 +21,7 @@ from tests.unit.codecs.messages import (
     strings,
     tfrecord,
 )
-from tests.unit.codecs.seam import PIECES, Refusal, assert_rows
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows
 
 
 def test_the_schema_is_the_union_in_order_of_first_appearance() -> None:
@@ -152,7 +152,6 @@ def test_a_broken_record_with_a_new_feature_is_refused_at_once() -> None:
         ([{"x": ints()}], {"x": "int64[null]"}),
         ([{"x": ints()}, {"x": ints(1)}], {"x": "int64[null]"}),
         ([{"x": ints(7)}, {}], {"x": "int64?"}),
-        ([{}, {"x": ints(7, 8)}], {"x": "int64[2]?"}),
         ([{"x": ints(7), "y": floats(1)}, {"y": floats(2)}], {"x": "int64?", "y": "float32"}),
         ([], {}),
     ],
@@ -166,6 +165,17 @@ def test_lengths_that_all_rows_have_are_found_where_all_are_looked_at(
     steps = {name: kind.replace("[null]", "") if "," not in kind else kind for name, kind in found.items()}
     steps = {name: kind.replace("[null,", "[") for name, kind in steps.items()}
     assert steps == {name: f"sequence {kind}" for name, kind in features.items()}
+
+
+def test_a_list_that_few_rows_have_gives_the_others_no_room() -> None:
+    messages = [example(x=ints(*range(10_000))), *[example()] * 5000]
+    found = tfrecord(*messages, infer="all")
+    assert inferred(found) == {"x": "int64[null]?"}
+    assert isinstance(found, Rows)
+    assert found.batches == [5001]
+    assert found.rows == [{"x": [*range(10_000)]}, *[{"x": None}] * 5000]
+    found = tfrecord(lists(), lists(x=[ints(7, 8)]), infer="all", message="sequence_example")
+    assert inferred(found) == {"x": "sequence int64[null,2]?"}
 
 
 def test_what_a_repeated_key_said_first_does_not_count() -> None:

@@ -19,7 +19,7 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from tests.feature_values import field
 from tests.frames import frame
-from tests.unit.codecs.seam import Refusal, Rows, read, records, schema_of, write
+from tests.unit.codecs.seam import Refusal, Rows, decode, read, records, schema_of, write
 
 SCHEMA = schema_of(s="bytes")
 #: How much is read at once.
@@ -123,6 +123,27 @@ def test_a_large_record_gets_a_block_of_its_own(size: int) -> None:
     found = rows(framed(payloads), pieces=(None, 70_000))
     assert [row["s"] for row in found.rows] == payloads
     assert found.peak < 5 * size + 5 * BLOCK
+
+
+def test_behind_a_large_record_blocks_are_as_small_as_before() -> None:
+    small, large = [bytes(1000)] * 600, bytes(5 * BLOCK)
+    body = framed([*small, large, *small])
+    # 507 of them make a block; the 93 that were read with the first one's end come with what is left of it.
+    assert rows(body, pieces=(None, 977)).batches == [507, 93, 1, 507, 93]
+    options = RecordsDecodeOptions(schema=SCHEMA, compression="none")
+    source: Any = Stretches(body, [])
+    batches = RECORDS_CODECS["tfrecord"].decode(source, options, Budget()).batches
+    assert [batch.num_rows for batch in batches] == [507, 93, 1, 507, 93]
+
+
+def test_memory_for_a_large_record_comes_back_with_it() -> None:
+    budget = Budget()
+    free = budget.remaining
+    body = framed([b"", bytes(5 * BLOCK), *[bytes(1000)] * 1200])
+    found = decode("tfrecord", body, budget, schema=SCHEMA)
+    held = [free - budget.remaining for _ in found.batches]
+    assert held[1] > 5 * BLOCK
+    assert max(held[0], *held[2:]) < 2.5 * BLOCK
 
 
 class Stretches:

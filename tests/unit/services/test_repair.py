@@ -152,6 +152,13 @@ def test_a_damaged_length_that_looks_like_zlib_is_no_compression() -> None:
     assert salvaged(flipped(body, 8)) == (BODY, [LostRange(0, 0x0178 + 16, "bad_length")])
 
 
+def test_a_good_length_that_looks_like_gzip_is_no_compression() -> None:
+    head = frame(bytes(0x088B1F))[:12]
+    assert head[:3] == b"\x1f\x8b\x08"
+    # Nothing that is wrong in gzip, but too little of it.
+    assert salvaged(head, limits=Limits()) == (b"", [LostRange(0, 12, "truncated")])
+
+
 def test_declared_to_be_uncompressed_nothing_is_detected() -> None:
     packed = gzip.compress(BODY)
     good, lost = salvaged(packed, compression="none")
@@ -196,6 +203,14 @@ def hostile(size: int, claim: int) -> bytes:
 def test_lengths_that_promise_much_are_given_up_in_time() -> None:
     with pytest.raises(UnprocessableInput) as caught:
         salvaged(hostile(8 * MIB, 2 * MIB + 1), limits=Limits(max_record_bytes=4 * MIB))
+    assert caught.value.code == "too_damaged"
+
+
+def test_long_payloads_with_good_records_inside_are_given_up_in_time() -> None:
+    """Each length has its payload checked in vain, and the record behind it is good."""
+    body = (frame(bytes(64 * KIB))[:12] + frame(b"")) * 8000
+    with pytest.raises(UnprocessableInput) as caught:
+        salvaged(body, limits=Limits())
     assert caught.value.code == "too_damaged"
 
 

@@ -130,7 +130,7 @@ ROWS: Final = {
     70: [  # disks that are full or fail
         "unit/storage/test_full_disk.py::test_a_full_disk_is_said_to_be_full",
         "unit/storage/test_full_disk.py::test_it_goes_on_when_room_is_made",
-        "unit/storage/test_spool.py::test_a_disk_that_fails_is_an_error_of_the_spool",
+        "unit/runtime/test_spool.py::test_a_disk_that_fails_is_an_error_of_the_spool",
         f"{APPEND}::test_a_full_store_leaves_nothing",
         f"{PROCESSES}::test_a_full_disk_is_said_so_and_got_over",
     ],

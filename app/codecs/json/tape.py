@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...domain.limits import KIB
 from ...domain.tensor import num_elements
 from ...runtime.budget import Budget
 from .. import kernels
@@ -49,6 +50,9 @@ _FEW_ENTRIES: Final = 64
 _FEW: Final = 64
 #: A text has an entry for so many bytes, unless it turns out to have more.
 _BYTES_AN_ENTRY: Final = 8
+#: So many bytes of a large text say how close its entries are: in long strings there are next to none.
+_SAMPLE_BYTES: Final = 64 * KIB
+_SEPARATORS: Final = np.frombuffer(b",:[{", np.uint8)
 _PLAIN_KEY: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 _NO_INTS: Final = np.empty(0, np.int64)
@@ -444,7 +448,8 @@ class TapeReader:
             Unread: one of them is not strict JSON, or nested too deeply.
             LimitExceeded: more than the budget.
         """
-        room = max(_FEW_ENTRIES, int(len(text) * self._entries)) + len(starts)
+        density = self._entries if len(text) <= _SAMPLE_BYTES else min(self._entries, _sample_density(text))
+        room = max(_FEW_ENTRIES, int(len(text) * density)) + len(starts)
         while True:
             num_bytes = self._size(room, len(text))
             self._budget.charge(num_bytes, "The parsed JSON")
@@ -513,6 +518,12 @@ class TapeReader:
             for some in (Items(tape, tape.kinds, tape.words), tape.roots):
                 _read_unsure(some)
         return tape
+
+
+def _sample_density(text: NDArray[np.uint8]) -> float:
+    """Entries that each byte has at the beginning of a text, at most: two behind each separator."""
+    counts = np.bincount(text[:_SAMPLE_BYTES], minlength=256)
+    return 2 * float(counts[_SEPARATORS].sum()) / _SAMPLE_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -199,7 +199,8 @@ def item_width(feature: Feature) -> int:
     if feature.kind == "sparse":
         return 1
     item = feature.step if feature.kind == "sequence" else feature
-    return 1 if item.num_values is None else item.num_values
+    num_values = item.num_values
+    return 1 if num_values is None else num_values
 
 
 def num_splits(feature: Feature) -> int:

@@ -89,13 +89,12 @@ class Feature:
     @property
     def num_values(self) -> int | None:
         """Values in one row, or None where a dimension is unknown."""
-        known = [dim for dim in self.shape if dim is not None]
-        return num_elements(known) if len(known) == len(self.shape) else None
+        return None if None in self.shape else self.known_values
 
     @property
     def known_values(self) -> int:
         """The product of the known dimensions."""
-        return num_elements([dim for dim in self.shape if dim is not None])
+        return num_elements([dim for dim in self.shape if dim is not None]) if self.shape else 1
 
     @property
     def step(self) -> Feature:

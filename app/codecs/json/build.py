@@ -129,12 +129,9 @@ def _varying(feature: Feature, items: Items, reading: Reading, rows: Ints) -> Co
     sizes: list[Ints] = []
     owners = np.arange(len(cells))
     wrong = np.zeros(len(cells), np.bool_)
-    for axis, dim in enumerate(shape):
+    for dim in shape:
         is_array = items.kinds == ARRAY
         if not is_array.all():
-            if not axis:
-                # What comes before the first cell that is no array may be wrong as well.
-                return _before(feature, cells, reading, rows, int(np.argmin(is_array)))
             wrong[owners[~is_array]] = True
             items, owners = items.take(is_array), owners[is_array]
         children, counts = items.open()
@@ -161,12 +158,6 @@ def _varying(feature: Feature, items: Items, reading: Reading, rows: Ints) -> Co
         raise cell_error(error, feature.name, rows[owners[error.index]]) from None
     splits = _bounds(counts // 2 if feature.dtype.kind == "complex" else counts)
     return Column(values, (splits,), shapes=shapes if feature.num_unknown > 1 else None)
-
-
-def _before(feature: Feature, cells: Items, reading: Reading, rows: Ints, stop: int) -> Column:
-    """Raise the error of the cells before `stop`, or of that one."""
-    _varying(feature, cells.take(slice(stop)), reading, rows) if len(feature.shape) > 1 and stop else None
-    raise _misfit(feature, cells, stop, rows[stop])
 
 
 def _unfit(feature: Feature, cells: Items, index: int, reading: Reading, row: int) -> InputError:

@@ -210,7 +210,7 @@ def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
                 )
             raise _float_overflow(index, dtype)
     if found & {INTEGER, UNSIGNED, LARGE}:
-        _require_exact(items, values, dtype)
+        _require_exact(items, exact, values, dtype)
     return values.copy() if values is exact and exact.base is not None else values
 
 
@@ -253,9 +253,11 @@ def _float_overflow(index: int, dtype: DType) -> ItemError:
     return ItemError(index, f"A number overflows {dtype}. Declare a wider dtype.", "out_of_range")
 
 
-def _require_exact(items: Items, values: NDArray[Any], dtype: DType) -> None:
-    """Refuse an integer token that the dtype does not hold."""
+def _require_exact(items: Items, exact: NDArray[np.float64], values: NDArray[Any], dtype: DType) -> None:
+    """Refuse an integer token that the dtype does not hold; `exact` are the items as float64."""
     limit = 2 ** PRECISION[dtype.name]
+    if np.abs(exact).max() < limit:
+        return
     integers = np.ascontiguousarray(items.words).view(np.int64)
     is_large = (items.kinds == UNSIGNED) | (items.kinds == LARGE)
     is_large |= (items.kinds == INTEGER) & ((integers < -limit) | (integers > limit))

@@ -46,6 +46,10 @@ _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 #: Bytes of an entry: kind and word on the tape and on the stack, and twice a word in what is made of it.
 _ENTRY_BYTES: Final = 34
 _FEW_ENTRIES: Final = 64
+#: Bytes of a key at most: offset, stamp, the key that follows, and up to four slots, the table and its copy.
+_KEY_BYTES: Final = 100
+#: Keys beside the expected ones that there is room for, unless a text turns out to have more.
+_FEW_KEYS: Final = 64
 #: Of so few items Python looks at the kinds faster than numpy.
 _FEW: Final = 64
 #: A text has an entry for so many bytes, unless it turns out to have more.
@@ -251,11 +255,10 @@ def gather_strings(strings: Strings, numbers: Words, in_b64: Kinds) -> tuple[Str
 
 def _rows(tape: Tape, begin: int, num_rows: int, stride: int, width: int) -> tuple[Kinds, Words]:
     """Views of `width` entries each `stride` entries from `begin` on."""
-    kinds, words = tape.kinds[begin:], tape.words[begin:]
     shape = (num_rows, width)
     return (
-        np.lib.stride_tricks.as_strided(kinds, shape, (stride, 1), writeable=False),
-        np.lib.stride_tricks.as_strided(words, shape, (8 * stride, 8), writeable=False),
+        np.ndarray(shape, np.uint8, tape.kinds.data, begin, (stride, 1)),
+        np.ndarray(shape, np.uint64, tape.words.data, 8 * begin, (8 * stride, 8)),
     )
 
 
@@ -433,7 +436,7 @@ class TapeReader:
         self._names = tuple(dict.fromkeys((*FIXED_KEYS, *names)))
         self._options = np.array([bare, budget.limits.max_json_depth, enclosed_by, _SEED], np.int64)
         self._entries = 1 / _BYTES_AN_ENTRY
-        self._key_room = 64
+        self._key_room = _FEW_KEYS
         self._no_entries = True
         self._follow: Ints | None = None
         # Kept from one tape to the next, since new memory costs as much as what is done with it.
@@ -465,12 +468,14 @@ class TapeReader:
             room = min(2 * room, len(text) + _FEW_ENTRIES + len(starts)) if self._no_entries else room
 
     def _size(self, room: int, text_bytes: int) -> int:
-        return _ENTRY_BYTES * room + 2 * text_bytes + 40 * (self._key_room + len(self._names))
+        return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._names))
 
     def _read(
         self, text: NDArray[np.uint8], starts: Ints, ends: Ints, room: int, num_bytes: int
     ) -> Tape | None:
-        known = _known_keys(self._names, self._key_room)
+        # Tables of many keys are not kept: they are as large as the text of a client wants them to be.
+        make_table = _known_keys if self._key_room == _FEW_KEYS else _known_keys.__wrapped__
+        known = make_table(self._names, self._key_room)
         key_room = len(known.plain)
         key_chars = np.empty(len(known.chars) + min(len(text), 16 * self._key_room) + 1, np.uint8)
         key_chars[: len(known.chars)] = known.chars
@@ -513,6 +518,7 @@ class TapeReader:
             stack_kinds[:top].copy(),
             stack_words[:top].copy(),
             num_bytes,
+            known.names.copy(),
         )
         if state[entries.UNREAD_NUMBERS]:
             for some in (Items(tape, tape.kinds, tape.words), tape.roots):
@@ -528,8 +534,13 @@ def _sample_density(text: NDArray[np.uint8]) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KnownKeys:
-    """The table of keys of `read_values` before a text is read."""
+    """The table of keys of `read_values` before a text is read.
 
+    Attributes:
+        names: by number.
+    """
+
+    names: dict[int, str]
     chars: NDArray[np.uint8]
     offsets: Ints
     plain: Kinds
@@ -550,7 +561,7 @@ def _known_keys(names: tuple[str, ...], more: int) -> _KnownKeys:
     kernels.load().add_keys(chars, offsets, len(names), slots, _SEED)
     # Behind no key, and behind each of those that are fixed, the first that is not; then one after the other.
     follow = np.maximum(np.arange(room + 1), len(FIXED_KEYS))
-    return _KnownKeys(chars, offsets, plain, slots, follow)
+    return _KnownKeys(dict(enumerate(names)), chars, offsets, plain, slots, follow)
 
 
 def _read_unsure(items: Items) -> None:

@@ -159,6 +159,38 @@ def _read_number(text: Bytes, position: int) -> tuple[int, np.uint64, int]:
     return INTEGER if magnitude < _SIGN else UNSIGNED, magnitude, end
 
 
+def _read_numbers(
+    text: Bytes, position: int, kinds: MutableBytes, words: MutableWords, at: int
+) -> tuple[int, int]:
+    """The rest of an array of numbers alone, filled in from `at` on: how many, and the position behind it.
+
+    The position is `UNREAD` where anything else stands in it, or a number that is not read here.
+    """
+    begin = at
+    while at < words.size:
+        byte = byte_at(text, position)
+        if not (_ZERO <= byte <= _NINE or byte == _MINUS):
+            break
+        kind, word, position = _read_number(text, position)
+        if position < 0 or kind in (LARGE, UNSURE):
+            break
+        kinds[at] = np.uint8(kind)
+        words[at] = word
+        at += 1
+        byte = byte_at(text, position)
+        if byte <= _SPACE:
+            position = skip_blanks(text, position)
+            byte = byte_at(text, position)
+        if byte == _CLOSE:
+            return at - begin, position + 1
+        if byte != _COMMA:
+            break
+        position += 1
+        if byte_at(text, position) <= _SPACE:
+            position = skip_blanks(text, position)
+    return 0, UNREAD
+
+
 def _read_word(text: Bytes, position: int, bare: int) -> tuple[int, np.uint64, int]:
     """As `_read_number`, of true, false, null and what is no number."""
     letters = _letters_at(text, position)
@@ -188,10 +220,11 @@ def _hash(data: Bytes, begin: int, end: int, seed: np.uint64) -> int:
         else:
             for index in range(begin, end):
                 word |= np.uint64(data[index]) << np.uint64(8 * (index - begin))
+        # Twice, or a change of the last letters that the next eight undo would be a collision for any seed.
         state = (state ^ word) * (seed | np.uint64(1))
-        state ^= state >> np.uint64(29)
+        state = (state ^ (state >> np.uint64(29))) * (seed | np.uint64(1))
         begin += 8
-    return int(np.int64(state >> np.uint64(16)))
+    return int(np.int64(state >> np.uint64(32)))
 
 
 def find_key(
@@ -395,14 +428,25 @@ def read_values(
             elif byte in (_OPEN, _OPEN_OBJECT):
                 if depth >= max_depth or depth >= bases.size:
                     return row
-                bases[depth] = 2 * base + is_object
-                depth += 1
-                base = top
-                is_object = 1 if byte == _OPEN_OBJECT else 0
                 position = skip_blanks(text, position + 1)
-                if byte_at(text, position) != (_CLOSE_OBJECT if is_object else _CLOSE):
-                    continue
-                is_open = 1
+                count, end = 0, UNREAD
+                if byte == _OPEN:
+                    count, end = _read_numbers(text, position, kinds, words, size + 1)
+                if end >= 0:
+                    kinds[size] = np.uint8(COUNT)
+                    words[size] = np.uint64(count)
+                    kind = ARRAY
+                    word = np.uint64(size)
+                    size += 1 + count
+                    position = end
+                else:
+                    bases[depth] = 2 * base + is_object
+                    depth += 1
+                    base = top
+                    is_object = 1 if byte == _OPEN_OBJECT else 0
+                    if byte_at(text, position) != (_CLOSE_OBJECT if is_object else _CLOSE):
+                        continue
+                    is_open = 1
             else:
                 kind, word, position = _read_word(text, position, options[BARE])
             if position < 0:

@@ -275,6 +275,7 @@ CASES: dict[str, list[Group]] = {
             (b'{"a":[[]]}', ('schema_conflict', 0, 'a', None)),
             (b'{"a":[1,2]}', ('schema_conflict', 0, 'a', None)),
             (b'{"a":[[[1],[2,3]]]}', ('ragged', 0, 'a', None)),
+            (b'{"a":[[true,1]]}\n{"a":5}', ('schema_conflict', 1, 'a', None)),
         ]),
         ('ndjson', {'a': {'dtype': 'int32', 'shape': [None, None]}}, {}, [
             (
@@ -480,6 +481,8 @@ CASES: dict[str, list[Group]] = {
             (b'{"b":"x","a":1}\n{"a":2,"b":null}', [[1, b'x'], [2, None]]),
         ]),
         ('json', {'a': 'int8', 'b': {'dtype': 'text', 'nullable': True}}, {}, [
+            (b'{"a":[1,2],"z":[null,null]}', [[1, None], [2, None]]),
+            (b'{"a":[1,2],"z":[null,3]}', ('schema_conflict', 1, 'z', None)),
             (b'[{"a":1},{"z":1}]', ('schema_conflict', 1, 'z', None)),
             (b'{"a":[1,2],"z":[null,1]}', ('schema_conflict', 1, 'z', None)),
             (b'{"a":[1,null]}', ('schema_conflict', 1, 'a', None)),

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gc
+import itertools
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs import kernels
 from app.codecs.json.tape import FIXED_KEYS, TapeReader, Unread, nest, read_document
 from app.codecs.json.text import parse_json
 from app.domain.limits import Limits
@@ -119,6 +123,39 @@ def test_there_is_room_for_as_many_values_and_keys_as_there_are(count: int) -> N
     tape = read_document(np.frombuffer(text, np.uint8), budget, bare=False)
     assert tape.roots.python(0) == value
     assert budget.remaining + tape.num_bytes == Limits().max_decoded_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["[1, 2.5,\n-3 ]", "[1,[2,3],[4,true,5],[]]", '[1,"x"]', "[18446744073709551616,1]"]
+)
+def test_arrays_of_numbers_alone_are_read_as_all_others(text: str) -> None:
+    assert tape_of(text.encode()).roots.python(0) == json.loads(text)
+    for end in range(len(text)):
+        with pytest.raises(Unread):
+            tape_of(text[:end].encode())
+
+
+def test_keys_of_one_slot_cannot_be_made_without_the_seed() -> None:
+    # The second eight letters undo what the first change, unless that has spread to bits nobody can foresee.
+    pieces = (b"aaaaaaa1aaaaaaa1", b"aaaaaaaqaaaacaaq")
+    keys = [b"".join(key) for key in itertools.product(pieces, repeat=10)]
+    slots = np.full(1 << 16, -1, np.int64)
+    offsets = np.arange(len(keys) + 1) * 160
+    kernels.load().add_keys(
+        np.frombuffer(b"".join(keys), np.uint8), offsets, len(keys), slots, 0x1B872B4F9D3C
+    )
+    assert (np.diff(np.flatnonzero(slots >= 0)) > 1).mean() > 0.9
+
+
+def test_tables_of_many_keys_are_not_kept() -> None:
+    text = np.frombuffer(json.dumps({f"k{index}": 0 for index in range(50_000)}).encode(), np.uint8)
+    tracemalloc.start()
+    try:
+        read_document(text, Budget(), bare=False)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_items_open_to_their_children() -> None:

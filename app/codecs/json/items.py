@@ -67,6 +67,7 @@ _DIGITS: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})")
 _EXACT_BELOW: Final = 2.0**53
 #: The least integer that rounds to an infinite float64.
 _OVERFLOW: Final = 2**1024 - 2**970
+_64_BITS: Final = (1 << 64) - 1
 _SPARSE: Final = frozenset({"values", "indices"})
 _RAGGED: Final = frozenset({"values", "row_splits"})
 
@@ -160,16 +161,14 @@ def _exact_integers(items: Items, values: Ints, found: set[int]) -> tuple[Ints, 
         wrong[where] = ~exact
         values[where] = np.where(exact, decimals, 0).astype(np.int64)
     if TEXT_ITEM in found:
-        for index in np.flatnonzero(kinds == TEXT_ITEM).tolist():
-            digits = items.tape.string(int(items.words[index]))
-            if not _DIGITS.fullmatch(digits):
-                wrong[index] = True
-                continue
-            number = int(digits)
-            unsigned[index] = INT64.bounds[1] < number < 1 << 64
-            outside[index] = not INT64.bounds[0] <= number < 1 << 64
-            if not outside[index]:
-                values[index] = number - (1 << 64) if unsigned[index] else number
+        where = kinds == TEXT_ITEM
+        texts = items.take(where).strings().unpack()
+        is_number = [_DIGITS.fullmatch(text) is not None for text in texts]
+        numbers = [int(text) if is_one else 0 for text, is_one in zip(texts, is_number, strict=True)]
+        wrong[where] = np.logical_not(is_number)
+        unsigned[where] = [INT64.bounds[1] < number < 1 << 64 for number in numbers]
+        outside[where] = [not INT64.bounds[0] <= number < 1 << 64 for number in numbers]
+        values[where] = np.array([number & _64_BITS for number in numbers], np.uint64).view(np.int64)
     if wrong.any():
         raise _inexact(items, int(np.argmax(wrong)))
     return values, unsigned, outside

@@ -48,6 +48,8 @@ _ENTRY_BYTES: Final = 34
 _FEW_ENTRIES: Final = 64
 #: Bytes of a key at most: offset, stamp, the key that follows, and up to four slots, the table and its copy.
 _KEY_BYTES: Final = 100
+#: A key as a str, and its places in the tables by name and by number.
+_NAME_BYTES: Final = 250
 #: Keys beside the expected ones that there is room for, unless a text turns out to have more.
 _FEW_KEYS: Final = 64
 #: Of so few items Python looks at the kinds faster than numpy.
@@ -507,6 +509,8 @@ class TapeReader:
             return None
         self._follow = follow
         size, top, num_keys = (int(state[at]) for at in (entries.SIZE, entries.TOP, entries.KEYS))
+        names_bytes = _NAME_BYTES * (num_keys - len(self._names))
+        self._budget.charge(names_bytes, "The names in the JSON")
         strings = Strings(chars[: state[entries.CHARS]], offsets[: state[entries.STRINGS] + 1])
         keys = Strings(key_chars[: key_offsets[num_keys]], key_offsets[: num_keys + 1])
         tape = Tape(
@@ -517,7 +521,7 @@ class TapeReader:
             keys,
             stack_kinds[:top].copy(),
             stack_words[:top].copy(),
-            num_bytes,
+            num_bytes + names_bytes,
             known.names.copy(),
         )
         if state[entries.UNREAD_NUMBERS]:

@@ -20,6 +20,7 @@ from .memory import (
     Words,
     copy_bytes,
     load_word,
+    multiply_low,
     same_bytes,
 )
 
@@ -221,8 +222,8 @@ def _hash(data: Bytes, begin: int, end: int, seed: np.uint64) -> int:
             for index in range(begin, end):
                 word |= np.uint64(data[index]) << np.uint64(8 * (index - begin))
         # Twice, or a change of the last letters that the next eight undo would be a collision for any seed.
-        state = (state ^ word) * (seed | np.uint64(1))
-        state = (state ^ (state >> np.uint64(29))) * (seed | np.uint64(1))
+        state = multiply_low(state ^ word, seed | np.uint64(1))
+        state = multiply_low(state ^ (state >> np.uint64(29)), seed | np.uint64(1))
         begin += 8
     return int(np.int64(state >> np.uint64(32)))
 

@@ -163,12 +163,15 @@ def _exact_integers(items: Items, values: Ints, found: set[int]) -> tuple[Ints, 
     if TEXT_ITEM in found:
         where = kinds == TEXT_ITEM
         texts = items.take(where).strings().unpack()
-        is_number = [_DIGITS.fullmatch(text) is not None for text in texts]
-        numbers = [int(text) if is_one else 0 for text, is_one in zip(texts, is_number, strict=True)]
-        wrong[where] = np.logical_not(is_number)
-        unsigned[where] = [INT64.bounds[1] < number < 1 << 64 for number in numbers]
-        outside[where] = [not INT64.bounds[0] <= number < 1 << 64 for number in numbers]
-        values[where] = np.array([number & _64_BITS for number in numbers], np.uint64).view(np.int64)
+        found_numbers = [int(text) if _DIGITS.fullmatch(text) else None for text in texts]
+        wrong[where] = [number is None for number in found_numbers]
+        numbers = [number or 0 for number in found_numbers]
+        if INT64.bounds[0] <= min(numbers) and max(numbers) <= INT64.bounds[1]:
+            values[where] = numbers
+        else:
+            unsigned[where] = [INT64.bounds[1] < number < 1 << 64 for number in numbers]
+            outside[where] = [not INT64.bounds[0] <= number < 1 << 64 for number in numbers]
+            values[where] = np.array([number & _64_BITS for number in numbers], np.uint64).view(np.int64)
     if wrong.any():
         raise _inexact(items, int(np.argmax(wrong)))
     return values, unsigned, outside

@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -370,9 +370,16 @@ def _count_characters(strings: Strings) -> NDArray[np.int64]:
     """How many characters each string of UTF-8 has."""
     if first_not_utf8(strings) is not None:
         raise UnprocessableInput("Declared as text, but not UTF-8.", code="invalid_utf8")
-    before = np.zeros(len(strings.data) + 1, np.int64)
-    np.cumsum((strings.data & 0xC0) != 0x80, out=before[1:])
-    return np.diff(before[strings.offsets])
+    counts = np.zeros(len(strings), np.int64)
+    # Some of the strings at a time: a count for each byte would take eight times the text.
+    cuts = np.searchsorted(strings.offsets, np.arange(0, len(strings.data), CHUNK_BYTES))
+    for first, last in pairwise(np.unique([*cuts, len(strings)]).tolist()):
+        part = strings.part(first, last)
+        filled = np.flatnonzero(np.diff(part.offsets))
+        begins = (part.data & 0xC0) != 0x80
+        if len(filled):
+            counts[first + filled] = np.add.reduceat(begins, part.offsets[filled], dtype=np.int64)
+    return counts
 
 
 def _padded(strings: Strings, lengths: NDArray[np.int64], width: int, *, is_text: bool) -> Iterator[Buffer]:

@@ -19,6 +19,7 @@ from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
+from tests.memory import peak_bytes
 from tests.unit.codecs.seam import Refusal, Rows, assert_rows, decode, read, records, schema_of, write
 
 Arrays = dict[str, Any]
@@ -580,3 +581,10 @@ def test_what_is_gathered_is_charged() -> None:
     )
     limits = Limits(max_decoded_bytes=7999)
     refused(write("npz", decode("npz", body, Budget()), limits=limits), "payload_too_large")
+
+
+def test_text_is_counted_some_strings_at_a_time() -> None:
+    text = records([{"x": "é" * 64}] * 20_000)
+    num_bytes = 20_000 * 64 * 2
+    # Gathered, and an archive four bytes a character; a count for each byte would be eight times the text.
+    assert peak_bytes(lambda: write("npz", text)) < 10 * num_bytes

@@ -126,10 +126,10 @@ def test_a_large_record_gets_a_block_of_its_own(size: int) -> None:
 
 
 def test_behind_a_large_record_blocks_are_as_small_as_before() -> None:
-    small, large = [bytes(1000)] * 600, bytes(5 * BLOCK)
+    small, large = [bytes(1000)] * 600, bytes(2 * BLOCK)
     body = framed([*small, large, *small])
     # 507 of them make a block; the 93 that were read with the first one's end come with what is left of it.
-    assert rows(body, pieces=(None, 977)).batches == [507, 93, 1, 507, 93]
+    assert rows(body).batches == [507, 93, 1, 507, 93]
     options = RecordsDecodeOptions(schema=SCHEMA, compression="none")
     source: Any = Stretches(body, [])
     batches = RECORDS_CODECS["tfrecord"].decode(source, options, Budget()).batches
@@ -139,10 +139,10 @@ def test_behind_a_large_record_blocks_are_as_small_as_before() -> None:
 def test_memory_for_a_large_record_comes_back_with_it() -> None:
     budget = Budget()
     free = budget.remaining
-    body = framed([b"", bytes(5 * BLOCK), *[bytes(1000)] * 1200])
+    body = framed([b"", bytes(4 * BLOCK), *[bytes(1000)] * 600])
     found = decode("tfrecord", body, budget, schema=SCHEMA)
     held = [free - budget.remaining for _ in found.batches]
-    assert held[1] > 5 * BLOCK
+    assert held[1] > 4 * BLOCK
     assert max(held[0], *held[2:]) < 2.5 * BLOCK
 
 

@@ -411,6 +411,7 @@ class _Gathered:
         self._num_steps: int | None = None
         self._parts: list[NDArray[Any]] = []
         self._offsets = [np.zeros(1, np.int64)]
+        self._num_bytes = 0
 
     def add(self, column: Column, first_row: int, num_rows: int, budget: Budget) -> None:
         """The rows of a batch."""
@@ -424,8 +425,9 @@ class _Gathered:
         values = column.values
         budget.charge(values.nbytes, f"The rows, gathered for {self._label},")
         if isinstance(values, Strings):
-            self._offsets.append(values.offsets[1:] + self._offsets[-1][-1])
+            self._offsets.append(values.offsets[1:] + self._num_bytes)
             values = values.data
+            self._num_bytes += len(values)
         self._parts.append(values.copy())
 
     def array(self, num_rows: int) -> Array:

@@ -588,3 +588,17 @@ def test_text_is_counted_some_strings_at_a_time() -> None:
     num_bytes = 20_000 * 64 * 2
     # Gathered, and an archive four bytes a character; a count for each byte would be eight times the text.
     assert peak_bytes(lambda: write("npz", text)) < 10 * num_bytes
+
+
+@pytest.mark.parametrize("form", ["npz", "oip"])
+def test_strings_of_no_elements_are_gathered_over_batches(form: FormName) -> None:
+    num_rows = MAX_BATCH_ROWS + 1
+    archive = io.BytesIO()
+    np.savez(archive, x=np.zeros((num_rows, 0), "S1"), y=np.arange(num_rows))
+    written = write(form, decode("npz", archive.getvalue(), Budget()))
+    assert isinstance(written, bytes)
+    options: dict[str, Any] = {"json_bytes": written.index(b"]}") + 2} if form == "oip" else {}
+    found = read(form, written, **options)
+    assert isinstance(found, Rows)
+    assert found.features["x"].endswith("[0]")
+    assert found.rows[-1] == {"x": [], "y": num_rows - 1}

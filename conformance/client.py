@@ -3,12 +3,12 @@
 import json
 import sys
 
-from shardsmith.client import AuthenticatedClient
-from shardsmith.client.api.datasets import append_records, publish_version
-from shardsmith.client.api.tensors import serialize_tensors
-from shardsmith.client.api.versions import read_records
-from shardsmith.client.models import Append, Problem, ReadRecordsTo, RowsBody, TensorsBody, Version
-from shardsmith.client.types import File
+from shardsmith_client import AuthenticatedClient
+from shardsmith_client.api.datasets import append_records, publish_version
+from shardsmith_client.api.tensors import serialize_tensors
+from shardsmith_client.api.versions import read_records
+from shardsmith_client.models import Append, Problem, ReadRecordsTo, RowsBody, TensorsBody, Version
+from shardsmith_client.types import File
 
 
 def main(url: str, dataset: str, tensor: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Records as Parquet. The columns are those of `arrow.py`, read and written through Arrow."""
+"""Records as Parquet. The columns are those of `records.py`, read and written through Arrow."""
 
 from __future__ import annotations
 

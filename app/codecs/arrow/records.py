@@ -1,7 +1,7 @@
 """Records as Arrow IPC: the stream format as it arrives, and the file format, which embeds it.
 
 Arrow is typed, so nothing is guessed: without a schema a feature is what its column is
-(`arrow_features.py`). With one, values are converted exactly or not at all.
+(`features.py`). With one, values are converted exactly or not at all.
 """
 
 from __future__ import annotations

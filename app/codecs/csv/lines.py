@@ -163,10 +163,7 @@ class LineReader:
         Args:
             first_row: of the text; None is the header.
         """
-        if (position := text.find(b"\0")) >= 0:
-            raise self._fault(text, position, "There is a NUL byte", first_row)
-        self._check_quoting(text, first_row)
-        # Before rows are split: pyarrow decodes a row of the wrong width to tell of it.
+        # First, since the faults below split the rows before them, and pyarrow decodes one of the wrong width.
         characters = Strings(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
         if not text.isascii() and first_not_utf8(characters) is not None:
             try:
@@ -174,6 +171,9 @@ class LineReader:
             except UnicodeDecodeError as error:
                 what = "There is text that is not UTF-8"
                 raise self._fault(text, error.start, what, first_row, "invalid_utf8") from None
+        if (position := text.find(b"\0")) >= 0:
+            raise self._fault(text, position, "There is a NUL byte", first_row)
+        self._check_quoting(text, first_row)
 
     def _check_quoting(self, text: bytes, first_row: int | None) -> None:
         has_quotes = b'"' in text

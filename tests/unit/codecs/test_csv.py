@@ -369,6 +369,8 @@ def test_what_is_not_declared_is_dropped_where_asked() -> None:
         (b"a,b\n1,\xe9", Refusal("invalid_utf8", 0)),
         (b"\xff,b\n", Refusal("invalid_utf8", 0)),
         (b"a,b\n1,2\n1,\xff,3\n", Refusal("invalid_utf8", 1)),
+        # A fault further on, before which rows are counted.
+        (b"a,b\n7\x9b\n1,\r,", Refusal("invalid_utf8", 0)),
         (b"a,b\n1,2,3\n1,\xff\n", Refusal("ragged_line", 0)),
         ("a,b,a\n", Refusal("duplicate_feature", feature="a")),
         ("a,\n", Refusal("invalid_feature_name", feature="")),

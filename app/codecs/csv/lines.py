@@ -163,7 +163,7 @@ class LineReader:
         Args:
             first_row: of the text; None is the header.
         """
-        # First, since the faults below split the rows before them, and pyarrow decodes one of the wrong width.
+        # First: the faults below split the rows before them, and pyarrow decodes one of the wrong width.
         characters = Strings(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
         if not text.isascii() and first_not_utf8(characters) is not None:
             try:

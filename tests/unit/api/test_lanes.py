@@ -3,12 +3,14 @@
 import asyncio
 import threading
 import time
+import traceback
+import weakref
 
 import pytest
 
 from app.api import lanes
 from app.api.lanes import Lane, Promise
-from app.errors import Overloaded
+from app.errors import Overloaded, StreamInterrupted
 
 
 async def turn_of_the_loop() -> None:
@@ -251,3 +253,32 @@ def test_what_waits_too_long_for_a_busy_thread_is_refused_and_never_begins() -> 
 
     asyncio.run(run())
     assert done == []
+
+
+class Held:
+    """What a request works on."""
+
+
+def test_a_kept_error_holds_nothing_of_the_request() -> None:
+    """Frames that raised it refer to the error, and it to them: only a search for cycles would free them."""
+    held: list[weakref.ref[Held]] = []
+
+    def work() -> None:
+        data = Held()
+        held.append(weakref.ref(data))
+        try:
+            raise StreamInterrupted("The client has gone.")
+        except StreamInterrupted as error:
+            cause = error
+            raise ValueError("cut") from cause
+
+    async def run() -> None:
+        promised: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        Promise(promised).kept_by(work)
+        await asyncio.sleep(0)
+        error = promised.exception()
+        assert held[0]() is None
+        assert error is not None
+        assert any(frame.name == "work" for frame in traceback.extract_tb(error.__traceback__))
+
+    asyncio.run(run())

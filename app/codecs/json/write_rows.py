@@ -13,6 +13,7 @@ from ...domain.schema import Feature, Schema
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ...runtime.turns import offer_turn
 from ..columns import Batch, Column, Ints, Records, without_features
 from ..options import RecordsEncodeOptions
 from .errors import cell_error
@@ -118,6 +119,7 @@ def _row_texts(
             if isinstance(part, str):
                 texts.append(part)
                 continue
+            offer_turn()
             column = columns[part].rows(start, stop)
             feature = schema.features[part]
             found = _cell_texts(column, stop - start, feature, spelling, first_row + start)

@@ -27,13 +27,13 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from app.codecs import kernels
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryFile, MemoryStream
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 
 ROWS = 200_000
 WIDTH = 20
@@ -58,7 +58,7 @@ class Case:
 
     def batches(self) -> list[Batch]:
         batches = self.table.cast(arrow_schema(self.schema)).to_batches(MAX_BATCH_ROWS)
-        return list(batches_from_arrow(self.schema, batches, Budget()))
+        return list(batches_from_arrow(self.schema, batches))
 
 
 def table_of(arrays: dict[str, Any]) -> pa.Table:

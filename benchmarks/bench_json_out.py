@@ -22,7 +22,6 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.json import write_rows, write_tensors
 from app.codecs.messages import tfrecord
@@ -32,6 +31,7 @@ from app.domain.schema import Schema
 from app.domain.tensor import NamedTensor, tensor_from_array
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryStream
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 
 NUM_VALUES = 1_000_000
 NUM_BATCHES = 24
@@ -73,7 +73,7 @@ def batch() -> Batch:
         pa.array([f"row {index}, Grüße".encode() for index in range(MAX_BATCH_ROWS)], pa.binary()),
     ]
     rows = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(SCHEMA))
-    return next(batches_from_arrow(SCHEMA, [rows], Budget()))
+    return next(batches_from_arrow(SCHEMA, [rows]))
 
 
 def to_lines(data: Buffer, rows: int) -> int:

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.arrays.npy import npy_header
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import Records
 from app.codecs.messages.tfrecord import encode
 from app.codecs.options import RecordsEncodeOptions
@@ -33,6 +32,7 @@ from benchmarks.bench_appends import server
 from benchmarks.bench_stream_tensor import drain
 from benchmarks.measure import Answer, Session, main, memory_folder
 from benchmarks.open_loop import Outcome, probed, quantile
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 
 CLIENTS = 4
 #: Of a body that streams; of one that is held as a whole, with what it decodes to.
@@ -67,7 +67,7 @@ def tfrecord_block() -> bytes:
     batch = pa.RecordBatch.from_arrays(
         [values, pa.array(np.arange(20_000, dtype=np.int64))], schema=arrow_schema(schema)
     )
-    records = Records(schema, batches_from_arrow(schema, [batch], Budget()))
+    records = Records(schema, batches_from_arrow(schema, [batch]))
     return b"".join(encode(records, RecordsEncodeOptions(), Budget()))
 
 

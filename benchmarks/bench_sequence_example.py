@@ -26,13 +26,13 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow, column_type
 from app.codecs.columns import Batch, Records
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import arrow_schema, batches_from_arrow, column_type
 
 ROWS = 1024
 PEER_ROWS = 256
@@ -55,7 +55,7 @@ class Case:
 
     @cached_property
     def batch(self) -> Batch:
-        return next(batches_from_arrow(self.schema, [self.arrow()], Budget()))
+        return next(batches_from_arrow(self.schema, [self.arrow()]))
 
     def records(self) -> Records:
         return Records(self.schema, iter([self.batch] * self.batches))

@@ -30,7 +30,6 @@ import obstore
 import pyarrow as pa
 from obstore.store import S3Store
 
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import Records
 from app.codecs.messages.tfrecord import encode
 from app.codecs.options import RecordsEncodeOptions
@@ -38,6 +37,7 @@ from app.domain.limits import KIB, MIB
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from benchmarks.measure import Answer, Session, main, processor_s
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 from tests.e2e.service import Service, start
 from tests.servers.running import BUCKET, RunningStore, ceph_rgw
 
@@ -60,9 +60,7 @@ def block() -> bytes:
     images = pa.array([rng.bytes(IMAGE_BYTES) for _ in range(rows)], pa.binary())
     batch = pa.RecordBatch.from_arrays([images, pa.array(range(rows))], schema=arrow_schema(SCHEMA))
     return b"".join(
-        encode(
-            Records(SCHEMA, batches_from_arrow(SCHEMA, [batch], Budget())), RecordsEncodeOptions(), Budget()
-        )
+        encode(Records(SCHEMA, batches_from_arrow(SCHEMA, [batch])), RecordsEncodeOptions(), Budget())
     )
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryStream
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 
 COLUMNS, LISTS = "tf.train.Example from columns", "tf.train.Example from Python lists"
 PARSE, VALUES, ALONE = "parse_example", "FromString with its values", "FromString alone"
@@ -54,7 +54,7 @@ class Case:
         arrays = [_fixed(self.columns[column.name], column.type) for column in arrow]
         batch = pa.RecordBatch.from_arrays(arrays, schema=arrow)
         batches = [batch.slice(begin, MAX_BATCH_ROWS) for begin in range(0, self.num_rows, MAX_BATCH_ROWS)]
-        return list(batches_from_arrow(self.schema, batches, Budget()))
+        return list(batches_from_arrow(self.schema, batches))
 
 
 def _fixed(values: Any, kind: pa.DataType) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
 from app.codecs.columns import MAX_BATCH_ROWS, Records
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import Limits
@@ -21,6 +20,7 @@ from app.runtime.spool import Spool
 from app.services.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
 from benchmarks.measure import memory_folder
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 
 __all__ = ["WIDTH", "Version", "published"]
 
@@ -51,7 +51,7 @@ def published(num_rows: int, num_shards: int) -> Iterator[Version]:
         datasets.append(
             NAME,
             "train",
-            Records(_SCHEMA, batches_from_arrow(_SCHEMA, _batches(num_rows), Budget())),
+            Records(_SCHEMA, batches_from_arrow(_SCHEMA, _batches(num_rows))),
             key=None,
             digest=lambda: "",
             options=RecordsEncodeOptions(),

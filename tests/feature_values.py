@@ -13,12 +13,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.framing import iter_frames
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
 from app.domain.schema import Encoding, Feature, FeatureKind, Message, Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.arrow_rows import arrow_schema
 
 NAMES = [name for name in DTYPES if name != "string"] + ["text", "bytes"]
 

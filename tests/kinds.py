@@ -5,12 +5,11 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema, column_type
 from app.codecs.columns import Records
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
 from app.domain.tensor import num_elements
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, column_type, from_arrow
 
 _DTYPES = [dtype for name, dtype in DTYPES.items() if name != "string"] + [TEXT, BYTES]
 _DIMS = st.integers(1, 3)

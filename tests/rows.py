@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.columns import Records
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import Limits
@@ -17,7 +16,7 @@ from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.services.datasets import AppendResult, Datasets, PublishOptions
 from app.storage.object_store import ObjectStore
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 PADDED = Schema.from_json({"features": {"x": {"dtype": "int64"}, "pad": {"dtype": "bytes"}}})

@@ -14,35 +14,27 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import PRECISION, TEXT, DType
 from ..errors import LossyConversion, SchemaConflict, UnprocessableInput
+from .arrow.elements import first_not_utf8
+from .columns import Strings
 from .content import sign_extended
 from .rounding import rounded
 
-__all__ = ["convert_values"]
-
 
 def convert_values(values: NDArray[Any], source: DType, target: DType, *, feature: str) -> NDArray[Any]:
-    """The values as an array of `target.numpy`; the same array where nothing changes.
+    """The numbers as an array of `target.numpy`; the same array where nothing changes.
 
     Args:
         values: of `source.numpy`, any shape; the first axis counts rows.
         feature: names the column in errors.
 
     Raises:
-        SchemaConflict: strings and numbers, or a complex number as a real one.
+        SchemaConflict: one of them is a string, or a complex number is declared real.
         LossyConversion: a value that `target` does not hold (`out_of_range`), with its row.
-        UnprocessableInput: bytes declared as text that are not UTF-8 (`invalid_utf8`), with the row.
     """
-    if source.is_string and target.is_string:
-        if target is TEXT and source is not TEXT:
-            _check_utf8(values, feature)
-        return values
     if source.numpy == target.numpy:
         return values
     if source.is_string or target.is_string or (source.kind == "complex" and target.kind != "complex"):
-        raise SchemaConflict(
-            f"Feature {feature!r} is {source}, but the schema declares {target}.",
-            feature=feature,
-        )
+        raise _conflict(source, target, feature)
     if source.is_integer:
         values = sign_extended(values, source)  # an int4 compares with int4s only
     lost = _not_held(values, source, target)
@@ -54,6 +46,37 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
             converted = values.astype(target.numpy)
     _refuse(lost, values, target, feature)
     return converted
+
+
+def convert_strings(
+    strings: Strings, source: DType, target: DType, *, feature: str, width: int = 1
+) -> Strings:
+    """The strings themselves, if `target` holds them.
+
+    Args:
+        width: strings of a row.
+
+    Raises:
+        SchemaConflict: `target` is a number.
+        UnprocessableInput: bytes declared as text that are not UTF-8 (`invalid_utf8`), with the row.
+    """
+    if not target.is_string:
+        raise _conflict(source, target, feature)
+    if target is TEXT and source is not TEXT and (index := first_not_utf8(strings)) is not None:
+        raise UnprocessableInput(
+            f"Feature {feature!r} is declared as text, but holds bytes that are not UTF-8. Declare it as "
+            "bytes.",
+            code="invalid_utf8",
+            row=index // width,
+            feature=feature,
+        )
+    return strings
+
+
+def _conflict(source: DType, target: DType, feature: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"Feature {feature!r} is {source}, but the schema declares {target}.", feature=feature
+    )
 
 
 def _not_held(values: NDArray[Any], source: DType, target: DType) -> NDArray[np.bool_]:
@@ -113,17 +136,3 @@ def _refuse(lost: NDArray[np.bool_], values: NDArray[Any], target: DType, featur
         feature=feature,
         row=row,
     )
-
-
-def _check_utf8(values: NDArray[Any], feature: str) -> None:
-    for index, value in enumerate(values.reshape(-1)):
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            raise UnprocessableInput(
-                f"Feature {feature!r} is declared as text, but holds bytes that are not UTF-8. "
-                f"Declare it as bytes.",
-                code="invalid_utf8",
-                feature=feature,
-                row=index // (values.size // len(values)),
-            ) from None

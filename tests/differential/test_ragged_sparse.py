@@ -9,13 +9,12 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Feature, Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import Table, payloads, tables_of
 from tests.tensorflow_features import message_of
 

@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
@@ -21,7 +20,7 @@ from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, payloads, tables_of
 from tests.tensorflow_features import message_of
 

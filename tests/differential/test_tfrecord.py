@@ -15,7 +15,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.messages.framing import compress, frame_footer, frame_header, iter_frames
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
@@ -24,7 +23,7 @@ from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 
 _TENSORFLOWS: dict[Compression, str] = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 COMPRESSIONS: list[Compression] = list(_TENSORFLOWS)

@@ -25,7 +25,7 @@ from ...errors import InputError, LimitExceeded, MalformedInput, UnknownForm, Un
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, read_exactly
 from ..array import Array
-from ..arrow.batches import first_not_utf8
+from ..arrow.elements import first_not_utf8
 from ..columns import Strings
 from ..content import CHUNK_BYTES, num_axes, read_content, row_major
 from ..content_stream import arriving_pieces, checked_pieces, swapped_pieces

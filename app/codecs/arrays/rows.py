@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import TEXT, WITHIN_FLOAT32, DType
+from ...domain.dtypes import WITHIN_FLOAT32, DType
 from ...domain.limits import MIB
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
 from ...domain.tensor import Shape, num_elements
@@ -22,7 +22,6 @@ from ...errors import InputError, MalformedInput, SchemaConflict, UnprocessableI
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..array import Array, ElementReader
-from ..arrow.batches import first_not_utf8
 from ..columns import (
     MAX_BATCH_ROWS,
     AbsentColumns,
@@ -35,7 +34,7 @@ from ..columns import (
     item_width,
     without_features,
 )
-from ..convert import convert_values
+from ..convert import convert_strings, convert_values
 from ..options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -237,32 +236,16 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
     if array.is_arriving:
         return array
     if array.dtype.is_string:
-        return replace(array, dtype=feature.dtype, content=_fit_strings(array, feature))
+        width = num_elements(row_shape)
+        strings = convert_strings(
+            array.strings, array.dtype, feature.dtype, feature=feature.name, width=width
+        )
+        return replace(array, dtype=feature.dtype, content=strings)
     if array.dtype.numpy != feature.dtype.numpy:
         budget.charge(len(array.values) * feature.dtype.itemsize, f"Feature {feature.name!r}, converted,")
     rows = array.values.reshape(array.shape[0], -1) if array.values.size else array.values
     values = convert_values(rows, array.dtype, feature.dtype, feature=feature.name)
     return replace(array, dtype=feature.dtype, content=values.reshape(-1))
-
-
-def _fit_strings(array: Array, feature: Feature) -> Strings:
-    strings = array.strings
-    if not feature.dtype.is_string:
-        raise SchemaConflict(
-            f"Feature {feature.name!r} is {array.dtype}, but the schema declares {feature.dtype}.",
-            feature=feature.name,
-        )
-    if feature.dtype is TEXT and array.dtype is not TEXT:
-        index = first_not_utf8(strings)
-        if index is not None:
-            raise UnprocessableInput(
-                f"Feature {feature.name!r} is declared as text, but holds bytes that are not UTF-8. "
-                f"Declare it as bytes.",
-                code="invalid_utf8",
-                feature=feature.name,
-                row=index // num_elements(array.shape[1:]),
-            )
-    return strings
 
 
 def _keeps_shape(feature: Feature, row_shape: Shape) -> bool:

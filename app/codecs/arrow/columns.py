@@ -9,19 +9,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...domain.dtypes import BYTES, INT64, TEXT, DType
-from ...domain.schema import Feature
+from ...domain.dtypes import INT64, DType
+from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...errors import InputError, SchemaConflict, UnprocessableInput
-from ..columns import AbsentColumns, Column, Strings, even_bounds, item_width
+from ..columns import AbsentColumns, Column, Strings, even_bounds, item_width, no_values
 from ..content import check_content, content_view
-from ..convert import convert_values
+from ..convert import convert_strings, convert_values
 from ..records.lease import Lease
-from .batches import storage_type, values_from_arrow
-from .elements import elements_from_values, values_from_elements
+from .elements import read_elements, storage_type
 from .features import value_dtype
-from .values import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
-from .written_out import has_numbers, write_out
+from .flatten import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
+from .times import has_numbers, write_out
 
 Values = NDArray[Any] | Strings
 
@@ -95,7 +94,7 @@ class ColumnReader:
         if feature.num_unknown and pa.types.is_struct(flat.values.type):
             return self._from_variable_shape(flat)
         self._check_dims(flat)
-        values = self._values(flat)
+        values = self.values(flat)
         if not feature.num_unknown:
             return Column(values, width=item_width(feature))
         if feature.num_unknown == 1 and feature.shape[0] is None and feature.known_values:
@@ -119,7 +118,7 @@ class ColumnReader:
             self._refuse_rows(wrong, flat, "a tensor of another shape")
         products = np.fromiter(map(num_elements, shapes.tolist()), object, len(shapes))
         self._refuse_rows(products != np.diff(bounds), flat, "a tensor whose shape is not that of its data")
-        return self._shaped(shapes, bounds, self._values(data), flat)
+        return self._shaped(shapes, bounds, self.values(data), flat)
 
     def _shaped(self, shapes: Ints, bounds: Ints, values: Values, flat: FlatValues) -> Column:
         if self.feature.num_unknown > 1:
@@ -157,7 +156,7 @@ class ColumnReader:
         levels = zip(flat.levels, node_counts(flat), strict=False)
         splits = [even_bounds(count, level) if isinstance(level, int) else level for level, count in levels]
         cuts = self.feature.num_partitions + 1
-        return Column(self._values(flat), tuple(splits[:cuts]), width=item_width(self.feature))
+        return Column(self.values(flat), tuple(splits[:cuts]), width=item_width(self.feature))
 
     def _sequence(self, flat: FlatValues) -> Column:
         if not flat.levels:
@@ -193,31 +192,28 @@ class ColumnReader:
                 row=row,
                 feature=name,
             )
-        return Column(self._values(values), (row_bounds(values),), coordinates=coordinates)
+        return Column(self.values(values), (row_bounds(values),), coordinates=coordinates)
 
     def _integers(self, flat: FlatValues) -> Ints:
         plain = replace(self, feature=Feature(self.feature.name, INT64), marks={})
-        found: Ints = values_from_elements(plain.elements(flat), INT64)
-        return found
+        found: Any = plain.values(flat)
+        return found  # type: ignore[no-any-return]  # int64 are no strings
 
-    def _values(self, flat: FlatValues) -> Values:
-        return values_from_arrow(self.feature.dtype, self.elements(flat), self.lease)
-
-    def elements(self, flat: FlatValues) -> pa.Array[Any]:
-        """The values in the storage of the feature's dtype."""
+    def values(self, flat: FlatValues) -> NDArray[Any] | Strings:
+        """The values as the feature's dtype."""
         leaf = flat.values
         if pa.types.is_null(leaf.type):
             if len(leaf):
                 raise self._misfit(flat, "null inside a list")
-            return pa.array([], storage_type(self.feature.dtype))
+            return no_values(self.feature.dtype)
         try:
-            return self._elements(leaf)
+            return self._values(leaf)
         except InputError as error:
             if error.location.row is not None:
                 error.location = replace(error.location, row=row_of(flat, error.location.row))
             raise
 
-    def _elements(self, leaf: pa.Array[Any]) -> pa.Array[Any]:
+    def _values(self, leaf: pa.Array[Any]) -> NDArray[Any] | Strings:
         """Raises InputError with the index of the value as its row."""
         name, target = self.feature.name, self.feature.dtype
         if has_numbers(leaf.type):
@@ -230,14 +226,16 @@ class ColumnReader:
                 code="unsupported_type",
                 feature=name,
             )
-        plain = self._plain(leaf, source)
+        values = read_elements(source, self._in_storage(leaf, source), self.lease)
+        if isinstance(values, Strings):
+            return convert_strings(values, source, target, feature=name)
         if source.is_narrow:
-            values = values_from_elements(plain, source)
             check_content(content_view(values), source)
-            plain = elements_from_values(values, source, name)
-        return plain if source is target else self._converted(plain, source)
+        if source is not target:
+            self.lease.charge((source.itemsize + 2 * target.itemsize) * len(values), "Values, converted,")
+        return convert_values(values, source, target, feature=name)
 
-    def _plain(self, leaf: pa.Array[Any], source: DType) -> pa.Array[Any]:
+    def _in_storage(self, leaf: pa.Array[Any], source: DType) -> pa.Array[Any]:
         if leaf.type == (storage := storage_type(source)):
             return leaf
         if source.is_string and not pa.types.is_fixed_size_binary(leaf.type):
@@ -245,18 +243,6 @@ class ColumnReader:
         else:
             self.lease.charge(leaf.nbytes + 8 * len(leaf), "Values of a batch")
         return leaf.cast(storage)
-
-    def _converted(self, plain: pa.Array[Any], source: DType) -> pa.Array[Any]:
-        """Raises InputError with the index of the value as its row."""
-        name, target = self.feature.name, self.feature.dtype
-        if source.is_string and target.is_string:
-            if target is TEXT:
-                _check_text(plain, name)
-            return plain
-        self.lease.charge((source.itemsize + 2 * target.itemsize) * len(plain), "Values, converted,")
-        values = values_from_elements(plain, source)
-        converted: NDArray[Any] = convert_values(values, source, target, feature=name)
-        return elements_from_values(converted, target, name)
 
     def _check_dims(self, flat: FlatValues) -> None:
         """Whether the lists are as deep and as long as the shape says."""
@@ -298,13 +284,3 @@ def _filtered(column: Any, present: NDArray[np.bool_]) -> pa.Array[Any]:
     if isinstance(column.type, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(column.type, column.storage.filter(mask))
     return column.filter(mask)  # type: ignore[no-any-return]  # declared on each class apart
-
-
-def _check_text(strings: pa.Array[Any], feature: str) -> None:
-    try:
-        strings.cast(pa.string())
-    except pa.ArrowInvalid:
-        # Found one by one, since Arrow does not say where.
-        values = np.empty(len(strings), object)
-        values[:] = strings.to_pylist()
-        convert_values(values, BYTES, TEXT, feature=feature)

@@ -14,27 +14,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...domain.dtypes import BOOL, BYTES, DTYPES, TEXT, WITHIN_FLOAT32, DType
-from ...domain.schema import Feature, FeatureShape, Message, Schema
+from ...domain.feature import Feature, FeatureShape
+from ...domain.schema import Message, Schema
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ..json.text import parse_json
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
-from .batches import storage_type
+from .elements import storage_type
+from .flatten import is_list
 from .guard import read_field_metadata
-from .values import is_list
-from .written_out import has_text
-
-__all__ = [
-    "DTYPE_KEY",
-    "SCHEMA_KEY",
-    "VARIABLE_SHAPE",
-    "has_arrow_type",
-    "infer_arrow_schema",
-    "narrow_columns",
-    "value_dtype",
-    "with_schema_in_metadata",
-]
+from .times import has_text
 
 SCHEMA_KEY: Final = b"shardsmith:schema"
 DTYPE_KEY: Final = b"shardsmith:dtype"

@@ -1,26 +1,45 @@
-"""Records as Parquet. The columns are those of `records.py`, read and written through Arrow."""
+"""Records as Parquet: the columns are those of `records.py`, read and written through Arrow.
+
+Row groups come in from bytes that nobody vouches for, and go out as they are made.
+Source: parquet.apache.org, "File Format"; the reading and the writing are Arrow's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import binascii
+import struct
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ...domain.limits import MIB
-from ...errors import UnprocessableInput
+from ...domain.limits import KIB, MIB
+from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteFile
 from ..columns import MAX_BATCH_ROWS, Records, without_features
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease
-from .batches import batches_to_arrow
-from .export import export_batches, exported_schema
-from .normalise import records_from_arrow
-from .parquet_file import ParquetReader, serialize_parquet
+from .guard import measure_schema, root_table
+from .ipc import Collector, arrow_faults
+from .parquet_footer import ParquetFooter, parse_footer
+from .parquet_pages import measure_pages
+from .records import records_from_arrow
+from .write import export_schema, write_batches
 
-__all__ = ["decode", "encode"]
+if TYPE_CHECKING:  # imported where it is used: it takes 9 MB, also of a service that never sees Parquet
+    import pyarrow.parquet as pq
 
+_MAGIC: Final = b"PAR1"
+_ENCRYPTED: Final = b"PARE"
+_TAIL_BYTES: Final = 8
+#: What a footer takes in memory for each of its bytes while it is read, and then: an empty struct of one
+#: byte becomes one of a hundred.
+_PARSED_RATIO: Final = 100
+_HELD_RATIO: Final = 8
+#: A column is read so much at a time, and not all of it at once.
+_READ_BYTES: Final = 256 * KIB
+_BATCH_BYTES: Final = 16 * MIB
 #: A row group ends behind the batch that takes it past one of these.
 _GROUP_BYTES: Final = 64 * MIB
 _GROUP_ROWS: Final = 128 * 1024
@@ -36,12 +55,173 @@ def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Rec
     return records_from_arrow(reader.schema, reader.names, reader, options, budget, reader.num_rows)
 
 
+class ParquetReader:
+    """The row groups of a file, a batch at a time.
+
+    Attributes:
+        schema: as Arrow reads it.
+        names: of its columns.
+        num_rows: as the footer says, and as will have been read at the end.
+
+    Raises:
+        MalformedInput: no Parquet file, or a corrupt one (`invalid_parquet`, `truncated`).
+        UnprocessableInput: an encrypted file (`unsupported_parquet`).
+        LimitExceeded: more than the budget.
+    """
+
+    def __init__(self, file: ByteFile, budget: Budget, max_rows: int) -> None:
+        self._file = file
+        self._budget = budget
+        self._max_rows = max_rows
+        footer = _read_footer(file)
+        budget.charge(_PARSED_RATIO * len(footer), "The footer of the Parquet file")
+        self._footer = parse_footer(footer)
+        _check_arrow_schemas(self._footer)
+        with arrow_faults("The footer of the Parquet file", "invalid_parquet"):
+            self._parquet = self._open(())
+            self.schema = self._parquet.schema_arrow
+            self.names: list[str] = self.schema.names
+        budget.release((_PARSED_RATIO - _HELD_RATIO) * len(footer))
+        self.num_rows = self._footer.num_rows
+
+    def _open(self, by_dictionary: tuple[str, ...]) -> pq.ParquetFile:
+        """The file, of which these columns are read as dictionaries."""
+        import pyarrow.parquet as pq
+
+        source: Any = _SeekableFile(self._file)
+        return pq.ParquetFile(
+            source,
+            pre_buffer=False,
+            buffer_size=_READ_BYTES,
+            page_checksum_verification=True,
+            read_dictionary=list(by_dictionary),
+        )
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Every batch, valid in all its values; what it may take is charged until the next row group."""
+        row = 0
+        for index in range(len(self._footer.row_groups)):
+            for batch in self._row_group(index, row):
+                yield batch
+                row += batch.num_rows
+        if row != self.num_rows:
+            raise MalformedInput(
+                f"The footer declares {self.num_rows} rows, but there are {row}.", code="invalid_parquet"
+            )
+
+    def _row_group(self, index: int, row: int) -> Iterator[pa.RecordBatch]:
+        group = self._footer.row_groups[index]
+        if not group.num_rows:
+            return
+        columns = [
+            measure_pages(self._file, chunk, self._max_rows, _BATCH_BYTES, self._budget)
+            for chunk in group.columns
+        ]
+        average = sum(column.num_bytes for column in columns) // max(1, group.num_rows)
+        step = max(1, min(self._max_rows, _BATCH_BYTES // max(1, average)))
+        held = sum(column.held_bytes(step) for column in columns)
+        self._budget.charge(held, f"Row group {index} of the Parquet file")
+        with arrow_faults(f"Row {row} or one behind it", "invalid_parquet", row=row):
+            by_dictionary = tuple(column.path for column in columns if column.by_dictionary)
+            parquet = self._open(by_dictionary) if by_dictionary else self._parquet
+            batches = parquet.iter_batches(step, row_groups=[index], use_threads=False)
+        while True:
+            with arrow_faults(f"Row {row} or one behind it", "invalid_parquet", row=row):
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                batch.validate(full=True)
+            yield batch
+            row += batch.num_rows
+        self._budget.release(held)
+
+
+def _read_footer(file: ByteFile) -> bytes:
+    tail = file.read_at(max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
+    if file.read_at(0, len(_MAGIC)) == _ENCRYPTED or tail.endswith(_ENCRYPTED):
+        raise UnprocessableInput("Encrypted Parquet files are not read.", code="unsupported_parquet")
+    if file.size < len(_MAGIC) + _TAIL_BYTES or file.read_at(0, len(_MAGIC)) != _MAGIC:
+        raise MalformedInput("This is no Parquet file: it does not begin with PAR1.", code="invalid_parquet")
+    if not tail.endswith(_MAGIC):
+        raise MalformedInput(
+            "The Parquet file does not end with PAR1. Send the whole file.",
+            code="truncated",
+            offset=file.size,
+        )
+    size = int.from_bytes(tail[:4], "little")
+    if size > file.size - len(_MAGIC) - _TAIL_BYTES:
+        raise MalformedInput(
+            f"The footer declares {size} bytes, which the file does not have.", code="invalid_parquet"
+        )
+    return file.read_at(file.size - _TAIL_BYTES - size, size)
+
+
+def _check_arrow_schemas(footer: ParquetFooter) -> None:
+    """Check the Arrow schema that writers put into the footer, which Arrow believes as it stands."""
+    for text in footer.arrow_schemas:
+        try:
+            message = binascii.a2b_base64(text)
+        except (binascii.Error, TypeError, ValueError):
+            raise _broken("The Arrow schema in the footer is no base64") from None
+        # Behind a continuation marker and a length; before 0.15 behind a length alone.
+        begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
+        try:
+            schema = root_table(message[begin:]).table(2)
+            if schema is None:
+                raise _broken("The Arrow schema in the footer is none")
+            measure_schema(schema)
+        except struct.error:
+            raise _broken("The Arrow schema in the footer is corrupt") from None
+
+
+def _broken(what: str) -> MalformedInput:
+    return MalformedInput(f"{what}.", code="invalid_parquet")
+
+
+class _SeekableFile:
+    """A `ByteFile` as Arrow wants files."""
+
+    closed = False
+
+    def __init__(self, file: ByteFile) -> None:
+        self._file = file
+        self._position = 0
+
+    def read(self, n: int = -1) -> bytes:
+        data = self._file.read_at(self._position, self._file.size - self._position if n < 0 else n)
+        self._position += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._position, self._file.size)[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._file.size
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The file is its owner's to close."""
+
+
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
     """A row group for each 64 MiB or 128 k rows, handed out when it is whole.
 
     Raises:
         UnprocessableInput: a feature with a dimension of 0, or no feature at all (`not_expressible`);
-            as `export_batches`.
+            as `write_batches`.
         LimitExceeded: a row group beyond the budget.
     """
     if not len(records.schema):
@@ -54,9 +234,9 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
                 code="not_expressible",
                 feature=feature.name,
             )
-    schema = _parquet_schema(exported_schema(records.schema))
-    batches = export_batches(records.schema, batches_to_arrow(records.schema, records.batches, budget))
-    return serialize_parquet(schema, _row_groups(schema, batches, budget))
+    schema = _parquet_schema(export_schema(records.schema))
+    batches = write_batches(records.schema, records.batches, budget)
+    return _serialize(schema, _row_groups(schema, batches, budget))
 
 
 def _parquet_schema(schema: pa.Schema) -> pa.Schema:
@@ -111,3 +291,16 @@ def _row_groups(schema: pa.Schema, batches: Iterator[pa.RecordBatch], budget: Bu
                 lease.release()
         if gathered:
             yield pa.Table.from_batches(gathered, schema)
+
+
+def _serialize(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> Iterator[Buffer]:
+    """A file of these row groups, handed out as each is written. Compressed by Snappy, which all read."""
+    import pyarrow.parquet as pq
+
+    sink: Any = Collector()
+    writer = pq.ParquetWriter(sink, schema, compression="snappy")
+    for table in row_groups:
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+        yield from sink.taken()
+    writer.close()
+    yield from sink.taken()

@@ -1,23 +1,33 @@
-"""Records as Arrow IPC: the stream format as it arrives, and the file format, which embeds it.
+"""Records as Arrow: IPC in and out, and the rows of record batches from anywhere.
 
-Arrow is typed, so nothing is guessed: without a schema a feature is what its column is
-(`features.py`). With one, values are converted exactly or not at all.
+IPC is the stream format as it arrives, or the file format, which embeds it. Arrow is typed, so nothing is
+guessed: without a schema a feature is what its column is (`features.py`). With one, values are converted
+exactly or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
 
+import pyarrow as pa
+
+from ...domain.limits import MIB
+from ...domain.schema import Schema
+from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
-from ..columns import Records
+from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records, check_columns
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
-from .batches import batches_to_arrow
-from .export import export_batches, exported_schema
-from .ipc import ArrowReader, serialize_arrow
-from .normalise import records_from_arrow
+from ..records.lease import Lease, TooLargeAtOnce
+from .columns import ColumnReader
+from .features import SCHEMA_KEY, expand_structs, infer_arrow_schema, narrow_columns, with_schema_in_metadata
+from .ipc import ArrowReader, arrow_faults, serialize_arrow
+from .write import export_schema, write_batches
 
-__all__ = ["decode", "encode"]
+#: A batch of large rows has fewer of them: it is encoded in one block.
+_BATCH_BYTES: Final = 16 * MIB
 
 
 def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -34,7 +44,117 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """One message a batch, as they come, uncompressed.
 
     Raises:
-        InputError: as `export_batches`.
+        InputError: as `write_batches`.
     """
-    batches = export_batches(records.schema, batches_to_arrow(records.schema, records.batches, budget))
-    return serialize_arrow(exported_schema(records.schema), batches, options.arrow)
+    batches = write_batches(records.schema, records.batches, budget)
+    return serialize_arrow(export_schema(records.schema), batches, options.arrow)
+
+
+def records_from_arrow(
+    foreign: pa.Schema,
+    names: list[str],
+    batches: Iterable[pa.RecordBatch],
+    options: RecordsDecodeOptions,
+    budget: Budget,
+    num_rows: int | None = None,
+) -> Records:
+    """The rows of `batches`, by the schema declared, that of the metadata, or the one that `foreign` is.
+
+    Args:
+        foreign: of the batches, which are valid in all their values.
+        names: of its columns.
+
+    Raises:
+        InputError: two columns of one name, a type that no feature has, a schema that does not fit; while
+            batches are drawn, as `ColumnReader.read`.
+    """
+    check_columns(names, budget)
+    options = with_schema_in_metadata(foreign.metadata, options, budget)
+    declared = options.schema
+    with arrow_faults("The schema of the body"):  # names of members may not be UTF-8
+        columns = expand_structs(foreign, declared)
+    is_declared = SCHEMA_KEY in (foreign.metadata or {})
+    names = [field.name for field, _ in columns]
+    check_columns(names, budget)
+    foreign = pa.schema([field for field, _ in columns])
+    if declared is None:
+        schema = infer_arrow_schema(foreign, options.message)
+    else:
+        with arrow_faults("The schema of the body"):
+            narrow = narrow_columns(foreign)
+        schema = declared.with_message(options.message).as_read(narrow)
+        if options.undeclared == "error":
+            _refuse_undeclared(foreign, schema)
+    rows = _batches(foreign, {field.name: place for field, place in columns}, batches, schema, budget)
+    dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
+    return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
+
+
+def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
+    for field in foreign:
+        if field.name not in schema.by_name and not pa.types.is_null(field.type):
+            raise SchemaConflict(
+                f"The schema does not declare the column {field.name[:64]!r}. Add it there, leave it out, "
+                "or set ?undeclared=drop.",
+                feature=field.name,
+            )
+
+
+def _batches(
+    foreign: pa.Schema,
+    places: dict[str, list[int]],
+    batches: Iterable[pa.RecordBatch],
+    schema: Schema,
+    budget: Budget,
+) -> Iterator[Batch]:
+    marks = {field.name: field.metadata or {} for field in foreign}
+    with Lease(budget) as lease:
+        readers = [ColumnReader(feature, marks.get(feature.name, {}), lease, 0) for feature in schema]
+        first_row = 0
+        for batch in batches:
+            step = most_rows = _batch_rows(batch)
+            start = 0
+            while start < batch.num_rows:
+                piece = batch.slice(start, step)
+                absent = AbsentColumns(piece.num_rows)
+                lease.expands_to = _BATCH_BYTES if piece.num_rows > 1 else None
+                try:
+                    with arrow_faults(f"Row {first_row + start} and those behind it", row=first_row + start):
+                        columns = tuple(
+                            _read(reader, piece, places, first_row + start, absent) for reader in readers
+                        )
+                except TooLargeAtOnce:
+                    # A few bytes can name a long string again and again, which no size tells beforehand.
+                    lease.release()
+                    step = (piece.num_rows + 1) // 2
+                    continue
+                start += piece.num_rows
+                step = min(2 * step, most_rows)
+                yield Batch(piece.num_rows, columns)
+                del columns
+                lease.release()
+            first_row += batch.num_rows
+
+
+def _batch_rows(batch: pa.RecordBatch) -> int:
+    average = batch.nbytes // max(1, batch.num_rows)
+    return max(1, min(MAX_BATCH_ROWS, _BATCH_BYTES // max(1, average)))
+
+
+def _read(
+    reader: ColumnReader,
+    piece: pa.RecordBatch,
+    places: dict[str, list[int]],
+    first_row: int,
+    absent: AbsentColumns,
+) -> Column:
+    reader = replace(reader, first_row=first_row)
+    place = places.get(reader.feature.name)
+    if place is None:
+        return reader.absent(absent)
+    column: Any = piece.column(place[0])
+    if len(place) > 1:
+        import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
+
+        column = pc.struct_field(column, place[1:])
+    return reader.absent(absent) if pa.types.is_null(column.type) else reader.read(column)

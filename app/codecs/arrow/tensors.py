@@ -20,23 +20,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...domain.dtypes import BOOL, STRING, DType
-from ...domain.schema import Feature
+from ...domain.dtypes import STRING, DType
+from ...domain.feature import Feature
 from ...domain.tensor import NamedTensor, Shape, Tensor, check_distinct, check_shape, num_elements
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
-from ..columns import check_columns
+from ..columns import Strings, check_columns
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.lease import Lease
 from ..tensors.declared import check_declared
-from .batches import storage_type
 from .columns import ColumnReader
-from .elements import elements_from_values, values_from_elements
+from .elements import natural_type, write_elements
 from .features import DTYPE_KEY, has_arrow_type, value_dtype
+from .flatten import flatten_arrow, unwrapped
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
-from .values import flatten_arrow, unwrapped
 
 _MARK_KEY: Final = b"shardsmith:tensors"
 _SHAPE_KEY: Final = b"shardsmith:shape"
@@ -97,14 +96,18 @@ class _Column:
         if source is None:
             raise self._refused(f"has the Arrow type {str(array.type)[:100]}", "unsupported_type")
         feature = Feature(self.name, source)
-        elements = ColumnReader(feature, self._marks, lease, first_row).elements(flat)
-        overhead = STRING_OVERHEAD * len(elements) if source.is_string else 0
+        values = ColumnReader(feature, self._marks, lease, first_row).values(flat)
+        overhead = STRING_OVERHEAD * len(values) if source.is_string else 0
         # Kept, and joined at the end.
-        budget.charge(2 * elements.nbytes + overhead, f"Column {self.name[:64]!r}")
+        budget.charge(2 * values.nbytes + overhead, f"Column {self.name[:64]!r}")
         self._dtype = STRING if source.is_string else source
         self._row_shape = row_shape
-        values = values_from_elements(elements, source)
-        self._chunks.append(values if source.is_string else values.copy())
+        if isinstance(values, Strings):
+            strings = np.empty(len(values), object)
+            strings[:] = values.unpack()
+            self._chunks.append(strings)
+        else:
+            self._chunks.append(values.copy())
 
     def tensor(self, num_rows: int, *, marked: bool) -> Tensor:
         """All rows as one tensor; of a marked batch the one row."""
@@ -190,14 +193,11 @@ def _field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
         extension = json.dumps({"shape": shape}, separators=(",", ":"))
         marks[b"ARROW:extension:name"] = b"arrow.fixed_shape_tensor"
         marks[b"ARROW:extension:metadata"] = extension.encode()
-    item = pa.field("item", _element_type(dtype), nullable=False)
+    item = pa.field("item", natural_type(STRING if dtype.is_string else dtype), nullable=False)
     return pa.field(name, pa.list_(item, size), nullable=False, metadata=marks)
 
 
-def _element_type(dtype: DType) -> pa.DataType:
-    return pa.bool_() if dtype is BOOL else storage_type(dtype)
-
-
 def _elements(tensor: Tensor) -> pa.Array[Any]:
-    elements = elements_from_values(tensor.values, tensor.dtype, "")
-    return elements.cast(pa.bool_()) if tensor.dtype is BOOL else elements
+    if tensor.dtype.is_string:  # text, too, has the type of bytes
+        return write_elements(STRING, Strings.pack(tensor.values), "")
+    return write_elements(tensor.dtype, tensor.values, "")

@@ -20,7 +20,7 @@ from ...domain.limits import KIB, MIB
 from ...errors import LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ..arrow.batches import first_not_utf8
+from ..arrow.elements import first_not_utf8
 from ..columns import MAX_BATCH_ROWS, Strings
 from ..options import CsvDialect
 from ..records.lease import Lease

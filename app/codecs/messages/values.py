@@ -11,7 +11,7 @@ from ...domain.dtypes import TEXT
 from ...domain.schema import Feature
 from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
 from .. import kernels
-from ..arrow.batches import first_not_utf8
+from ..arrow.elements import first_not_utf8
 from ..columns import Column, Ints, Mask, Strings, bounds_of_present, even_bounds
 from ..kernels.message_read import (
     KIND_ABSENT,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 
-from app.codecs.columns import MAX_BATCH_ROWS, Records
+from app.codecs.columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records, Strings
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError
@@ -788,9 +788,73 @@ def test_rows_without_features_keep_their_number() -> None:
 def test_text_that_is_not_utf8_and_a_dimension_beyond_int32() -> None:
     text = seam.decode("arrow", written(columns(x=[b"a", b"\xff"])), Budget()).batches
     found = seam.write("arrow", Records(schema_of(x="text"), text))
-    assert found == Refusal("invalid_utf8", None, "x")
+    assert found == Refusal("invalid_utf8", 1, "x")
     declared = schema_of(x={"dtype": "int8", "shape": [None, None]})
     rows = seam.decode(
         "arrow", written(columns(x=[{"data": [], "shape": [2**40, 0]}])), Budget(), schema=declared
     )
     assert seam.write("arrow", rows) == Refusal("not_expressible", 0, "x")
+
+
+@pytest.mark.parametrize(
+    ("feature", "array"),
+    [
+        ({"dtype": "text"}, [b"a", None, b"\xff"]),
+        ({"dtype": "text", "shape": [2]}, [[b"a", b"b"], None, [b"c", b"\xff"]]),
+        ({"dtype": "text", "shape": [None]}, [[b"a", b"b"], None, [b"\xff"]]),
+        (
+            {"dtype": "text", "shape": [None, None], "kind": "ragged"},
+            [[[b"a"], [b"b"]], None, [[], [b"\xff"]]],
+        ),
+        ({"dtype": "text", "shape": [None, 1], "kind": "sequence"}, [[[b"a"], [b"b"]], None, [[b"\xff"]]]),
+        (
+            {"dtype": "int8", "shape": [None, None, None], "kind": "sequence", "encoding": "tensor"},
+            [[[2, 0], [3, 0]], None, [[2**31, 0], [2**31 + 1, 0]]],
+        ),
+    ],
+)
+def test_the_row_of_what_does_not_go_into_arrow(feature: dict[str, Any], array: list[Any]) -> None:
+    """Bytes stand in place of text in columns that no reader would make so."""
+    declared = schema_of(x={**feature, "nullable": True})
+    if feature["dtype"] == "text":
+        as_bytes = schema_of(x={**feature, "dtype": "bytes", "nullable": True})
+        batches = list(seam.decode("arrow", written(columns(x=array)), Budget(), schema=as_bytes).batches)
+        expected = Refusal("invalid_utf8", 5, "x")
+    else:
+        shapes = np.array([shape for row in array for shape in row or ()])
+        column = Column(
+            np.empty(0, np.int8),
+            (np.array([0, 2, 4]), np.zeros(5, np.int64)),
+            np.array([True, False, True]),
+            shapes=shapes,
+        )
+        batches = [Batch(3, (column,))]
+        expected = Refusal("not_expressible", 5, "x")
+    empty = Batch(3, tuple(AbsentColumns(3).column(each) for each in declared))
+    assert seam.write("arrow", Records(declared, iter([empty, *batches]))) == expected
+
+
+def test_what_is_copied_beside_nulls_is_charged() -> None:
+    declared = schema_of(x={"dtype": "float32", "shape": [1000], "nullable": True})
+    sparse = Column(np.zeros(1000, np.float32), (), np.arange(100) == 50, 1000)
+    few = Limits(max_decoded_bytes=100_000)
+    batch = Batch(100, (sparse,))
+    found = seam.write("arrow", Records(declared, iter([batch])), limits=few)
+    assert isinstance(found, Refusal)
+    assert found.code == "payload_too_large"
+    data = write(Records(declared, iter([batch])))
+    assert code_of(data, limits=Limits(max_decoded_bytes=700_000)) == "payload_too_large"
+    full = Column(np.zeros(100_000, np.float32), (), None, 1000)
+    assert isinstance(seam.write("arrow", Records(declared, iter([Batch(100, (full,))])), limits=few), bytes)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, None])
+def test_more_values_or_bytes_than_arrow_counts(dtype: Any) -> None:
+    many = np.zeros(2**31, np.uint8)  # memory that nothing touches
+    splits = np.array([0, 2**31])
+    if dtype is None:
+        declared, column = schema_of(x="bytes"), Column(Strings(many, splits))
+    else:
+        declared, column = schema_of(x={"dtype": "uint8", "shape": [None]}), Column(many, (splits,))
+    found = seam.write("arrow", Records(declared, iter([Batch(1, (column,))])))
+    assert found == Refusal("column_too_large", feature="x")

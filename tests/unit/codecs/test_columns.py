@@ -1,21 +1,15 @@
-"""Columns: what slicing and joining keep, and the way from and to Arrow's record batches."""
+"""Columns: what slicing and joining keep."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow, batches_to_arrow
 from app.codecs.columns import AbsentColumns, Batch, Column, Strings, join_batches
-from app.domain.dtypes import DTYPES
-from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.errors import LimitExceeded
-from app.runtime.budget import Budget
+from tests.arrow_rows import arrow_schema, batches_from_arrow, batches_to_arrow
 from tests.column_checks import check_batch
 from tests.feature_values import Table, tables_of
 
@@ -40,11 +34,11 @@ EVERY_KIND = Schema.from_json(
 
 
 def to_columns(schema: Schema, *batches: pa.RecordBatch) -> list[Batch]:
-    return [check_batch(batch, schema) for batch in batches_from_arrow(schema, batches, Budget())]
+    return [check_batch(batch, schema) for batch in batches_from_arrow(schema, batches)]
 
 
 def to_arrow(schema: Schema, *batches: Batch) -> list[pa.RecordBatch]:
-    found = list(batches_to_arrow(schema, batches, Budget()))
+    found = list(batches_to_arrow(schema, batches))
     for batch in found:
         batch.validate(full=True)
         assert batch.schema.equals(arrow_schema(schema))
@@ -92,22 +86,6 @@ def test_batches_of_no_rows_and_of_no_features_keep_their_number() -> None:
     assert join_batches([Batch(2, ()), Batch(3, ())]).num_rows == 5
 
 
-@pytest.mark.parametrize("name", [name for name in DTYPES if name != "string"])
-def test_numbers_are_not_copied(name: str) -> None:
-    dtype = DTYPES[name]
-    schema = Schema.from_json({"features": {"x": {"dtype": name, "shape": [2], "encoding": "tensor"}}})
-    values = np.arange(6 * dtype.itemsize, dtype=np.uint8).view(dtype.numpy)
-    if dtype.is_narrow or dtype.kind == "bool":
-        values = np.array([0, 1] * 3, np.uint8).view(dtype.numpy)
-    [arrow] = to_arrow(schema, Batch(3, (Column(values, width=2),)))
-    [batch] = to_columns(schema, arrow.slice(1))
-    found = batch.columns[0].values
-    assert isinstance(found, np.ndarray)
-    assert found.tobytes() == values[2:].tobytes()
-    is_copied = dtype.is_narrow and dtype.is_integer  # Arrow has their values
-    assert np.shares_memory(found.view(np.uint8), values.view(np.uint8)) != is_copied
-
-
 def test_strings_are_packed() -> None:
     strings = Strings.pack([b"", b"ab", b"", b"\xff"])
     assert (len(strings), strings.nbytes, strings.unpack()) == (4, 3 + 40, [b"", b"ab", b"", b"\xff"])
@@ -125,30 +103,3 @@ def test_bounds_and_counts() -> None:
     assert ragged.value_bounds(3).tolist() == [0, 2, 6]
     assert ragged.rows(1, 3).splits[1].tolist() == [0, 2]
     assert ragged.rows(1, 3).values.tolist() == [2, 3, 4, 5]  # type: ignore[union-attr]  # no strings
-
-
-def test_what_is_copied_is_charged() -> None:
-    schema = Schema.from_json({"features": {"x": {"dtype": "float32", "shape": [1000], "nullable": True}}})
-    sparse = Column(np.zeros(1000, np.float32), (), np.arange(100) == 50, 1000)
-    budget = Budget(Limits(max_decoded_bytes=100_000))
-    with pytest.raises(LimitExceeded):
-        list(batches_to_arrow(schema, [Batch(100, (sparse,))], budget))
-    assert budget.remaining == 100_000
-    [arrow] = to_arrow(schema, Batch(100, (sparse,)))
-    with pytest.raises(LimitExceeded):
-        list(batches_from_arrow(schema, [arrow], budget))
-
-    def drawn() -> Iterator[int]:
-        whole = Budget()
-        for _ in batches_from_arrow(schema, [arrow] * 3, whole):
-            yield whole.limits.max_decoded_bytes - whole.remaining
-
-    assert len(set(drawn())) == 1
-
-
-def test_more_values_than_arrow_counts_are_refused_on_the_way_there() -> None:
-    schema = Schema.from_json({"features": {"x": {"dtype": "uint8", "shape": [None]}}})
-    many = np.zeros(2**31, np.uint8)  # memory that nothing touches
-    with pytest.raises(LimitExceeded) as caught:
-        to_arrow(schema, Batch(1, (Column(many, (np.array([0, 2**31]),)),)))
-    assert (caught.value.code, caught.value.location.feature) == ("column_too_large", "x")

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.columns import Records
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
@@ -18,7 +17,7 @@ from app.errors import SchemaConflict, UnprocessableInput
 from app.runtime.budget import Budget
 from app.services.describe import Description, describe_records, describe_tensors
 from app.storage.obstore_store import open_store
-from tests.arrow_rows import from_arrow
+from tests.arrow_rows import arrow_schema, from_arrow
 from tests.rows import Client
 
 FEATURES: dict[str, dict[str, Any]] = {

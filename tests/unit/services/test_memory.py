@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from app.allocator import return_large_blocks
 from app.codecs.options import RecordsEncodeOptions
-from app.codecs.arrow.batches import arrow_schema, batches_from_arrow
+from tests.arrow_rows import arrow_schema, batches_from_arrow
 from app.codecs.columns import Records
 from app.domain.limits import Limits, MIB
 from app.runtime.budget import Budget
@@ -34,7 +34,7 @@ def highest():
 
 def write(name, mib):
     batch = pa.RecordBatch.from_arrays([pa.array([image] * 4, pa.binary())], schema=arrow_schema(SCHEMA))
-    rows = Records(SCHEMA, batches_from_arrow(SCHEMA, (batch for _ in range(mib)), Budget()))
+    rows = Records(SCHEMA, batches_from_arrow(SCHEMA, (batch for _ in range(mib))))
     datasets.append(name, "train", rows, key=None, digest=lambda: "", options=RecordsEncodeOptions(),
                     budget=Budget())
     assert datasets.publish(name, PublishOptions()).splits["train"].num_records == 4 * mib

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.records.components import from_stored, parsed_schema, stored_schema, to_stored
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import Table, tables_of
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

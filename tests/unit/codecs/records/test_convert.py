@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.convert import convert_values
+from app.codecs.columns import Strings
+from app.codecs.convert import convert_strings, convert_values
 from app.domain.dtypes import BYTES, DTYPES, TEXT
 from app.errors import LossyConversion, SchemaConflict, UnprocessableInput
 
@@ -155,13 +156,16 @@ def test_dtypes_that_do_not_convert(source: str, target: str) -> None:
 
 
 def test_bytes_are_text_only_where_they_are_utf8() -> None:
-    values = np.array([[b"a", "é".encode()], [b"b", b"c"]], object)
-    assert convert_values(values, BYTES, TEXT, feature="x") is values
-    assert convert_values(values, TEXT, BYTES, feature="x") is values
-    values[1, 0] = b"\xff"
-    with pytest.raises(UnprocessableInput) as caught:
-        convert_values(values, BYTES, TEXT, feature="x")
-    assert (caught.value.code, caught.value.location.row) == ("invalid_utf8", 1)
+    strings = Strings.pack([b"a", "é".encode(), b"b", b"c"])
+    assert convert_strings(strings, BYTES, TEXT, feature="x", width=2) is strings
+    wrong = Strings.pack([b"a", b"b", b"c", b"\xff"])
+    assert convert_strings(wrong, TEXT, BYTES, feature="x") is wrong
+    for width, row in ((1, 3), (2, 1)):
+        with pytest.raises(UnprocessableInput) as caught:
+            convert_strings(wrong, BYTES, TEXT, feature="x", width=width)
+        assert (caught.value.code, caught.value.location.row) == ("invalid_utf8", row)
+    with pytest.raises(SchemaConflict):
+        convert_strings(strings, BYTES, DTYPES["int8"], feature="x")
 
 
 def test_the_first_row_that_is_lost_is_named_whatever_the_reason() -> None:

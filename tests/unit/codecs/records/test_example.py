@@ -6,14 +6,13 @@ import pyarrow as pa
 import pytest
 
 from app.codecs import kernels
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.columns import Records
 from app.codecs.messages.example import parse_example, serialize_example
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.errors import UnprocessableInput
 from app.runtime.budget import Budget
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 
 # What `tf.train.Example` serializes for one feature "x".
 FLOATS = bytes.fromhex("0a13 0a11 0a0178 120c 120a 0a08 0000c03f 000000c0")

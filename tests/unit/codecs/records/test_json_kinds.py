@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.columns import Records
 from app.codecs.json import ndjson, write_rows
 from app.codecs.json import records as records_json
@@ -18,7 +17,7 @@ from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.unit.codecs.records.kinds import rows_of, schemas
 
 SEQUENCES = "sequence_example"

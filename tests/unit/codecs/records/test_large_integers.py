@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.records.large_integers import LargeIntegers, are_exact
 from app.domain.schema import Schema
-from tests.arrow_rows import from_arrow
+from tests.arrow_rows import arrow_schema, from_arrow
 
 LARGE = 2**24 + 1
 

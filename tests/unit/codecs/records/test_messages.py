@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.columns import Records
 from app.codecs.messages.framing import iter_frames
 from app.codecs.messages.messages import encode_messages, parse_messages
@@ -16,7 +15,7 @@ from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import Table, payloads, tables_of
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

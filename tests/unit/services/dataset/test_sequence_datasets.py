@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
@@ -16,7 +15,7 @@ from app.runtime.budget import Budget
 from app.services.dataset.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.rows import Client
 from tests.stores import FaultStore
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.arrow.batches import arrow_schema
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.division import Division
 from app.domain.limits import MIB
@@ -24,7 +23,7 @@ from app.services.dataset.publish.dealing import Dealer, parse_dealt, serialize_
 from app.services.dataset.slot import Commit, read_slot
 from app.services.datasets import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
-from tests.arrow_rows import as_arrow, from_arrow
+from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.rows import SCHEMA, Client
 from tests.stores import FaultStore, Killed, Operation, When, kill_at
 

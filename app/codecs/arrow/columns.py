@@ -32,13 +32,13 @@ class ColumnReader:
     Attributes:
         marks: the metadata of the field in the body.
         lease: charged for what is copied.
-        first_row: the number in the input of the column's first row, for errors.
+        rows: of each row of the column, its number in the input, for errors.
     """
 
     feature: Feature
     marks: dict[bytes, bytes]
     lease: Lease
-    first_row: int
+    rows: Ints
 
     def read(self, column: pa.Array[Any]) -> Column:
         """The column; rows with null lack the feature.
@@ -50,8 +50,7 @@ class ColumnReader:
         """
         if not isinstance(column.type, pa.FixedShapeTensorType):
             column = unwrapped(column, self.lease, self.feature.name)
-        num_rows = len(column)
-        rows = np.arange(self.first_row, self.first_row + num_rows)
+        rows = self.rows
         if not column.null_count:
             return self._column(flatten_arrow(column, rows, self.lease, self.feature.name))
         present = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
@@ -67,7 +66,7 @@ class ColumnReader:
         Raises:
             SchemaConflict: the feature is not nullable.
         """
-        self._require_nullable(self.first_row)
+        self._require_nullable(int(self.rows[0]))
         return columns.column(self.feature)
 
     def _require_nullable(self, row: int) -> None:

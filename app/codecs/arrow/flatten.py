@@ -7,7 +7,7 @@ and without nulls. What that takes beside the input is charged before it is allo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,19 +18,6 @@ from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
 from ..records.lease import Lease, TooLargeAtOnce
 
-__all__ = [
-    "FlatValues",
-    "Ints",
-    "Level",
-    "flatten_arrow",
-    "is_list",
-    "members",
-    "node_counts",
-    "row_bounds",
-    "row_of",
-    "unwrapped",
-]
-
 Ints = NDArray[np.int64]
 #: How the values of one axis are cut: all of one length, or by offsets that begin with 0.
 Level = int | Ints
@@ -38,6 +25,7 @@ Level = int | Ints
 #: For each row that it looks up, Arrow reserves the mean length of all strings of a dictionary, whichever are
 #: named. What it does not use is never touched, but a system may refuse more than it could ever give.
 _MOST_RESERVED: Final = 2**30
+_STRINGS: Final = frozenset({pa.string(), pa.large_string(), pa.binary(), pa.large_binary()})
 _VIEWS: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
@@ -59,7 +47,7 @@ class FlatValues:
         """One level further in: the items of the rows, each as a row of its own."""
         first = self.levels[0]
         lengths = first if isinstance(first, int) else np.diff(first)
-        return replace(self, rows=np.repeat(self.rows, lengths), levels=self.levels[1:])
+        return FlatValues(np.repeat(self.rows, lengths), self.levels[1:], self.values)
 
 
 def row_of(flat: FlatValues, index: int) -> int:
@@ -103,13 +91,7 @@ def node_counts(flat: FlatValues) -> list[int]:
 
 def is_list(layout: pa.DataType) -> bool:
     """Whether values of the type are lists whose length can vary."""
-    types = pa.types
-    return (
-        types.is_list(layout)
-        or types.is_large_list(layout)
-        or types.is_list_view(layout)
-        or types.is_large_list_view(layout)
-    )
+    return isinstance(layout, pa.ListType | pa.LargeListType | pa.ListViewType | pa.LargeListViewType)
 
 
 def flatten_arrow(array: pa.Array[Any], rows: Ints, lease: Lease, feature: str) -> FlatValues:
@@ -125,22 +107,22 @@ def flatten_arrow(array: pa.Array[Any], rows: Ints, lease: Lease, feature: str) 
             costly to undo (`unsupported_type`).
         LimitExceeded: more than the budget.
     """
-    flat = FlatValues(rows, [], array)
+    levels: list[Level] = []
     while True:
         tensor = array.type
         array = unwrapped(array, lease, feature)
         if isinstance(tensor, pa.FixedShapeTensorType):
-            array = _tensor_values(array, tensor, flat.levels, lease)
+            array = _tensor_values(array, tensor, levels, lease)
         elif pa.types.is_fixed_size_list(array.type):
-            flat.levels.append(array.type.list_size)
+            levels.append(array.type.list_size)
             array = _flattened(array)
         elif is_list(array.type):
-            flat.levels.append(_offsets(array, lease, feature))
+            levels.append(_offsets(array, lease, feature))
             array = _flattened(array)
         else:
-            return replace(flat, values=array)
+            return FlatValues(rows, levels, array)
         if array.null_count and not pa.types.is_null(array.type):
-            raise _null_inside(replace(flat, values=array), feature)
+            raise _null_inside(FlatValues(rows, levels, array), feature)
 
 
 def _null_inside(flat: FlatValues, feature: str) -> UnprocessableInput:
@@ -161,7 +143,7 @@ def _flattened(array: Any) -> pa.Array[Any]:
 
 def _offsets(array: Any, lease: Lease, feature: str) -> Ints:
     lease.charge(8 * (len(array) + 1), "The offsets of lists")
-    if not (pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type)):
+    if not isinstance(array.type, pa.ListViewType | pa.LargeListViewType):
         found: Ints = array.offsets.to_numpy().astype(np.int64)
         found -= found[:1]
         return found
@@ -226,7 +208,7 @@ def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Arra
     values = unwrapped(values, lease, feature)
     width = _width(values.type)
     if width is None:
-        if not _is_string(values.type):
+        if values.type not in _STRINGS:
             raise _too_costly(feature, f"a dictionary or runs of {values.type}")
         import pyarrow.compute as pc  # here: a service that needs it for no request is 9 MB smaller
 
@@ -270,16 +252,6 @@ def _width(layout: pa.DataType) -> int | None:
         return (layout.bit_width + 7) // 8
     except ValueError:
         return 0 if pa.types.is_null(layout) else None
-
-
-def _is_string(layout: pa.DataType) -> bool:
-    types = pa.types
-    return (
-        types.is_string(layout)
-        or types.is_large_string(layout)
-        or types.is_binary(layout)
-        or types.is_large_binary(layout)
-    )
 
 
 def _too_costly(feature: str, what: str) -> UnprocessableInput:

@@ -88,7 +88,8 @@ class _Column:
         if array.null_count:
             row = first_row + int(np.argmax(np.asarray(array.is_null().to_numpy(zero_copy_only=False))))
             raise self._refused(f"has a null in row {row}; a tensor has none", "null_value")
-        flat = flatten_arrow(array, np.arange(first_row, first_row + len(array)), lease, self.name)
+        rows = np.arange(first_row, first_row + len(array))
+        flat = flatten_arrow(array, rows, lease, self.name)
         row_shape = tuple(level for level in flat.levels if isinstance(level, int))
         if len(row_shape) != len(flat.levels):
             raise self._refused("has lists whose length may vary; write fixed-size lists", "ragged")
@@ -96,7 +97,7 @@ class _Column:
         if source is None:
             raise self._refused(f"has the Arrow type {str(array.type)[:100]}", "unsupported_type")
         feature = Feature(self.name, source)
-        values = ColumnReader(feature, self._marks, lease, first_row).values(flat)
+        values = ColumnReader(feature, self._marks, lease, rows).values(flat)
         overhead = STRING_OVERHEAD * len(values) if source.is_string else 0
         # Kept, and joined at the end.
         budget.charge(2 * values.nbytes + overhead, f"Column {self.name[:64]!r}")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
 
 from tests.feature_values import field, varint
 from tests.tensor_forms import (
@@ -49,9 +50,7 @@ ROWS: dict[str, Rows] = {
 _COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "dense": {"x": pa.list_(pa.float32(), 2), "n": pa.int64()},
     "ragged": {"x": pa.list_(pa.list_(pa.int64()))},
-    "sparse": {
-        "x": pa.struct([("indices", pa.list_(pa.list_(pa.int64(), 2))), ("values", pa.list_(pa.float32()))])
-    },
+    "sparse": {"n": pa.int64()},
     "sequence": {"n": pa.int64(), "x": pa.list_(pa.list_(pa.int64(), 2))},
 }
 
@@ -65,6 +64,13 @@ def sample(kind: str, *forms: str) -> tuple[dict[str, Any], Rows]:
     features, rows = FEATURES[kind], ROWS[kind]
     if kind == "dense" and "csv" in forms:  # whose fields are single values
         return {"n": features["n"]}, [{"n": row["n"]} for row in rows]
+    if kind == "sparse" and "libsvm" in forms:  # whose rows are a label and one dimension
+        features = {"n": {"dtype": "int64"}, "x": {"dtype": "float32", "shape": [6], "kind": "sparse"}}
+        places = [[[2], [3]], [[4]]]
+        return features, [
+            {"n": n, "x": {"values": row["x"]["values"], "indices": indices, "dense_shape": [6]}}
+            for n, (row, indices) in enumerate(zip(rows, places, strict=True))
+        ]
     if kind == "ragged" and ARRAYS.intersection(forms):
         return features, [{"x": [[1, 2], [3, 4]]}, {"x": [[5, 6], [7, 8]]}]
     return features, rows
@@ -110,8 +116,9 @@ def _lists(kind: str, row: dict[str, Any]) -> dict[str, list[Any]]:
         lengths = [len(cut) for cut in x]
         return {"x/ragged_flat_values": [v for cut in x for v in cut], "x/ragged_row_lengths_0": lengths}
     if kind == "sparse":
-        axes = {f"x/indices_{axis}": [place[axis] for place in x["indices"]] for axis in (0, 1)}
-        return {**axes, "x/values": x["values"]}
+        axes = dict(enumerate(zip(*x["indices"], strict=True)))
+        label = {"n": [row["n"]]} if "n" in row else {}
+        return {**label, **{f"x/indices_{axis}": [*axes[axis]] for axis in axes}, "x/values": x["values"]}
     return {name: value if isinstance(value, list) else [value] for name, value in row.items()}
 
 
@@ -158,19 +165,24 @@ def _row(kind: str, message: bytes) -> dict[str, Any]:
         left = iter(features["x/ragged_flat_values"])
         return {"x": [[next(left) for _ in range(size)] for size in features["x/ragged_row_lengths_0"]]}
     if kind == "sparse":
-        places = zip(features["x/indices_0"], features["x/indices_1"], strict=True)
-        return {"x": _sparse(features["x/values"], [list(place) for place in places])}
+        axes = [features[name] for name in sorted(features) if name.startswith("x/indices_")]
+        label = {"n": features["n"][0]} if "n" in features else {}
+        return {
+            **label,
+            "x": _sparse(features["x/values"], [list(place) for place in zip(*axes, strict=True)]),
+        }
     return {name: values if name == "x" else values[0] for name, values in features.items()}
 
 
 def _sparse(values: list[float], indices: list[list[int]]) -> dict[str, Any]:
-    return {"values": values, "indices": indices, "dense_shape": [2, 3]}
+    return {"values": values, "indices": indices, "dense_shape": [2, 3] if len(indices[0]) == 2 else [6]}
 
 
 def _arrays(kind: str, rows: Rows) -> dict[str, NDArray[Any]]:
     """One array a column; of coordinates as good as any other."""
     if kind == "sparse":
-        return {"x": np.zeros((len(rows), 2, 3), "<f4")}
+        x = np.zeros((len(rows), *rows[0]["x"]["dense_shape"]), "<f4")
+        return {"x": x, **{name: np.zeros(len(rows), "<i8") for name in rows[0] if name != "x"}}
     dtypes = {"x": "<f4" if kind == "dense" else "<i8", "n": "<i8"}
     return {name: np.array([row[name] for row in rows], dtypes[name]) for name in rows[0]}
 
@@ -184,9 +196,15 @@ def _table(kind: str, rows: Rows) -> pa.Table:
     columns: dict[str, Any] = {}
     for name in rows[0]:
         cells = [row[name] for row in rows]
-        if kind == "sparse":
+        if kind == "sparse" and name == "x":
             cells = [{name: x[name] for name in ("indices", "values")} for x in cells]
-        columns[name] = pa.array(cells, _COLUMNS[kind][name])
+            rank = len(cells[0]["indices"][0])
+            places = pa.list_(pa.list_(pa.int64(), rank))
+            columns[name] = pa.array(
+                cells, pa.struct([("indices", places), ("values", pa.list_(pa.float32()))])
+            )
+        else:
+            columns[name] = pa.array(cells, _COLUMNS[kind][name])
     return pa.table(columns)
 
 
@@ -223,6 +241,25 @@ def _read_csv(_: str, answer: httpx.Response) -> Rows:
     return [{"n": int(row["n"])} for row in csv.DictReader(io.StringIO(answer.text))]
 
 
+def _libsvm_of(kind: str, rows: Rows) -> bytes:
+    lines = []
+    for row in rows if kind == "sparse" else ():  # of other kinds the schema alone is refused
+        pairs = zip(row["x"]["indices"], row["x"]["values"], strict=True)
+        lines.append(" ".join([str(row["n"]), *(f"{index}:{value}" for (index,), value in pairs)]))
+    return "\n".join(lines).encode()
+
+
+def _read_libsvm(_: str, answer: httpx.Response) -> Rows:
+    data, labels = load_svmlight_file(io.BytesIO(answer.content), n_features=6, zero_based=True)
+    return [
+        {
+            "n": int(label),
+            "x": _sparse(row.data.tolist(), row.indices[:, None].tolist()),
+        }
+        for label, row in zip(labels, data, strict=True)
+    ]
+
+
 def _json_rows(kind: str, rows: Rows) -> list[str]:
     return [json.dumps(envelope(kind, row)) for row in rows]
 
@@ -236,6 +273,7 @@ _WRITERS: dict[str, Callable[[str, Rows], bytes | Request]] = {
     "arrow": _arrow_of,
     "parquet": _parquet_of,
     "csv": _csv_of,
+    "libsvm": _libsvm_of,
     "tfrecord": lambda kind, rows: framed(*messages(kind, rows)),
     "b64": lambda kind, rows: b64_of(messages(kind, rows)),
 }
@@ -248,6 +286,7 @@ _READERS: dict[str, Callable[[str, httpx.Response], Rows]] = {
     "arrow": lambda kind, answer: _rows_of_table(kind, pa.ipc.open_stream(answer.content).read_all()),
     "parquet": lambda kind, answer: _rows_of_table(kind, pq.read_table(io.BytesIO(answer.content))),
     "csv": _read_csv,
+    "libsvm": _read_libsvm,
     "tfrecord": lambda kind, answer: rows_of_messages(kind, unframed(answer.content)),
     "b64": lambda kind, answer: rows_of_messages(kind, messages_of(answer.json())),
 }

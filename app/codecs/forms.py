@@ -17,6 +17,7 @@ from .arrow import parquet as records_parquet
 from .arrow import records as records_arrow
 from .arrow import tensors as tensors_arrow
 from .columns import Records
+from .csv import libsvm
 from .csv import read as csv_read
 from .csv import write as csv_write
 from .json import ndjson as records_ndjson
@@ -53,6 +54,7 @@ FormName = Literal[
     "arrow",
     "parquet",
     "csv",
+    "libsvm",
     "tfrecord",
     "b64",
 ]
@@ -77,6 +79,7 @@ class Codec(Generic[DecoderT, EncoderT]):
         kinds_in: what it can fill, where that is more: a form that has one array for each column also
             fills a ragged feature, where all rows are alike.
         needs: what the decoder reads: a stream as it arrives, or a body that is there as a whole.
+        shows_absence: without a schema, a feature that some row lacks is told from one that every row has.
     """
 
     decode: DecoderT
@@ -84,6 +87,7 @@ class Codec(Generic[DecoderT, EncoderT]):
     kinds: Kinds
     kinds_in: Kinds = ()
     needs: Literal["stream", "file"] = "stream"
+    shows_absence: bool = False
 
     def __post_init__(self) -> None:
         if not self.kinds_in:
@@ -132,12 +136,14 @@ FORMS: Final[tuple[Form, ...]] = (
             _TENSORS,
             needs="file",
         ),
-        records=RecordsCodec(records_json.decode, write_rows.encode, _FEATURES, needs="file"),
+        records=RecordsCodec(
+            records_json.decode, write_rows.encode, _FEATURES, needs="file", shows_absence=True
+        ),
     ),
     Form(
         "ndjson",
         ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"),
-        records=RecordsCodec(records_ndjson.decode, write_rows.encode_lines, _FEATURES),
+        records=RecordsCodec(records_ndjson.decode, write_rows.encode_lines, _FEATURES, shows_absence=True),
     ),
     Form(
         "npy",
@@ -217,7 +223,12 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         "csv",
         ("text/csv", "application/csv", TAB_SEPARATED),
-        records=RecordsCodec(csv_read.decode, csv_write.encode, _DENSE),
+        records=RecordsCodec(csv_read.decode, csv_write.encode, _DENSE, shows_absence=True),
+    ),
+    Form(
+        "libsvm",
+        ("text/x-libsvm",),
+        records=RecordsCodec(libsvm.decode, libsvm.encode, ("sparse",), shows_absence=True),
     ),
     Form(
         "tfrecord",

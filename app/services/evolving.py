@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
 
 from ..codecs.columns import Records
-from ..codecs.forms import FormName
+from ..codecs.forms import RECORDS_CODECS, FormName
 from ..codecs.options import RecordsDecodeOptions
 from ..domain.evolution import widen
 from ..domain.schema import Feature, Schema
@@ -24,9 +23,6 @@ from ..runtime.streams import ByteStream
 from .records import decode_body, needs_file, open_body, open_records
 
 __all__ = ["open_widening"]
-
-#: Forms whose inference tells a feature that some row lacks from one that every row has.
-_SHOW_ABSENCE: Final[frozenset[FormName]] = frozenset({"json", "ndjson", "csv"})
 
 
 def open_widening(
@@ -74,7 +70,8 @@ def _as_stored(feature: Feature, stored: Schema, form: FormName) -> Feature:
         return feature
     if known.inferred and feature.inferred:
         known = known.joined(feature.dtype, feature.shape)
-    return replace(known, nullable=True) if feature.nullable and form in _SHOW_ABSENCE else known
+    may_lack = feature.nullable and RECORDS_CODECS[form].shows_absence
+    return replace(known, nullable=True) if may_lack else known
 
 
 class _Rewindable:

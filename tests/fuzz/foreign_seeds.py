@@ -137,6 +137,11 @@ def _csv_records() -> Iterator[bytes]:
     yield b'\0a,"b c"\n1,x\n2.5,\n"3","y,z"'
 
 
+def _libsvm_records() -> Iterator[bytes]:
+    yield b"\0+1 1:0.5 17:2e-3 # a comment\r\n\n-1 qid:7\n"
+    yield b"\x091 qid:3 8:-1.5 0:2\n0\n"
+
+
 def _json_records() -> Iterator[bytes]:
     columns = b'{"x":[[1,2],[3,4]],"text":["a","b"],"y":[null,1.5]}'
     yield b"\0" + columns
@@ -270,6 +275,7 @@ FOREIGN_RECORDS: Final = {
     "npz": _npz_records,
     "oip": _oip_records,
     "csv": _csv_records,
+    "libsvm": _libsvm_records,
     "json": _json_records,
     "ndjson": _ndjson_records,
 }

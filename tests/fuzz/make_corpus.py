@@ -39,6 +39,7 @@ from tests.fuzz.targets import (
     DENSE,
     ENCODED,
     KINDS,
+    LABELLED,
     RECORDS_VARIANTS,
     SALVAGE_VARIANTS,
     SCALARS,
@@ -84,6 +85,10 @@ _ENCODED_ROWS: Final[list[dict[str, Any]]] = [
         "flags": [True, False],
     },
     {"wide": [], "big": [], "narrow": [1, 2, 3], "tiny": [], "names": [[], []], "flags": [False, False]},
+]
+_LABELLED_ROWS: Final[list[dict[str, Any]]] = [
+    {"x": {"values": [0.5, -2], "indices": [[3], [0]], "dense_shape": [9]}, "qid": 7, "label": -1},
+    {"x": {"values": [], "indices": [], "dense_shape": [9]}, "label": 2},
 ]
 _KINDS_ROWS: Final[list[dict[str, Any]]] = [
     {
@@ -154,6 +159,7 @@ _RECORD_SEEDS: Final = (
     (5, (_PLAIN_ROWS, _NUMBER_ROWS), None),
     (6, (_DENSE_ROWS,), DENSE),
     (8, (_ENCODED_ROWS, _ENCODED_ROWS[:1]), ENCODED),
+    (9, (_LABELLED_ROWS,), LABELLED),
 )
 
 

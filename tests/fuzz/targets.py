@@ -59,6 +59,7 @@ __all__ = [
     "ENCODED",
     "ENCODINGS",
     "KINDS",
+    "LABELLED",
     "LIMITS",
     "SALVAGE_VARIANTS",
     "SCALARS",
@@ -97,6 +98,16 @@ DENSE: Final = Schema.from_json(
 )
 #: What CSV holds of them.
 SCALARS: Final = Schema(tuple(DENSE.by_name[name] for name in ("label", "flag", "half", "text")))
+#: What LibSVM holds.
+LABELLED: Final = Schema.from_json(
+    {
+        "features": {
+            "x": {"dtype": "float32", "shape": [9], "kind": "sparse"},
+            "qid": {"dtype": "uint8", "nullable": True},
+            "label": {"dtype": "int64"},
+        }
+    }
+)
 KINDS: Final = Schema.from_json(
     {
         "features": {
@@ -140,6 +151,7 @@ RECORDS_VARIANTS: Final = (
     RecordsDecodeOptions(schema=DENSE, undeclared="drop", nonfinite="bare"),
     RecordsDecodeOptions(schema=SCALARS),
     RecordsDecodeOptions(schema=ENCODED),
+    RecordsDecodeOptions(schema=LABELLED),
 )
 TENSOR_VARIANTS: Final = (
     TensorDecodeOptions(),
@@ -163,6 +175,7 @@ RECORDS_OUTPUTS: Final[tuple[tuple[FormName | None, RecordsEncodeOptions], ...]]
     ("arrow", RecordsEncodeOptions(arrow="file")),
     ("parquet", RecordsEncodeOptions()),
     ("csv", RecordsEncodeOptions()),
+    ("libsvm", RecordsEncodeOptions()),
     ("npz", RecordsEncodeOptions()),
     ("oip", RecordsEncodeOptions()),
     ("safetensors", RecordsEncodeOptions()),

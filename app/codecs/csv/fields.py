@@ -87,7 +87,7 @@ def infer_feature(name: str, chunks: Sequence[Fields], *, bare: bool) -> Feature
 
 
 def _infer_dtype(texts: Strings, *, bare: bool) -> DType:
-    kinds, _ = _read_numbers(texts)
+    kinds, _ = read_numbers(texts)
     is_boolean = kinds >= TRUE
     if is_boolean.any():
         return BOOL if is_boolean.all() else TEXT
@@ -106,7 +106,7 @@ def _text(texts: Strings, index: int) -> str:
     return texts.data[texts.offsets[index] : texts.offsets[index + 1]].tobytes().decode()
 
 
-def _read_numbers(texts: Strings) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+def read_numbers(texts: Strings) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     """Of each text what it is, and its value, as `kernels.number_fields` says."""
     kinds, words = np.empty(len(texts), np.uint8), np.empty(len(texts), np.uint64)
     kernels.load().read_number_fields(texts.data, texts.offsets, kinds, words)
@@ -128,16 +128,23 @@ def build_column(feature: Feature, fields: Fields, reading: Reading, first_row: 
         require_nullable(feature, first_row + int(np.argmin(present)), reading)
     if feature.dtype.is_string:
         return Column(fields.texts, present=present)
-    values = _convert_at_once(fields.texts, feature.dtype, nonfinite=bare or reading.declared)
-    if values is None:
-        try:
-            values = convert_items(
-                [_item(text.decode(), bare=bare) for text in fields.texts.unpack()], feature.dtype, reading
-            )
-        except ItemError as error:
-            row = error.index if present is None else int(np.flatnonzero(present)[error.index])
-            raise cell_error(error, feature.name, first_row + row) from None
-    return Column(values, present=present)
+    try:
+        return Column(convert_texts(fields.texts, feature.dtype, reading, bare=bare), present=present)
+    except ItemError as error:
+        row = error.index if present is None else int(np.flatnonzero(present)[error.index])
+        raise cell_error(error, feature.name, first_row + row) from None
+
+
+def convert_texts(texts: Strings, dtype: DType, reading: Reading, *, bare: bool) -> NDArray[Any]:
+    """The texts as numbers or booleans of `dtype`.
+
+    Raises:
+        ItemError: a text that is none, or a value that the dtype does not hold.
+    """
+    values = _convert_at_once(texts, dtype, nonfinite=bare or reading.declared)
+    if values is not None:
+        return values
+    return convert_items([_item(text.decode(), bare=bare) for text in texts.unpack()], dtype, reading)
 
 
 def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
@@ -158,7 +165,7 @@ def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
 
 def _convert_at_once(texts: Strings, dtype: DType, *, nonfinite: bool) -> NDArray[Any] | None:
     """All texts, where nothing about them is special; else None."""
-    kinds, words = _read_numbers(texts)
+    kinds, words = read_numbers(texts)
     if dtype is BOOL:
         return kinds == TRUE if (kinds >= TRUE).all() else None
     if not kinds.all() or (kinds >= TRUE).any() or (not nonfinite and (kinds == NONFINITE).any()):

@@ -124,13 +124,14 @@ def _batches(
     bare: bool,
 ) -> Iterator[Batch]:
     place = {name: index for index, name in enumerate(names)}
+    value_bytes = _value_bytes(schema)
     with Lease(budget) as lease:
         for block in blocks:
             if not reading.declared:
                 _refuse_late(block, names, schema)
             num_rows = block.fields.num_rows
             absent = AbsentColumns(num_rows)
-            lease.charge(_value_bytes(schema) * num_rows, "Values of CSV")
+            lease.charge(value_bytes * num_rows, "Values of CSV")
             columns = []
             for feature in schema:
                 index = place.get(feature.name)

@@ -8,12 +8,12 @@
 | decimal    | `1.50`                             | the same number; a float is the nearest one      |
 | duration   |                                    | units                                            |
 
-Units are those of the column.
+Units are those of the column. A date64 that is no whole day has no text.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ import pyarrow as pa
 from ...domain.dtypes import DType
 from ...errors import LossyConversion, UnprocessableInput
 from ..records.lease import Lease
+
+_DAY_MILLISECONDS: Final = 24 * 60 * 60 * 1000
 
 
 def has_text(layout: pa.DataType) -> bool:
@@ -42,7 +44,8 @@ def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Arra
         values: of a type of the table above, without nulls.
 
     Raises, with the index of the value as its row:
-        LossyConversion: a time that no calendar has, a decimal that is no integer (`out_of_range`).
+        LossyConversion: a time that no calendar has, a date that is no whole day, a decimal that is no
+            integer (`out_of_range`).
         UnprocessableInput: a duration as text (`unsupported_type`).
     """
     lease.charge(96 * len(values), "Times and decimals, written out,")
@@ -68,18 +71,25 @@ def _text(values: Any, feature: str) -> pa.Array[Any]:
     in_zone = pa.types.is_timestamp(layout) and layout.tz is not None
     if in_zone:
         values = values.view(pa.int64()).view(pa.timestamp(layout.unit))
+    if pa.types.is_date64(layout):
+        milliseconds = values.view(pa.int64()).to_numpy()
+        _refuse(milliseconds % _DAY_MILLISECONDS != 0, f"type {layout} that is no whole day", feature)
     text = values.cast(pa.string())
-    beyond = np.asarray(compute.starts_with(text, "<").to_numpy(zero_copy_only=False))
-    if beyond.any():
-        raise LossyConversion(
-            f"Feature {feature!r} has a value of type {layout} that no calendar has. Declare it as int64.",
-            code="out_of_range",
-            row=int(np.argmax(beyond)),
-            feature=feature,
-        )
+    beyond = compute.starts_with(text, "<").to_numpy(zero_copy_only=False)
+    _refuse(beyond, f"type {layout} that no calendar has", feature)
     if pa.types.is_timestamp(layout):
         text = compute.replace_substring(text, " ", "T")
     return compute.binary_join_element_wise(text, "Z", "") if in_zone else text  # type: ignore[no-any-return]
+
+
+def _refuse(wrong: Any, what: str, feature: str) -> None:
+    if np.any(wrong):
+        raise LossyConversion(
+            f"Feature {feature!r} has a value of {what}. Declare it as int64.",
+            code="out_of_range",
+            row=int(np.argmax(wrong)),
+            feature=feature,
+        )
 
 
 def _number(values: Any, target: DType, feature: str) -> pa.Array[Any]:

@@ -419,6 +419,19 @@ def test_times_and_decimals_as_declared(array: Any, dtype: str, expected: Any) -
         assert (found.code, found.row, found.feature) == (*expected, "x")
 
 
+def test_a_date64_that_is_no_whole_day_is_a_number() -> None:
+    """Arrow's own files have them; its validation refuses them."""
+    milliseconds = pa.array([86_400_000, -1, None, 213_620_221_665_533])
+    dates: Any = milliseconds.view(pa.date64())
+    declared = schema_of(x={"dtype": "int64", "nullable": True})
+    assert_rows(read_x(dates, schema=declared), [{"x": value} for value in milliseconds.to_pylist()])
+    assert read_x(dates) == Refusal("out_of_range", 1, "x")
+    assert_rows(read_x(dates.slice(0, 1)), [{"x": b"1970-01-02"}])
+    batch = columns(x=dates, y=pa.array(["a", "b", "c", "d"]))
+    damaged = written(batch).replace(b"abcd", b"abc\xff")
+    assert read(damaged, schema=declared, undeclared="drop") == Refusal("invalid_arrow", 0)
+
+
 def test_structs_become_features_of_dotted_names() -> None:
     inner = pa.struct([pa.field("b", pa.string(), nullable=False), pa.field("c", pa.list_(pa.int8()))])
     layout = pa.struct([pa.field("a", pa.int8(), nullable=False), pa.field("in", inner, nullable=False)])

@@ -25,6 +25,14 @@ _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _SMALL_BYTES: Final = 64 * KIB
 #: What pyarrow raises on bytes that it does not understand.
 _FAULTS: Final = (pa.ArrowException, ArithmeticError, LookupError, OSError, TypeError, ValueError)
+#: What dates and times are stored as that Arrow holds to a range.
+_NUMBERS_BEHIND: Final[dict[pa.DataType, pa.DataType]] = {
+    pa.date64(): pa.int64(),
+    pa.time32("s"): pa.int32(),
+    pa.time32("ms"): pa.int32(),
+    pa.time64("us"): pa.int64(),
+    pa.time64("ns"): pa.int64(),
+}
 
 
 @contextmanager
@@ -76,18 +84,24 @@ class ArrowReader:
                     batch = self._reader.read_next_batch()
                 except StopIteration:
                     break
-                _validate(batch)
+                validate_batch(batch)
             yield batch
             row += batch.num_rows
         self._file.close()
 
 
-def _validate(batch: pa.RecordBatch) -> None:
-    """Check every value. A date64 that is no whole day is left to `times.py`: a declared number holds it."""
+def validate_batch(batch: pa.RecordBatch) -> None:
+    """Check every value; raises what pyarrow raises.
+
+    Dates and times that Arrow refuses, a date64 that is no whole day or a time of 24:00, are left to
+    `times.py`: a declared number holds them.
+    """
     batch.validate()
-    dates = pa.date64()
-    if dates in batch.schema.types:
-        columns = [column.view(pa.int64()) if column.type == dates else column for column in batch.columns]
+    if not _NUMBERS_BEHIND.keys().isdisjoint(batch.schema.types):
+        columns = [
+            column.view(_NUMBERS_BEHIND[column.type]) if column.type in _NUMBERS_BEHIND else column
+            for column in batch.columns
+        ]
         batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
     batch.validate(full=True)
 

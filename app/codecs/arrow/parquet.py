@@ -21,7 +21,7 @@ from ..columns import MAX_BATCH_ROWS, Records, without_features
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease
 from .guard import measure_schema, root_table
-from .ipc import Collector, arrow_faults
+from .ipc import Collector, arrow_faults, validate_batch
 from .parquet_footer import ParquetFooter, parse_footer
 from .parquet_pages import measure_pages
 from .records import records_from_arrow
@@ -130,7 +130,7 @@ class ParquetReader:
                 batch = next(batches, None)
                 if batch is None:
                     break
-                batch.validate(full=True)
+                validate_batch(batch)
             yield batch
             row += batch.num_rows
         self._budget.release(held)

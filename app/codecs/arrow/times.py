@@ -8,7 +8,7 @@
 | decimal    | `1.50`                             | the same number; a float is the nearest one      |
 | duration   |                                    | units                                            |
 
-Units are those of the column. A date64 that is no whole day has no text.
+Units are those of the column. A date64 that is no whole day and a time of more than a day have no text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...domain.dtypes import DType
 from ...errors import LossyConversion, UnprocessableInput
 from ..records.lease import Lease
 
-_DAY_MILLISECONDS: Final = 24 * 60 * 60 * 1000
+_UNITS_OF_A_DAY: Final = {unit: 24 * 60 * 60 * 1000**n for n, unit in enumerate(("s", "ms", "us", "ns"))}
 
 
 def has_text(layout: pa.DataType) -> bool:
@@ -44,8 +44,8 @@ def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Arra
         values: of a type of the table above, without nulls.
 
     Raises, with the index of the value as its row:
-        LossyConversion: a time that no calendar has, a date that is no whole day, a decimal that is no
-            integer (`out_of_range`).
+        LossyConversion: a time that no calendar has, a date that is no whole day, a time outside of
+            a day, a decimal that is no integer (`out_of_range`).
         UnprocessableInput: a duration as text (`unsupported_type`).
     """
     lease.charge(96 * len(values), "Times and decimals, written out,")
@@ -53,7 +53,7 @@ def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Arra
     if pa.types.is_decimal(layout):
         return values.cast(pa.string()) if target.is_string else _number(values, target, feature)
     if not target.is_string:
-        return values.view(pa.int32() if layout.bit_width == 32 else pa.int64())  # type: ignore[no-any-return]
+        return _as_integers(values)
     if pa.types.is_duration(layout):
         raise UnprocessableInput(
             f"Feature {feature!r} is a duration, which has no text. Declare it as int64.",
@@ -61,6 +61,10 @@ def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Arra
             feature=feature,
         )
     return _text(values, feature)
+
+
+def _as_integers(values: Any) -> pa.Array[Any]:
+    return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())  # type: ignore[no-any-return]
 
 
 def _text(values: Any, feature: str) -> pa.Array[Any]:
@@ -71,9 +75,12 @@ def _text(values: Any, feature: str) -> pa.Array[Any]:
     in_zone = pa.types.is_timestamp(layout) and layout.tz is not None
     if in_zone:
         values = values.view(pa.int64()).view(pa.timestamp(layout.unit))
+    units = np.asarray(_as_integers(values))
     if pa.types.is_date64(layout):
-        milliseconds = values.view(pa.int64()).to_numpy()
-        _refuse(milliseconds % _DAY_MILLISECONDS != 0, f"type {layout} that is no whole day", feature)
+        _refuse(units % _UNITS_OF_A_DAY["ms"] != 0, f"type {layout} that is no whole day", feature)
+    if pa.types.is_time(layout):
+        outside = (units < 0) | (units >= _UNITS_OF_A_DAY[layout.unit])
+        _refuse(outside, f"type {layout} that lies outside of a day", feature)
     text = values.cast(pa.string())
     beyond = compute.starts_with(text, "<").to_numpy(zero_copy_only=False)
     _refuse(beyond, f"type {layout} that no calendar has", feature)

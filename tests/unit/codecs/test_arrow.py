@@ -419,15 +419,24 @@ def test_times_and_decimals_as_declared(array: Any, dtype: str, expected: Any) -
         assert (found.code, found.row, found.feature) == (*expected, "x")
 
 
-def test_a_date64_that_is_no_whole_day_is_a_number() -> None:
+@pytest.mark.parametrize(
+    ("layout", "units", "text"),
+    [
+        (pa.date64(), [86_400_000, -1, None, 213_620_221_665_533], "1970-01-02"),
+        (pa.time32("s"), [1, 86_400, None, -1], "00:00:01"),
+        (pa.time32("ms"), [86_399_999, -1, None], "23:59:59.999"),
+        (pa.time64("us"), [0, 2**62, None], "00:00:00.000000"),
+        (pa.time64("ns"), [86_399_999_999_999, 86_400_000_000_000], "23:59:59.999999999"),
+    ],
+)
+def test_dates_and_times_that_have_no_text_are_numbers(layout: Any, units: Any, text: str) -> None:
     """Arrow's own files have them; its validation refuses them."""
-    milliseconds = pa.array([86_400_000, -1, None, 213_620_221_665_533])
-    dates: Any = milliseconds.view(pa.date64())
+    times: Any = pa.array(units, pa.int32() if layout.bit_width == 32 else pa.int64()).view(layout)
     declared = schema_of(x={"dtype": "int64", "nullable": True})
-    assert_rows(read_x(dates, schema=declared), [{"x": value} for value in milliseconds.to_pylist()])
-    assert read_x(dates) == Refusal("out_of_range", 1, "x")
-    assert_rows(read_x(dates.slice(0, 1)), [{"x": b"1970-01-02"}])
-    batch = columns(x=dates, y=pa.array(["a", "b", "c", "d"]))
+    assert_rows(read_x(times, schema=declared), [{"x": value} for value in units])
+    assert read_x(times) == Refusal("out_of_range", 1, "x")
+    assert_rows(read_x(times.slice(0, 1)), [{"x": text.encode()}])
+    batch = columns(x=times, y=pa.array(["abcd"] * len(units)))
     damaged = written(batch).replace(b"abcd", b"abc\xff")
     assert read(damaged, schema=declared, undeclared="drop") == Refusal("invalid_arrow", 0)
 

@@ -143,6 +143,12 @@ def test_times_decimals_and_structs() -> None:
     assert_rows(read(data, schema=declared, undeclared="drop"), expected)
 
 
+def test_a_time_outside_of_a_day_is_a_number() -> None:
+    times: Any = pa.array([1, 86_400_000], pa.int32()).view(pa.time32("ms"))
+    assert_rows(read(written(x=times), schema=schema_of(x="int64")), [{"x": 1}, {"x": 86_400_000}])
+    assert read(written(x=times)) == Refusal("out_of_range", 1, "x")
+
+
 def test_types_that_no_feature_has() -> None:
     refusal = Refusal("unsupported_type", feature="x")
     assert read(written(x=pa.array([1], pa.duration("ms")))) == refusal

@@ -18,6 +18,7 @@ __all__ = [
     "PrefixedStream",
     "ViewStream",
     "WholeBody",
+    "peek",
     "read_all",
     "read_exactly",
     "read_up_to",
@@ -42,7 +43,10 @@ class ByteStream(Protocol):
 
 @runtime_checkable
 class ViewStream(ByteStream, Protocol):
-    """A stream whose bytes lie in memory in large stretches, which need not be copied."""
+    """A stream whose bytes lie in memory in large stretches, which need not be copied.
+
+    The stretches count against the budget of whoever made the stream, not of its reader.
+    """
 
     def read_view(self) -> memoryview:
         """What is left of a stretch, or the next one, to which nothing writes any more; empty at the end.
@@ -79,30 +83,30 @@ class WholeBody(ByteFile, Protocol):
 
 
 class MemoryStream:
-    """A `ByteStream` over bytes in memory, handed out at most `chunk` bytes at a time."""
+    """A `ViewStream` over bytes in memory."""
 
-    def __init__(self, data: Buffer, *, chunk: int | None = None) -> None:
+    def __init__(self, data: Buffer) -> None:
         self._view = memoryview(data).cast("B")
-        self._chunk = chunk
         self._position = 0
 
     def read(self, n: int, /) -> bytes:
-        if self._chunk is not None:
-            n = min(n, self._chunk)
-        piece = bytes(self._view[self._position : self._position + n])
+        piece = self.peek(n)
         self._position += len(piece)
         return piece
+
+    def read_view(self) -> memoryview:
+        rest = self._view[self._position :]
+        self._position = len(self._view)
+        return rest
+
+    def peek(self, n: int) -> bytes:
+        """The next `n` bytes, or all where there are fewer; they stay unread."""
+        return bytes(self._view[self._position : self._position + n])
 
     @property
     def left(self) -> int:
         """Bytes that were not read yet."""
         return len(self._view) - self._position
-
-    def rest(self) -> memoryview:
-        """All that was not read yet, where it lies."""
-        rest = self._view[self._position :]
-        self._position = len(self._view)
-        return rest
 
 
 class PrefixedStream:
@@ -182,6 +186,14 @@ def read_up_to(stream: ByteStream, n: int) -> bytes:
     while len(gathered) < n and (piece := stream.read(n - len(gathered))):
         gathered += piece
     return bytes(gathered)
+
+
+def peek(stream: ByteStream, n: int) -> tuple[bytes, ByteStream]:
+    """The next `n` bytes, or all where there are fewer, and a stream that still begins with them."""
+    if isinstance(stream, MemoryStream):
+        return stream.peek(n), stream
+    head = read_up_to(stream, n)
+    return head, PrefixedStream(head, stream)
 
 
 def read_all(stream: ByteStream, budget: Budget, what: str = "The body") -> memoryview:

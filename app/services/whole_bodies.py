@@ -44,7 +44,7 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
     """
     if isinstance(source, MemoryStream) and source.left <= _IN_MEMORY:
         budget.charge(source.left, "The body")
-        return MemoryFile(source.rest())
+        return MemoryFile(source.read_view())
     head = bytearray()
     while len(head) <= _IN_MEMORY and (piece := source.read(_IN_MEMORY)):
         budget.charge(len(piece), "The body")

@@ -15,8 +15,8 @@ from app.domain.dtypes import DTYPES, DType
 from app.domain.limits import KIB, Limits
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
-from app.runtime.streams import MemoryStream
 from app.services.tensors import TensorConversion, convert_tensors
+from tests.bodies import stream_of
 
 tf = importlib.import_module("tensorflow")
 
@@ -35,7 +35,7 @@ def array_of(dtype: DType) -> Any:
 def converted(data: bytes, form: FormName, to: FormName, dtype: DType) -> bytes:
     options = TensorDecodeOptions(dtype=dtype, shape=SHAPE)
     conversion = TensorConversion(form, to, True, options, TensorEncodeOptions(), None)
-    source = MemoryStream(data, chunk=65_521)
+    source = stream_of(data, 65_521)
     return b"".join(convert_tensors(source, conversion, Budget(LITTLE), Spool(None, 0), ExitStack()).chunks)
 
 

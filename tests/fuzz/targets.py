@@ -45,12 +45,12 @@ from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
-from app.runtime.streams import MemoryStream, read_all
+from app.runtime.streams import ByteStream, MemoryStream, read_all
 from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
 from app.services.records import encode_records, open_records
 from app.services.tensors import TensorConversion, convert_tensors
-from tests.bodies import body_of
+from tests.bodies import body_of, stream_of
 from tests.column_checks import check_batch
 from tests.fuzz.framing import FRAMINGS, Framing
 
@@ -213,9 +213,9 @@ class Turn:
     output: int
     chunk: int | None = None
 
-    def stream(self, body: bytes) -> MemoryStream:
+    def stream(self, body: bytes) -> ByteStream:
         """The body, to be read in pieces of that size."""
-        return MemoryStream(body, chunk=self.chunk)
+        return stream_of(body, self.chunk)
 
     def choose(self, outputs: Sequence[T]) -> T:
         """The output among those of the target."""
@@ -364,7 +364,7 @@ def _salvaged(compression: Compression | None, body: bytes, turn: Turn) -> objec
     return good, lost
 
 
-def _salvage(stream: MemoryStream, compression: Compression | None) -> tuple[bytes, list[LostRange]]:
+def _salvage(stream: ByteStream, compression: Compression | None) -> tuple[bytes, list[LostRange]]:
     good, lost = bytearray(), []
     for item in salvage_frames(stream, Budget(LIMITS), compression=compression):
         if isinstance(item, LostRange):

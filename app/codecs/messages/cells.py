@@ -206,6 +206,8 @@ class MessageCells:
         self._fitting: list[int] = []
         self._places: list[int] = []
         self._arena = np.empty(0, np.uint8)
+        #: For how many rows the arena was last laid out, and the bytes that it takes then.
+        self._arena_rows, self._arena_bytes = -1, 0
         self._data = np.empty(0, np.uint8)
 
     def read(self, block: FrameBlock, first: int, last: int, lease: Lease) -> int:
@@ -261,14 +263,15 @@ class MessageCells:
 
     def _make_arena(self, lease: Lease) -> None:
         """Memory for the values of all rows."""
-        # An odd number of cache lines each, lest the columns of one row fall on the same few of them.
-        lines: Ints = (self._row_bytes * self._rows + _CACHE_LINE - 1) // _CACHE_LINE | 1
-        ends = np.cumsum(lines * _CACHE_LINE)
-        self._plan[:, 3] = ends - lines * _CACHE_LINE
-        self._places = self._plan[:, 3].tolist()
-        size = int(ends[-1]) if len(ends) else 0
-        lease.charge(size, "Values of a batch")
-        self._arena = np.empty(size, np.uint8)
+        if self._rows != self._arena_rows:
+            # An odd number of cache lines each, lest the columns of one row fall on the same few of them.
+            lines: Ints = (self._row_bytes * self._rows + _CACHE_LINE - 1) // _CACHE_LINE | 1
+            ends = np.cumsum(lines * _CACHE_LINE)
+            self._plan[:, 3] = ends - lines * _CACHE_LINE
+            self._places = self._plan[:, 3].tolist()
+            self._arena_rows, self._arena_bytes = self._rows, int(ends[-1]) if len(ends) else 0
+        lease.charge(self._arena_bytes, "Values of a batch")
+        self._arena = np.empty(self._arena_bytes, np.uint8)
 
     def unknown(self, block: FrameBlock, first: int) -> list[UnknownFeature]:
         """The unknown features that the last call of `read` noted, in the order of the records."""

@@ -82,8 +82,9 @@ class Stop:
 class FrameWindow:
     """`data[:filled]` holds the bytes of a stream from `offset` on.
 
-    What it holds does not depend on how the stream hands out its bytes. Its memory is charged to
-    `budget`, and is never written again once frames of it were handed out.
+    What it holds does not depend on how the stream hands out its bytes, unless it is a `ViewStream`, whose
+    stretches are used where they lie. A block is charged to `budget`, and is never written again once frames
+    of it were handed out.
     """
 
     def __init__(self, stream: ByteStream, budget: Budget, block_bytes: int) -> None:
@@ -94,12 +95,13 @@ class FrameWindow:
         self._stream = stream
         self._budget = budget
         self._block_bytes = block_bytes
+        self._charged = 0
+        self._is_view = False
         self._scan_frames = kernels.load().scan_frames
 
     def close(self) -> None:
         """Give back the memory."""
-        self._budget.release(len(self.data))
-        self.data = np.empty(0, np.uint8)
+        self._replace(np.empty(0, np.uint8), 0)
 
     def advance(self, position: int, needed: int) -> None:
         """Drop what lies before `position`, and read on, for `needed` bytes in all at most.
@@ -115,19 +117,27 @@ class FrameWindow:
             return
         # Not more than twice what has come: the length of a frame is only a claim.
         size = min(max(needed, self._block_bytes), max(self._block_bytes, 2 * carried))
+        if self._is_view:  # which takes no memory here
+            self._replace(self.data, 0)
         self._budget.charge(size, "A block of records")
         data = np.empty(size, np.uint8)
         data[:carried] = self.data[position : self.filled]
-        self._budget.release(len(self.data))
-        self.data = data
+        self._replace(data, size)
+        self._is_view = False
         self.filled = carried
         self._fill()
 
+    def _replace(self, data: NDArray[np.uint8], charged: int) -> None:
+        """Go on with `data`, for which `charged` bytes were charged."""
+        self._budget.release(self._charged)
+        self.data, self._charged = data, charged
+
     def _adopt(self, view: memoryview) -> None:
         """Look for frames where the bytes lie."""
-        self._budget.charge(len(view), "A block of records")
-        self._budget.release(len(self.data))
-        self.data = np.frombuffer(view, np.uint8)
+        # Charged as a block that is copied: what a request may hold does not depend on how it arrives.
+        self._budget.charge(self._block_bytes, "A block of records")
+        self._replace(np.frombuffer(view, np.uint8), self._block_bytes)
+        self._is_view = True
         self.filled = len(view)
         self.ended = not view
 

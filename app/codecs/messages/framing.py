@@ -16,7 +16,7 @@ from ...domain.compression import Compression
 from ...domain.limits import KIB
 from ...errors import InputError, LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
+from ...runtime.streams import Buffer, ByteStream, peek
 from .. import kernels
 from ..compression.inflate import InflatedStream
 from ..compression.tfrecord import compress, detect_compression
@@ -124,8 +124,7 @@ def uncompressed(source: ByteStream, compression: Compression | None, budget: Bu
         return source
     if compression is not None:
         return _inflated_unless_empty(source, compression, budget)
-    head = read_up_to(source, HEADER_BYTES)
-    rest = PrefixedStream(head, source)
+    head, rest = peek(source, HEADER_BYTES)
     if len(head) == HEADER_BYTES and head == frame_header(int.from_bytes(head[:8], "little")):
         return rest
     detected = detect_compression(head)
@@ -133,10 +132,10 @@ def uncompressed(source: ByteStream, compression: Compression | None, budget: Bu
 
 
 def _inflated_unless_empty(source: ByteStream, compression: Compression, budget: Budget) -> ByteStream:
-    head = source.read(1)
+    head, rest = peek(source, 1)
     if not head:
-        return source  # TensorFlow, too, reads an empty file as no records, whatever the compression.
-    return InflatedStream(PrefixedStream(head, source), compression, budget)
+        return rest  # TensorFlow, too, reads an empty file as no records, whatever the compression.
+    return InflatedStream(rest, compression, budget)
 
 
 class _FrameReader:

@@ -16,7 +16,7 @@ from ...domain.limits import KIB, MIB
 from ...domain.losses import Losses, LostRange
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import ByteStream, PrefixedStream, read_up_to
+from ...runtime.streams import ByteStream, peek
 from .. import kernels
 from ..compression.inflate import WBITS
 from ..compression.tfrecord import RescuedStream, detect_compression
@@ -76,8 +76,7 @@ def salvage_frames(
         LimitExceeded: the budget, the compression ratio.
     """
     if compression is None:
-        head = read_up_to(source, _HEAD_BYTES)
-        source = PrefixedStream(head, source)
+        head, source = peek(source, _HEAD_BYTES)
         compression = _detected(head)
     if compression == "none":
         yield from _Salvage(source, budget).items()

@@ -17,7 +17,7 @@ from ...domain.limits import KIB
 from ...domain.tensor import NamedTensor
 from ...errors import InputError, LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
+from ...runtime.streams import Buffer, ByteStream, peek, read_up_to
 from ..compression.inflate import InflatedStream
 from ..kernels.framing import FOOTER_BYTES
 from ..options import TensorDecodeOptions, TensorEncodeOptions
@@ -74,9 +74,8 @@ def decode_stream(
         InputError: as `decode`, here, as the next tensor is drawn, or its content.
     """
     stream = uncompressed(source, options.compression, budget)
-    head = read_up_to(stream, HEADER_BYTES)
+    head, rest = peek(stream, HEADER_BYTES)
     length = int.from_bytes(head[:8], "little")
-    rest = PrefixedStream(head, stream)
     if length < streamed_from:
         return _Blocks(rest, options, budget)
     records = _Records(rest, options, budget)

@@ -5,6 +5,7 @@ import pytest
 from app.api.multipart import open_multipart
 from app.errors import InputError, LimitExceeded, MalformedInput
 from app.runtime.streams import MemoryStream
+from tests.bodies import stream_of
 
 CONTENT_TYPE = "multipart/form-data; boundary=xyz"
 BODY = (
@@ -28,7 +29,7 @@ def drain(stream: object) -> bytes:
 
 
 def read(body: bytes, chunk: int | None = None) -> tuple[bytes | None, str | None, bytes]:
-    parts = open_multipart(MemoryStream(body, chunk=chunk), CONTENT_TYPE)
+    parts = open_multipart(stream_of(body, chunk), CONTENT_TYPE)
     return parts.schema, parts.headers.get("content-type"), drain(parts.data)
 
 

@@ -29,6 +29,7 @@ from app.domain.tensor import RaggedTensor, SparseTensor
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
+from tests.bodies import stream_of
 from tests.column_checks import check_batch
 
 #: Sizes of the pieces in which a body arrives; None is all at once.
@@ -112,7 +113,7 @@ def decode(form: FormName, body: bytes, budget: Budget, chunk: int | None = None
     """The records of a body, not drawn yet."""
     codec = RECORDS_CODECS[form]
     assert codec.decode is not None
-    source: Any = MemoryFile(body) if codec.needs == "file" else MemoryStream(body, chunk=chunk)
+    source: Any = MemoryFile(body) if codec.needs == "file" else stream_of(body, chunk)
     return codec.decode(source, RecordsDecodeOptions(**options), budget)
 
 
@@ -260,7 +261,7 @@ def read_tensors(
     outcomes: list[list[Values] | Refusal] = []
     for chunk in WHOLE if codec.needs == "file" else pieces:
         for held in (True, False):
-            source: Any = MemoryFile(body) if codec.needs == "file" else MemoryStream(body, chunk=chunk)
+            source: Any = MemoryFile(body) if codec.needs == "file" else stream_of(body, chunk)
             given = TensorDecodeOptions(**options, body_bytes=len(body), held=held)
             budget = Budget(limits)
             try:

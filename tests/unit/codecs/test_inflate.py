@@ -17,6 +17,7 @@ from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream, read_exactly
+from tests.bodies import stream_of
 
 CONTAINERS: tuple[Container, ...] = ("gzip", "zlib", "zstd")
 SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"
@@ -29,7 +30,7 @@ def compressed(data: bytes, container: Container) -> bytes:
 
 
 def inflated(body: bytes, container: Container, *, n: int = 64 * KIB, chunk: int | None = None) -> bytes:
-    stream = InflatedStream(MemoryStream(body, chunk=chunk), container, Budget())
+    stream = InflatedStream(stream_of(body, chunk), container, Budget())
     gathered = bytearray()
     while piece := stream.read(n):
         assert len(piece) <= n
@@ -154,9 +155,7 @@ def test_every_bit_of_the_checksum_counts(container: Container) -> None:
 def test_what_follows_the_end_is_refused(
     container: Container, rest: bytes, code: str, chunk: int | None
 ) -> None:
-    stream = InflatedStream(
-        MemoryStream(compressed(b"abc", container) + rest, chunk=chunk), container, Budget()
-    )
+    stream = InflatedStream(stream_of(compressed(b"abc", container) + rest, chunk), container, Budget())
     assert read_exactly(stream, 3, "the member") == b"abc"
     with pytest.raises(MalformedInput) as caught:
         stream.read(10)

@@ -22,7 +22,7 @@ from app.domain.limits import KIB, MIB, Limits
 from app.domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor, num_elements, tensor_from_array
 from app.errors import InputError
 from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
+from tests.bodies import stream_of
 from tests.elements import element_bytes
 from tests.feature_values import varint
 from tests.frames import frame
@@ -452,7 +452,7 @@ def test_no_more_is_held_than_the_elements() -> None:
     message = proto("complex128", [1000], field(4, bytes(16_000)))
     for chunk in PIECES:
         budget = Budget()
-        source: Any = MemoryStream(message, chunk=chunk)
+        source: Any = stream_of(message, chunk)
         [found] = TENSOR_CODECS["tensorproto"].decode(source, TensorDecodeOptions(held=True), budget)
         assert isinstance(found, Array)
         assert found.values.flags.aligned
@@ -691,7 +691,7 @@ def arriving(
     """The tensors, with less memory than one of them takes."""
     budget = Budget(Limits(max_decoded_bytes=most))
     options = TensorDecodeOptions(body_bytes=num_bytes)
-    return TENSOR_CODECS[form].decode(MemoryStream(body, chunk=chunk), options, budget)
+    return TENSOR_CODECS[form].decode(stream_of(body, chunk), options, budget)
 
 
 def drawn(found: Any) -> list[bytes]:

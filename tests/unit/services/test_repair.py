@@ -18,6 +18,7 @@ from app.errors import LimitExceeded, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from app.services.repair import repair_records
+from tests.bodies import stream_of
 from tests.frames import frame
 
 SMALL = Limits(max_record_bytes=1000)
@@ -39,7 +40,7 @@ def salvaged(
     limits: Limits = SMALL,
 ) -> tuple[bytes, list[LostRange]]:
     budget = Budget(limits)
-    repair = repair_records(MemoryStream(data, chunk=chunk), compression, budget)
+    repair = repair_records(stream_of(data, chunk), compression, budget)
     good = b"".join(repair.chunks)
     assert repair.num_bytes == len(good)
     assert budget.remaining == limits.max_decoded_bytes

@@ -19,8 +19,8 @@ from app.domain.tensor import NamedTensor, Tensor
 from app.errors import InputError, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
-from app.runtime.streams import MemoryStream
 from app.services.tensors import ConvertedTensors, TensorConversion, convert_tensors
+from tests.bodies import stream_of
 
 COUNT = 80_000
 LARGE = Tensor(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))
@@ -57,9 +57,7 @@ def convert(
         encode or TensorEncodeOptions(),
         len(data) if known else None,
     )
-    return convert_tensors(
-        MemoryStream(data, chunk=30_000), conversion, Budget(limits), Spool(None, 0), ExitStack()
-    )
+    return convert_tensors(stream_of(data, 30_000), conversion, Budget(limits), Spool(None, 0), ExitStack())
 
 
 def code_of(converted: Any) -> str:

@@ -16,6 +16,7 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryFile, MemoryStream
 from app.services.whole_bodies import as_needed, whole_body
+from tests.bodies import stream_of
 
 SMALL = np.random.default_rng(0).bytes(MIB)
 LARGE = SMALL + b"x"
@@ -25,7 +26,7 @@ LARGE = SMALL + b"x"
 def test_a_small_body_is_held_in_memory_and_charged(tmp_path: Path, chunk: int | None) -> None:
     spool, budget = Spool(tmp_path, 0), Budget()
     with ExitStack() as resources:
-        body = whole_body(MemoryStream(SMALL, chunk=chunk), budget, spool, resources)
+        body = whole_body(stream_of(SMALL, chunk), budget, spool, resources)
         assert isinstance(body, MemoryFile)
         assert (body.size, bytes(body.view()), body.read_at(10, 5)) == (MIB, SMALL, SMALL[10:15])
         assert body.view().readonly
@@ -36,7 +37,7 @@ def test_a_small_body_is_held_in_memory_and_charged(tmp_path: Path, chunk: int |
 def test_a_larger_one_is_spooled_and_charged_to_nobody(tmp_path: Path, chunk: int | None) -> None:
     spool, budget = Spool(tmp_path, 8 * MIB), Budget()
     with ExitStack() as resources:
-        body = whole_body(MemoryStream(LARGE, chunk=chunk), budget, spool, resources)
+        body = whole_body(stream_of(LARGE, chunk), budget, spool, resources)
         assert spool.used == body.size == len(LARGE)
         assert (bytes(body.view()), body.read_at(10, 5)) == (LARGE, LARGE[10:15])
         assert body.view().readonly
@@ -71,7 +72,7 @@ def test_room_comes_back_from_views_in_a_cycle(tmp_path: Path) -> None:
 def test_a_spool_without_room_refuses(tmp_path: Path, room: int) -> None:
     spool = Spool(tmp_path, room)
     with ExitStack() as resources, pytest.raises(StorageFull) as caught:
-        whole_body(MemoryStream(LARGE, chunk=65_536), Budget(), spool, resources)
+        whole_body(stream_of(LARGE, 65_536), Budget(), spool, resources)
     assert caught.value.code == "spool_full"
     assert spool.used == 0
 
@@ -79,14 +80,14 @@ def test_a_spool_without_room_refuses(tmp_path: Path, room: int) -> None:
 def test_a_budget_without_room_refuses_what_would_be_held(tmp_path: Path) -> None:
     budget = Budget(Limits(max_decoded_bytes=1000))
     with ExitStack() as resources, pytest.raises(LimitExceeded) as caught:
-        whole_body(MemoryStream(SMALL, chunk=100), budget, Spool(tmp_path, 8 * MIB), resources)
+        whole_body(stream_of(SMALL, 100), budget, Spool(tmp_path, 8 * MIB), resources)
     assert caught.value.code == "payload_too_large"
 
 
 @pytest.mark.parametrize("arrived", [0, 1000, MIB, 2 * MIB])
 def test_who_leaves_in_the_middle_leaves_nothing(tmp_path: Path, arrived: int) -> None:
     class Broken:
-        sent = MemoryStream(bytes(arrived), chunk=65_536)
+        sent = stream_of(bytes(arrived), 65_536)
 
         def read(self, n: int, /) -> bytes:
             piece = self.sent.read(n)

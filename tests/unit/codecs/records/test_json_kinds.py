@@ -16,8 +16,9 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
-from app.runtime.streams import MemoryFile, MemoryStream
+from app.runtime.streams import MemoryFile
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.bodies import stream_of
 from tests.unit.codecs.records.kinds import rows_of, schemas
 
 SEQUENCES = "sequence_example"
@@ -81,7 +82,7 @@ def test_rows_columns_and_lines_round_trip(case: tuple[Schema, list[dict[str, An
     found = encoded(decoded({"columns": columns}, schema=schema), layout="columns")
     assert exact(found.get("columns", found)) == exact(columns)
     lines = "".join(json.dumps(row) + "\n" for row in expected).encode()
-    records = ndjson.decode(MemoryStream(lines, chunk=7), RecordsDecodeOptions(schema=schema), Budget())
+    records = ndjson.decode(stream_of(lines, 7), RecordsDecodeOptions(schema=schema), Budget())
     written = b"".join(write_rows.encode_lines(checked(records), RecordsEncodeOptions(), Budget()))
     assert exact([json.loads(line) for line in written.splitlines()]) == exact(expected)
 

@@ -16,6 +16,7 @@ from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.bodies import stream_of
 from tests.feature_values import Table, payloads, tables_of
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
@@ -60,7 +61,7 @@ def test_rows_of_every_kind_return_from_their_messages(table: Table, begin: int,
     budget = Budget()
     records = from_arrow(table.schema, iter([batch]))
     data = b"".join(block.data for block in encode_messages(records, RecordsEncodeOptions(), budget))
-    frames = iter_frames(MemoryStream(data, chunk=chunk), budget)
+    frames = iter_frames(stream_of(data, chunk), budget)
     found = parse_messages(frames, RecordsDecodeOptions(schema=table.schema), budget)
     assert found.schema == table.schema
     gathered = []

@@ -301,10 +301,10 @@ def _batches(
         block = first
         first = None
         if block is None:
-            rows = next(blocks, None)
-            if rows is None:
+            block = next(blocks, None)
+            if block is None:
                 return
-            block = _split(rows, is_sequence=is_sequence)
+            block = _split(block, is_sequence=is_sequence)
         if isinstance(block, SequenceBlock):
             block.refuse_misplaced(schema)
         elif not ROW_MEMBERS.issubset(schema.names):

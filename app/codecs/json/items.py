@@ -213,7 +213,7 @@ def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
             raise _float_overflow(index, dtype)
     if found & {INTEGER, UNSIGNED, LARGE}:
         _require_exact(items, exact, values, dtype)
-    return values.copy() if values is exact and exact.base is not None else values
+    return values.copy() if np.may_share_memory(values, items.tape.words) else values
 
 
 def _with_words(items: Items) -> Items:

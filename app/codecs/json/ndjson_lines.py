@@ -16,7 +16,7 @@ from ...runtime.streams import ByteStream
 _CHUNK: Final = 1 * MIB
 _BOM: Final = b"\xef\xbb\xbf"
 #: Lines are handed out when they are so long together, even if they are fewer than was asked for.
-_MAX_TEXT: Final = 4 * MIB
+_MAX_TEXT: Final = 1 * MIB
 _LINE_FEED: Final = 0x0A
 _SPACE: Final = 0x20
 #: By byte: whether a line that holds it is more than whitespace (RFC 8259, section 2).

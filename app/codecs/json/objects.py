@@ -30,7 +30,7 @@ INSTANCES: Final = "instances"
 _HEAD_BYTES: Final = 64 * KIB
 _AROUND_BYTES: Final = 1 * MIB
 #: Rows are handed out when they are so long together, even if they are fewer than was asked for.
-_MAX_TEXT: Final = 4 * MIB
+_MAX_TEXT: Final = 1 * MIB
 _CLOSE: Final = 0x5D
 _BLANKS: Final = re.compile(r"[ \t\r\n]*+")
 

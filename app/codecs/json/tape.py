@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -58,7 +59,7 @@ _FEW: Final = 64
 _BYTES_AN_ENTRY: Final = 8
 #: So many bytes of a large text say how close its entries are: in long strings there are next to none.
 _SAMPLE_BYTES: Final = 64 * KIB
-_SEPARATORS: Final = np.frombuffer(b",:[{", np.uint8)
+_SEPARATORS: Final = b",:[{"
 _PLAIN_KEY: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 _NO_INTS: Final = np.empty(0, np.int64)
@@ -183,10 +184,11 @@ class Items:
         return Items(tape, kinds, words), counts
 
     def strings(self) -> Strings:
-        """Of strings: their bytes."""
+        """Of strings: their bytes, copied, so that the memory of the tape can be used again."""
         numbers, of_tape = np.ascontiguousarray(self.words), self.tape.strings
         if len(numbers) and (np.diff(numbers) == 1).all():
-            return of_tape.part(int(numbers[0]), int(numbers[-1]) + 1)
+            found = of_tape.part(int(numbers[0]), int(numbers[-1]) + 1)
+            return Strings(found.data.copy(), found.offsets.copy())
         found, _ = gather_strings(of_tape, numbers, _NONE)
         return found
 
@@ -424,6 +426,33 @@ _EMPTY: Final = Tape(
 )
 
 
+def _count_unshared() -> int:
+    """What `sys.getrefcount` says of an object that only one variable refers to; Python's versions differ."""
+    array = np.empty(0)
+    return sys.getrefcount(array)
+
+
+_UNSHARED: Final = _count_unshared()
+
+
+class _Arrays:
+    """Arrays that are used again as soon as nobody holds a view of them.
+
+    Touching new pages costs more than what is then written there.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, NDArray[Any]] = {}
+
+    def take(self, name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
+        """An array of `size` elements or up to a quarter more, with anything in it."""
+        kept = self._kept.pop(name, None)
+        if kept is None or not size <= len(kept) <= size + size // 4 or sys.getrefcount(kept) != _UNSHARED:
+            kept = np.empty(size, dtype)
+        self._kept[name] = kept
+        return kept
+
+
 class TapeReader:
     """Reads texts, one tape after the other.
 
@@ -441,8 +470,7 @@ class TapeReader:
         self._key_room = _FEW_KEYS
         self._no_entries = True
         self._follow: Ints | None = None
-        # Kept from one tape to the next, since new memory costs as much as what is done with it.
-        self._stack_kinds, self._stack_words = _NONE, _NONE.view(np.uint64)
+        self._arrays = _Arrays()
 
     def read(self, text: NDArray[np.uint8], starts: Ints, ends: Ints) -> Tape:
         """The values of `text[start:end]` each.
@@ -485,11 +513,10 @@ class TapeReader:
         follow = known.follow.copy()
         if self._follow is not None:
             follow[: len(self._follow)] = self._follow
-        kinds, words = np.empty(room, np.uint8), np.empty(room, np.uint64)
-        if len(self._stack_kinds) < room + 3:
-            self._stack_kinds, self._stack_words = np.empty(room + 3, np.uint8), np.empty(room + 3, np.uint64)
-        stack_kinds, stack_words = self._stack_kinds, self._stack_words
-        chars, offsets = np.empty(len(text), np.uint8), np.empty(room + 2, np.int64)
+        take = self._arrays.take
+        kinds, words = take("kinds", room, np.uint8), take("words", room, np.uint64)
+        stack_kinds, stack_words = take("stack kinds", room, np.uint8), take("stack words", room, np.uint64)
+        chars, offsets = take("chars", len(text), np.uint8), take("offsets", room, np.int64)
         offsets[0] = 0
         state = np.zeros(entries.NUM_STATE, np.int64)
         state[entries.KEYS] = len(self._names)
@@ -532,8 +559,8 @@ class TapeReader:
 
 def _sample_density(text: NDArray[np.uint8]) -> float:
     """Entries that each byte has at the beginning of a text, at most: two behind each separator."""
-    counts = np.bincount(text[:_SAMPLE_BYTES], minlength=256)
-    return 2 * float(counts[_SEPARATORS].sum()) / _SAMPLE_BYTES
+    sample = text[:_SAMPLE_BYTES]
+    return 2 * sum(np.count_nonzero(sample == separator) for separator in _SEPARATORS) / _SAMPLE_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

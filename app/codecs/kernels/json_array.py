@@ -62,7 +62,7 @@ _SIGN = np.uint64(1 << 63)
 
 def skip_blanks(text: Bytes, position: int) -> int:
     """The position of the next byte that is no whitespace of JSON."""
-    while position < text.size:
+    while position < len(text):
         byte = byte_at(text, position)
         if byte > _SPACE or (byte != _SPACE and byte != _LINE_FEED and byte != _RETURN and byte != _TAB):
             break

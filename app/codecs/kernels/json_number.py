@@ -95,8 +95,8 @@ _POWERS, _LOW_POWERS = _powers_of_five()
 
 def byte_at(text: Bytes, position: int) -> int:
     """The byte, or 0 outside of the text."""
-    # Both bounds, though no position is negative: numba's own check is left out then.
-    return int(text[position]) if 0 <= position < text.size else 0
+    # Both bounds, and by `len`, which is what numba compares with: its own check is left out then.
+    return int(text[position]) if 0 <= position < len(text) else 0
 
 
 def _lanes_at(text: Bytes, position: int) -> np.uint64:

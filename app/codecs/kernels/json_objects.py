@@ -6,12 +6,12 @@ each turns out to be one object of strict JSON, so is the array.
 
 from __future__ import annotations
 
+import numpy as np
+
 from .json_array import skip_blanks
 from .json_number import UNREAD, byte_at
-from .json_string import string_end
-from .memory import Bytes, MutableInts
-
-__all__ = ["find_objects"]
+from .json_string import first_lane, string_end, zero_lanes
+from .memory import Bytes, MutableInts, load_word
 
 _OPEN = 0x5B
 _CLOSE = 0x5D
@@ -20,6 +20,11 @@ _CLOSE_OBJECT = 0x7D
 _COMMA = 0x2C
 _QUOTE = 0x22
 _BACKSLASH = 0x5C
+
+_QUOTES = np.uint64(0x2222222222222222)
+#: Every bracket and brace, and few other bytes, become 0x7F where these bits are set.
+_BRACKET_BITS = np.uint64(0x2626262626262626)
+_BRACKETS = np.uint64(0x7F7F7F7F7F7F7F7F)
 
 
 def _string_stop(text: Bytes, position: int) -> int:
@@ -34,10 +39,22 @@ def _string_stop(text: Bytes, position: int) -> int:
         position += 2
 
 
+def _skip_scalars(text: Bytes, position: int) -> int:
+    """The position of the next quote, bracket or brace, or one before it; or the end of the text."""
+    while position + 8 <= len(text):
+        word = load_word(text, position)
+        marks = zero_lanes(word ^ _QUOTES) | zero_lanes((word | _BRACKET_BITS) ^ _BRACKETS)
+        if marks != np.uint64(0):
+            return position + first_lane(marks)
+        position += 8
+    return position
+
+
 def _object_stop(text: Bytes, position: int) -> int:
     """The position behind the object that begins at `position`, or UNREAD."""
     depth = 0
-    while position < text.size:
+    while position < len(text):
+        position = _skip_scalars(text, position)
         byte = byte_at(text, position)
         position += 1
         if byte == _QUOTE:

@@ -8,8 +8,6 @@ from .json_number import UNREAD, byte_at
 from .memory import Bytes, MutableBytes, bit_length, copy_bytes, load_word
 from .utf8 import valid_utf8
 
-__all__ = ["read_string", "string_end"]
-
 _QUOTE = 0x22
 _BACKSLASH = 0x5C
 _SPACE = 0x20
@@ -23,19 +21,24 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _BEYOND_CONTROLS = np.uint64(0x6060606060606060)
 
 
-def _zero_lanes(word: np.uint64) -> np.uint64:
+def zero_lanes(word: np.uint64) -> np.uint64:
     """The high bit of every lane that is 0."""
     return ~(((word & _LOW_BITS) + _LOW_BITS) | word) & _HIGH_BITS
+
+
+def first_lane(marks: np.uint64) -> int:
+    """The lane of the lowest bit that is set."""
+    return (bit_length(marks & (~marks + np.uint64(1))) - 1) >> 3
 
 
 def string_end(text: Bytes, position: int) -> int:
     """The position of the next quote, backslash or control character, or the end of the text."""
     while position + 8 <= text.size:
         word = load_word(text, position)
-        stops = _zero_lanes(word ^ _QUOTES) | _zero_lanes(word ^ _BACKSLASHES)
+        stops = zero_lanes(word ^ _QUOTES) | zero_lanes(word ^ _BACKSLASHES)
         stops |= ~(((word & _LOW_BITS) + _BEYOND_CONTROLS) | word) & _HIGH_BITS
         if stops != np.uint64(0):
-            return position + ((bit_length(stops & (~stops + np.uint64(1))) - 1) >> 3)
+            return position + first_lane(stops)
         position += 8
     while position < text.size:
         byte = byte_at(text, position)

@@ -168,7 +168,7 @@ def _read_numbers(
     The position is `UNREAD` where anything else stands in it, or a number that is not read here.
     """
     begin = at
-    while at < words.size:
+    while 0 <= at < min(len(kinds), len(words)):
         byte = byte_at(text, position)
         if not (_ZERO <= byte <= _NINE or byte == _MINUS):
             break

@@ -15,7 +15,7 @@ from app.errors import AmbiguousInput, LossyConversion, MalformedInput, SchemaCo
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from tests.unit.codecs.cases.json_rows import CASES
-from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, read, schema_of
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, read, rows_of, schema_of
 
 TABLE = [
     pytest.param(form, features, options, body, outcome, id=f"{title}-{form}-{number}")
@@ -224,10 +224,38 @@ def test_rows_stream_within_little_memory() -> None:
 
 
 def test_a_batch_of_large_rows_ends_early() -> None:
-    body = (b'{"a":"' + b"x" * MIB + b'"}\n') * 10
+    body = (b'{"a":"' + b"x" * (MIB // 4) + b'"}\n') * 10
     found = read("ndjson", body, schema=schema_of(a="text"))
     assert isinstance(found, Rows)
     assert found.batches == [4, 4, 2]
+
+
+def test_batches_stay_as_they_were_while_others_are_drawn() -> None:
+    schema = schema_of(
+        text="text",
+        texts={"dtype": "text", "shape": [None]},
+        floats={"dtype": "float64", "shape": [None]},
+        ints={"dtype": "int64", "shape": [None]},
+        sparse={"dtype": "int64", "shape": [9, 99], "kind": "sparse"},
+    )
+    rows: list[dict[str, Any]] = [
+        {
+            "text": chr(97 + index) * MIB,
+            "texts": [f"{index}-{item}" for item in range(index)],
+            "floats": [index / 8],
+            "ints": [index],
+            "sparse": {"values": [index], "indices": [[index, 9 * index]]},
+        }
+        for index in range(9)
+    ]
+    body = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    found = decode("ndjson", body, Budget(), schema=schema)
+    batches = list(found.batches)
+    assert len(batches) == len(rows)
+    for row, values in zip(rows, rows_of(batches, schema), strict=True):
+        values["text"] = values["text"].decode()
+        values["texts"] = [text.decode() for text in values["texts"]]
+        assert values == row
 
 
 @pytest.mark.parametrize("blank", [b"\n", b" \n", b" \t\r\n"])

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.columns import Batch, Column, Records, Strings
+from app.codecs.columns import Batch, Column, Records, Strings, join_batches
 from app.codecs.forms import RECORDS_CODECS
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import MIB, Limits
@@ -308,7 +308,8 @@ def test_blocks_are_of_bounded_size_and_hold_whole_rows(steps: bool) -> None:
     if steps:
         feature, rows = TEXT | STEP, [{"context": {}, "feature_lists": {"x": [value]}} for value in values]
     schema, budget = schema_of(x=feature), Budget()
-    pieces = encoder()(records(rows, schema=schema), RecordsEncodeOptions(), budget)
+    batch = join_batches(list(records(rows, schema=schema).batches))
+    pieces = encoder()(Records(schema, iter([batch])), RecordsEncodeOptions(), budget)
     blocks = [bytes(piece) for piece in pieces]
     assert [len(payloads(block)) for block in blocks] == [3, 1, 3, 1]
     assert max(len(block) for block in blocks if len(block) < 1_000_000) < 512 * 1024

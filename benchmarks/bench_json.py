@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from app.codecs import kernels
 from app.codecs.json import ndjson
-from app.codecs.json.tensors import decode
+from app.codecs.json import tensors as json_tensors
 from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorDecodeOptions
 from app.runtime.budget import Budget
@@ -59,7 +59,7 @@ def tensor_bodies() -> Iterator[tuple[str, bytes, bool]]:
 
 def measure_tensor(session: Session, name: str, body: bytes, *, is_flat: bool) -> None:
     def ours() -> Any:
-        return decode(MemoryFile(body), TensorDecodeOptions(), Budget())[0].tensor.values
+        return json_tensors.read(MemoryFile(body), TensorDecodeOptions(), Budget())[0].values
 
     def theirs() -> Any:
         parsed = orjson.loads(body)

@@ -22,13 +22,13 @@ import pyarrow as pa
 import tensorflow as tf
 
 from app.codecs import kernels
+from app.codecs.array import Array
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
 from app.codecs.json import write_rows, write_tensors
 from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
 from app.domain.dtypes import FLOAT32
 from app.domain.schema import Schema
-from app.domain.tensor import NamedTensor, tensor_from_array
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, MemoryStream
 from tests.arrow_rows import arrow_schema, batches_from_arrow
@@ -44,7 +44,7 @@ SCHEMA = Schema.from_json(
 
 def measure_tensor(session: Session, layout: Any) -> None:
     array = np.random.default_rng(0).standard_normal((NUM_VALUES // 1000, 1000), np.float32)
-    named = [NamedTensor(tensor_from_array(array, FLOAT32))]
+    tensors = [Array.of(array, FLOAT32)]
     options = TensorEncodeOptions(layout=layout)
     shown = array if layout == "nested" else array.reshape(-1)
 
@@ -52,7 +52,7 @@ def measure_tensor(session: Session, layout: Any) -> None:
         "Tensor to JSON",
         f"a million float32, {layout}",
         "values",
-        lambda: drained(write_tensors.encode(named, options), NUM_VALUES),
+        lambda: drained(write_tensors.write(tensors, options, Budget()), NUM_VALUES),
         [
             Peer("json.dumps(array.tolist())", counted(lambda: json.dumps(shown.tolist()), NUM_VALUES)),
             Peer(
@@ -60,7 +60,7 @@ def measure_tensor(session: Session, layout: Any) -> None:
                 counted(lambda: orjson.dumps(shown, option=orjson.OPT_SERIALIZE_NUMPY), NUM_VALUES),
             ),
         ],
-        num_bytes=sum(map(len, write_tensors.encode(named, options))),
+        num_bytes=sum(map(len, write_tensors.write(tensors, options, Budget()))),
     )
 
 

@@ -18,11 +18,11 @@ if __name__ == "__main__":
 import numpy as np
 import tensorflow as tf
 
+from app.codecs.array import Array
 from app.codecs.messages.tensor_proto import parse_tensor_proto
-from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
+from app.codecs.messages.tensor_proto_write import make_message
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
-from app.domain.tensor import tensor_from_array
 from app.runtime.budget import Budget
 
 SERIALIZE, TO_BYTES, PARSE = (
@@ -34,8 +34,8 @@ SERIALIZE, TO_BYTES, PARSE = (
 
 def measure_size(session: Session, size: str, num_bytes: int, repeats: int, target: float) -> None:
     array = np.random.default_rng(0).standard_normal(num_bytes // 4, np.float32)
-    tensor, constant = tensor_from_array(array, FLOAT32), tf.constant(array)
-    message = b"".join(serialize_tensor_proto(tensor))
+    tensor, constant = Array.of(array, FLOAT32), tf.constant(array)
+    message = b"".join(make_message(tensor))
     if message != tf.io.serialize_tensor(constant).numpy():
         raise AssertionError("not the bytes of TensorFlow")
     serialize = counted(lambda: tf.io.serialize_tensor(constant))
@@ -55,10 +55,10 @@ def measure_size(session: Session, size: str, num_bytes: int, repeats: int, targ
     ask(
         written,
         "buffers to send",
-        lambda: serialize_tensor_proto(tensor),
+        lambda: list(make_message(tensor)),
         [Peer(SERIALIZE, serialize, target), Peer(TO_BYTES, to_bytes, target)],
     )
-    ask(written, "joined", lambda: b"".join(serialize_tensor_proto(tensor)), [Peer(TO_BYTES, to_bytes)])
+    ask(written, "joined", lambda: b"".join(make_message(tensor)), [Peer(TO_BYTES, to_bytes)])
     read = "TensorProto to tensor"
     ask(read, "where it lies", lambda: parse_tensor_proto(message, Budget()), [Peer(PARSE, parse)])
     ask(read, "copied", lambda: parse_tensor_proto(message, Budget(), copy=True), [Peer(PARSE, parse)])

@@ -1,4 +1,4 @@
-"""One dense array, in memory or still arriving, and the forms that hold such arrays.
+"""Dense arrays, in memory or still arriving, and the sparse and ragged tensors that consist of them.
 
 A form of arrays has one reader and one writer. Two adapters make tensors and records of them:
 `tensors/forms.py` and `arrays/rows.py`.
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import DType
-from ..domain.tensor import Shape, num_elements
-from ..errors import InputError
+from ..domain.tensor import MAX_RANK, Shape, num_elements
+from ..errors import InputError, UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer
 from .columns import Strings
 from .content import content_view
 from .options import TensorDecodeOptions, TensorEncodeOptions
+
+#: Strings that are measured in one call, which holds the interpreter's lock.
+_STRINGS_AT_ONCE: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +45,12 @@ class Array:
     content: NDArray[Any] | tuple[NDArray[Any], ...] | Strings | Iterator[Buffer]
     name: str | None = None
 
+    @classmethod
+    def of(cls, values: NDArray[Any], dtype: DType, name: str | None = None) -> Array:
+        """An array in memory, from numpy's of any layout; copies only to change layout or byte order."""
+        flat = np.ascontiguousarray(values, dtype.numpy).reshape(-1)
+        return cls(dtype, tuple(map(int, values.shape)), flat, name)
+
     @property
     def is_arriving(self) -> bool:
         return not isinstance(self.content, np.ndarray | tuple | Strings)
@@ -52,7 +61,7 @@ class Array:
         if isinstance(self.content, Strings):
             return len(self.content.data)
         if self.dtype.is_string:
-            return sum(map(len, self.values))
+            return _count_bytes(self.values)
         return num_elements(self.shape) * self.dtype.itemsize
 
     @property
@@ -101,6 +110,141 @@ class Array:
         if isinstance(self.content, Strings):
             raise TypeError("strings are no array of numbers")
         return self.content
+
+
+def _count_bytes(strings: NDArray[Any]) -> int:
+    steps = range(0, len(strings), _STRINGS_AT_ONCE)
+    return sum(sum(map(len, strings[begin : begin + _STRINGS_AT_ONCE])) for begin in steps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseTensor:
+    """The elements of an array that are given; the others are zero, or the empty string.
+
+    Attributes:
+        dtype: of the values.
+        dense_shape: of the whole array.
+        indices: int64 `[n, rank]`, C-contiguous: the coordinates of each value, in the order in which they
+            came. Nothing is sorted, and what stands twice is not summed up.
+        values: `n` of them, flat, as `Array.values`.
+
+    Raises:
+        UnprocessableInput: a coordinate beyond `dense_shape` (`index_out_of_bounds`); components that
+            do not fit one another (`shape_mismatch`).
+    """
+
+    dtype: DType
+    dense_shape: Shape
+    indices: NDArray[np.int64]
+    values: NDArray[Any]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 1 or self.values.dtype != self.dtype.numpy or self.indices.dtype != np.int64:
+            raise ValueError("values must be flat, of the dtype's numpy type, and indices int64")
+        if self.indices.shape != (len(self.values), len(self.dense_shape)):
+            raise UnprocessableInput(
+                f"{len(self.values)} values of {len(self.dense_shape)} dimensions take indices of shape "
+                f"{[len(self.values), len(self.dense_shape)]}, not {list(self.indices.shape)}.",
+                code="shape_mismatch",
+            )
+        outside = (self.indices < 0) | (self.indices >= np.array(self.dense_shape, np.int64))
+        if outside.any():
+            where = int(np.argmax(outside.any(axis=1)))
+            raise UnprocessableInput(
+                f"Index {where} of the sparse tensor is {self.indices[where].tolist()[:16]}, which lies "
+                f"outside the dense_shape {list(self.dense_shape)[:16]}.",
+                code="index_out_of_bounds",
+            )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of values and indices."""
+        return self.indices.nbytes + Array(self.dtype, (len(self.values),), self.values).num_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RaggedTensor:
+    """Rows of different lengths, cut out of the first axis of one array.
+
+    Attributes:
+        values: all elements, in memory; the axes behind the first one are uniform.
+        row_splits: int64 each, outermost first. Row `i` of a level is what lies from `splits[i]` to
+            `splits[i + 1]` of the next level; those of the innermost cut the first axis of `values`.
+
+    Raises:
+        UnprocessableInput: splits that do not begin with 0, decrease, or do not end where the next
+            level does (`invalid_row_splits`).
+    """
+
+    values: Array
+    row_splits: tuple[NDArray[np.int64], ...]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.row_splits or any(splits.dtype != np.int64 for splits in self.row_splits):
+            raise ValueError("row_splits must be one or more int64 arrays")
+        if not self.values.shape:
+            raise _invalid_splits("the values are a scalar, which has no axis to cut")
+        if len(self.row_splits) + len(self.values.shape) > MAX_RANK:
+            raise _invalid_splits(f"it has more than {MAX_RANK} dimensions")
+        lengths = [*(len(splits) - 1 for splits in self.row_splits[1:]), self.values.shape[0]]
+        for level, (splits, length) in enumerate(zip(self.row_splits, lengths, strict=True)):
+            if splits.ndim != 1 or not len(splits) or splits[0] != 0:
+                raise _invalid_splits(f"row_splits {level} must be one axis that begins with 0")
+            if (splits[1:] < splits[:-1]).any():
+                raise _invalid_splits(f"row_splits {level} decreases")
+            if splits[-1] != length:
+                raise _invalid_splits(f"row_splits {level} ends with {splits[-1]}, but cuts {length} rows")
+
+    @property
+    def dtype(self) -> DType:
+        return self.values.dtype
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of values and row splits."""
+        return self.values.num_bytes + sum(splits.nbytes for splits in self.row_splits)
+
+
+def _invalid_splits(why: str) -> UnprocessableInput:
+    return UnprocessableInput(f"This is no ragged tensor: {why}.", code="invalid_row_splits")
+
+
+AnyTensor = Array | SparseTensor | RaggedTensor
+
+
+def in_memory(tensor: AnyTensor, budget: Budget) -> AnyTensor:
+    """The tensor, once all of it has arrived.
+
+    Raises:
+        InputError: as `Array.read`.
+    """
+    return tensor.read(budget) if isinstance(tensor, Array) else tensor
+
+
+def only_array(arrays: Sequence[Array], form: str) -> Array:
+    """The one array that is to be written.
+
+    Raises:
+        UnprocessableInput: there is none (`no_tensors`), or more than one (`several_tensors`).
+    """
+    check_single(len(arrays), form)
+    return arrays[0]
+
+
+def check_single(count: int, form: str) -> None:
+    """Refuse another number of tensors than one.
+
+    Raises:
+        UnprocessableInput: as `only_array`.
+    """
+    if count != 1:
+        raise UnprocessableInput(
+            f"The form {form!r} holds exactly one tensor, and there are {count}. "
+            f"Ask for 'tfrecord' or 'npz', which hold any number.",
+            code="several_tensors" if count else "no_tensors",
+        )
 
 
 def position_name(array: Array, prefix: str, index: int) -> str:

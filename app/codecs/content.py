@@ -9,29 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import BOOL, DType
-from ..domain.limits import MIB
-from ..errors import MalformedInput, UnprocessableInput
-from ..runtime.streams import Buffer, ByteStream
+from ..errors import UnprocessableInput
+from ..runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly
 
-__all__ = [
-    "CHUNK_BYTES",
-    "STRING_OVERHEAD",
-    "check_content",
-    "column_major",
-    "content_view",
-    "in_low_bits",
-    "narrow_faults",
-    "num_axes",
-    "read_content",
-    "row_major",
-    "sign_extended",
-    "swap_unit",
-    "swapped_chunks",
-    "to_little_endian",
-]
-
-#: How much is read, converted or written at a time.
-CHUNK_BYTES: Final = 1 * MIB
 #: What one element of an object array of `bytes` takes beside its bytes: the reference and the header.
 STRING_OVERHEAD: Final = 8 + 33
 
@@ -45,16 +25,54 @@ def read_content(stream: ByteStream, num_bytes: int, what: str, *, offset: int =
         MalformedInput: the stream ends early (`truncated`).
     """
     content = bytearray()
-    while len(content) < num_bytes:
-        piece = stream.read(min(num_bytes - len(content), CHUNK_BYTES))
-        if not piece:
-            raise MalformedInput(
-                f"The body ends inside {what}: {num_bytes} bytes expected, {len(content)} found.",
-                code="truncated",
-                offset=offset + len(content),
-            )
+    for piece in iter_exactly(stream, num_bytes, what, offset=offset):
         content += piece
     return content
+
+
+def checked_pieces(pieces: Iterator[bytes], dtype: DType, *, offset: int = 0) -> Iterator[bytes]:
+    """The same pieces, refused where a byte is no element of `dtype`.
+
+    Raises:
+        UnprocessableInput: as `check_content`.
+    """
+    if not (dtype is BOOL or dtype.is_narrow):
+        return pieces
+    return _checked(pieces, dtype, offset)
+
+
+def _checked(pieces: Iterator[bytes], dtype: DType, offset: int) -> Iterator[bytes]:
+    first = 0
+    for piece in pieces:
+        check_content(piece, dtype, offset=offset, first=first)
+        yield piece
+        first += len(piece)
+
+
+def swapped_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
+    """The elements in the other byte order; a complex number is two of them."""
+    if swap_unit(dtype) == 1:
+        return pieces
+    return _swapped(pieces, dtype)
+
+
+def _swapped(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
+    unit = swap_unit(dtype)
+    pending = bytearray()
+    for piece in pieces:
+        pending += piece
+        whole = len(pending) // unit * unit
+        if whole:
+            swapped, pending = pending[:whole], pending[whole:]
+            to_little_endian(swapped, dtype)
+            yield swapped
+
+
+def low_bit_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
+    """The elements as TensorFlow holds them: the upper bits of those of 4 or 2 bits unset."""
+    if not dtype.is_narrow:
+        return pieces
+    return (in_low_bits(np.frombuffer(piece, np.uint8), dtype).data for piece in pieces)
 
 
 def to_little_endian(content: bytearray, dtype: DType) -> None:

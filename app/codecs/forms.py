@@ -31,16 +31,7 @@ from .messages import tensor_proto_write
 from .messages import tensor_tfrecord as tensors_tfrecord
 from .messages import tfrecord as records_tfrecord
 from .options import RecordsDecodeOptions, RecordsEncodeOptions
-from .tensors.forms import (
-    TensorReader,
-    TensorWriter,
-    read_arrays,
-    read_named,
-    write_arrays,
-    write_named,
-    write_one_by_one,
-)
-from .tensors.kinds import assembled, in_components, in_messages
+from .tensors.forms import TensorReader, TensorWriter, read_arrays, write_arrays, write_messages
 
 FormName = Literal[
     "json",
@@ -130,12 +121,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         "json",
         ("application/json",),
-        tensors=TensorCodec(
-            read_named(tensors_json.decode),
-            write_named(write_tensors.encode, write_tensors.encode),
-            _TENSORS,
-            needs="file",
-        ),
+        tensors=TensorCodec(tensors_json.read, write_tensors.write, _TENSORS, needs="file"),
         records=RecordsCodec(
             records_json.decode, write_rows.encode, _FEATURES, needs="file", shows_absence=True
         ),
@@ -187,8 +173,8 @@ FORMS: Final[tuple[Form, ...]] = (
         "tensorproto",
         ("application/protobuf", "application/x-protobuf"),
         tensors=TensorCodec(
-            read_named(assembled(tensors_tensor_proto.decode), tensors_tensor_proto.decode_stream),
-            write_named(in_messages(tensor_proto_write.encode), tensor_proto_write.encode_stream),
+            read_arrays(tensors_tensor_proto.read),
+            write_messages(tensor_proto_write.write),
             ("dense", "sparse"),
         ),
     ),
@@ -208,11 +194,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         "arrow",
         ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
-        tensors=TensorCodec(
-            read_named(assembled(tensors_arrow.decode)),
-            write_named(in_components(tensors_arrow.encode)),
-            _TENSORS,
-        ),
+        tensors=TensorCodec(read_arrays(tensors_arrow.read), write_arrays(tensors_arrow.write), _TENSORS),
         records=RecordsCodec(records_arrow.decode, records_arrow.encode, _FEATURES),
     ),
     Form(
@@ -234,12 +216,7 @@ FORMS: Final[tuple[Form, ...]] = (
         "tfrecord",
         ("application/x-tfrecord",),
         tensors=TensorCodec(
-            read_named(assembled(tensors_tfrecord.decode), tensors_tfrecord.decode_stream),
-            write_one_by_one(
-                write_named(in_messages(tensors_tfrecord.encode), tensors_tfrecord.encode_stream),
-                tensors_tfrecord.encode_stream,
-            ),
-            _TENSORS,
+            read_arrays(tensors_tfrecord.read), write_messages(tensors_tfrecord.write), _TENSORS
         ),
         records=RecordsCodec(records_tfrecord.decode, records_tfrecord.encode, _FEATURES),
     ),
@@ -247,8 +224,8 @@ FORMS: Final[tuple[Form, ...]] = (
         "b64",
         ("application/json",),
         tensors=TensorCodec(
-            read_named(assembled(tensors_b64.decode)),
-            write_named(in_messages(tensors_b64.encode)),
+            read_arrays(tensors_b64.read),
+            write_messages(tensors_b64.write),
             _TENSORS,
             needs="file",
         ),

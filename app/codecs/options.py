@@ -46,7 +46,8 @@ class TensorDecodeOptions:
         compression: of `tfrecord`; None detects it.
         lossy: floats are rounded to a narrower `dtype` of floats.
         body_bytes: the length of the body, where it is known beforehand.
-        held: the caller reads all of it into memory at once, so a decoder need not stream.
+        held: the caller reads all tensors into memory; otherwise each of those that come one by one is given
+            up before the next is asked for.
         dtypes: what a schema declares the elements of the arrays of these names to be; only bfloat16 in NPZ
             needs it.
     """

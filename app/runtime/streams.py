@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import Final, Protocol, runtime_checkable
 
 from ..domain.limits import MIB
 from ..errors import MalformedInput
 from .budget import Budget
 
-__all__ = [
-    "Buffer",
-    "ByteFile",
-    "ByteStream",
-    "FileStream",
-    "MemoryFile",
-    "MemoryStream",
-    "PrefixedStream",
-    "ViewStream",
-    "WholeBody",
-    "peek",
-    "read_all",
-    "read_exactly",
-    "read_up_to",
-]
-
 Buffer = bytes | bytearray | memoryview
 
-_CHUNK = 1 * MIB
+#: How much is read, converted or written at a time.
+CHUNK_BYTES: Final = 1 * MIB
 
 
 class ByteStream(Protocol):
@@ -154,8 +140,8 @@ class FileStream:
         return piece
 
 
-def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:
-    """`n` bytes of `stream`, gathered as they come; nothing is allocated ahead of what arrives.
+def iter_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> Iterator[bytes]:
+    """Exactly `n` bytes of `stream`, in the pieces in which they come.
 
     Args:
         what: names the missing thing in the error.
@@ -164,20 +150,22 @@ def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> b
     Raises:
         MalformedInput: the stream ends early (`truncated`).
     """
-    first = stream.read(min(n, _CHUNK)) if n else b""
-    if len(first) == n:
-        return first
-    gathered = bytearray(first)
-    while len(gathered) < n:
-        piece = stream.read(min(n - len(gathered), _CHUNK))
+    left = n
+    while left:
+        piece = stream.read(min(left, CHUNK_BYTES))
         if not piece:
             raise MalformedInput(
-                f"The body ends inside {what}: {n} bytes expected, {len(gathered)} found.",
+                f"The body ends inside {what}: {n} bytes expected, {n - left} found.",
                 code="truncated",
-                offset=offset + len(gathered),
+                offset=offset + n - left,
             )
-        gathered += piece
-    return bytes(gathered)
+        left -= len(piece)
+        yield piece
+
+
+def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:
+    """As `iter_exactly`, gathered as they come; nothing is allocated ahead of what arrives."""
+    return b"".join(iter_exactly(stream, n, what, offset=offset))
 
 
 def read_up_to(stream: ByteStream, n: int) -> bytes:
@@ -203,7 +191,7 @@ def read_all(stream: ByteStream, budget: Budget, what: str = "The body") -> memo
         LimitExceeded: larger than the budget allows.
     """
     gathered = bytearray()
-    while piece := stream.read(_CHUNK):
+    while piece := stream.read(CHUNK_BYTES):
         budget.charge(len(piece), what)
         gathered += piece
     return memoryview(gathered).toreadonly()

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from ..codecs.array import AnyTensor, RaggedTensor, SparseTensor
 from ..codecs.columns import Column, Records, Strings
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
 from ..domain.dtypes import DType, DTypeName
 from ..domain.schema import Feature, Schema, SchemaJson
-from ..domain.tensor import NamedAny, RaggedTensor, SparseTensor
 from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
 
 __all__ = [
@@ -108,17 +108,16 @@ def describe_records(records: Records, description: Description) -> bytes:
     return _json(found)
 
 
-def describe_tensors(tensors: Sequence[NamedAny]) -> bytes:
+def describe_tensors(tensors: Sequence[AnyTensor]) -> bytes:
     """Name, kind, dtype, shape, size and statistics of each tensor, in their order.
 
     The shape of a sparse one is its dense_shape; of a ragged one, null stands for a length that varies.
     The elements are those that are there.
     """
-    return _json([_describe(named) for named in tensors])
+    return _json(list(map(_describe, tensors)))
 
 
-def _describe(named: NamedAny) -> TensorDescriptionJson:
-    tensor = named.tensor
+def _describe(tensor: AnyTensor) -> TensorDescriptionJson:
     kind: Literal["dense", "sparse", "ragged"]
     if isinstance(tensor, RaggedTensor):
         kind, values = "ragged", tensor.values.values
@@ -129,7 +128,7 @@ def _describe(named: NamedAny) -> TensorDescriptionJson:
     else:
         kind, values, shape = "dense", tensor.values, tensor.shape
     return {
-        "name": named.name,
+        "name": tensor.name,
         "kind": kind,
         "dtype": tensor.dtype.name,
         "shape": list(shape),

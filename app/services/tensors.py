@@ -8,19 +8,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from ..codecs.array import Array
+from ..codecs.array import AnyTensor, Array, check_single, in_memory
 from ..codecs.compression.encoded import headers_of
 from ..codecs.forms import TENSOR_CODECS, FormName
 from ..codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from ..codecs.tensors.arriving import ArrivingOneByOne
-from ..codecs.tensors.forms import AnyTensor, in_memory, num_messages
-from ..codecs.tensors.single import check_single
+from ..codecs.tensors.forms import num_messages
 from ..domain.limits import KIB
-from ..domain.tensor import NamedAny
 from ..errors import UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
-from ..runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
+from ..runtime.streams import Buffer, ByteStream, peek
 from .whole_bodies import as_needed
 
 #: A body up to this size is decoded in memory, which is faster.
@@ -67,7 +64,7 @@ class ConvertedTensors:
 
 def decode_tensors(
     source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget, spool: Spool
-) -> Sequence[NamedAny]:
+) -> Sequence[AnyTensor]:
     """All tensors of `source`.
 
     Args:
@@ -106,15 +103,18 @@ def convert_tensors(
             leave as they arrive, this may show as the bytes of the answer are drawn.
     """
     codec = TENSOR_CODECS[conversion.input_form]
-    streams, source = _is_large(source, conversion.body_bytes)
+    num_bytes, source = _measure(source, conversion.body_bytes)
+    streams = num_bytes is None or num_bytes > _STREAMED_FROM
     if conversion.decode.kind in ("sparse", "ragged"):
         streams = False
-    options = replace(conversion.decode, body_bytes=conversion.body_bytes, held=not streams)
+    # From TFRecord to TFRecord no more than one tensor is held; other forms need to know them all.
+    one_by_one = conversion.input_form != "tfrecord" or conversion.output_form == "tfrecord"
+    options = replace(conversion.decode, body_bytes=num_bytes, held=not (streams and one_by_one))
     body = as_needed(source, codec, budget, spool, resources)
     tensors = codec.decode(body, options, budget)
     if not streams:
         # Every fault is known before the first byte of the answer.
-        return _convert([_read(tensor, budget) for tensor in tensors], conversion, budget)
+        return _convert([in_memory(tensor, budget) for tensor in tensors], conversion, budget)
     if isinstance(tensors, Sequence):
         return _convert(tensors, conversion, budget)
     if conversion.output_form == "tfrecord":
@@ -123,16 +123,12 @@ def convert_tensors(
     return _convert(_all_of(tensors, conversion, budget), conversion, budget)
 
 
-def _read(tensor: AnyTensor, budget: Budget) -> AnyTensor:
-    return tensor.read(budget) if isinstance(tensor, Array) else tensor
-
-
-def _is_large(source: ByteStream, num_bytes: int | None) -> tuple[bool, ByteStream]:
-    """Whether the body is worth streaming, and where it is read from."""
+def _measure(source: ByteStream, num_bytes: int | None) -> tuple[int | None, ByteStream]:
+    """The length of the body, if it is declared or short, and where the body is read from."""
     if num_bytes is not None:
-        return num_bytes > _STREAMED_FROM, source
-    head = read_up_to(source, _STREAMED_FROM + 1)
-    return len(head) > _STREAMED_FROM, PrefixedStream(head, source)
+        return num_bytes, source
+    head, source = peek(source, _STREAMED_FROM + 1)
+    return (len(head) if len(head) <= _STREAMED_FROM else None), source
 
 
 def _convert(tensors: Sequence[AnyTensor], conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
@@ -162,8 +158,6 @@ def _all_of(
     tensors: Iterator[AnyTensor], conversion: TensorConversion, budget: Budget
 ) -> Sequence[AnyTensor]:
     """The tensors in memory; or only the first, for a form of one tensor: at its end another is refused."""
-    if isinstance(tensors, ArrivingOneByOne):
-        tensors.kept = True
     first = next(tensors, None)
     if first is None:
         return []
@@ -172,7 +166,7 @@ def _all_of(
     )
     if alone and isinstance(first, Array) and first.is_arriving:
         return [replace(first, content=_followed_by_none(first, tensors, conversion.output_form))]
-    return [_read(tensor, budget) for tensor in chain([first], tensors)]
+    return [in_memory(tensor, budget) for tensor in chain([first], tensors)]
 
 
 def _followed_by_none(first: Array, others: Iterator[AnyTensor], form: FormName) -> Iterator[Buffer]:

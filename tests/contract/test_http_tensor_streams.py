@@ -17,11 +17,11 @@ import httpx
 import numpy as np
 import pytest
 
+from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorEncodeOptions
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
-from app.domain.tensor import NamedTensor, Tensor
 from app.runtime.budget import Budget
 from tests.contract.test_http_connections import connect, dechunk, read_to_end
 from tests.e2e.service import Service
@@ -36,7 +36,7 @@ JAVA = Path(__file__).with_name("Exchange.java")
 def bodies(num_mib: int) -> tuple[bytes, bytes]:
     """A tensor as NPY and as TFRecord."""
     values = np.random.default_rng(5).integers(0, 256, num_mib * MIB, np.uint8).view("<f4")
-    named = NamedTensor(Tensor(FLOAT32, (len(values) // 4, 4), values))
+    named = Array(FLOAT32, (len(values) // 4, 4), values)
     sent, wanted = (
         b"".join(TENSOR_CODECS[form].encode([named], TensorEncodeOptions(), Budget()))
         for form in ("npy", "tfrecord")

@@ -1,6 +1,7 @@
 """Sparse and ragged tensors against TensorFlow's own serializers and readers."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor, in_memory
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.json.tensor_kinds import read_nested_ragged
 from app.codecs.messages.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
-from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
+from app.codecs.messages.tensor_proto_write import make_message
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensors.forms import in_memory
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
-from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
 from app.runtime.budget import Budget
 from tests.bodies import body_of
@@ -28,20 +28,20 @@ WITH_KERNEL = [dtype for dtype in DTYPES.values() if dtype.has_kernel]
 BEYOND = [dtype for dtype in DTYPES.values() if not dtype.has_kernel and dtype.numpy.isbuiltin != 1]
 
 
-def encoded(form: FormName, *tensors: NamedAny, **options: Any) -> bytes:
+def encoded(form: FormName, *tensors: AnyTensor, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
     return b"".join(encode(tensors, TensorEncodeOptions(**options), Budget()))
 
 
-def decoded(form: FormName, data: bytes, **options: Any) -> list[NamedAny]:
+def decoded(form: FormName, data: bytes, **options: Any) -> list[AnyTensor]:
     codec, given = TENSOR_CODECS[form], TensorDecodeOptions(**options, held=True)
     return [in_memory(item, Budget()) for item in codec.decode(body_of(codec, data), given, Budget())]
 
 
-def strings(tensor: Any) -> Tensor:
+def strings(tensor: Any) -> Array:
     values = np.empty(int(tf.size(tensor)), object)
     values[:] = tf.reshape(tensor, [-1]).numpy().tolist()
-    return Tensor(STRING, tuple(tensor.shape), values)
+    return Array(STRING, tuple(tensor.shape), values)
 
 
 @st.composite
@@ -78,7 +78,7 @@ def test_serialize_sparse_is_equalled_and_read(dtype: DType, data: st.DataObject
     ours = data.draw(sparse_tensors(dtype))
     theirs = tf.io.serialize_sparse(tf_sparse(ours))
     assert b"".join(serialize_sparse(ours)) == tf.io.serialize_tensor(theirs).numpy()
-    assert encoded("tensorproto", NamedAny(ours)) == tf.io.serialize_tensor(theirs).numpy()
+    assert encoded("tensorproto", ours) == tf.io.serialize_tensor(theirs).numpy()
     assert_same(parse_sparse(strings(theirs), Budget()), tf_sparse(ours))
 
 
@@ -89,7 +89,7 @@ def test_serialize_many_sparse_is_equalled_and_read(dtype: DType, data: st.DataO
     ours = data.draw(sparse_tensors(dtype, rank=rank))
     theirs = tf.io.serialize_many_sparse(tf_sparse(ours))
     assert b"".join(serialize_many_sparse(ours)) == tf.io.serialize_tensor(theirs).numpy()
-    assert encoded("tensorproto", NamedAny(ours), sparse="many") == tf.io.serialize_tensor(theirs).numpy()
+    assert encoded("tensorproto", ours, sparse="many") == tf.io.serialize_tensor(theirs).numpy()
     back = tf.io.deserialize_many_sparse(theirs, tf.dtypes.as_dtype(dtype.tf_enum))
     assert_same(parse_sparse(strings(theirs), Budget()), back)
 
@@ -145,10 +145,10 @@ def test_nested_arrays_are_cut_as_tensorflow_cuts_them(nested: list[Any]) -> Non
 
 
 def test_a_tfrecord_of_a_ragged_tensor_is_put_together_by_tensorflow(tmp_path: Path) -> None:
-    values = tensor_from_array(np.arange(6, dtype="<f4").reshape(3, 2), DTYPES["float32"])
+    values = Array.of(np.arange(6, dtype="<f4").reshape(3, 2), DTYPES["float32"])
     ours = RaggedTensor(values, (np.array([0, 2, 2]), np.array([0, 1, 3])))
     path = tmp_path / "ragged"
-    path.write_bytes(encoded("tfrecord", NamedAny(ours)))
+    path.write_bytes(encoded("tfrecord", ours))
     flat, *splits = list(tf.data.TFRecordDataset(str(path)))
     theirs = tf.RaggedTensor.from_nested_row_splits(
         tf.io.parse_tensor(flat, tf.float32), [tf.io.parse_tensor(cut, tf.int64) for cut in splits]
@@ -157,7 +157,7 @@ def test_a_tfrecord_of_a_ragged_tensor_is_put_together_by_tensorflow(tmp_path: P
     with tf.io.TFRecordWriter(str(path)) as writer:
         for part in (theirs.flat_values, *theirs.nested_row_splits):
             writer.write(tf.io.serialize_tensor(part).numpy())
-    assert path.read_bytes() == encoded("tfrecord", NamedAny(ours))
+    assert path.read_bytes() == encoded("tfrecord", ours)
     [found] = decoded("tfrecord", path.read_bytes(), kind="ragged")
     assert encoded("tfrecord", found) == path.read_bytes()
 
@@ -166,9 +166,7 @@ def test_a_tfrecord_of_a_ragged_tensor_is_put_together_by_tensorflow(tmp_path: P
 def test_tensors_of_different_shapes_are_records_of_their_own(form: FormName, tmp_path: Path) -> None:
     shapes = [(2, 3), (), (0, 4), (5,), (1, 1, 7)]
     arrays = [np.arange(np.prod(shape, dtype=int), dtype="<f4").reshape(shape) for shape in shapes]
-    named = [
-        NamedTensor(tensor_from_array(array, DTYPES["float32"]), f"t{i}") for i, array in enumerate(arrays)
-    ]
+    named = [replace(Array.of(array, DTYPES["float32"]), name=f"t{i}") for i, array in enumerate(arrays)]
     tensors = decoded(form, encoded(form, *named))
     path = tmp_path / "tensors"
     path.write_bytes(encoded("tfrecord", *tensors))
@@ -177,21 +175,21 @@ def test_tensors_of_different_shapes_are_records_of_their_own(form: FormName, tm
         assert record.shape == array.shape
         assert record.numpy().tolist() == array.tolist()
     again = decoded("tfrecord", encoded(form, *tensors) if form == "tfrecord" else path.read_bytes())
-    assert [item.tensor.shape for item in again if isinstance(item.tensor, Tensor)] == shapes
+    assert [item.shape for item in again if isinstance(item, Array)] == shapes
 
 
-def only_string(tensors: list[NamedAny]) -> Any:
-    [named] = tensors
-    assert isinstance(named.tensor, Tensor)
-    [value] = named.tensor.values
+def only_string(tensors: list[AnyTensor]) -> Any:
+    [tensor] = tensors
+    assert isinstance(tensor, Array)
+    [value] = tensor.values
     return value
 
 
 @given(data=st.binary(max_size=40))
 @settings(deadline=None, max_examples=50)
 def test_the_websafe_alphabet_is_tensorflows(data: bytes) -> None:
-    tensor = Tensor(STRING, (), np.array([data], object))
-    digits = encoded("json", NamedTensor(tensor), b64="websafe").split(b'"b64":"')[1].split(b'"')[0]
+    tensor = Array(STRING, (), np.array([data], object))
+    digits = encoded("json", tensor, b64="websafe").split(b'"b64":"')[1].split(b'"')[0]
     assert digits == tf.io.encode_base64(data).numpy()
     assert only_string(decoded("json", b'{"b64":"' + digits + b'"}')) == data
     padded = tf.io.encode_base64(data, pad=True).numpy()
@@ -199,8 +197,8 @@ def test_the_websafe_alphabet_is_tensorflows(data: bytes) -> None:
 
 
 def test_a_tensor_proto_as_websafe_base64_is_parsed_in_the_graph() -> None:
-    tensor = tensor_from_array(np.array([-np.inf, 1.5], "<f4"), DTYPES["float32"])
-    digits = encoded("b64", NamedTensor(tensor), b64="websafe").split(b'"')[3]
+    tensor = Array.of(np.array([-np.inf, 1.5], "<f4"), DTYPES["float32"])
+    digits = encoded("b64", tensor, b64="websafe").split(b'"')[3]
     parsed = tf.io.parse_tensor(tf.io.decode_base64(digits), tf.float32)
     assert parsed.numpy().tolist() == [-np.inf, 1.5]
-    assert b"".join(serialize_tensor_proto(tensor)) == tf.io.decode_base64(digits).numpy()
+    assert b"".join(make_message(tensor)) == tf.io.decode_base64(digits).numpy()

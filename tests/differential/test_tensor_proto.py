@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.array import Array
 from app.codecs.messages.tensor_proto import parse_tensor_proto
-from app.codecs.messages.tensor_proto_write import serialize_tensor_proto
+from app.codecs.messages.tensor_proto_write import make_message
 from app.domain.dtypes import DTYPES, STRING, DType, dtype_from_tf_enum
 from app.domain.limits import Limits
-from app.domain.tensor import Tensor
 from app.errors import InputError, UnprocessableInput
 from app.runtime.budget import Budget
 from tests.elements import element_bytes
@@ -31,12 +31,12 @@ def tf_dtype(dtype: DType) -> Any:
     return tf.dtypes.as_dtype(dtype.tf_enum)
 
 
-def tf_tensor(tensor: Tensor) -> Any:
+def tf_tensor(tensor: Array) -> Any:
     return tf.reshape(tf.constant(tensor.values, tf_dtype(tensor.dtype)), list(tensor.shape))
 
 
-def serialized(tensor: Tensor) -> bytes:
-    return b"".join(serialize_tensor_proto(tensor))
+def serialized(tensor: Array) -> bytes:
+    return b"".join(make_message(tensor))
 
 
 def elements(tensor: Any) -> list[bytes]:
@@ -45,7 +45,7 @@ def elements(tensor: Any) -> list[bytes]:
     return [value if isinstance(value, bytes) else value.tobytes() for value in flat]
 
 
-def assert_same(ours: Tensor, theirs: Any) -> None:
+def assert_same(ours: Array, theirs: Any) -> None:
     assert ours.dtype.tf_enum == theirs.dtype.as_datatype_enum
     assert ours.shape == tuple(theirs.shape)
     if ours.dtype.is_narrow and ours.dtype.is_integer:  # what lies in their upper bits means nothing
@@ -56,15 +56,15 @@ def assert_same(ours: Tensor, theirs: Any) -> None:
     )
 
 
-def draw_tensor(data: st.DataObject, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+def draw_tensor(data: st.DataObject, dtype: DType, shape: tuple[int, ...]) -> Array:
     count = int(np.prod(shape))
     if dtype.is_string:
         values = np.empty(count, object)
         values[:] = data.draw(st.lists(st.binary(max_size=8), min_size=count, max_size=count))
-        return Tensor(dtype, shape, values)
+        return Array(dtype, shape, values)
     pattern = data.draw(st.binary(min_size=16, max_size=64)) * (count * dtype.itemsize // 16 + 1)
     content = element_bytes(pattern[: count * dtype.itemsize], dtype)
-    return Tensor(dtype, shape, np.frombuffer(content, dtype.numpy))
+    return Array(dtype, shape, np.frombuffer(content, dtype.numpy))
 
 
 @pytest.mark.parametrize("dtype", WITH_KERNEL, ids=str)
@@ -80,10 +80,10 @@ def test_equal_bytes_and_each_reads_the_other(
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (300,)])
 def test_scalars_and_no_elements(dtype: DType, shape: tuple[int, ...]) -> None:
     values: Any = np.ones(int(np.prod(shape)), "i1").astype(bytes if dtype.is_string else dtype.numpy)
-    assert_interchangeable(Tensor(dtype, shape, values.astype(dtype.numpy)))
+    assert_interchangeable(Array(dtype, shape, values.astype(dtype.numpy)))
 
 
-def assert_interchangeable(tensor: Tensor) -> None:
+def assert_interchangeable(tensor: Array) -> None:
     theirs = tf.io.serialize_tensor(tf_tensor(tensor)).numpy()
     assert serialized(tensor) == theirs
     assert_same(tensor, tf.io.parse_tensor(serialized(tensor), tf_dtype(tensor.dtype)))
@@ -198,7 +198,7 @@ def test_make_tensor_proto_is_read_and_where_it_writes_content_equalled(
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES.values() if dtype.name[0] == "q"], ids=str)
 def test_quantized_tensors_are_those_of_tensorflow(dtype: DType) -> None:
-    ours = Tensor(dtype, (3,), np.array([*dtype.bounds, 1], dtype.numpy))
+    ours = Array(dtype, (3,), np.array([*dtype.bounds, 1], dtype.numpy))
     theirs = tf.io.parse_tensor(serialized(ours), tf_dtype(dtype))
     integers = tf.bitcast(theirs, tf.dtypes.as_dtype(dtype.name[1:]))
     assert integers.numpy().tolist() == ours.values.tolist()
@@ -287,9 +287,9 @@ def test_deliberate_refusals(enum: int, message: bytes, code: str) -> None:
 
 
 BASES: list[bytes] = [
-    serialized(Tensor(DTYPES["float32"], (2, 1), np.array([1, 2], "<f4"))),
-    serialized(Tensor(DTYPES["int8"], (3,), np.array([1, 2, 3], "i1"))),
-    serialized(Tensor(STRING, (2,), np.array([b"ab", b"c"], object))),
+    serialized(Array(DTYPES["float32"], (2, 1), np.array([1, 2], "<f4"))),
+    serialized(Array(DTYPES["int8"], (3,), np.array([1, 2, 3], "i1"))),
+    serialized(Array(STRING, (2,), np.array([b"ab", b"c"], object))),
     b"\x08\x03\x12\x04\x12\x02\x08\x03\x3a\x03\x01\xac\x02",
     b"\x08\x08\x12\x04\x12\x02\x08\x02\x4a\x08" + struct.pack("<ff", 1, 2),
     b"\x08\x07\x12\x04\x12\x02\x08\x02\x22\x05\x01\x02abc",

@@ -19,7 +19,7 @@ from app.api.content_encoding import choose_coding, parse_content_encoding
 from app.api.multipart import open_multipart
 from app.api.negotiation import choose_input, choose_output, parse_json_bytes
 from app.api.transcoding import DecodedBody
-from app.codecs.array import Array
+from app.codecs.array import AnyTensor, Array, in_memory
 from app.codecs.compression.inflate import Container
 from app.codecs.forms import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.messages import tensor_tfrecord
@@ -35,13 +35,12 @@ from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
 from app.codecs.schemas.python_source import serialize_python
-from app.codecs.tensors.forms import in_memory, read_named
+from app.codecs.tensors.forms import read_arrays
 from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
 from app.domain.limits import MIB, Limits
 from app.domain.losses import LostRange
 from app.domain.schema import Schema
-from app.domain.tensor import NamedAny, Tensor
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
@@ -299,10 +298,9 @@ def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, tu
         return
     decode = codec.decode
     if form == "tfrecord":  # in which short records are not streamed
-        stream = partial(tensor_tfrecord.decode_stream, streamed_from=1)
-        decode = read_named(tensor_tfrecord.decode, stream)
+        decode = read_arrays(partial(tensor_tfrecord.read, streamed_from=1))
 
-    def read(budget: Budget, *, held: bool, num_bytes: int | None = None) -> list[NamedAny]:
+    def read(budget: Budget, *, held: bool, num_bytes: int | None = None) -> list[AnyTensor]:
         source = body_of(codec, body) if held or codec.needs == "file" else turn.stream(body)
         given = replace(options, held=held, body_bytes=num_bytes)
         return [in_memory(item, budget) for item in decode(source, given, budget)]
@@ -314,17 +312,17 @@ def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, tu
             raise AssertionError(f"{held!r:.500} became {streamed!r:.500} where it is streamed")
 
 
-def _values(tensor: Tensor) -> object:
+def _values(tensor: Array) -> object:
     return tensor.values.tolist() if tensor.dtype.is_string else tensor.values.tobytes()
 
 
-def _held(decode: Callable[[Budget], Sequence[NamedAny]]) -> object:
+def _held(decode: Callable[[Budget], Sequence[AnyTensor]]) -> object:
     """The tensors, or that there are none; what is too much differs, since a stream takes less."""
     try:
         return [
-            (item.name, item.tensor.dtype, item.tensor.shape, _values(item.tensor))
+            (item.name, item.dtype, item.shape, _values(item))
             for item in decode(Budget(replace(LIMITS, max_decoded_bytes=4 * LIMITS.max_decoded_bytes)))
-            if isinstance(item.tensor, Tensor)
+            if isinstance(item, Array)
         ]
     except InputError as error:
         return "late_field" if error.code == "late_field" else "refused"

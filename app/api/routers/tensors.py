@@ -11,9 +11,8 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from ...codecs.array import Array
+from ...codecs.array import AnyTensor, Array
 from ...codecs.forms import MEDIA_TYPES, TENSOR_CODECS, FormName
-from ...codecs.tensors.forms import AnyTensor
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.describe import TensorDescriptionJson, describe_tensors

@@ -23,14 +23,12 @@ from ...domain.limits import MIB, Limits
 from ...domain.tensor import Shape, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnknownForm, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream, read_exactly
-from ..array import Array
+from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, read_exactly
+from ..array import Array, only_array
 from ..arrow.elements import first_not_utf8
 from ..columns import Strings
-from ..content import CHUNK_BYTES, num_axes, read_content, row_major
-from ..content_stream import arriving_pieces, checked_pieces, swapped_pieces
+from ..content import checked_pieces, num_axes, read_content, row_major, swapped_pieces
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensors.single import only_array
 
 _MAGIC: Final = b"\x93NUMPY"
 #: Version -> size of the length field, encoding of the text.
@@ -238,7 +236,7 @@ def _invalid(what: str, offset: int) -> MalformedInput:
 
 
 def _pieces(stream: ByteStream, header: _Header) -> Iterator[bytes]:
-    yield from arriving_pieces(stream, header.content_bytes, "the NPY array", offset=header.num_bytes)
+    yield from iter_exactly(stream, header.content_bytes, "the NPY array", offset=header.num_bytes)
     _check_end(stream, header)
 
 

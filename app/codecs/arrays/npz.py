@@ -20,9 +20,8 @@ from ...domain.limits import KIB, MIB, Limits
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.amplification import Amplification
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteFile
+from ...runtime.streams import CHUNK_BYTES, Buffer, ByteFile
 from ..array import Array, position_name
-from ..content import CHUNK_BYTES
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .npy import npy_pieces, read_npy
 

@@ -24,12 +24,19 @@ from ...domain.limits import Limits
 from ...domain.tensor import Shape, check_distinct, num_elements
 from ...errors import AmbiguousInput, InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, read_exactly
+from ...runtime.streams import (
+    CHUNK_BYTES,
+    Buffer,
+    ByteFile,
+    ByteStream,
+    FileStream,
+    iter_exactly,
+    read_exactly,
+)
 from ..array import Array, position_name
 from ..columns import Strings
 from ..compression.encoded import Encoded
-from ..content import CHUNK_BYTES, read_content
-from ..content_stream import arriving_pieces, checked_pieces
+from ..content import checked_pieces, read_content
 from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
 from ..json.tensor_body import read_tensor
 from ..json.text import parse_json
@@ -203,7 +210,7 @@ def _held_bytes(array: Array) -> int:
 def _pieces(stream: ByteStream, item: _Described, offset: int) -> Iterator[Buffer]:
     """The elements of one tensor, which come next in `stream`."""
     with _placed_errors(item):
-        pieces = arriving_pieces(stream, item.num_bytes, _shown(item), offset=offset)
+        pieces = iter_exactly(stream, item.num_bytes, _shown(item), offset=offset)
         yield from checked_pieces(pieces, item.dtype, offset=offset)
 
 
@@ -349,14 +356,13 @@ def _describe(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) 
 
 def _read_json(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) -> Array:
     """A tensor whose elements are JSON; its strings are text where none is {"b64": ...}."""
-    form = read_data_form(item, pointer)
-    tensor = read_tensor(item, pointer, options).tensor
-    dtype = tensor.dtype
+    array = read_tensor(item, pointer, options)
+    dtype = array.dtype
     if dtype.is_string:
         data = item["data"]
         items = flatten(data)[0] if isinstance(data, list) else [data]
         dtype = BYTES if dict in set(map(type, items)) else TEXT
-    return Array(dtype, tensor.shape, tensor.values, form.name)
+    return replace(array, dtype=dtype)
 
 
 def _check_size(size: object, dtype: DType, shape: Shape, pointer: str) -> None:

@@ -15,20 +15,19 @@ from ...domain.dtypes import DType
 from ...domain.tensor import Shape, num_elements
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream, read_all
-from ..array import Array
+from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, read_all
+from ..array import Array, only_array
 from ..content import (
-    CHUNK_BYTES,
     check_content,
+    checked_pieces,
     column_major,
     content_view,
     num_axes,
     row_major,
     sign_extended,
+    swapped_pieces,
 )
-from ..content_stream import checked_pieces, swapped_pieces
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensors.single import only_array
 
 
 def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[Array]:

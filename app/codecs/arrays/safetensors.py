@@ -25,9 +25,9 @@ from ...domain.limits import Limits
 from ...domain.tensor import Shape, check_distinct, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, read_exactly
+from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, iter_exactly, read_exactly
 from ..array import Array, position_name
-from ..content_stream import arriving_pieces, checked_pieces
+from ..content import checked_pieces
 from ..json.forms import check_name
 from ..json.text import parse_json
 from ..json.texts import quote
@@ -244,7 +244,7 @@ def _array(stream: ByteStream, entry: _Entry, data_offset: int) -> Array:
 
 def _pieces(stream: ByteStream, entry: _Entry, offset: int) -> Iterator[Buffer]:
     try:
-        pieces = arriving_pieces(stream, entry.end - entry.begin, _shown(entry), offset=offset)
+        pieces = iter_exactly(stream, entry.end - entry.begin, _shown(entry), offset=offset)
         yield from checked_pieces(pieces, entry.dtype, offset=offset)
     except InputError as error:
         raise error.shifted(feature=entry.name) from None

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import STRING, DType
 from ...domain.feature import Feature
-from ...domain.tensor import NamedTensor, Shape, Tensor, check_distinct, check_shape, num_elements
+from ...domain.tensor import Shape, check_distinct, check_shape, num_elements
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..array import Array
 from ..columns import Strings, check_columns
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.lease import Lease
-from ..tensors.declared import check_declared
 from .columns import ColumnReader
 from .elements import natural_type, write_elements
 from .features import DTYPE_KEY, has_arrow_type, value_dtype
@@ -43,12 +43,12 @@ _SHAPE_KEY: Final = b"shardsmith:shape"
 _MAX_ELEMENTS: Final = 2**31 - 1
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def read(source: ByteStream, _options: TensorDecodeOptions, budget: Budget) -> list[Array]:
     """The columns under their names.
 
     Raises:
         UnprocessableInput: a null (`null_value`), lists whose length varies (`ragged`), a type that no
-            tensor has (`unsupported_type`); another dtype or shape than declared.
+            tensor has (`unsupported_type`).
         InputError: as `ArrowReader`; more than the budget.
     """
     reader = ArrowReader(source, budget)
@@ -61,10 +61,7 @@ def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> 
                 column.add(batch.column(index), num_rows, budget)
         num_rows += batch.num_rows
     marked = _MARK_KEY in (reader.schema.metadata or {})
-    tensors = [NamedTensor(column.tensor(num_rows, marked=marked), column.name) for column in columns]
-    for named in tensors:
-        check_declared(named, options)
-    return tensors
+    return [column.all_rows(num_rows, marked=marked) for column in columns]
 
 
 class _Column:
@@ -110,15 +107,15 @@ class _Column:
         else:
             self._chunks.append(values.copy())
 
-    def tensor(self, num_rows: int, *, marked: bool) -> Tensor:
-        """All rows as one tensor; of a marked batch the one row."""
+    def all_rows(self, num_rows: int, *, marked: bool) -> Array:
+        """All rows as one array; of a marked batch the one row."""
         if self._dtype is None:
             raise self._refused("comes without any batch, so that its shape is not known", "no_rows")
         values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
         shape = check_shape((num_rows, *self._row_shape))
         if marked and num_rows == 1:
-            shape = _marked_shape(self._marks, self.name)
-        return Tensor(self._dtype, shape, values)
+            shape = _marked_shape(self._marks, self.name, len(values))
+        return Array(self._dtype, shape, values, self.name)
 
     def _refused(self, what: str, code: str) -> UnprocessableInput:
         return _refused(self.name, what, code)
@@ -128,11 +125,12 @@ def _refused(name: str, what: str, code: str) -> UnprocessableInput:
     return UnprocessableInput(f"Column {name[:64]!r} {what}.", code=code, feature=name)
 
 
-def _marked_shape(marks: dict[bytes, bytes], name: str) -> Shape:
-    """The shape in the metadata of a field.
+def _marked_shape(marks: dict[bytes, bytes], name: str, count: int) -> Shape:
+    """The shape of `count` elements in the metadata of a field.
 
     Raises:
-        InputError: there is none (`invalid_shape`), or as `check_shape`.
+        InputError: there is none (`invalid_shape`), it takes another number of elements (`shape_mismatch`),
+            or as `check_shape`.
     """
     try:
         dims = json.loads(marks.get(_SHAPE_KEY, b""))
@@ -140,27 +138,33 @@ def _marked_shape(marks: dict[bytes, bytes], name: str) -> Shape:
         dims = None
     if not isinstance(dims, list):
         raise _refused(name, f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")
-    return check_shape(dims)
+    shape = check_shape(dims)
+    if num_elements(shape) != count:
+        raise UnprocessableInput(
+            f"Shape {list(shape)} takes {num_elements(shape)} elements, but there are {count}.",
+            code="shape_mismatch",
+        )
+    return shape
 
 
-def encode(tensors: Sequence[NamedTensor], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """The tensors under their names; those without one are `tensor`, or `tensor_0`, `tensor_1`, ...
+def write(arrays: Sequence[Array], options: TensorEncodeOptions, budget: Budget) -> Iterator[Buffer]:
+    """The arrays under their names; those without one are `tensor`, or `tensor_0`, `tensor_1`, ...
+
+    All of them are read into memory.
 
     Raises:
         UnprocessableInput: two of one name (`duplicate_name`), more elements than a list of Arrow holds
             (`not_expressible`).
-        LimitExceeded: strings of more than 2 GiB.
+        LimitExceeded: strings of more than 2 GiB, or more than the budget.
     """
-    names = [_field_name(named.name, index, len(tensors)) for index, named in enumerate(tensors)]
+    arrays = [array.read(budget) for array in arrays]
+    names = [_field_name(array.name, index, len(arrays)) for index, array in enumerate(arrays)]
     check_distinct(names)
-    fields = [
-        _field(name, named.tensor.dtype, named.tensor.shape)
-        for name, named in zip(names, tensors, strict=True)
-    ]
+    fields = [_field(name, array.dtype, array.shape) for name, array in zip(names, arrays, strict=True)]
     schema = pa.schema(fields, {_MARK_KEY: b"1"})
     columns = [
-        pa.Array.from_buffers(field.type, 1, [None], children=[_elements(named.tensor)])
-        for field, named in zip(fields, tensors, strict=True)
+        pa.Array.from_buffers(field.type, 1, [None], children=[_elements(array)])
+        for field, array in zip(fields, arrays, strict=True)
     ]
     batches = [pa.RecordBatch.from_arrays(columns, schema=schema)]
     return serialize_arrow(schema, batches, options.arrow)
@@ -198,7 +202,7 @@ def _field(name: str, dtype: DType, shape: Shape) -> pa.Field[Any]:
     return pa.field(name, pa.list_(item, size), nullable=False, metadata=marks)
 
 
-def _elements(tensor: Tensor) -> pa.Array[Any]:
-    if tensor.dtype.is_string:  # text, too, has the type of bytes
-        return write_elements(STRING, Strings.pack(tensor.values), "")
-    return write_elements(tensor.dtype, tensor.values, "")
+def _elements(array: Array) -> pa.Array[Any]:
+    if array.dtype.is_string:  # text, too, has the type of bytes
+        return write_elements(STRING, array.strings, "")
+    return write_elements(array.dtype, array.values, "")

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ...domain.dtypes import STRING, DType
-from ...domain.tensor import Shape, Tensor, check_shape
+from ...domain.tensor import Shape, check_shape
 from ...errors import InputError
+from ..array import Array
 from .convert import convert_items
 from .forms import fit_shape
 from .numbers import NumberArray
@@ -18,8 +19,8 @@ __all__ = ["read_array"]
 _RAGGED_HINT: Final = " Rows of different lengths are a ragged tensor where kind=ragged says so."
 
 
-def read_array(data: Any, dtype: DType | None, shape: Shape | None, pointer: str, reading: Reading) -> Tensor:
-    """The tensor of a scalar or of nested arrays, or of flat ones of a declared shape.
+def read_array(data: Any, dtype: DType | None, shape: Shape | None, pointer: str, reading: Reading) -> Array:
+    """The array of a scalar or of nested arrays, or of flat ones of a declared shape.
 
     Raises:
         InputError: what is wrong with a value or with the shape; `pointer` says where.
@@ -28,7 +29,7 @@ def read_array(data: Any, dtype: DType | None, shape: Shape | None, pointer: str
     if isinstance(data, NumberArray):
         dtype = dtype or data.infer_dtype()
         shape = fit_shape(_checked(data.shape, pointer), shape, pointer)
-        return Tensor(dtype, shape, data.values_as(dtype))
+        return Array(dtype, shape, data.values_as(dtype))
     nested: Shape = ()
     try:
         items, nested = flatten(data) if isinstance(data, list) else ([data], ())
@@ -44,7 +45,7 @@ def read_array(data: Any, dtype: DType | None, shape: Shape | None, pointer: str
         raise error.error(
             error.detail + hint, code=error.code, pointer="/".join([pointer, *map(str, path)])
         ) from None
-    return Tensor(dtype, shape, values)
+    return Array(dtype, shape, values)
 
 
 def _checked(shape: Shape, pointer: str) -> Shape:

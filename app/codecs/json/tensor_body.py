@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from ...domain.dtypes import DType
 from ...domain.limits import Limits
-from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, Shape, SparseTensor, Tensor, check_distinct
+from ...domain.tensor import Shape, check_distinct
 from ...errors import AmbiguousInput, LimitExceeded, UnprocessableInput
+from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
 from ..options import TensorDecodeOptions
 from .forms import IGNORED_MEMBERS, DataForm, check_name, is_oip, member_pointer, read_data_form
 from .numbers import NumberArray
@@ -28,7 +29,7 @@ class _Entry:
     name: str | None = None
 
 
-def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> list[NamedAny]:
+def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> list[AnyTensor]:
     """The tensors of a body, in its order.
 
     Args:
@@ -60,26 +61,26 @@ def read_tensors(body: Any, options: TensorDecodeOptions, limits: Limits) -> lis
     return tensors
 
 
-def read_tensor(value: Any, pointer: str, options: TensorDecodeOptions) -> NamedTensor:
+def read_tensor(value: Any, pointer: str, options: TensorDecodeOptions) -> Array:
     """The one dense tensor that stands at `pointer` in a body, whatever `kind` it is a component of.
 
     Raises:
         InputError: as `read_tensors`.
     """
-    named = _read_entry(_Entry(value, pointer), replace(options, kind=None))
-    if not isinstance(named.tensor, Tensor):
+    tensor = _read_entry(_Entry(value, pointer), replace(options, kind=None))
+    if not isinstance(tensor, Array):
         raise _ambiguous(value, pointer)
-    return NamedTensor(named.tensor, named.name)
+    return tensor
 
 
-_KINDS: dict[str, type] = {"dense": Tensor, "sparse": SparseTensor, "ragged": RaggedTensor}
+_KINDS: dict[str, type] = {"dense": Array, "sparse": SparseTensor, "ragged": RaggedTensor}
 
 
-def _check_kind(tensors: list[NamedAny], options: TensorDecodeOptions) -> None:
+def _check_kind(tensors: list[AnyTensor], options: TensorDecodeOptions) -> None:
     if options.kind is None:
         return
-    kinds = {type(named.tensor) for named in tensors}
-    if kinds - {Tensor, _KINDS[options.kind]} or (tensors and _KINDS[options.kind] not in kinds):
+    kinds = set(map(type, tensors))
+    if kinds - {Array, _KINDS[options.kind]} or (tensors and _KINDS[options.kind] not in kinds):
         raise UnprocessableInput(
             f"kind={options.kind} was declared, and the body holds tensors of another kind. Sparse is "
             '{"values", "indices", "dense_shape"}; ragged is {"values", "row_splits"} or nested arrays.',
@@ -87,11 +88,11 @@ def _check_kind(tensors: list[NamedAny], options: TensorDecodeOptions) -> None:
         )
 
 
-def _check_names(tensors: list[NamedAny], limits: Limits) -> None:
-    for named in tensors:
-        if named.name is not None:
-            check_name(named.name, limits)
-    check_distinct(named.name for named in tensors)
+def _check_names(tensors: list[AnyTensor], limits: Limits) -> None:
+    for tensor in tensors:
+        if tensor.name is not None:
+            check_name(tensor.name, limits)
+    check_distinct(tensor.name for tensor in tensors)
 
 
 def _entries(body: Any) -> list[_Entry]:
@@ -136,11 +137,11 @@ def _ambiguous(body: dict[str, Any], pointer: str) -> AmbiguousInput:
     )
 
 
-def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> NamedAny:
+def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> AnyTensor:
     value, pointer = entry.value, entry.pointer
     if isinstance(value, dict) and "data" not in value and (is_sparse(value) or is_ragged(value)):
-        named = read_parts(value, pointer, options)
-        return NamedAny(named.tensor, _agreed(named.name, entry.name, "name", pointer))
+        parts = read_parts(value, pointer, options)
+        return replace(parts, name=_agreed(parts.name, entry.name, "name", pointer))
     if not isinstance(value, dict) or value.keys() == {"b64"}:
         form = DataForm(value)
     elif "data" in value or "datatype" in value:
@@ -154,9 +155,9 @@ def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> NamedAny:
     if options.kind == "ragged" and is_nested(form.data):
         if shape is not None:
             raise _no_ragged_shape(pointer)
-        return NamedAny(read_nested_ragged(form.data, dtype, pointer, options), name)
+        return replace(read_nested_ragged(form.data, dtype, pointer, options), name=name)
     reading = Reading.of(options.nonfinite, declared=dtype is not None)
-    return NamedAny(read_array(form.data, dtype, shape, pointer, reading), name)
+    return replace(read_array(form.data, dtype, shape, pointer, reading), name=name)
 
 
 def _no_ragged_shape(pointer: str) -> UnprocessableInput:

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import INT64, STRING, DType
-from ...domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor
 from ...errors import InputError, MalformedInput, UnprocessableInput
+from ..array import Array, RaggedTensor, SparseTensor
 from ..options import TensorDecodeOptions
 from ..tensors.components import ragged_tensor, sparse_tensor
 from .convert import convert_items
@@ -50,7 +50,9 @@ def is_nested(data: object) -> bool:
     return isinstance(data, list) and any(isinstance(item, list) for item in data)
 
 
-def read_parts(value: dict[str, Any], pointer: str, options: TensorDecodeOptions) -> NamedAny:
+def read_parts(
+    value: dict[str, Any], pointer: str, options: TensorDecodeOptions
+) -> SparseTensor | RaggedTensor:
     """The sparse or ragged tensor of an object that has the members of one.
 
     Raises:
@@ -66,16 +68,16 @@ def read_parts(value: dict[str, Any], pointer: str, options: TensorDecodeOptions
     values = read_array(value["values"], dtype, shape, member_pointer(pointer, "values"), reading)
     try:
         tensor = (
-            _read_sparse(value, values, pointer)
+            _read_sparse(value, values, pointer, form.name)
             if parts is _SPARSE
-            else ragged_tensor(values, _read_splits(value["row_splits"], pointer))
+            else ragged_tensor(values, _read_splits(value["row_splits"], pointer), name=form.name)
         )
         _check_shape(tensor, form, options)
     except InputError as error:
         if error.location.pointer is None:
             error.location = replace(error.location, pointer=pointer)
         raise
-    return NamedAny(tensor, form.name)
+    return tensor
 
 
 def _agreed_dtype(form: DataForm, options: TensorDecodeOptions, pointer: str) -> DType | None:
@@ -104,15 +106,15 @@ def _check_shape(tensor: SparseTensor | RaggedTensor, form: DataForm, options: T
     )
 
 
-def _read_sparse(value: dict[str, Any], values: Tensor, pointer: str) -> SparseTensor:
+def _read_sparse(value: dict[str, Any], values: Array, pointer: str, name: str | None) -> SparseTensor:
     indices, dense_shape = (
         read_array(value[key], INT64, None, member_pointer(pointer, key), Reading())
         for key in ("indices", "dense_shape")
     )
-    return sparse_tensor(indices, values, dense_shape)
+    return sparse_tensor(indices, values, dense_shape, name=name)
 
 
-def _read_splits(splits: object, pointer: str) -> list[Tensor]:
+def _read_splits(splits: object, pointer: str) -> list[Array]:
     pointer = member_pointer(pointer, "row_splits")
     if not isinstance(splits, list) or not splits or not all(isinstance(cut, list) for cut in splits):
         raise MalformedInput(
@@ -150,7 +152,7 @@ def read_nested_ragged(
         raise error.error(
             error.detail, code=error.code, pointer="/".join([pointer, *map(str, path)])
         ) from None
-    return RaggedTensor(Tensor(dtype, (len(values),), values), tuple(cuts))
+    return RaggedTensor(Array(dtype, (len(values),), values), tuple(cuts))
 
 
 def _flatten(data: list[Any], row_splits: list[NDArray[np.int64]]) -> list[Any]:

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from ...domain.limits import KIB
-from ...domain.tensor import NamedAny
 from ...errors import InputError
 from ...runtime.budget import Budget
+from ..array import AnyTensor
 from ..options import TensorDecodeOptions
 from .numbers import NotPlain, read_number_array
 from .tensor_body import read_tensors
@@ -42,7 +42,7 @@ _HEAD: Final = re.compile(
 )  # fmt: skip
 
 
-def read_plain(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny] | None:
+def read_plain(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[AnyTensor] | None:
     """The tensors of the body, exactly as the general path reads them, or None where that has to look.
 
     Nothing stays charged to `budget`.
@@ -59,7 +59,7 @@ def read_plain(body: memoryview, options: TensorDecodeOptions, budget: Budget) -
     return None
 
 
-def _read(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
+def _read(body: memoryview, options: TensorDecodeOptions, budget: Budget) -> list[AnyTensor]:
     head = _HEAD.match(bytes(body[:_HEAD_BYTES]))
     if head is None:
         raise NotPlain

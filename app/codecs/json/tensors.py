@@ -7,9 +7,9 @@ A complex number is `[real, imaginary]`, below the axes of its tensor:
 
 from __future__ import annotations
 
-from ...domain.tensor import AnyTensor, NamedAny, RaggedTensor
 from ...runtime.budget import Budget
 from ...runtime.streams import WholeBody
+from ..array import AnyTensor, RaggedTensor
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions
 from .tensor_body import read_tensors
@@ -17,7 +17,7 @@ from .tensor_plain import read_plain
 from .text import parse_json
 
 
-def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[NamedAny]:
+def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[AnyTensor]:
     """The tensors of the body.
 
     Raises:
@@ -30,7 +30,7 @@ def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> lis
         tensors = read_tensors(document.value, options, budget.limits)
         # The estimate covered the arrays; from here on they alone are held.
         budget.release(document.num_bytes)
-    budget.charge(sum(_held_bytes(named.tensor) for named in tensors), "The tensors")
+    budget.charge(sum(map(_held_bytes, tensors)), "The tensors")
     return tensors
 
 

@@ -13,29 +13,21 @@ in both of the others; a ragged one is nested arrays in `nested`. In `oip` both 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import INT64, DType
-from ...domain.tensor import (
-    NamedAny,
-    RaggedTensor,
-    Shape,
-    SparseTensor,
-    Tensor,
-    num_elements,
-    tensor_from_array,
-)
+from ...domain.tensor import Shape, num_elements
 from ...errors import UnprocessableInput
+from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ..array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
 from ..columns import Ints, Strings
-from ..content import STRING_OVERHEAD, content_view
-from ..content_stream import ElementReader
+from ..content import STRING_OVERHEAD
 from ..options import TensorEncodeOptions
-from ..tensor_stream import NamedStream, TensorStream
 from ..tensors.components import components_of
 from .texts import PIECE_BYTES, Texts, byte_array, concatenate, empty_lists, gather, join, quote
 from .values import ItemError
@@ -45,9 +37,7 @@ from .write import b64_text, joined_values, nested_texts, value_texts
 _CHUNK_VALUES: Final = 16_384
 
 
-def encode(
-    tensors: Sequence[NamedAny] | Sequence[NamedStream], options: TensorEncodeOptions
-) -> Iterator[Buffer]:
+def write(tensors: Iterable[AnyTensor], options: TensorEncodeOptions, _budget: Budget) -> Iterator[Buffer]:
     """The tensors in pieces; see the table above.
 
     Raises:
@@ -57,47 +47,38 @@ def encode(
     return gather(_texts(tensors, options))
 
 
-def _texts(
-    tensors: Sequence[NamedAny] | Sequence[NamedStream], options: TensorEncodeOptions
-) -> Iterator[str | Buffer]:
-    items: list[NamedAny | NamedStream] = []
-    for named in tensors:
-        if options.layout == "oip" and isinstance(named, NamedAny):
-            items += components_of(named)
-        else:
-            items.append(named)
+def _texts(tensors: Iterable[AnyTensor], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
+    items = list(tensors)
+    if options.layout == "oip":
+        items = [part for tensor in items for part in components_of(tensor)]
     if len(items) == 1:
         yield from _tensor_texts(items[0], 0, options)
         return
-    by_name = options.layout == "nested" and all(named.name is not None for named in items)
+    by_name = options.layout == "nested" and all(tensor.name is not None for tensor in items)
     key = "outputs" if by_name or options.layout == "oip" else "tensors"
     yield f'{{"{key}":' + ("{" if by_name else "[")
-    for index, named in enumerate(items):
+    for index, tensor in enumerate(items):
         yield "," if index else ""
-        yield quote(named.name or "") + ":" if by_name else ""
-        yield from _tensor_texts(named, index, options)
+        yield quote(tensor.name or "") + ":" if by_name else ""
+        yield from _tensor_texts(tensor, index, options)
     yield ("}" if by_name else "]") + "}"
 
 
-def _tensor_texts(
-    named: NamedAny | NamedStream, index: int, options: TensorEncodeOptions
-) -> Iterator[str | Buffer]:
-    tensor, name = named.tensor, named.name
+def _tensor_texts(tensor: AnyTensor, index: int, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     if isinstance(tensor, SparseTensor):
-        yield from _sparse_texts(tensor, name, options)
+        yield from _sparse_texts(tensor, options)
     elif isinstance(tensor, RaggedTensor):
-        write = _nested_ragged_texts if options.layout == "nested" else _ragged_texts
-        yield from write(tensor, name, options)
+        yield from (_nested_ragged_texts if options.layout == "nested" else _ragged_texts)(tensor, options)
     elif options.layout == "nested":
-        yield from _data_texts(tensor, name, tensor.shape, options)
+        yield from _data_texts(tensor, tensor.name, tensor.shape, options)
     else:
-        yield _head(tensor, name, index, options)
-        yield from _data_texts(tensor, name, (num_elements(tensor.shape),), options)
+        yield _head(tensor, index, options)
+        yield from _data_texts(tensor, tensor.name, (num_elements(tensor.shape),), options)
         yield "}"
 
 
-def _head(tensor: Tensor | TensorStream, name: str | None, index: int, options: TensorEncodeOptions) -> str:
-    dtype = tensor.dtype
+def _head(array: Array, index: int, options: TensorEncodeOptions) -> str:
+    dtype, name = array.dtype, array.name
     if options.layout == "oip":
         if dtype.oip is None:
             raise UnprocessableInput(
@@ -109,7 +90,7 @@ def _head(tensor: Tensor | TensorStream, name: str | None, index: int, options: 
         key, label = "datatype", dtype.oip
     else:
         key, label = "dtype", dtype.name
-    shape = ",".join(map(str, tensor.shape))
+    shape = ",".join(map(str, array.shape))
     return f'{{{_name_member(name, options)}"{key}":"{label}","shape":[{shape}],"data":'
 
 
@@ -117,41 +98,35 @@ def _name_member(name: str | None, options: TensorEncodeOptions) -> str:
     return "" if name is None or options.layout == "nested" else f'"name":{quote(name)},'
 
 
-def _sparse_texts(
-    tensor: SparseTensor, name: str | None, options: TensorEncodeOptions
-) -> Iterator[str | Buffer]:
-    values = Tensor(tensor.dtype, (len(tensor.values),), tensor.values)
-    indices = tensor_from_array(tensor.indices, INT64)
-    dense_shape = tensor_from_array(np.array(tensor.dense_shape, np.int64), INT64)
-    yield f'{{{_name_member(name, options)}"dtype":"{tensor.dtype}","values":'
+def _sparse_texts(tensor: SparseTensor, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
+    values = Array(tensor.dtype, (len(tensor.values),), tensor.values)
+    indices = Array.of(tensor.indices, INT64)
+    dense_shape = Array.of(np.array(tensor.dense_shape, np.int64), INT64)
+    yield f'{{{_name_member(tensor.name, options)}"dtype":"{tensor.dtype}","values":'
     for label, part in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
         yield label
-        yield from _data_texts(part, name, part.shape, options)
+        yield from _data_texts(part, tensor.name, part.shape, options)
     yield "}"
 
 
-def _ragged_texts(
-    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
-) -> Iterator[str | Buffer]:
+def _ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     values = tensor.values
     # Without values, nothing would show the dimensions behind the first one.
-    hidden = "" if len(values.values) or len(values.shape) == 1 else f'"shape":{list(values.shape)},'
-    yield f'{{{_name_member(name, options)}"dtype":"{tensor.dtype}",{hidden}"values":'
+    hidden = "" if values.shape[0] or len(values.shape) == 1 else f'"shape":{list(values.shape)},'
+    yield f'{{{_name_member(tensor.name, options)}"dtype":"{tensor.dtype}",{hidden}"values":'
     shape = (0,) if hidden else values.shape
-    yield from _data_texts(values, name, shape, options)
+    yield from _data_texts(values, tensor.name, shape, options)
     yield ',"row_splits":['
     for level, splits in enumerate(tensor.row_splits):
         yield "," if level else ""
-        yield from _data_texts(tensor_from_array(splits, INT64), name, (len(splits),), options)
+        yield from _data_texts(Array.of(splits, INT64), tensor.name, (len(splits),), options)
     yield "]}"
 
 
-def _nested_ragged_texts(
-    tensor: RaggedTensor, name: str | None, options: TensorEncodeOptions
-) -> Iterator[str | Buffer]:
+def _nested_ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     """Nested arrays, some rows of the outermost axis at a time."""
-    values = tensor.values
-    inner = values.shape[1:]
+    dtype, values = tensor.dtype, tensor.values.values
+    inner = tensor.values.shape[1:]
     firsts = tensor.row_splits[0]  # of each row, along the first axis of the values
     for splits in tensor.row_splits[1:]:
         firsts = splits[firsts]
@@ -163,15 +138,15 @@ def _nested_ragged_texts(
         first, last = (int(firsts[at]) * num_elements(inner) for at in (row, stop))
         try:
             texts = nested_texts(
-                _values(values, first, last),
-                values.dtype,
+                _values(values[first:last], dtype),
+                dtype,
                 options,
                 inner,
                 _cuts(tensor, row, stop),
                 stop - row,
             )
         except ItemError as error:
-            raise _locate(error, name, first) from None
+            raise _locate(error, tensor.name, first) from None
         yield "," if row else ""
         yield join(texts)
         row = stop
@@ -188,20 +163,18 @@ def _cuts(tensor: RaggedTensor, row: int, stop: int) -> list[Ints]:
 
 
 def _data_texts(
-    tensor: Tensor | TensorStream, name: str | None, shape: Shape, options: TensorEncodeOptions
+    array: Array, name: str | None, shape: Shape, options: TensorEncodeOptions
 ) -> Iterator[str | Buffer]:
-    """The elements in nested arrays of `shape`, which holds as many as the tensor's own."""
-    if isinstance(tensor, Tensor) and tensor.dtype.is_string:
-        yield from [empty_lists(shape)] if 0 in shape else _string_pieces(tensor, name, shape, options)
+    """The elements in nested arrays of `shape`, which holds as many as the array's own."""
+    if array.dtype.is_string:
+        yield from [empty_lists(shape)] if 0 in shape else _string_pieces(array, name, shape, options)
         return
-    if isinstance(tensor, Tensor):
-        tensor = TensorStream(tensor.dtype, tensor.shape, iter([content_view(tensor.values)]))
-    reader = ElementReader(tensor)
+    reader = ElementReader(array)
     if 0 in shape:
         reader.close()
         yield empty_lists(shape)
     else:
-        yield from _number_pieces(reader, tensor.dtype, name, shape, options)
+        yield from _number_pieces(reader, array.dtype, name, shape, options)
 
 
 def _number_pieces(
@@ -244,10 +217,11 @@ def _num_brackets(shape: Shape, index: int) -> int:
 
 
 def _string_pieces(
-    tensor: Tensor, name: str | None, shape: Shape, options: TensorEncodeOptions
+    array: Array, name: str | None, shape: Shape, options: TensorEncodeOptions
 ) -> Iterator[str | Buffer]:
-    for start, stop in _string_chunks(tensor):
-        values = tensor.values[start:stop]
+    strings = array.values
+    for start, stop in _string_chunks(strings):
+        values = strings[start:stop]
         yield "," if start else ""
         if len(values) == 1 and len(values[0]) > PIECE_BYTES and options.text == "b64":
             yield "[" * _num_brackets(shape, start) + '{"b64":"'
@@ -255,21 +229,21 @@ def _string_pieces(
             yield '"}' + "]" * _num_brackets(shape, stop)
             continue
         try:
-            texts = value_texts(_values(tensor, start, stop), tensor.dtype, options)
+            texts = value_texts(_values(values, array.dtype), array.dtype, options)
         except ItemError as error:
             raise _locate(error, name, start) from None
         yield _bracketed(texts, shape, start).data.data
 
 
-def _string_chunks(tensor: Tensor) -> Iterator[tuple[int, int]]:
+def _string_chunks(strings: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """The bounds of what is spelled at a time: many small values, or one large one."""
     start = size = 0
-    for index, value in enumerate(tensor.values):
+    for index, value in enumerate(strings):
         if size and size + len(value) > PIECE_BYTES:
             yield start, index
             start, size = index, 0
         size += len(value) + STRING_OVERHEAD
-    yield start, len(tensor.values)
+    yield start, len(strings)
 
 
 def _bracketed(texts: Texts, shape: Shape, start: int) -> Texts:
@@ -288,9 +262,8 @@ def _brackets(bracket: str, counts: Ints) -> Texts:
     return Texts(data, np.zeros_like(counts), counts)
 
 
-def _values(tensor: Tensor, first: int, last: int) -> NDArray[Any] | Strings:
-    values: Any = tensor.values[first:last]
-    return Strings.pack(values) if tensor.dtype.is_string else values
+def _values(values: NDArray[Any], dtype: DType) -> NDArray[Any] | Strings:
+    return Strings.pack(values) if dtype.is_string else values
 
 
 def _locate(error: ItemError, name: str | None, start: int) -> UnprocessableInput:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.schema import Feature
-from ...domain.tensor import Shape, Tensor
+from ...domain.tensor import Shape
 from ...errors import InputError
 from .. import kernels
+from ..array import Array
 from ..columns import Column, Ints, Strings
 from ..content import narrow_faults
 from ..kernels.message_read import KIND_ABSENT, MODE_CONTENT
@@ -120,14 +121,14 @@ class _TensorColumn:
             return builder.column(flat, starts)
         return builder.column(flat, starts, shapes if builder.present is None else shapes[builder.present])
 
-    def _tensors(self) -> Iterator[tuple[int, Tensor]]:
+    def _tensors(self) -> Iterator[tuple[int, Array]]:
         cells = self._builder.cells
         view = cells.data.data
         for row in np.flatnonzero(cells.kinds != KIND_ABSENT).tolist():
             begin, end = int(cells.begins[row]), int(cells.ends[row])
             yield row, self._parse(row, view[begin:end], cells.offset + begin)
 
-    def _parse(self, row: int, data: memoryview, offset: int) -> Tensor:
+    def _parse(self, row: int, data: memoryview, offset: int) -> Array:
         builder, feature = self._builder, self._feature
         budget = builder.lease.budget
         before = budget.remaining

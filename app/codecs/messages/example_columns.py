@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import FLOAT64, STRING, DType
 from ...domain.schema import Feature
-from ...domain.tensor import Shape, Tensor
+from ...domain.tensor import Shape
+from ..array import Array
 from ..columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
 from ..content import in_low_bits, sign_extended
 from ..kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
@@ -26,7 +27,7 @@ from ..options import RecordsEncodeOptions
 from ..records.lease import Lease
 from .float_lists import ValuePlaces, round_floats
 from .protobuf import serialize_varint
-from .tensor_proto_write import serialize_tensor_proto, tensor_proto_header
+from .tensor_proto_write import make_message, tensor_proto_header
 
 Bytes = NDArray[np.uint8]
 
@@ -318,7 +319,7 @@ def _proto_of(feature: Feature, shape: Shape, values: NDArray[Any] | Strings) ->
     if isinstance(values, Strings):
         strings = np.empty(len(values), object)
         strings[:] = values.unpack()
-        return [bytes(piece) for piece in serialize_tensor_proto(Tensor(STRING, shape, strings))]
+        return [bytes(piece) for piece in make_message(Array(STRING, shape, strings))]
     content = in_low_bits(values.view(np.uint8), feature.dtype)
     return [tensor_proto_header(feature.dtype, shape), content.tobytes()]
 

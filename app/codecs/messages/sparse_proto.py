@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import INT64, STRING
-from ...domain.tensor import Shape, SparseTensor, Tensor, tensor_from_array
+from ...domain.tensor import Shape
 from ...errors import InputError, LimitExceeded, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
+from ..array import Array, SparseTensor
 from ..tensors.components import sparse_tensor
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import (
@@ -27,8 +28,6 @@ from .tensor_proto_write import (
     string_prefix,
     tensor_proto_header,
 )
-
-__all__ = ["is_serialized_sparse", "parse_sparse", "serialize_many_sparse", "serialize_sparse"]
 
 #: Protos of one sparse tensor: indices, values, dense_shape.
 _PARTS: Final = 3
@@ -83,9 +82,9 @@ def _serialize_entries(
     """Some entries of a sparse tensor as three strings of a TensorProto, in pieces."""
     values = tensor.values[entries]
     protos = (
-        make_message(tensor_from_array(indices[entries], INT64)),
-        serialize_tensor_content(Tensor(tensor.dtype, (len(values),), values)),
-        make_message(tensor_from_array(np.array(dense_shape, np.int64), INT64)),
+        make_message(Array.of(indices[entries], INT64)),
+        serialize_tensor_content(Array(tensor.dtype, (len(values),), values)),
+        make_message(Array.of(np.array(dense_shape, np.int64), INT64)),
     )
     return [piece for proto in protos for piece in (string_prefix(proto.num_bytes), *proto)]
 
@@ -115,12 +114,12 @@ def _require_sorted(indices: NDArray[np.int64]) -> None:
         )
 
 
-def is_serialized_sparse(tensor: Tensor) -> bool:
+def is_serialized_sparse(array: Array) -> bool:
     """Whether this has the dtype and a shape of what the two functions of TensorFlow give."""
-    return tensor.dtype is STRING and len(tensor.shape) in (1, 2) and tensor.shape[-1] == _PARTS
+    return array.dtype is STRING and len(array.shape) in (1, 2) and array.shape[-1] == _PARTS
 
 
-def parse_sparse(tensor: Tensor, budget: Budget) -> SparseTensor:
+def parse_sparse(array: Array, budget: Budget) -> SparseTensor:
     """The sparse tensor of a string `[3]`, or what `tf.io.deserialize_many_sparse` gives for `[N, 3]`.
 
     That has one axis more, in front, which counts the rows; the others are as long as the longest.
@@ -130,9 +129,9 @@ def parse_sparse(tensor: Tensor, budget: Budget) -> SparseTensor:
             (`invalid_serialized_sparse`).
         InputError: as `parse_tensor_proto` and `sparse_tensor`; `row` says in which row.
     """
-    protos: Sequence[bytes] = tensor.values.tolist()
-    if len(tensor.shape) == 1:
-        return _parse_row(protos, budget)
+    protos: Sequence[bytes] = array.values.tolist()
+    if len(array.shape) == 1:
+        return _parse_row(protos, budget, array.name)
     rows = list(_parse_rows(protos, budget))
     if len({(row.dtype, len(row.dense_shape)) for row in rows}) != 1:
         why = "are of different dtypes or ranks" if rows else "are none at all"
@@ -146,7 +145,9 @@ def parse_sparse(tensor: Tensor, budget: Budget) -> SparseTensor:
     indices = np.column_stack([first_axis, np.concatenate([row.indices for row in rows])])
     longest = tuple(map(max, zip(*(row.dense_shape for row in rows), strict=True)))
     values: NDArray[Any] = np.concatenate([row.values for row in rows])
-    return SparseTensor(rows[0].dtype, (len(rows), *longest), np.ascontiguousarray(indices), values)
+    return SparseTensor(
+        rows[0].dtype, (len(rows), *longest), np.ascontiguousarray(indices), values, array.name
+    )
 
 
 def _parse_rows(protos: Sequence[bytes], budget: Budget) -> Iterator[SparseTensor]:
@@ -157,6 +158,6 @@ def _parse_rows(protos: Sequence[bytes], budget: Budget) -> Iterator[SparseTenso
             raise error.shifted(feature=f"row {row} of the sparse tensor") from error.__cause__
 
 
-def _parse_row(protos: Sequence[bytes], budget: Budget) -> SparseTensor:
+def _parse_row(protos: Sequence[bytes], budget: Budget, name: str | None = None) -> SparseTensor:
     indices, values, dense_shape = (parse_tensor_proto(proto, budget) for proto in protos)
-    return sparse_tensor(indices, values, dense_shape)
+    return sparse_tensor(indices, values, dense_shape, name=name)

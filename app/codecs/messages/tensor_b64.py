@@ -5,13 +5,13 @@ One is `{"b64": ...}`, several are `{"instances": [{"b64": ...}, ...]}`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ...domain.tensor import NamedTensor
 from ...errors import InputError, LimitExceeded
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
+from ..array import Array
 from ..json.convert import decode_b64
 from ..json.text import parse_json
 from ..json.texts import gather
@@ -21,11 +21,9 @@ from .b64_messages import message_texts, read_messages
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import Message
 
-__all__ = ["decode", "encode"]
 
-
-def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
-    """The tensors of the messages.
+def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[Array]:
+    """The tensors of the messages, checked against what was declared here, where `pointer` is known.
 
     Raises:
         AmbiguousInput: neither of the two forms.
@@ -39,23 +37,23 @@ def decode(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> lis
             f"{len(messages)} tensors; at most {budget.limits.max_members} are allowed.",
             code="too_many_tensors",
         )
-    tensors = [_read(pointer, message, options, budget) for pointer, message in messages]
+    arrays = [_read(pointer, message, options, budget) for pointer, message in messages]
     budget.release(document.num_bytes)
-    return tensors
+    return arrays
 
 
-def _read(pointer: str, message: object, options: TensorDecodeOptions, budget: Budget) -> NamedTensor:
+def _read(pointer: str, message: object, options: TensorDecodeOptions, budget: Budget) -> Array:
     try:
         data = decode_b64(message)
-        budget.charge(len(data), "A message")  # which the tensor may keep alive
-        named = NamedTensor(parse_tensor_proto(data, budget))
-        check_declared(named, options)
+        budget.charge(len(data), "A message")  # which the array may keep alive
+        array = parse_tensor_proto(data, budget)
+        check_declared(array, options)
     except InputError as error:
         error.location = replace(error.location, pointer=pointer, offset=None)
         raise
-    return named
+    return array
 
 
-def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """The messages, in pieces."""
+def write(messages: Iterable[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """The messages, in pieces; elements that are arriving are passed on as they come."""
     return gather(message_texts(messages, options.b64))

@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
 from ...domain.limits import KIB
-from ...domain.tensor import NamedTensor, Shape, Tensor, num_elements
+from ...domain.tensor import Shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, ByteStream, PrefixedStream, read_up_to
-from ..content import CHUNK_BYTES, STRING_OVERHEAD, check_content
-from ..content_stream import arriving_pieces, checked_pieces
+from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, peek, read_up_to
+from ..array import Array
+from ..content import STRING_OVERHEAD, check_content, checked_pieces
 from ..options import TensorDecodeOptions
-from ..tensor_stream import TensorStream
-from ..tensors.arriving import Arriving, named_arrival
-from ..tensors.declared import check_declared
 from .protobuf import LENGTH_DELIMITED, fields_of, parse_varint
 from .tensor_proto_fields import CONTENT_FIELD, TensorFields, read_tensor_fields
 from .tensor_proto_values import typed_values
@@ -43,52 +40,41 @@ _TAIL_BYTES: Final = 4 * KIB
 _MEANINGFUL_FIELDS: Final = frozenset({1, 2, *range(4, 19)})
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
+def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[Array]:
     """The one TensorProto of the body.
 
     Raises:
-        InputError: as `parse_tensor_proto`; another dtype or shape than declared.
+        InputError: as `open_tensor_proto`.
     """
-    named = NamedTensor(_read_whole(source, budget))
-    check_declared(named, options)
-    return [named]
+    if options.held and options.body_bytes is None:
+        return [_read_whole(source, budget)]
+    return [open_tensor_proto(source, options.body_bytes, budget)]
 
 
-def decode_stream(
-    source: ByteStream, options: TensorDecodeOptions, budget: Budget, num_bytes: int | None
-) -> Arriving:
-    """The one TensorProto of the body, while it arrives.
-
-    Raises:
-        InputError: as `open_tensor_proto`; another dtype or shape than declared.
-    """
-    return [named_arrival(open_tensor_proto(source, num_bytes, budget), options)]
-
-
-def open_tensor_proto(
-    source: ByteStream, num_bytes: int | None, budget: Budget, *, offset: int = 0
-) -> TensorStream | Tensor:
-    """The tensor of a TensorProto, while it arrives; in memory where the message is in another order.
+def open_tensor_proto(source: ByteStream, num_bytes: int | None, budget: Budget, *, offset: int = 0) -> Array:
+    """The array of a TensorProto. It arrives as it is drawn if `tensor_content` comes last.
 
     Args:
         source: the message and nothing else.
-        num_bytes: its length. Where that is not known, a field that would change the tensor is refused
+        num_bytes: its length. Where that is not known, a field that would change the array is refused
             behind the elements, since they have been handed on by then (`late_field`).
         offset: where in the whole input the message begins, for errors.
 
-    Raises: as `parse_tensor_proto`, here or as the content is drawn.
+    Raises:
+        InputError: as `parse_tensor_proto`, here or as the content is drawn.
     """
     if num_bytes is not None and num_bytes > MAX_MESSAGE_BYTES:
         raise LimitExceeded("A TensorProto of 2 GiB or more is not read.", code="payload_too_large")
-    head = read_up_to(source, _HEAD_BYTES)
+    head, source = peek(source, _HEAD_BYTES)
     found = _fields_before_content(head, num_bytes, budget, offset)
     if found is None:
-        return _read_whole(PrefixedStream(head, source), budget, offset=offset)
+        return _read_whole(source, budget, offset=offset)
     fields, begin, end = found
+    source.read(begin)
     dtype = supported_dtype(fields, offset)
     check_content_size(end - begin, fields.shape, dtype, offset + begin)
-    pieces = _pieces(PrefixedStream(head[begin:], source), end - begin, offset + begin)
-    return TensorStream(dtype, fields.shape, checked_pieces(pieces, dtype, offset=offset + begin))
+    pieces = _pieces(source, end - begin, offset + begin)
+    return Array(dtype, fields.shape, checked_pieces(pieces, dtype, offset=offset + begin))
 
 
 def _fields_before_content(
@@ -124,7 +110,7 @@ def _find_content(head: bytes, num_bytes: int) -> tuple[int, int, int] | None:
 
 
 def _pieces(source: ByteStream, num_bytes: int, offset: int) -> Iterator[bytes]:
-    yield from arriving_pieces(source, num_bytes, "the TensorProto", offset=offset)
+    yield from iter_exactly(source, num_bytes, "the TensorProto", offset=offset)
     tail = read_up_to(source, _TAIL_BYTES + 1)
     if tail:
         _check_tail(tail, offset + num_bytes)
@@ -142,8 +128,8 @@ def _check_tail(tail: bytes, offset: int) -> None:
         )
 
 
-def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: bool = False) -> Tensor:
-    """The tensor of a TensorProto.
+def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: bool = False) -> Array:
+    """The array of a TensorProto, in memory.
 
     Numbers in `tensor_content` that lie aligned are not copied: the tensor then keeps `data` alive.
     Typed values (`float_val`, ...) may be fewer than the shape asks for: the last one is repeated,
@@ -172,16 +158,16 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
     _check_one_meaning(fields, dtype, offset)
     if fields.content is None:
         values = typed_values(fields, dtype, budget, offset=offset)
-        return Tensor(dtype, fields.shape, values)
+        return Array(dtype, fields.shape, values)
     begin, end = fields.content
     if dtype.is_string:
         values = _content_strings(view[begin:end], num_elements(fields.shape), budget, offset + begin)
-        return Tensor(dtype, fields.shape, values)
+        return Array(dtype, fields.shape, values)
     values = _content_numbers(view[begin:end], fields.shape, dtype, offset + begin)
     if copy or not values.flags.aligned:
         budget.charge(values.nbytes, "The tensor")
         values = values.copy()
-    return Tensor(dtype, fields.shape, values)
+    return Array(dtype, fields.shape, values)
 
 
 def supported_dtype(fields: TensorFields, offset: int) -> DType:
@@ -265,7 +251,7 @@ def _bad_string_list(count: int, offset: int) -> UnprocessableInput:
     )
 
 
-def _read_whole(source: ByteStream, budget: Budget, *, offset: int = 0) -> Tensor:
+def _read_whole(source: ByteStream, budget: Budget, *, offset: int = 0) -> Array:
     """The tensor of all of the body, which is placed so that the elements are aligned where they lie."""
     head = read_up_to(source, _HEAD_BYTES)
     found = _find_content(head, MAX_MESSAGE_BYTES)

@@ -5,7 +5,7 @@ Source: tensorflow/core/framework/tensor.proto and tensor.cc (`Tensor::AsProtoFi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import DType
 from ...domain.limits import KIB
-from ...domain.tensor import Shape, Tensor, num_elements
+from ...domain.tensor import Shape, num_elements
 from ...errors import UnprocessableInput
 from ...runtime.streams import Buffer
-from ..content import content_view, in_low_bits
-from ..content_stream import low_bit_pieces
+from ..array import Array, check_single
+from ..content import low_bit_pieces
 from ..options import TensorEncodeOptions
-from ..tensor_stream import NamedStream, TensorStream
-from ..tensors.single import check_single
 from .protobuf import LENGTH_DELIMITED, serialize_varint
 from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD
 
@@ -70,51 +68,31 @@ def sized_message(num_bytes: int, pieces: Iterable[Buffer]) -> Message:
     return Message(num_bytes, pieces)
 
 
-def encode(messages: Sequence[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def write(messages: Iterable[Message], _options: TensorEncodeOptions) -> Iterator[Buffer]:
     """The one message there is.
 
     Raises:
         UnprocessableInput: there is none, or more than one.
     """
-    check_single(len(messages), "tensorproto")
-    return iter(messages[0])
+    known = list(messages)
+    check_single(len(known), "tensorproto")
+    return iter(known[0])
 
 
-def encode_stream(tensors: Sequence[NamedStream], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """As `encode`, of tensors that are arriving."""
-    return encode([make_message(named.tensor) for named in tensors], options)
-
-
-def serialize_tensor_proto(tensor: Tensor) -> Iterable[Buffer]:
-    """The bytes of `tf.io.serialize_tensor`, in pieces.
-
-    Raises:
-        UnprocessableInput: they take 2 GiB (`tensor_too_large`).
-    """
-    dtype = tensor.dtype
-    if not dtype.itemsize:
-        return make_message(tensor).pieces
-    header = tensor_proto_header(dtype, tensor.shape)
-    if not len(tensor.values):
-        return [header]
-    if dtype.is_narrow:
-        return [header, in_low_bits(tensor.values.view(np.uint8), dtype).data]
-    return [header, content_view(tensor.values)]
-
-
-def make_message(tensor: Tensor | TensorStream) -> Message:
+def make_message(array: Array) -> Message:
     """The message that `tf.io.serialize_tensor` gives; elements that are arriving are passed on as they come.
 
     Raises:
         UnprocessableInput: it takes 2 GiB (`tensor_too_large`).
     """
-    header = tensor_proto_header(tensor.dtype, tensor.shape)
-    if isinstance(tensor, TensorStream):
-        return Message(len(header) + tensor.num_bytes, chain([header], low_bit_pieces(tensor)))
-    if tensor.dtype.itemsize:
-        return Message(len(header) + tensor.values.nbytes, serialize_tensor_proto(tensor))
-    num_bytes = len(header) + _count_string_bytes(tensor.values)
-    return sized_message(num_bytes, chain([header], _string_pieces(tensor.values)))
+    header = tensor_proto_header(array.dtype, array.shape)
+    if array.dtype.is_string:
+        strings = array.values
+        num_bytes = len(header) + _count_string_bytes(strings)
+        return sized_message(num_bytes, chain([header], _string_pieces(strings)))
+    return Message(
+        len(header) + array.num_bytes, chain([header], low_bit_pieces(array.pieces(), array.dtype))
+    )
 
 
 def string_prefix(num_bytes: int) -> bytes:
@@ -148,7 +126,7 @@ def _string_pieces(values: NDArray[Any]) -> Iterator[Buffer]:
             yield from chain.from_iterable(zip(map(string_prefix, lengths), some, strict=True))
 
 
-def serialize_tensor_content(tensor: Tensor) -> Message:
+def serialize_tensor_content(array: Array) -> Message:
     """The bytes of a TensorProto that has strings, too, in `tensor_content` (`AsProtoTensorContent`).
 
     That is how they stand inside a serialized sparse tensor: all lengths, then all bytes.
@@ -156,10 +134,11 @@ def serialize_tensor_content(tensor: Tensor) -> Message:
     Raises:
         UnprocessableInput: they take 2 GiB (`tensor_too_large`).
     """
-    if not tensor.dtype.is_string or not len(tensor.values):
-        return make_message(tensor)
-    content = b"".join([*(serialize_varint(len(value)) for value in tensor.values), *tensor.values])
-    header = tensor_proto_header(tensor.dtype, tensor.shape) + _CONTENT_TAG + serialize_varint(len(content))
+    if not array.dtype.is_string or 0 in array.shape:
+        return make_message(array)
+    values = array.values
+    content = b"".join([*(serialize_varint(len(value)) for value in values), *values])
+    header = tensor_proto_header(array.dtype, array.shape) + _CONTENT_TAG + serialize_varint(len(content))
     return sized_message(len(header) + len(content), [header, content])
 
 

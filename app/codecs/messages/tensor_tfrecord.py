@@ -7,27 +7,24 @@ once the last element has been drawn.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
-from typing import Final, cast
+from typing import Final
 
 from ...domain.limits import KIB
-from ...domain.tensor import NamedTensor
 from ...errors import InputError, LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, peek, read_up_to
+from ..array import Array
 from ..compression.inflate import InflatedStream
 from ..kernels.framing import FOOTER_BYTES
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensor_stream import NamedStream, TensorStream
-from ..tensors.arriving import Arrival, Arriving, ArrivingOneByOne, named_arrival
 from ..tensors.declared import check_declared
 from .framing import (
     HEADER_BYTES,
     OVERHEAD_BYTES,
-    FrameBlock,
     RunningCrc,
     compress,
     corrupt_record,
@@ -38,89 +35,55 @@ from .framing import (
     uncompressed,
 )
 from .tensor_proto import open_tensor_proto, parse_tensor_proto
-from .tensor_proto_write import MAX_MESSAGE_BYTES, Message, make_message
+from .tensor_proto_write import MAX_MESSAGE_BYTES, Message
 
 #: Shorter records are read faster many at a time.
 _STREAMED_FROM: Final = 256 * KIB
 
 
-def decode(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[NamedTensor]:
-    """The tensors of all records, in memory.
+def read(
+    source: ByteStream, options: TensorDecodeOptions, budget: Budget, *, streamed_from: int = _STREAMED_FROM
+) -> Iterable[Array]:
+    """The tensors of all records, one by one; a list where the first record fills the body.
 
-    Raises:
-        InputError: as `iter_frames` and `parse_tensor_proto`, with the record's number as `row`;
-            another dtype or shape than declared.
-        LimitExceeded: more tensors than `limits.max_members` (`too_many_tensors`).
-    """
-    records = _Blocks(uncompressed(source, options.compression, budget), options, budget)
-    records.kept = True
-    return cast("list[NamedTensor]", list(records))
-
-
-def decode_stream(
-    source: ByteStream,
-    options: TensorDecodeOptions,
-    budget: Budget,
-    num_bytes: int | None,
-    *,
-    streamed_from: int = _STREAMED_FROM,
-) -> Arriving:
-    """The tensors of all records, while they arrive; a sequence where the first record fills the body.
+    Those in memory stay charged if the caller holds them all (`options.held`), otherwise each until the next
+    one is asked for. What was declared is checked here, where the number of the record is known.
 
     Args:
-        streamed_from: where the first record is shorter, blocks of records are read into memory.
+        streamed_from: where the first record is shorter, many records are read at a time.
 
     Raises:
-        InputError: as `decode`, here, as the next tensor is drawn, or its content.
+        InputError: as `iter_frames` and `open_tensor_proto`, with the record's number as `row`; another dtype
+            or shape than declared. Here, as the next array is asked for, or as its content is drawn.
+        LimitExceeded: more tensors than `limits.max_members` (`too_many_tensors`).
     """
     stream = uncompressed(source, options.compression, budget)
     head, rest = peek(stream, HEADER_BYTES)
     length = int.from_bytes(head[:8], "little")
     if length < streamed_from:
-        return _Blocks(rest, options, budget)
-    records = _Records(rest, options, budget)
-    alone = num_bytes == length + OVERHEAD_BYTES and not isinstance(stream, InflatedStream)
-    return [records.last()] if alone else records
+        return _read_blocks(rest, options, budget)
+    records = _LongRecords(rest, options, budget)
+    if options.body_bytes == length + OVERHEAD_BYTES and not isinstance(stream, InflatedStream):
+        return [records.only()]
+    return records
 
 
-class _Blocks(ArrivingOneByOne):
-    """Short records, read many at a time."""
-
-    def __init__(self, stream: ByteStream, options: TensorDecodeOptions, budget: Budget) -> None:
-        self._options = options
-        self._budget = budget
-        self._tensors = self._read(stream)
-
-    def __next__(self) -> NamedTensor:
-        return next(self._tensors)
-
-    def _read(self, stream: ByteStream) -> Iterator[NamedTensor]:
-        budget = self._budget
-        for block in iter_frames(stream, budget, compression="none"):
-            _check_count(block.first_record + block.num_records, budget)
+def _read_blocks(stream: ByteStream, options: TensorDecodeOptions, budget: Budget) -> Iterator[Array]:
+    """Short records, many of which are read at a time."""
+    for block in iter_frames(stream, budget, compression="none"):
+        _check_count(block.first_record + block.num_records, budget)
+        frames = zip(block.starts.tolist(), block.sizes.tolist(), strict=True)
+        for record, (start, size) in enumerate(frames, block.first_record):
+            payload = block.data[start : start + size]
             before = budget.remaining
-            for named in _parse_block(block, self._options, budget):
-                charged = before - budget.remaining
-                yield named
-                if not self.kept:
-                    budget.release(charged)
-                before = budget.remaining
-
-
-def _parse_block(block: FrameBlock, options: TensorDecodeOptions, budget: Budget) -> Iterator[NamedTensor]:
-    """The tensors of the records of one block, none of which shares memory with it.
-
-    Raises:
-        InputError: as `decode`.
-    """
-    frames = zip(block.starts.tolist(), block.sizes.tolist(), strict=True)
-    for record, (start, size) in enumerate(frames, block.first_record):
-        payload = block.data[start : start + size]
-        with _in_record(record):
-            # A view would keep the whole block, which the budget no longer counts.
-            named = NamedTensor(parse_tensor_proto(payload, budget, offset=block.offset + start, copy=True))
-            check_declared(named, options)
-        yield named
+            with _in_record(record):
+                # A view would keep the whole block, which the budget no longer counts.
+                array = parse_tensor_proto(payload, budget, offset=block.offset + start, copy=True)
+                check_declared(array, options)
+            charged = before - budget.remaining
+            yield array
+            if not options.held:
+                budget.release(charged)
 
 
 @contextmanager
@@ -129,7 +92,7 @@ def _in_record(record: int) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        error.location = dataclasses.replace(error.location, row=record)
+        error.location = replace(error.location, row=record)
         raise
 
 
@@ -145,7 +108,7 @@ def _check_count(count: int, budget: Budget) -> None:
         )
 
 
-class _Records(ArrivingOneByOne):
+class _LongRecords(Iterator[Array]):
     """Long records, each passed on as it arrives."""
 
     def __init__(self, stream: ByteStream, options: TensorDecodeOptions, budget: Budget) -> None:
@@ -156,15 +119,13 @@ class _Records(ArrivingOneByOne):
         self._record = 0
         self._charged = 0
 
-    def last(self) -> Arrival:
+    def only(self) -> Array:
         """The next record, behind which the body has to end."""
-        named = next(self)
-        if isinstance(named, NamedTensor):
-            self._check_end()
-            return named
-        tensor = named.tensor
-        content = chain(tensor.content, self._nothing())
-        return NamedStream(TensorStream(tensor.dtype, tensor.shape, content))
+        array = next(self)
+        if array.is_arriving:
+            return replace(array, content=chain(array.pieces(), self._nothing()))
+        self._check_end()
+        return array
 
     def _nothing(self) -> Iterator[Buffer]:
         self._check_end()
@@ -178,8 +139,8 @@ class _Records(ArrivingOneByOne):
                 offset=self._offset,
             )
 
-    def __next__(self) -> Arrival:
-        if not self.kept:
+    def __next__(self) -> Array:
+        if not self._options.held:
             self._budget.release(self._charged)
         header = read_up_to(self._stream, HEADER_BYTES)
         if not header:
@@ -193,24 +154,23 @@ class _Records(ArrivingOneByOne):
         if length > MAX_MESSAGE_BYTES:
             raise large_record(self._record, self._offset, MAX_MESSAGE_BYTES)
         before = self._budget.remaining
-        named = self._open(_Payload(self._stream, length, (self._record, self._offset)), length)
+        array = self._open(_Payload(self._stream, length, (self._record, self._offset)), length)
         self._charged = before - self._budget.remaining
-        return named
+        return array
 
-    def _open(self, payload: _Payload, length: int) -> Arrival:
+    def _open(self, payload: _Payload, length: int) -> Array:
         begin = self._offset + HEADER_BYTES
         with _in_record(self._record):
-            tensor = open_tensor_proto(payload, length, self._budget, offset=begin)
-            named = named_arrival(tensor, self._options)
-        if isinstance(named, NamedTensor):
-            self._finish(payload)
-            return named
-        content = self._content(named.tensor, payload)
-        return NamedStream(TensorStream(named.tensor.dtype, named.tensor.shape, content))
+            array = open_tensor_proto(payload, length, self._budget, offset=begin)
+            check_declared(array, self._options)
+        if array.is_arriving:
+            return replace(array, content=self._content(array, payload))
+        self._finish(payload)
+        return array
 
-    def _content(self, tensor: TensorStream, payload: _Payload) -> Iterator[Buffer]:
+    def _content(self, array: Array, payload: _Payload) -> Iterator[Buffer]:
         with _in_record(self._record):
-            yield from tensor.content
+            yield from array.pieces()
         self._finish(payload)
 
     def _finish(self, payload: _Payload) -> None:
@@ -247,14 +207,9 @@ class _Payload:
         return piece
 
 
-def encode(messages: Iterable[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """What `tf.io.TFRecordWriter` writes when given these messages."""
+def write(messages: Iterable[Message], options: TensorEncodeOptions) -> Iterator[Buffer]:
+    """What `tf.io.TFRecordWriter` writes when given these messages, which may be made as they are drawn."""
     return compress(chain.from_iterable(map(_frame_message, messages)), options.compression)
-
-
-def encode_stream(tensors: Iterable[Arrival], options: TensorEncodeOptions) -> Iterator[Buffer]:
-    """As `encode`, of tensors that are drawn one by one, and of which some are arriving."""
-    return encode((make_message(named.tensor) for named in tensors), options)
 
 
 def _frame_message(message: Message) -> Iterator[Buffer]:

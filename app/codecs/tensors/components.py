@@ -13,25 +13,16 @@ names, or by their position where nothing has a name: the order is that of `tf.i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import INT64
-from ...domain.tensor import (
-    AnyTensor,
-    NamedAny,
-    NamedTensor,
-    RaggedTensor,
-    SparseTensor,
-    Tensor,
-    check_shape,
-    tensor_from_array,
-)
+from ...domain.tensor import check_shape
 from ...errors import InputError, UnprocessableInput
-
-__all__ = ["assemble", "components_of", "missing_component", "ragged_tensor", "sparse_tensor"]
+from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
 
 _SPARSE: Final = ("indices", "values", "dense_shape")
 _SPLITS: Final = "row_splits_"
@@ -41,28 +32,32 @@ _TAKES: Final = {
 }
 
 
-def components_of(named: NamedAny) -> list[NamedTensor]:
-    """The dense tensors that a tensor consists of; of a dense one, itself."""
-    tensor = named.tensor
-    if isinstance(tensor, Tensor):
-        return [NamedTensor(tensor, named.name)]
-    prefix = "" if named.name is None else f"{named.name}/"
-    return [NamedTensor(part, prefix + label) for label, part in _labelled(tensor)]
-
-
-def _labelled(tensor: SparseTensor | RaggedTensor) -> list[tuple[str, Tensor]]:
+def components_of(tensor: AnyTensor) -> list[Array]:
+    """The dense arrays that a tensor consists of; of a dense one, itself."""
+    if isinstance(tensor, Array):
+        return [tensor]
+    prefix = "" if tensor.name is None else f"{tensor.name}/"
     if isinstance(tensor, SparseTensor):
-        values = Tensor(tensor.dtype, (len(tensor.values),), tensor.values)
-        shape = tensor_from_array(np.array(tensor.dense_shape, np.int64), INT64)
-        return list(zip(_SPARSE, (tensor_from_array(tensor.indices, INT64), values, shape), strict=True))
-    splits = [tensor_from_array(cut, INT64) for cut in tensor.row_splits]
-    return [("values", tensor.values), *((f"{_SPLITS}{level}", cut) for level, cut in enumerate(splits))]
+        values = Array(tensor.dtype, (len(tensor.values),), tensor.values, f"{prefix}values")
+        shape = np.array(tensor.dense_shape, np.int64)
+        return [
+            Array.of(tensor.indices, INT64, f"{prefix}indices"),
+            values,
+            Array.of(shape, INT64, f"{prefix}dense_shape"),
+        ]
+    splits = [
+        Array.of(cut, INT64, f"{prefix}{_SPLITS}{level}") for level, cut in enumerate(tensor.row_splits)
+    ]
+    return [replace(tensor.values, name=f"{prefix}values"), *splits]
 
 
-def assemble(tensors: Sequence[NamedTensor], kind: Literal["sparse", "ragged"]) -> list[NamedAny]:
+def assemble(arrays: Sequence[Array], kind: Literal["sparse", "ragged"]) -> list[AnyTensor]:
     """The tensors whose components these are; what is no component by its name stays a dense tensor.
 
     Without names: as many sparse tensors as there are threes, or one ragged tensor.
+
+    Args:
+        arrays: in memory.
 
     Raises:
         UnprocessableInput: a component is missing or is one too many (`missing_component`), is not of
@@ -70,19 +65,19 @@ def assemble(tensors: Sequence[NamedTensor], kind: Literal["sparse", "ragged"]) 
             `index_out_of_bounds`, `invalid_row_splits`).
         MalformedInput, LimitExceeded: a dense_shape that is none.
     """
-    if all(named.name is None for named in tensors):
-        return [NamedAny(tensor) for tensor in _by_position([named.tensor for named in tensors], kind)]
-    groups: dict[str | None, dict[str, Tensor]] = {}
-    found: list[NamedAny] = []
-    for named in tensors:
-        prefix, label = _split_name(named.name or "")
+    if all(array.name is None for array in arrays):
+        return list(_by_position(arrays, kind))
+    groups: dict[str | None, dict[str, Array]] = {}
+    dense: list[Array] = []
+    for array in arrays:
+        prefix, label = _split_name(array.name or "")
         if _is_component(label, kind):
-            groups.setdefault(prefix, {})[label] = named.tensor
+            groups.setdefault(prefix, {})[label] = array
         else:
-            found.append(named)
+            dense.append(array)
     if not groups:
         raise missing_component(kind, "none of the tensors is called so")
-    return [*(NamedAny(_from_names(name, parts, kind), name) for name, parts in groups.items()), *found]
+    return [*(_from_names(name, parts, kind) for name, parts in groups.items()), *dense]
 
 
 def _split_name(name: str) -> tuple[str | None, str]:
@@ -96,25 +91,27 @@ def _is_component(label: str, kind: str) -> bool:
     return label == "values" or (label.startswith(_SPLITS) and label.removeprefix(_SPLITS).isdecimal())
 
 
-def _by_position(tensors: list[Tensor], kind: Literal["sparse", "ragged"]) -> list[AnyTensor]:
+def _by_position(arrays: Sequence[Array], kind: Literal["sparse", "ragged"]) -> list[AnyTensor]:
     if kind == "ragged":
-        if len(tensors) < 2:
-            raise missing_component(kind, f"there are {len(tensors)} tensors")
-        return [ragged_tensor(tensors[0], tensors[1:])]
-    if not tensors or len(tensors) % 3:
-        raise missing_component(kind, f"{len(tensors)} tensors are not threes of them")
-    return [sparse_tensor(*tensors[start : start + 3]) for start in range(0, len(tensors), 3)]
+        if len(arrays) < 2:
+            raise missing_component(kind, f"there are {len(arrays)} tensors")
+        return [ragged_tensor(arrays[0], arrays[1:])]
+    if not arrays or len(arrays) % 3:
+        raise missing_component(kind, f"{len(arrays)} tensors are not threes of them")
+    return [sparse_tensor(*arrays[start : start + 3]) for start in range(0, len(arrays), 3)]
 
 
-def _from_names(name: str | None, parts: dict[str, Tensor], kind: Literal["sparse", "ragged"]) -> AnyTensor:
+def _from_names(name: str | None, parts: dict[str, Array], kind: Literal["sparse", "ragged"]) -> AnyTensor:
     labels = _SPARSE if kind == "sparse" else ("values", *(f"{_SPLITS}{i}" for i in range(len(parts) - 1)))
     if len(parts) < 2 or any(label not in parts for label in labels):
         missing = next((label for label in labels if label not in parts), f"{_SPLITS}0")
         full_name = missing if name is None else f"{name}/{missing}"
         raise missing_component(kind, f"there is no {full_name[:80]!r}", name)
-    ordered = [parts[label] for label in labels]
+    first, *others = (parts[label] for label in labels)
     try:
-        return sparse_tensor(*ordered) if kind == "sparse" else ragged_tensor(ordered[0], ordered[1:])
+        if kind == "sparse":
+            return sparse_tensor(first, *others, name=name)
+        return ragged_tensor(first, others, name=name)
     except InputError as error:
         raise error.shifted(feature=name) from error.__cause__
 
@@ -128,7 +125,9 @@ def missing_component(kind: Literal["sparse", "ragged"], why: str, name: str | N
     )
 
 
-def sparse_tensor(indices: Tensor, values: Tensor, dense_shape: Tensor) -> SparseTensor:
+def sparse_tensor(
+    indices: Array, values: Array, dense_shape: Array, *, name: str | None = None
+) -> SparseTensor:
     """A sparse tensor from its components; indices may be integers of any width.
 
     Raises:
@@ -141,33 +140,34 @@ def sparse_tensor(indices: Tensor, values: Tensor, dense_shape: Tensor) -> Spars
         coordinates = np.zeros((0, len(shape)), np.int64)
     else:
         coordinates = _integers(indices, "indices", rank=2).reshape(indices.shape)
-    return SparseTensor(values.dtype, shape, coordinates, values.values)
+    return SparseTensor(values.dtype, shape, coordinates, values.values, name)
 
 
-def ragged_tensor(values: Tensor, row_splits: Iterable[Tensor]) -> RaggedTensor:
+def ragged_tensor(values: Array, row_splits: Iterable[Array], *, name: str | None = None) -> RaggedTensor:
     """A ragged tensor from its components; row splits may be integers of any width.
 
     Raises:
         InputError: as `assemble`.
     """
-    return RaggedTensor(values, tuple(_integers(splits, "row_splits", rank=1) for splits in row_splits))
+    splits = tuple(_integers(cut, "row_splits", rank=1) for cut in row_splits)
+    return RaggedTensor(replace(values, name=None), splits, name)
 
 
-def _integers(tensor: Tensor, what: str, *, rank: int) -> NDArray[np.int64]:
-    _require_rank(tensor, what, rank)
-    if not tensor.dtype.is_integer:
+def _integers(array: Array, what: str, *, rank: int) -> NDArray[np.int64]:
+    _require_rank(array, what, rank)
+    if not array.dtype.is_integer:
         raise UnprocessableInput(
-            f"The {what} of a sparse or ragged tensor are integers, not {tensor.dtype}.",
+            f"The {what} of a sparse or ragged tensor are integers, not {array.dtype}.",
             code="dtype_mismatch",
         )
-    values: NDArray[Any] = tensor.values
+    values: NDArray[Any] = array.values
     return values.astype(np.int64, copy=False)  # a uint64 beyond it turns negative, which is out of bounds
 
 
-def _require_rank(tensor: Tensor, what: str, rank: int) -> None:
-    if len(tensor.shape) != rank:
+def _require_rank(array: Array, what: str, rank: int) -> None:
+    if len(array.shape) != rank:
         raise UnprocessableInput(
             f"The {what} of a sparse or ragged tensor have {rank} dimension{'s' * (rank > 1)}, not the shape "
-            f"{list(tensor.shape)[:16]}.",
+            f"{list(array.shape)[:16]}.",
             code="shape_mismatch",
         )

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import STRING, DType
 from ...domain.limits import KIB
-from ...domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor, num_elements
+from ...domain.tensor import num_elements
 from ...errors import LossyConversion, UnprocessableInput
 from ...runtime.streams import Buffer
-from ..array import Array, ElementReader
+from ..array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
 from ..content import content_view
 from ..options import TensorDecodeOptions
 from ..rounding import rounded
-from ..tensor_stream import NamedStream, TensorStream
 
 #: So many elements are rounded at a time.
 _CHUNK: Final = 64 * KIB
@@ -37,13 +36,6 @@ def round_array(array: Array, options: TensorDecodeOptions) -> Array:
     if dtype is None or not _is_rounded(array, options):
         return array
     return replace(array, dtype=dtype, content=_pieces(array, dtype))
-
-
-def round_stream(named: NamedStream, options: TensorDecodeOptions) -> NamedStream:
-    """As `round_array`."""
-    stream = named.tensor
-    array = round_array(Array(stream.dtype, stream.shape, stream.content, named.name), options)
-    return NamedStream(TensorStream(array.dtype, array.shape, array.pieces()), named.name)
 
 
 def _pieces(array: Array, dtype: DType) -> Iterator[Buffer]:
@@ -67,14 +59,14 @@ def _rounded(values: NDArray[Any], dtype: DType, start: int, name: str | None) -
     return converted
 
 
-def _is_rounded(tensor: object, options: TensorDecodeOptions) -> bool:
+def _is_rounded(tensor: AnyTensor, options: TensorDecodeOptions) -> bool:
     return options.lossy and _is_narrower(tensor, options)
 
 
-def _is_narrower(tensor: object, options: TensorDecodeOptions) -> bool:
+def _is_narrower(tensor: AnyTensor, options: TensorDecodeOptions) -> bool:
     """Whether the declared dtype is a float of fewer bytes than the floats of a dense tensor."""
     return (
-        isinstance(tensor, Array | Tensor | TensorStream)
+        isinstance(tensor, Array)
         and options.dtype is not None
         and tensor.dtype.is_float
         and options.dtype.is_float
@@ -82,19 +74,16 @@ def _is_narrower(tensor: object, options: TensorDecodeOptions) -> bool:
     )
 
 
-def check_declared(named: Array | NamedAny | NamedStream, options: TensorDecodeOptions) -> None:
+def check_declared(tensor: AnyTensor, options: TensorDecodeOptions) -> None:
     """Refuse a tensor of another dtype or shape than declared; a sparse one has its dense_shape.
 
-    Nothing is said against a dtype that the tensor will be rounded to.
-
-    Where the client declared another kind than dense, dense tensors are the components of one of that
-    kind, which is looked at once it is put together.
+    A dtype that the tensor will be rounded to is no other one. Dense components of a tensor of another kind
+    are not looked at: what was declared is of the tensor that they make.
 
     Raises:
         UnprocessableInput: `dtype_mismatch`, `shape_mismatch`.
     """
-    tensor = named if isinstance(named, Array) else named.tensor
-    if isinstance(tensor, Tensor) and options.kind in ("sparse", "ragged"):
+    if isinstance(tensor, Array) and options.kind in ("sparse", "ragged"):
         return
     dtype = STRING if tensor.dtype.is_string else tensor.dtype
     if options.dtype not in (None, dtype) and not _is_rounded(tensor, options):
@@ -102,18 +91,20 @@ def check_declared(named: Array | NamedAny | NamedStream, options: TensorDecodeO
         raise UnprocessableInput(
             f"The tensor is {dtype}, but {options.dtype} was declared. Leave out ?dtype={way}.",
             code="dtype_mismatch",
-            feature=named.name,
+            feature=tensor.name,
         )
     if options.shape is None:
         return
     if isinstance(tensor, RaggedTensor):
         raise UnprocessableInput(
-            "A ragged tensor has no shape that could be declared.", code="shape_mismatch", feature=named.name
+            "A ragged tensor has no shape that could be declared.",
+            code="shape_mismatch",
+            feature=tensor.name,
         )
     shape = tensor.dense_shape if isinstance(tensor, SparseTensor) else tensor.shape
     if options.shape != shape:
         raise UnprocessableInput(
             f"The tensor has shape {list(shape)}, but {list(options.shape)} was declared.",
             code="shape_mismatch",
-            feature=named.name,
+            feature=tensor.name,
         )

@@ -4,32 +4,36 @@
 |-------------------------|-------------------------------------------------|--------------------------|
 | `tensorproto`           | the string tensor of `tf.io.serialize_sparse`   | refused                  |
 | `tfrecord`, `b64`       | the same, as one of the messages                | values, then row splits  |
+| `json`                  | an object with members of its own               | the same                 |
 | other forms of several  | its components, by name (`components.py`)       | its components, by name  |
 | `npy`, `raw`            | refused                                         | refused                  |
 
-A dense tensor is an `Array`, in memory or still arriving; sparse and ragged ones are in memory.
+Going in, `kind=sparse` and `kind=ragged` say that the arrays of a body are such components; a string tensor
+is then what TensorFlow serialized. Dense tensors may still be arriving; the others are in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from ...domain.dtypes import STRING
-from ...domain.tensor import NamedAny, NamedTensor, RaggedTensor, Tensor
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
-from ..array import Array
+from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
+from ..messages.sparse_proto import (
+    is_serialized_sparse,
+    parse_sparse,
+    serialize_many_sparse,
+    serialize_sparse,
+)
+from ..messages.tensor_proto_write import Message, make_message
 from ..options import TensorDecodeOptions, TensorEncodeOptions
-from ..tensor_stream import NamedStream, TensorStream
-from .arriving import Arrival, Arriving, ArrivingOneByOne
-from .components import components_of
+from .components import assemble, components_of
 from .declared import check_declared, round_array
-from .kinds import assemble_declared, kind_of
 
-#: A dense tensor, or one of another kind.
-AnyTensor = Array | NamedAny
 #: A sequence where all tensors are known at once; otherwise each is drawn to its end before the next one.
 Tensors = Sequence[AnyTensor] | Iterator[AnyTensor]
 TensorReader = Callable[[Any, TensorDecodeOptions, Budget], Tensors]
@@ -37,6 +41,7 @@ TensorWriter = Callable[[Iterable[AnyTensor], TensorEncodeOptions, Budget], Iter
 
 ArrayReader = Callable[[Any, TensorDecodeOptions, Budget], Iterable[Array]]
 ArrayWriter = Callable[[Sequence[Array], TensorEncodeOptions, Budget], Iterator[Buffer]]
+MessageWriter = Callable[[Iterable[Message], TensorEncodeOptions], Iterator[Buffer]]
 
 
 def read_arrays(read: ArrayReader, *, dense_only: str | None = None) -> TensorReader:
@@ -49,12 +54,14 @@ def read_arrays(read: ArrayReader, *, dense_only: str | None = None) -> TensorRe
     """
 
     def read_tensors(body: Any, options: TensorDecodeOptions, budget: Budget) -> Tensors:
-        if options.kind not in ("sparse", "ragged"):
-            return [_as_declared(array, options) for array in read(body, options, budget)]
-        if dense_only is not None:
-            raise _refuse_kind(dense_only, options.kind)
-        parts = [_held(array, budget) for array in read(body, options, budget)]
-        return [_from_memory(named) for named in assemble_declared(parts, options.kind, options, budget)]
+        if options.kind in ("sparse", "ragged"):
+            if dense_only is not None:
+                raise _refuse_kind(dense_only, options.kind)
+            parts = [_as_string(array).read(budget) for array in read(body, options, budget)]
+            return _assemble(parts, options.kind, options, budget)
+        arrays = read(body, options, budget)
+        declared = (_as_declared(array, options) for array in arrays)
+        return list(declared) if isinstance(arrays, Sequence) else declared
 
     return read_tensors
 
@@ -68,14 +75,11 @@ def write_arrays(write: ArrayWriter, *, dense_only: str | None = None) -> Tensor
         arrays: list[Array] = []
         nameless = 0
         for tensor in tensors:
-            if isinstance(tensor, Array):
-                arrays.append(tensor)
-                continue
-            is_dense = isinstance(tensor.tensor, Tensor)
-            if dense_only is not None and not is_dense:
-                raise _refuse_kind(dense_only, kind_of(tensor.tensor))
-            nameless += tensor.name is None and not is_dense
-            arrays += map(_array, components_of(tensor))
+            if not isinstance(tensor, Array):
+                if dense_only is not None:
+                    raise _refuse_kind(dense_only, "sparse" if isinstance(tensor, SparseTensor) else "ragged")
+                nameless += tensor.name is None
+            arrays += components_of(tensor)
         if nameless > 1:
             raise UnprocessableInput(
                 "More than one sparse or ragged tensor has no name, so that their components would be called "
@@ -87,9 +91,70 @@ def write_arrays(write: ArrayWriter, *, dense_only: str | None = None) -> Tensor
     return write_tensors
 
 
+def write_messages(write: MessageWriter) -> TensorWriter:
+    """A writer of tensors in a form of TensorProtos; names are not kept.
+
+    A sparse tensor is one message, as TensorFlow serializes it, a ragged one a message for each component.
+    """
+
+    def write_tensors(
+        tensors: Iterable[AnyTensor], options: TensorEncodeOptions, _budget: Budget
+    ) -> Iterator[Buffer]:
+        messages = (message for tensor in tensors for message in _messages(tensor, options))
+        # All that are known are made now: what cannot be written is refused before the first byte.
+        return write(list(messages) if isinstance(tensors, Sequence) else messages, options)
+
+    return write_tensors
+
+
+def _messages(tensor: AnyTensor, options: TensorEncodeOptions) -> Iterator[Message]:
+    if not isinstance(tensor, SparseTensor):
+        yield from map(make_message, components_of(tensor))
+    elif options.sparse == "many":
+        yield serialize_many_sparse(tensor)
+    else:
+        yield serialize_sparse(tensor)
+
+
 def _as_declared(array: Array, options: TensorDecodeOptions) -> Array:
+    array = _as_string(array)
     check_declared(array, options)
     return round_array(array, options)
+
+
+def _as_string(array: Array) -> Array:
+    """The array; text and bytes are `string`, as TensorFlow knows no other."""
+    return replace(array, dtype=STRING) if array.dtype.is_string else array
+
+
+def _assemble(
+    arrays: Sequence[Array],
+    kind: Literal["sparse", "ragged"],
+    options: TensorDecodeOptions,
+    budget: Budget,
+) -> list[AnyTensor]:
+    """The tensors of `kind` whose components these are, or which `tf.io.serialize_sparse` wrote.
+
+    Raises:
+        InputError: as `assemble`, `parse_sparse` and `check_declared`.
+    """
+    if kind == "sparse" and any(map(is_serialized_sparse, arrays[:1])):
+        tensors: list[AnyTensor] = [_parse_serialized(array, budget) for array in arrays]
+    else:
+        tensors = assemble(arrays, kind)
+    for tensor in tensors:
+        check_declared(tensor, options)
+    return tensors
+
+
+def _parse_serialized(array: Array, budget: Budget) -> SparseTensor:
+    if not is_serialized_sparse(array):
+        raise UnprocessableInput(
+            f"A tensor of {array.dtype} and shape {list(array.shape)[:16]} stands beside what "
+            "tf.io.serialize_sparse gives, a string tensor of shape [3].",
+            code="missing_component",
+        )
+    return parse_sparse(array, budget)
 
 
 def _refuse_kind(form: str, kind: str) -> UnprocessableInput:
@@ -102,119 +167,4 @@ def _refuse_kind(form: str, kind: str) -> UnprocessableInput:
 
 def num_messages(tensors: Sequence[AnyTensor]) -> int:
     """How many TensorProtos these tensors become."""
-    return sum(
-        1 + len(item.tensor.row_splits)
-        if isinstance(item, NamedAny) and isinstance(item.tensor, RaggedTensor)
-        else 1
-        for item in tensors
-    )
-
-
-def in_memory(tensor: AnyTensor, budget: Budget) -> NamedAny:
-    """The tensor, once all of it has arrived.
-
-    Raises:
-        InputError: as `Array.read`.
-    """
-    return _held(tensor, budget) if isinstance(tensor, Array) else tensor
-
-
-def _held(array: Array, budget: Budget) -> NamedTensor:
-    dtype = STRING if array.dtype.is_string else array.dtype
-    return NamedTensor(Tensor(dtype, array.shape, array.read(budget).values), array.name)
-
-
-def _from_memory(named: NamedAny) -> AnyTensor:
-    tensor = named.tensor
-    return (
-        Array(tensor.dtype, tensor.shape, tensor.values, named.name) if isinstance(tensor, Tensor) else named
-    )
-
-
-def _array(named: NamedTensor) -> Array:
-    return Array(named.tensor.dtype, named.tensor.shape, named.tensor.values, named.name)
-
-
-# Forms whose codecs still have one function for tensors in memory, and one for tensors that are arriving.
-
-
-def read_named(
-    decode: Callable[[Any, TensorDecodeOptions, Budget], Sequence[NamedAny]],
-    decode_stream: Callable[[Any, TensorDecodeOptions, Budget, int | None], Arriving] | None = None,
-) -> TensorReader:
-    """A reader out of a decoder to memory and one of what arrives."""
-
-    def read_tensors(body: Any, options: TensorDecodeOptions, budget: Budget) -> Tensors:
-        if decode_stream is None or options.held or options.kind in ("sparse", "ragged"):
-            found = (_from_memory(named) for named in decode(body, options, budget))
-            return [round_array(item, options) if isinstance(item, Array) else item for item in found]
-        arriving = decode_stream(body, options, budget, options.body_bytes)
-        if isinstance(arriving, ArrivingOneByOne):
-            return _OneByOne(arriving, options)
-        return [round_array(_arrived(arrival), options) for arrival in arriving]
-
-    return read_tensors
-
-
-class _OneByOne(ArrivingOneByOne):
-    def __init__(self, arriving: ArrivingOneByOne, options: TensorDecodeOptions) -> None:
-        self._arriving = arriving
-        self._options = options
-
-    def __next__(self) -> AnyTensor:
-        self._arriving.kept = self.kept
-        return round_array(_arrived(next(self._arriving)), self._options)
-
-
-def _arrived(arrival: Arrival) -> Array:
-    if isinstance(arrival, NamedTensor):
-        return _array(arrival)
-    stream = arrival.tensor
-    return Array(stream.dtype, stream.shape, stream.content, arrival.name)
-
-
-def write_named(
-    encode: Callable[[Sequence[NamedAny], TensorEncodeOptions], Iterator[Buffer]],
-    encode_stream: Callable[[Sequence[NamedStream], TensorEncodeOptions], Iterator[Buffer] | None]
-    | None = None,
-) -> TensorWriter:
-    """A writer out of an encoder of tensors in memory and one of what arrives."""
-
-    def write_tensors(
-        tensors: Iterable[AnyTensor], options: TensorEncodeOptions, budget: Budget
-    ) -> Iterator[Buffer]:
-        given = list(tensors)
-        arrays = [tensor for tensor in given if isinstance(tensor, Array) and not tensor.dtype.is_string]
-        if encode_stream and len(arrays) == len(given) and any(array.is_arriving for array in arrays):
-            chunks = encode_stream([_stream(array) for array in arrays], options)
-            if chunks is not None:
-                return chunks
-        return encode([in_memory(tensor, budget) for tensor in given], options)
-
-    return write_tensors
-
-
-def write_one_by_one(
-    encode: TensorWriter, encode_each: Callable[[Iterable[Arrival], TensorEncodeOptions], Iterator[Buffer]]
-) -> TensorWriter:
-    """A writer that also takes an iterator, of which one tensor is held at a time."""
-
-    def write_tensors(
-        tensors: Iterable[AnyTensor], options: TensorEncodeOptions, budget: Budget
-    ) -> Iterator[Buffer]:
-        if isinstance(tensors, Sequence):
-            return encode(tensors, options, budget)
-        return encode_each((_arrival(tensor, budget) for tensor in tensors), options)
-
-    return write_tensors
-
-
-def _arrival(tensor: AnyTensor, budget: Budget) -> Arrival:
-    if isinstance(tensor, Array) and tensor.is_arriving:
-        return _stream(tensor)
-    (part,) = components_of(in_memory(tensor, budget))
-    return part
-
-
-def _stream(array: Array) -> NamedStream:
-    return NamedStream(TensorStream(array.dtype, array.shape, array.pieces()), array.name)
+    return sum(1 + len(tensor.row_splits) if isinstance(tensor, RaggedTensor) else 1 for tensor in tensors)

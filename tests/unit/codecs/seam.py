@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from app.codecs.array import AnyTensor, RaggedTensor, SparseTensor, in_memory
 from app.codecs.columns import Batch, Column, Records, Strings, even_bounds
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.options import (
@@ -21,11 +22,9 @@ from app.codecs.options import (
     TensorDecodeOptions,
     TensorEncodeOptions,
 )
-from app.codecs.tensors.forms import AnyTensor, in_memory
 from app.domain.dtypes import DType
 from app.domain.limits import Limits
 from app.domain.schema import Feature, Schema
-from app.domain.tensor import RaggedTensor, SparseTensor
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
@@ -284,7 +283,7 @@ def tensors_of(form: FormName, body: bytes, budget: Budget | None = None, **opti
 
 def values_of(item: AnyTensor, budget: Budget | None = None) -> Values:
     """One tensor, once all of it has arrived."""
-    tensor = in_memory(item, budget or Budget()).tensor
+    tensor = in_memory(item, budget or Budget())
     parts = None
     if isinstance(tensor, SparseTensor):
         values, shape, parts = tensor.values, tensor.dense_shape, tensor.indices.tolist()

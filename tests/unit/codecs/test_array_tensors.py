@@ -185,6 +185,18 @@ def test_npy_text_becomes_utf8(strings: list[str], order: str) -> None:
     assert found.values == [text.rstrip("\0").encode() for text in strings]
 
 
+@pytest.mark.parametrize("form", ["npy", "npz"])
+@pytest.mark.parametrize("array", [np.array(["é", "abc"]), np.array([b"\xc3\xa9", b"abc"])], ids=["U", "S"])
+def test_strings_of_tensors_leave_numpys_forms_as_bytes(form: FormName, array: Any) -> None:
+    body = io.BytesIO()
+    np.save(body, array) if form == "npy" else np.savez(body, x=array)
+    written = write_tensors(form, tensors_of(form, body.getvalue()))
+    assert isinstance(written, bytes)
+    loaded = np.load(io.BytesIO(written))
+    found = loaded if form == "npy" else loaded["x"]
+    assert (found.dtype, found.tolist()) == (np.dtype("S3"), ["é".encode(), b"abc"])
+
+
 @pytest.mark.parametrize("shape", ["()", "(3,)", "(0, 2)", "( 3 , )", "(0, 4611686018427387904)"])
 def test_npy_shapes(shape: str) -> None:
     dims = tuple(map(int, filter(None, shape.strip("( )").replace(" ", "").split(","))))

@@ -2,15 +2,17 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.array import AnyTensor, Array
 from app.domain.dtypes import BOOL, DTYPES, STRING, DType
 from app.domain.limits import Limits
-from app.domain.tensor import NamedTensor, Tensor, num_elements
+from app.domain.tensor import num_elements
 from tests.unit.codecs import seam
 from tests.unit.codecs.seam import Refusal, Values
 
@@ -27,19 +29,19 @@ def read(data: bytes, **options: Any) -> list[Values] | Refusal:
     return seam.read_tensors("arrow", data, **options)
 
 
-def write(*named: NamedTensor, **options: Any) -> bytes:
+def write(*named: AnyTensor, **options: Any) -> bytes:
     data = seam.write_tensors("arrow", named, **options)
     assert isinstance(data, bytes), data
     return data
 
 
-def some(dtype: DType, shape: tuple[int, ...]) -> Tensor:
+def some(dtype: DType, shape: tuple[int, ...]) -> Array:
     count = num_elements(shape)
     if dtype is STRING:
         values = np.empty(count, object)
         values[:] = [bytes([index % 256]) * (index % 3) for index in range(count)]
-        return Tensor(dtype, shape, values)
-    return Tensor(dtype, shape, (np.arange(count) % 2).astype(dtype.numpy))
+        return Array(dtype, shape, values)
+    return Array(dtype, shape, (np.arange(count) % 2).astype(dtype.numpy))
 
 
 @pytest.mark.parametrize("arrow", ["stream", "file"])
@@ -47,23 +49,23 @@ def some(dtype: DType, shape: tuple[int, ...]) -> Tensor:
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 def test_dtype_and_shape_come_back(dtype: DType, shape: tuple[int, ...], arrow: str) -> None:
     tensor = some(dtype, shape)
-    data = write(NamedTensor(tensor, "é"), arrow=arrow)
-    plain = seam.values_of(NamedTensor(tensor, "é"))
+    data = write(replace(tensor, name="é"), arrow=arrow)
+    plain = seam.values_of(replace(tensor, name="é"))
     assert repr(read(data, pieces=(None, 7))) == repr([plain])
     assert read(data[:-8] if arrow == "stream" else data) == [plain]
-    with_others = write(NamedTensor(tensor, "é"), NamedTensor(some(BOOL, (3,)), "b"), arrow=arrow)
+    with_others = write(replace(tensor, name="é"), replace(some(BOOL, (3,)), name="b"), arrow=arrow)
     assert read(with_others) == [plain, Values("bool", (3,), [False, True, False], "b")]
 
 
 def test_others_see_tensors_of_a_fixed_shape() -> None:
-    data = write(NamedTensor(some(DTYPES["float32"], (2, 3))), NamedTensor(some(DTYPES["bool"], (2,)), "b"))
+    data = write(some(DTYPES["float32"], (2, 3)), replace(some(DTYPES["bool"], (2,)), name="b"))
     batch = pa.ipc.open_stream(data).read_next_batch()
     assert batch.schema.names == ["tensor_0", "b"]
     column: Any = batch.column(0)
     assert isinstance(column.type, pa.FixedShapeTensorType)
     assert column.to_numpy_ndarray().tolist() == [[[0, 1, 0], [1, 0, 1]]]
     assert batch.column(1).to_pylist() == [[False, True]]
-    assert read(write(NamedTensor(some(DTYPES["int8"], (2,))))) == [Values("int8", (2,), [0, 1], "tensor")]
+    assert read(write(some(DTYPES["int8"], (2,)))) == [Values("int8", (2,), [0, 1], "tensor")]
     assert read(write()) == []
 
 
@@ -146,7 +148,7 @@ def test_marked_batches_are_rows_where_there_are_several() -> None:
 
 
 def test_what_was_declared_has_to_agree() -> None:
-    data = write(NamedTensor(some(DTYPES["int8"], (2,))))
+    data = write(some(DTYPES["int8"], (2,)))
     assert read(data, dtype=DTYPES["int8"], shape=(2,)) == [Values("int8", (2,), [0, 1], "tensor")]
     for options, code in (
         ({"dtype": DTYPES["int16"]}, "dtype_mismatch"),
@@ -158,16 +160,16 @@ def test_what_was_declared_has_to_agree() -> None:
 
 
 def test_two_of_one_name_and_more_than_a_list_holds() -> None:
-    one = NamedTensor(some(DTYPES["int8"], (2,)), "x")
+    one = replace(some(DTYPES["int8"], (2,)), name="x")
     found = seam.write_tensors("arrow", [one, one])
     assert isinstance(found, Refusal)
     assert found.code == "duplicate_name"
-    large = Tensor(DTYPES["int8"], (2**31,), np.broadcast_to(np.int8(0), 2**31))
-    assert seam.write_tensors("arrow", [NamedTensor(large)]) == Refusal("not_expressible", feature="tensor")
+    large = Array(DTYPES["int8"], (2**31,), np.broadcast_to(np.int8(0), 2**31))
+    assert seam.write_tensors("arrow", [large]) == Refusal("not_expressible", feature="tensor")
 
 
 def test_memory_is_charged_and_hostile_bytes_are_refused() -> None:
-    data = write(NamedTensor(some(DTYPES["int8"], (2**20,))), NamedTensor(some(DTYPES["int8"], (1,))))
+    data = write(some(DTYPES["int8"], (2**20,)), some(DTYPES["int8"], (1,)))
     found = read(data, limits=Limits(max_decoded_bytes=2**20))
     assert isinstance(found, Refusal)
     assert found.code == "payload_too_large"

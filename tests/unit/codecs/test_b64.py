@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorEncodeOptions
 from app.domain.dtypes import DTYPES
 from app.domain.limits import Limits
-from app.domain.tensor import NamedAny, Tensor
 from app.errors import AmbiguousInput
 from app.runtime.budget import Budget
 from tests.readers import parse_frames
@@ -37,7 +38,7 @@ def tensors(body: Any, **options: Any) -> list[str] | Refusal:
 
 
 def written(*items: Any, **options: Any) -> bytes:
-    found = write_tensors("b64", [NamedAny(item, "x") for item in items], **options)
+    found = write_tensors("b64", [replace(item, name="x") for item in items], **options)
     assert isinstance(found, bytes)
     return found
 
@@ -64,7 +65,7 @@ def test_tensors_out() -> None:
 
 def test_a_large_message_leaves_in_pieces() -> None:
     values = np.random.default_rng(0).integers(0, 255, 3 * 2**18, np.uint8)
-    named = [NamedAny(Tensor(DTYPES["uint8"], values.shape, values))]
+    named = [Array(DTYPES["uint8"], values.shape, values)]
     encode = TENSOR_CODECS["b64"].encode
     assert encode is not None
     pieces = list(map(bytes, encode(named, TensorEncodeOptions(), Budget())))

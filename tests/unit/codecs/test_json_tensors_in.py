@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorDecodeOptions
 from app.domain.dtypes import DTYPES, DType
 from app.domain.limits import MIB, Limits
-from app.domain.tensor import Tensor
 from app.errors import AmbiguousInput, InputError, LimitExceeded, LossyConversion, MalformedInput
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile
@@ -350,7 +350,7 @@ def test_numbers_are_rounded_once_as_numpy_does_or_refused(
     if None in values:
         assert refused(text, dtype=dtype).code in {"out_of_range", "inexact_integer"}
     else:
-        expected = Tensor(wanted, (len(items),), np.array(values, wanted.numpy))
+        expected = Array(wanted, (len(items),), np.array(values, wanted.numpy))
         assert read(text, dtype=dtype) == [show_dense(expected)]
 
 
@@ -380,7 +380,7 @@ def test_doubles_of_seventeen_digits_are_the_nearest(bits: Any, single: bool) ->
     values = values[np.isfinite(values) & (np.abs(values) < 3e38 if single else True)]
     text = json.dumps(values.tolist()).encode()
     dtype = DTYPES["float32" if single else "float64"]
-    expected = Tensor(dtype, values.shape, values.astype(dtype.numpy))
+    expected = Array(dtype, values.shape, values.astype(dtype.numpy))
     assert read(text, dtype=dtype) == [show_dense(expected)]
 
 

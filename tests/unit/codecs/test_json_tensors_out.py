@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from app.codecs.array import Array
+from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
 from app.codecs.forms import TENSOR_CODECS
 from app.codecs.options import TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, STRING, DType
 from app.domain.limits import Limits
-from app.domain.tensor import AnyTensor, NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import InputError
 from app.runtime.budget import Budget
 from tests.elements import element_bytes
@@ -28,7 +28,6 @@ from tests.unit.codecs.cases.tensors import (
     SPARSE_JSON,
     SPARSE_SHOWN,
     dense,
-    named,
     ragged,
     read,
     show_dense,
@@ -39,16 +38,15 @@ PIECE_BYTES = 256 * 1024
 NOTHING = Budget(Limits(max_decoded_bytes=0))
 
 
-def written(*tensors: NamedAny | AnyTensor, **options: Any) -> str:
+def written(*tensors: AnyTensor, **options: Any) -> str:
     """Strict JSON in bounded pieces, which is the same when the elements arrive in pieces."""
-    items = list(map(named, tensors))
     assert JSON.encode is not None
-    pieces = [bytes(piece) for piece in JSON.encode(items, TensorEncodeOptions(**options), Budget())]
+    pieces = [bytes(piece) for piece in JSON.encode(tensors, TensorEncodeOptions(**options), Budget())]
     assert max(map(len, pieces)) <= PIECE_BYTES
     text = b"".join(pieces)
     json.loads(text, parse_constant=pytest.fail)
-    if all(isinstance(item.tensor, Tensor) and not item.tensor.dtype.is_string for item in items):
-        arriving = [in_pieces(item.tensor, item.name) for item in items]
+    if all(isinstance(item, Array) and not item.dtype.is_string for item in tensors):
+        arriving = [in_pieces(item, item.name) for item in tensors]
         assert b"".join(JSON.encode(arriving, TensorEncodeOptions(**options), NOTHING)) == text
     return text.decode()
 
@@ -137,7 +135,7 @@ def in_pieces(tensor: Any, name: str | None) -> Array:
 def test_one_tensor_in_each_layout(
     tensor: AnyTensor, name: str | None, flat: str | None, nested: str, oip: str | None
 ) -> None:
-    item = NamedAny(tensor, name)
+    item = replace(tensor, name=name)
     if flat is not None:
         assert written(item) == flat
     assert written(item, layout="nested") == nested
@@ -155,7 +153,8 @@ def test_members_of_sparse_and_ragged_tensors_alone_and_among_several() -> None:
         assert read(json.dumps(body).encode()) == [text]
         other = {"name": "y", "dtype": "int64", "shape": [1], "data": [5]}
         both = {"tensors": [{"name": "x", **body}, other]}
-        assert json.loads(written(NamedAny(tensor, "x"), NamedAny(dense("int64", (1,), [5]), "y"))) == both
+        y = dense("int64", (1,), [5], "y")
+        assert json.loads(written(replace(tensor, name="x"), y)) == both
         assert read(json.dumps(both).encode()) == [f"x: {text}", "y: int64[1] [5]"]
     for key in ("inputs", "columns"):
         text = json.dumps({key: {"a": SPARSE_JSON, "b": [1], "c": RAGGED_JSON}})
@@ -163,7 +162,7 @@ def test_members_of_sparse_and_ragged_tensors_alone_and_among_several() -> None:
 
 
 def test_several_tensors_in_each_layout() -> None:
-    one, two = NamedAny(dense("int8", (1,), [1]), "a"), NamedAny(dense("bool", (), [True]), "b")
+    one, two = dense("int8", (1,), [1], "a"), dense("bool", (), [True], "b")
     assert written(one, two) == (
         '{"tensors":[{"name":"a","dtype":"int8","shape":[1],"data":[1]},'
         '{"name":"b","dtype":"bool","shape":[],"data":[true]}]}'
@@ -173,8 +172,11 @@ def test_several_tensors_in_each_layout() -> None:
         '{"name":"b","datatype":"BOOL","shape":[],"data":[true]}]}'
     )
     assert written(one, two, layout="nested") == '{"outputs":{"a":[1],"b":true}}'
-    assert written(one.tensor, two, layout="nested") == '{"tensors":[[1],true]}'
-    assert written(NamedAny(RAGGED, "r"), two, layout="nested") == '{"outputs":{"r":[[1,2],[],[3]],"b":true}}'
+    assert written(replace(one, name=None), two, layout="nested") == '{"tensors":[[1],true]}'
+    assert (
+        written(replace(RAGGED, name="r"), two, layout="nested")
+        == '{"outputs":{"r":[[1,2],[],[3]],"b":true}}'
+    )
     assert written() == '{"tensors":[]}'
 
 
@@ -232,7 +234,7 @@ def test_a_value_without_text_names_its_element(
 ) -> None:
     for layout in ("flat", "nested"):
         with pytest.raises(InputError) as caught:
-            written(NamedAny(tensor, "x"), layout=layout, **options)
+            written(replace(tensor, name="x"), layout=layout, **options)
         assert (caught.value.code, caught.value.location.feature) == (code, "x")
         assert caught.value.detail.startswith(f"Element {element} of 'x'")
 
@@ -244,7 +246,7 @@ def test_what_a_layout_does_not_hold() -> None:
         (dense("int8", (1000, 1000, 0), []), "nested", "shape_too_large"),
     ]:
         with pytest.raises(InputError) as caught:
-            written(NamedAny(tensor, "x"), layout=layout)
+            written(replace(tensor, name="x"), layout=layout)
         assert caught.value.code == code
     assert written(dense("int8", (0, 2**62), []), layout="nested") == "[]"
 
@@ -254,10 +256,10 @@ def test_all_65536_halves_are_spelled_as_the_float32_that_they_are(name: str) ->
     values = np.arange(65_536, dtype=np.uint16).view(DTYPES[name].numpy)
     with np.errstate(invalid="ignore"):
         widened = values.astype(np.float32)
-    text = written(Tensor(DTYPES[name], values.shape, values), layout="nested")
-    assert text == written(Tensor(DTYPES["float32"], values.shape, widened), layout="nested")
+    text = written(Array(DTYPES[name], values.shape, values), layout="nested")
+    assert text == written(Array(DTYPES["float32"], values.shape, widened), layout="nested")
     found = read(text.encode(), dtype=name)
-    assert found == [show_dense(Tensor(DTYPES[name], values.shape, values))]
+    assert found == [show_dense(Array(DTYPES[name], values.shape, values))]
 
 
 @settings(deadline=None, max_examples=100)
@@ -266,7 +268,7 @@ def test_float32_reads_back_through_a_float64(bits: Any) -> None:
     # The shortest digits of the first two round to a neighbour if they are read as a float64 first.
     values = np.concatenate([np.array([0x15AE43FD, 0x95AE43FD], np.uint32), bits]).view(np.float32)
     parsed = json.loads(
-        written(Tensor(DTYPES["float32"], values.shape, values), layout="nested", nonfinite="null")
+        written(Array(DTYPES["float32"], values.shape, values), layout="nested", nonfinite="null")
     )
     finite = np.isfinite(values)
     assert [type(item) is float for item in parsed] == finite.tolist()
@@ -274,15 +276,15 @@ def test_float32_reads_back_through_a_float64(bits: Any) -> None:
     assert (found.view(np.uint32) == values[finite].view(np.uint32)).all()
 
 
-def _dense_tensors(dtypes: list[DType]) -> st.SearchStrategy[Tensor]:
-    def of(dtype: DType, shape: tuple[int, ...]) -> st.SearchStrategy[Tensor]:
+def _dense_tensors(dtypes: list[DType]) -> st.SearchStrategy[Array]:
+    def of(dtype: DType, shape: tuple[int, ...]) -> st.SearchStrategy[Array]:
         count = int(np.prod(shape, dtype=int))
         if dtype.is_string:
             values = st.lists(st.binary(max_size=5), min_size=count, max_size=count)
             return values.map(lambda items: dense("string", shape, items))
         content = st.binary(min_size=count * dtype.itemsize, max_size=count * dtype.itemsize)
         return content.map(
-            lambda data: Tensor(dtype, shape, np.frombuffer(element_bytes(data, dtype), dtype.numpy))
+            lambda data: Array(dtype, shape, np.frombuffer(element_bytes(data, dtype), dtype.numpy))
         )
 
     shapes = npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
@@ -294,8 +296,8 @@ def _dense_tensors(dtypes: list[DType]) -> st.SearchStrategy[Tensor]:
     values=st.lists(_dense_tensors(list(DTYPES.values())), max_size=3),
     int64=st.sampled_from(["number", "string"]),
 )
-def test_any_dense_tensors_read_back_the_same(values: list[Tensor], int64: Any) -> None:
-    items = [NamedAny(value, f"t{index}") for index, value in enumerate(values)]
+def test_any_dense_tensors_read_back_the_same(values: list[Array], int64: Any) -> None:
+    items = [replace(value, name=f"t{index}") for index, value in enumerate(values)]
     expected = [f"{item.name}: {show_dense(value)}" for item, value in zip(items, values, strict=True)]
     assert read(written(*items, int64=int64).encode()) == expected
     if items and all(value.dtype.oip is not None for value in values):
@@ -315,7 +317,7 @@ def test_any_dense_tensors_read_back_the_same(values: list[Tensor], int64: Any) 
 def test_ragged_rows_are_nested_arrays_and_return(rows: list[list[list[int]]], width: int) -> None:
     inner = [row for rows in rows for row in rows]
     flat = np.array([number for row in inner for number in row], np.int64)
-    values = tensor_from_array(np.repeat(flat[:, None], width, axis=1), DTYPES["int64"])
+    values = Array.of(np.repeat(flat[:, None], width, axis=1), DTYPES["int64"])
     tensor = RaggedTensor(
         values, tuple(np.cumsum([0, *map(len, level)], dtype=np.int64) for level in (rows, inner))
     )
@@ -333,7 +335,7 @@ def test_long_tensors_are_cut_between_values(shape: tuple[int, ...], dtype: str)
     array: Any = np.arange(np.prod(shape)) % 1000
     values = array.astype("S3").astype(object) if dtype == "string" else array.astype(DTYPES[dtype].numpy)
     numbers = {"bool": array != 0, "string": array.astype(str)}.get(dtype, array)
-    tensor = Tensor(DTYPES[dtype], shape, values)
+    tensor = Array(DTYPES[dtype], shape, values)
     assert json.loads(written(tensor, layout="nested", text="utf8")) == numbers.reshape(shape).tolist()
     assert json.loads(written(tensor, text="utf8"))["data"] == numbers.tolist()
     strings = numbers.astype(str) if dtype == "int64" else numbers
@@ -364,6 +366,6 @@ def test_more_dimensions_than_numpy_holds() -> None:
 
 def test_memory_that_is_not_aligned_and_bytes_that_are_no_bool() -> None:
     values = np.frombuffer(b"\0" + np.array([0.5, 2], np.float32).tobytes(), np.uint8)[1:].view(np.float32)
-    assert written(Tensor(DTYPES["float32"], (2,), values), layout="nested") == "[0.5,2.0]"
+    assert written(Array(DTYPES["float32"], (2,), values), layout="nested") == "[0.5,2.0]"
     flags = np.array([0, 1, 7], np.uint8).view(np.bool_)
-    assert written(Tensor(BOOL, (3,), flags), layout="nested") == "[false,true,true]"
+    assert written(Array(BOOL, (3,), flags), layout="nested") == "[false,true,true]"

@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.array import Array
+from app.codecs.array import Array, RaggedTensor, SparseTensor
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, FLOAT32, INT64, STRING
 from app.domain.limits import KIB, MIB, Limits
-from app.domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor, num_elements, tensor_from_array
+from app.domain.tensor import num_elements
 from app.errors import InputError
 from app.runtime.budget import Budget
 from tests.bodies import stream_of
@@ -59,12 +60,12 @@ def strings(*values: bytes) -> Any:
     return array
 
 
-def floats(*values: float) -> Tensor:
-    return tensor_from_array(np.array(values, "<f4"), FLOAT32)
+def floats(*values: float) -> Array:
+    return Array.of(np.array(values, "<f4"), FLOAT32)
 
 
 def written(form: FormName, *tensors: Any, **options: Any) -> bytes:
-    found = write_tensors(form, [NamedAny(tensor, "ignored") for tensor in tensors], **options)
+    found = write_tensors(form, [replace(tensor, name="ignored") for tensor in tensors], **options)
     assert isinstance(found, bytes), found
     return found
 
@@ -87,29 +88,29 @@ def code_of(found: object) -> str:
 
 # What is written, byte for byte.
 
-WRITTEN: dict[str, tuple[Tensor, str]] = {
+WRITTEN: dict[str, tuple[Array, str]] = {
     "float32": (
-        Tensor(FLOAT32, (1, 2), np.array([1, -2], "<f4")),
+        Array(FLOAT32, (1, 2), np.array([1, -2], "<f4")),
         "0801 1208 12020801 12020802 2208 0000803f 000000c0",
     ),
-    "scalar": (Tensor(DTYPES["int8"], (), np.array([-1], "i1")), "0806 1200 2201 ff"),
-    "no elements": (Tensor(DTYPES["uint64"], (3, 0), np.zeros(0, "<u8")), "0817 1206 12020803 1200"),
-    "bool": (Tensor(BOOL, (2,), np.array([True, False])), "080a 1204 12020802 2202 0100"),
+    "scalar": (Array(DTYPES["int8"], (), np.array([-1], "i1")), "0806 1200 2201 ff"),
+    "no elements": (Array(DTYPES["uint64"], (3, 0), np.zeros(0, "<u8")), "0817 1206 12020803 1200"),
+    "bool": (Array(BOOL, (2,), np.array([True, False])), "080a 1204 12020802 2202 0100"),
     "bfloat16": (
-        Tensor(DTYPES["bfloat16"], (1,), np.array([1], DTYPES["bfloat16"].numpy)),
+        Array(DTYPES["bfloat16"], (1,), np.array([1], DTYPES["bfloat16"].numpy)),
         "080e 1204 12020801 2202 803f",
     ),
     "int4, upper bits unset": (
-        Tensor(DTYPES["int4"], (2,), np.array([0xFF, 7], "u1").view(DTYPES["int4"].numpy)),
+        Array(DTYPES["int4"], (2,), np.array([0xFF, 7], "u1").view(DTYPES["int4"].numpy)),
         "081d 1204 12020802 2202 0f07",
     ),
     "strings": (
-        Tensor(STRING, (3,), strings(b"a", b"", b"\xff\0")),
+        Array(STRING, (3,), strings(b"a", b"", b"\xff\0")),
         "0807 1204 12020803 420161 4200 4202ff00",
     ),
-    "no strings": (Tensor(STRING, (0,), strings()), "0807 1202 1200"),
+    "no strings": (Array(STRING, (0,), strings()), "0807 1202 1200"),
     "long dimension": (
-        Tensor(DTYPES["uint8"], (200,), np.zeros(200, "u1")),
+        Array(DTYPES["uint8"], (200,), np.zeros(200, "u1")),
         "0804 1205 120308c801 22c801" + "00" * 200,
     ),
 }
@@ -117,7 +118,7 @@ WRITTEN: dict[str, tuple[Tensor, str]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("tensor", "message"), WRITTEN.values(), ids=WRITTEN)
-def test_literal_bytes_both_ways(form: FormName, tensor: Tensor, message: str) -> None:
+def test_literal_bytes_both_ways(form: FormName, tensor: Array, message: str) -> None:
     body = as_body(form, bytes.fromhex(message))
     assert written(form, tensor) == body
     [found] = read_tensors(form, body, pieces=PIECES)  # type: ignore[misc]  # a refusal fails too
@@ -133,7 +134,7 @@ def test_a_frame_is_that_of_tensorflows_writer() -> None:
 @pytest.mark.parametrize("length", [0, 127, 128, 4095, 4096, 16_383, 16_384])
 def test_strings_of_any_length(count: int, length: int) -> None:
     values = [bytes([65 + index % 20]) * length for index in range(count)]
-    tensor = Tensor(STRING, (count,), strings(*values))
+    tensor = Array(STRING, (count,), strings(*values))
     message = proto("string", [count], b"".join(field(8, value) for value in values))
     assert written("tensorproto", tensor) == message
     assert written("tfrecord", tensor) == frame(message)  # which says the length beforehand
@@ -142,25 +143,25 @@ def test_strings_of_any_length(count: int, length: int) -> None:
 
 def pieces_of(tensor: Any, **options: Any) -> list[Any]:
     encode = TENSOR_CODECS["tensorproto"].encode
-    return list(encode([NamedAny(tensor)], TensorEncodeOptions(**options), Budget()))
+    return list(encode([tensor], TensorEncodeOptions(**options), Budget()))
 
 
 def test_numbers_and_long_strings_leave_without_a_copy() -> None:
-    tensor = Tensor(FLOAT32, (4,), np.zeros(4, "<f4"))
+    tensor = Array(FLOAT32, (4,), np.zeros(4, "<f4"))
     assert np.shares_memory(np.frombuffer(pieces_of(tensor)[1], np.uint8), tensor.values)
     long = b"x" * 5000
-    assert any(piece is long for piece in pieces_of(Tensor(STRING, (2,), strings(b"a", long))))
+    assert any(piece is long for piece in pieces_of(Array(STRING, (2,), strings(b"a", long))))
 
 
 def test_strings_leave_in_bounded_pieces() -> None:
-    assert max(map(len, pieces_of(Tensor(STRING, (5000,), strings(*[bytes(4000)] * 5000))))) < MIB
+    assert max(map(len, pieces_of(Array(STRING, (5000,), strings(*[bytes(4000)] * 5000))))) < MIB
 
 
 def test_rows_of_nothing_are_written_without_being_held() -> None:
     """A short body asks for a million of them: all at once they would keep everything else waiting."""
     tensor = SparseTensor(FLOAT32, (2**20, 2), np.array([[5000, 1]]), np.ones(1, "<f4"))
     encode = TENSOR_CODECS["tfrecord"].encode
-    chunks = encode([NamedAny(tensor)], TensorEncodeOptions(sparse="many"), Budget())
+    chunks = encode([tensor], TensorEncodeOptions(sparse="many"), Budget())
     tracemalloc.start()
     sizes = [len(piece) for piece in chunks]
     _, peak = tracemalloc.get_traced_memory()
@@ -172,16 +173,16 @@ def test_rows_of_nothing_are_written_without_being_held() -> None:
 
 def test_what_protobuf_cannot_hold_is_refused() -> None:
     shared = bytes(2**20)
-    found = write_tensors("tensorproto", [NamedAny(Tensor(STRING, (2048,), strings(*[shared] * 2048)))])
+    found = write_tensors("tensorproto", [Array(STRING, (2048,), strings(*[shared] * 2048))])
     assert code_of(found) == "tensor_too_large"
     many = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31 - 1,), (0,))
-    found = write_tensors("tensorproto", [NamedAny(Tensor(DTYPES["uint8"], many.shape, many))])
+    found = write_tensors("tensorproto", [Array(DTYPES["uint8"], many.shape, many)])
     assert code_of(found) == "tensor_too_large"
 
 
 @pytest.mark.parametrize(("count", "code"), [(0, "no_tensors"), (2, "several_tensors")])
 def test_a_tensor_proto_holds_one_tensor(count: int, code: str) -> None:
-    assert code_of(write_tensors("tensorproto", [NamedAny(floats(1))] * count)) == code
+    assert code_of(write_tensors("tensorproto", [floats(1)] * count)) == code
 
 
 # What is read: in each form, whole and as it arrives.
@@ -415,9 +416,9 @@ def test_very_many_varints() -> None:
 @settings(deadline=None, max_examples=60)
 def test_numbers_round_trip(dtype: Any, shape: tuple[int, ...], byte: int) -> None:
     content = element_bytes(bytes([byte]), dtype) * (num_elements(shape) * dtype.itemsize)
-    data = written("tfrecord", Tensor(dtype, shape, np.frombuffer(content, dtype.numpy)))
+    data = written("tfrecord", Array(dtype, shape, np.frombuffer(content, dtype.numpy)))
     [found] = tensors_of("tfrecord", data)
-    assert (found.tensor.dtype, found.tensor.shape, found.tensor.values.tobytes()) == (dtype, shape, content)
+    assert (found.dtype, found.shape, found.values.tobytes()) == (dtype, shape, content)
 
 
 @given(st.binary(max_size=60))
@@ -458,13 +459,13 @@ def test_no_more_is_held_than_the_elements() -> None:
         assert found.values.flags.aligned
         assert budget.peak < len(message) + 16
     [found] = tensors_of("b64", as_body("b64", message))
-    assert found.tensor.values.flags.aligned
+    assert found.values.flags.aligned
 
 
 def test_tensors_share_no_memory_with_the_file() -> None:
     """A view would keep a whole block of records, which is no longer charged."""
     [found] = tensors_of("tfrecord", written("tfrecord", floats(*range(1000))))
-    assert found.tensor.values.base is None
+    assert found.values.base is None
 
 
 @pytest.mark.parametrize("form", ["tfrecord", "b64"])
@@ -551,8 +552,8 @@ def test_other_json_is_refused(body: Any, code: str, pointer: str | None) -> Non
 
 def test_a_large_message_leaves_as_base64_in_pieces() -> None:
     values = np.random.default_rng(0).integers(0, 255, 300_000, np.uint8)
-    tensor = Tensor(DTYPES["uint8"], values.shape, values)
-    pieces = list(TENSOR_CODECS["b64"].encode([NamedAny(tensor)], TensorEncodeOptions(), Budget()))
+    tensor = Array(DTYPES["uint8"], values.shape, values)
+    pieces = list(TENSOR_CODECS["b64"].encode([tensor], TensorEncodeOptions(), Budget()))
     assert max(map(len, pieces)) <= 256 * KIB
     assert json.loads(b"".join(pieces)) == {"b64": base64.b64encode(written("tensorproto", tensor)).decode()}
 
@@ -638,7 +639,7 @@ def test_rows_are_as_long_as_the_longest() -> None:
     ],
 )
 def test_sparse_tensors_that_have_no_rows_to_write(tensor: SparseTensor, code: str) -> None:
-    assert code_of(write_tensors("tensorproto", [NamedAny(tensor)], sparse="many")) == code
+    assert code_of(write_tensors("tensorproto", [tensor], sparse="many")) == code
 
 
 @pytest.mark.parametrize(
@@ -671,7 +672,7 @@ def test_an_error_in_a_row_of_a_sparse_tensor_names_it() -> None:
 
 def test_a_ragged_tensor_is_several_messages() -> None:
     ragged = RaggedTensor(floats(1, 2, 3), (np.array([0, 2, 2, 3]),))
-    body = written("tfrecord", floats(1, 2, 3), tensor_from_array(np.array([0, 2, 2, 3]), INT64))
+    body = written("tfrecord", floats(1, 2, 3), Array.of(np.array([0, 2, 2, 3]), INT64))
     assert written("tfrecord", ragged) == body
     assert read_sparse("tfrecord", body, kind="ragged") == [
         Values("float32", (3,), [1.0, 2.0, 3.0], None, [[0, 2, 2, 3]])
@@ -686,11 +687,17 @@ LONG_MESSAGE = proto("float32", [len(LONG)], field(4, LONG.tobytes()))
 
 
 def arriving(
-    form: FormName, body: bytes, num_bytes: int | None = None, chunk: int | None = None, most: int = 300_000
+    form: FormName,
+    body: bytes,
+    num_bytes: int | None = None,
+    chunk: int | None = None,
+    most: int = 300_000,
+    *,
+    held: bool = False,
 ) -> Any:
     """The tensors, with less memory than one of them takes."""
     budget = Budget(Limits(max_decoded_bytes=most))
-    options = TensorDecodeOptions(body_bytes=num_bytes)
+    options = TensorDecodeOptions(body_bytes=num_bytes, held=held)
     return TENSOR_CODECS[form].decode(stream_of(body, chunk), options, budget)
 
 
@@ -761,8 +768,8 @@ def test_two_gib_are_refused_by_what_is_declared() -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_records_leave_one_by_one_as_they_arrive(compression: Any) -> None:
-    text = Tensor(STRING, (1,), strings(b"x" * 100))
-    long = Tensor(FLOAT32, LONG.shape, LONG)
+    text = Array(STRING, (1,), strings(b"x" * 100))
+    long = Array(FLOAT32, LONG.shape, LONG)
     plain = written("tfrecord", long, text, long, text)
     body = written("tfrecord", long, text, long, text, compression=compression)
     records = arriving("tfrecord", body, chunk=70_000)
@@ -772,18 +779,16 @@ def test_records_leave_one_by_one_as_they_arrive(compression: Any) -> None:
 
 @pytest.mark.parametrize("first", [LONG[:10], LONG])
 def test_what_was_handed_on_is_no_longer_charged(first: Any) -> None:
-    text = Tensor(STRING, (1,), strings(b"x" * 5000))
-    body = written("tfrecord", tensor_from_array(first, FLOAT32), *[text] * 400)
+    text = Array(STRING, (1,), strings(b"x" * 5000))
+    body = written("tfrecord", Array.of(first, FLOAT32), *[text] * 400)
     encode = TENSOR_CODECS["tfrecord"].encode
 
-    def records() -> Any:
-        return arriving("tfrecord", body, most=MIB + 200_000)
+    def records(*, held: bool) -> Any:
+        return arriving("tfrecord", body, most=MIB + 200_000, held=held)
 
-    assert len(b"".join(encode(records(), TensorEncodeOptions(), Budget()))) == len(body)
-    kept = records()
-    kept.kept = True
+    assert len(b"".join(encode(records(held=False), TensorEncodeOptions(), Budget()))) == len(body)
     with pytest.raises(InputError) as caught:
-        list(map(drawn_or_held, kept))
+        list(map(drawn_or_held, records(held=True)))
     assert caught.value.code == "payload_too_large"
 
 

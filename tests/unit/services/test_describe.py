@@ -1,18 +1,19 @@
 """What is said of records and of tensors, against rows in every column layout."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
 from app.codecs.columns import Records
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.tensor import NamedAny, NamedTensor, RaggedTensor, SparseTensor, Tensor
 from app.errors import SchemaConflict, UnprocessableInput
 from app.runtime.budget import Budget
 from app.services.describe import Description, describe_records, describe_tensors
@@ -175,8 +176,8 @@ def test_tensors() -> None:
     strings = np.empty(2, object)
     strings[:] = [b"", b"abc"]
     tensors = [
-        NamedTensor(Tensor(DTYPES["int16"], (3, 1), values), "x"),
-        NamedTensor(Tensor(DTYPES["string"], (2,), strings)),
+        replace(Array(DTYPES["int16"], (3, 1), values), name="x"),
+        Array(DTYPES["string"], (2,), strings),
     ]
     assert json.loads(describe_tensors(tensors)) == [
         {
@@ -208,10 +209,10 @@ def test_tensors() -> None:
 
 
 def test_sparse_and_ragged_tensors_are_described_by_what_is_there() -> None:
-    values = Tensor(DTYPES["int16"], (3,), np.array([0, 1, 2], "<i2"))
-    tensors = [
-        NamedAny(SparseTensor(values.dtype, (5, 9), np.array([[0, 1], [2, 3], [4, 8]]), values.values), "s"),
-        NamedAny(RaggedTensor(values, (np.array([0, 2, 2, 3]),)), "r"),
+    values = Array(DTYPES["int16"], (3,), np.array([0, 1, 2], "<i2"))
+    tensors: list[AnyTensor] = [
+        SparseTensor(values.dtype, (5, 9), np.array([[0, 1], [2, 3], [4, 8]]), values.values, "s"),
+        RaggedTensor(values, (np.array([0, 2, 2, 3]),), "r"),
     ]
     sparse, ragged = json.loads(describe_tensors(tensors))
     assert (sparse["kind"], sparse["shape"], sparse["num_elements"], sparse["max"]) == (

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
-from app.codecs.tensor_stream import NamedStream
 from app.domain.dtypes import DTYPES
 from app.domain.limits import KIB, Limits
-from app.domain.tensor import NamedTensor, Tensor
 from app.errors import InputError, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
@@ -23,16 +23,16 @@ from app.services.tensors import ConvertedTensors, TensorConversion, convert_ten
 from tests.bodies import stream_of
 
 COUNT = 80_000
-LARGE = Tensor(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))
+LARGE = Array(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))
 STREAMED: tuple[FormName, ...] = ("npy", "raw", "tensorproto", "safetensors", "tfrecord")
 ALL: tuple[FormName, ...] = (*STREAMED, "json", "npz", "oip", "b64")
 LITTLE = Limits(max_decoded_bytes=64 * KIB)
 
 
-def written(form: FormName, *tensors: Tensor, **options: Any) -> bytes:
+def written(form: FormName, *tensors: Array, **options: Any) -> bytes:
     encode = TENSOR_CODECS[form].encode
     name = "tensor_{}" if form == "safetensors" else None
-    named = [NamedTensor(item, name and name.format(index)) for index, item in enumerate(tensors)]
+    named = [replace(item, name=name and name.format(index)) for index, item in enumerate(tensors)]
     return b"".join(encode(named, TensorEncodeOptions(**options), Budget()))
 
 
@@ -72,7 +72,7 @@ def test_a_large_tensor_leaves_in_every_form_as_a_held_one_does(form: FormName, 
     data = written(form, LARGE)
     for to in ALL:
         converted = convert(data, form, to, known=known)
-        held = NamedTensor(LARGE, {"safetensors": "tensor_0"}.get(form))
+        held = replace(LARGE, name={"safetensors": "tensor_0"}.get(form))
         encode = TENSOR_CODECS[to].encode
         assert b"".join(converted.chunks) == b"".join(encode([held], TensorEncodeOptions(), Budget())), to
         assert converted.form == to
@@ -123,17 +123,17 @@ def _buffered(read: Any) -> Any:
 
 
 def test_a_small_body_is_decoded_in_memory() -> None:
-    small = Tensor(DTYPES["float32"], (4,), np.arange(4, dtype="<f4"))
+    small = Array(DTYPES["float32"], (4,), np.arange(4, dtype="<f4"))
     for known in (True, False):
         converted = convert(written("npy", small), "npy", "raw", known=known)
         assert converted.tensors is not None
-        assert not any(isinstance(item, NamedStream) for item in converted.tensors)
+        assert not any(isinstance(item, Array) and item.is_arriving for item in converted.tensors)
 
 
 def test_components_are_put_together_in_memory() -> None:
-    indices = Tensor(DTYPES["int64"], (COUNT, 1), np.arange(COUNT, dtype="<i8"))
-    values = Tensor(DTYPES["float32"], (COUNT,), np.arange(COUNT, dtype="<f4"))
-    shape = Tensor(DTYPES["int64"], (1,), np.array([COUNT], "<i8"))
+    indices = Array(DTYPES["int64"], (COUNT, 1), np.arange(COUNT, dtype="<i8"))
+    values = Array(DTYPES["float32"], (COUNT,), np.arange(COUNT, dtype="<f4"))
+    shape = Array(DTYPES["int64"], (1,), np.array([COUNT], "<i8"))
     data = written("tfrecord", indices, values, shape)
     converted = convert(data, "tfrecord", "tfrecord", kind="sparse")
     assert converted.num_messages == 1
@@ -181,7 +181,7 @@ def test_safetensors_of_two_are_refused_in_a_form_of_one_before_they_are_drawn(t
 
 
 def test_long_strings_in_records_are_held() -> None:
-    strings = Tensor(DTYPES["string"], (2,), np.array([b"a", b"x" * 300_000], object))
+    strings = Array(DTYPES["string"], (2,), np.array([b"a", b"x" * 300_000], object))
     data = written("tfrecord", strings, LARGE)
     for known in (True, False):
         assert b"".join(convert(data, "tfrecord", "tfrecord", known=known).chunks) == data

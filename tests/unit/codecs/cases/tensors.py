@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from app.codecs.array import Array, RaggedTensor, SparseTensor
 from app.domain.dtypes import DTYPES
-from app.domain.tensor import NamedAny, RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from tests.unit.codecs.seam import Refusal, Values, read_tensors
 
 
@@ -38,7 +38,7 @@ def show(found: Values) -> str:
     return f"{name}{found.dtype}{list(found.shape)} {found.values}{parts}"
 
 
-def show_dense(tensor: Tensor) -> str:
+def show_dense(tensor: Array) -> str:
     """As `show`, of a tensor that was not read."""
     values = tensor.values
     if tensor.dtype.is_float:
@@ -47,20 +47,16 @@ def show_dense(tensor: Tensor) -> str:
     return f"{tensor.dtype}{list(tensor.shape)} {values.tolist()}"
 
 
-def dense(name: str, shape: tuple[int, ...], values: Any) -> Tensor:
-    dtype = DTYPES[name]
+def dense(dtype_name: str, shape: tuple[int, ...], values: Any, name: str | None = None) -> Array:
+    dtype = DTYPES[dtype_name]
     array = np.empty(len(values), dtype.numpy)
     array[:] = values
-    return Tensor(dtype, shape, array)
+    return Array(dtype, shape, array, name)
 
 
 def ragged(values: Any, *row_splits: list[int], dtype: str = "int64") -> RaggedTensor:
-    tensor = tensor_from_array(np.array(values, DTYPES[dtype].numpy), DTYPES[dtype])
+    tensor = Array.of(np.array(values, DTYPES[dtype].numpy), DTYPES[dtype])
     return RaggedTensor(tensor, tuple(np.array(splits, np.int64) for splits in row_splits))
-
-
-def named(tensor: Any, name: str | None = None) -> NamedAny:
-    return tensor if isinstance(tensor, NamedAny) else NamedAny(tensor, name)
 
 
 SPARSE = SparseTensor(DTYPES["float32"], (3, 4), np.array([[0, 1], [2, 3]]), np.array([1, np.nan], "<f4"))

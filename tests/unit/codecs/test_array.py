@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.codecs.array import Array, RaggedTensor, SparseTensor
 from app.domain.dtypes import FLOAT32, STRING
-from app.domain.tensor import RaggedTensor, SparseTensor, Tensor, tensor_from_array
 from app.errors import UnprocessableInput
 
 
-def floats(*shape: int) -> Tensor:
-    return tensor_from_array(np.zeros(shape, "<f4"), FLOAT32)
+def floats(*shape: int) -> Array:
+    return Array.of(np.zeros(shape, "<f4"), FLOAT32)
 
 
 def sparse(indices: Any, shape: tuple[int, ...], count: int | None = None) -> SparseTensor:
@@ -20,7 +20,7 @@ def sparse(indices: Any, shape: tuple[int, ...], count: int | None = None) -> Sp
     return SparseTensor(FLOAT32, shape, coordinates, values)
 
 
-def ragged(values: Tensor, *row_splits: list[int]) -> RaggedTensor:
+def ragged(values: Array, *row_splits: list[int]) -> RaggedTensor:
     return RaggedTensor(values, tuple(np.array(splits, np.int64) for splits in row_splits))
 
 
@@ -70,14 +70,14 @@ def test_row_splits_cut_the_first_axis_outermost_first() -> None:
         (floats(), ([0, 1],)),
     ],
 )
-def test_row_splits_that_do_not_fit_are_refused(values: Tensor, row_splits: Any) -> None:
+def test_row_splits_that_do_not_fit_are_refused(values: Array, row_splits: Any) -> None:
     with pytest.raises(UnprocessableInput) as caught:
         ragged(values, *row_splits)
     assert caught.value.code == "invalid_row_splits"
 
 
 def test_more_dimensions_than_tensorflow_holds_are_refused() -> None:
-    empty = Tensor(STRING, (0,), np.zeros(0, object))
+    empty = Array(STRING, (0,), np.zeros(0, object))
     assert len(ragged(empty, *[[0]] * 253).row_splits) == 253
     with pytest.raises(UnprocessableInput, match="254 dimensions"):
         ragged(empty, *[[0]] * 254)

@@ -42,6 +42,7 @@ from ..options import (
     TensorEncodeOptions,
 )
 from ..records.body_schema import with_body_schema
+from ..schemas.suggest import OTHER_FORM, suggest_schema
 from . import oip
 
 #: An array of so many bytes is read as its rows are drawn: it takes more than what reading it does.
@@ -373,6 +374,8 @@ def _gather(records: Records, label: str, budget: Budget) -> list[Array]:
             (`not_expressible`).
         LimitExceeded: more than the budget allows to be held.
     """
+    for declared in records.schema:
+        _require_one_shape(declared, label, lambda: suggest_schema(records, _holds_arrays))
     gathered = [_Gathered(feature, label) for feature in records.schema]
     num_rows = 0
     for batch in records.batches:
@@ -390,7 +393,7 @@ class _Gathered:
     def __init__(self, feature: Feature, label: str) -> None:
         self._feature = feature
         self._label = label
-        self._shape = self._fixed_shape()
+        self._shape = tuple(dim for dim in _item(feature).shape if dim is not None)
         self._num_steps: int | None = None
         self._parts: list[NDArray[Any]] = []
         self._offsets = [np.zeros(1, np.int64)]
@@ -399,8 +402,10 @@ class _Gathered:
     def add(self, column: Column, first_row: int, num_rows: int, budget: Budget) -> None:
         """The rows of a batch."""
         if column.present is not None and not column.present.all():
-            raise self._refused(
-                "A row lacks feature {name!r}, and an array in {label} has no way to say so.",
+            raise _not_expressible(
+                self._feature,
+                f"A row lacks feature {self._feature.name!r}, and an array in {self._label} has no way to "
+                "say so.",
                 row=first_row + int(np.argmin(column.present)),
             )
         if self._feature.kind == "sequence" and num_rows:
@@ -423,42 +428,55 @@ class _Gathered:
         data = np.concatenate([np.empty(0, np.uint8), *self._parts])
         return Array(feature.dtype, shape, Strings(data, np.concatenate(self._offsets)), feature.name)
 
-    def _fixed_shape(self) -> Shape:
-        """The shape of a row, or of a step of a sequence."""
-        feature = self._feature
-        if feature.kind in ("ragged", "sparse"):
-            raise UnprocessableInput(
-                f"Feature {feature.name!r} is {feature.kind}, and an array in {self._label} is not. Choose "
-                "another output form: 'json', 'ndjson', 'arrow', 'parquet' or 'tfrecord'.",
-                code="not_expressible",
-                feature=feature.name,
-            )
-        expected = feature.step.shape if feature.kind == "sequence" else feature.shape
-        shape = tuple(dim for dim in expected if dim is not None)
-        if len(shape) != len(expected):
-            raise self._refused(
-                f"Feature {{name!r}} has the shape {list(feature.shape)}, but the rows of an array in "
-                "{label} are all of one shape."
-            )
-        return shape
-
     def _check_steps(self, lengths: Ints, first_row: int) -> None:
         """Refuse a row with another number of steps than the first one has."""
         if self._num_steps is None:
             self._num_steps = int(lengths[0])
         if (lengths != self._num_steps).any():
             index = int(np.argmax(lengths != self._num_steps))
-            raise self._refused(
-                f"Feature {{name!r}} has {self._num_steps} steps in one row and {lengths[index]} in row "
-                f"{first_row + index}, but the rows of an array in {{label}} are all of one shape.",
-                row=first_row + index,
+            row = first_row + index
+            raise _not_expressible(
+                self._feature,
+                f"Feature {self._feature.name!r} has {self._num_steps} steps in one row and {lengths[index]} "
+                f"in row {row}, but the rows of an array in {self._label} are all of one shape.",
+                row=row,
             )
 
-    def _refused(self, why: str, row: int | None = None) -> UnprocessableInput:
-        name = self._feature.name
-        return UnprocessableInput(
-            why.format(name=name, label=self._label) + " Choose another output form.",
-            code="not_expressible",
-            feature=name,
-            row=row,
+
+def _item(feature: Feature) -> Feature:
+    return feature.step if feature.kind == "sequence" else feature
+
+
+def _holds_arrays(schema: Schema) -> bool:
+    """Whether each feature is an array whose first axis counts the rows."""
+    return all(
+        feature.kind in ("dense", "sequence") and not feature.nullable and not _item(feature).num_unknown
+        for feature in schema
+    )
+
+
+def _require_one_shape(feature: Feature, label: str, advise: Callable[[], str]) -> None:
+    """Refuse a feature whose rows, or steps, differ in shape.
+
+    Args:
+        advise: says what to do.
+    """
+    if feature.kind in ("ragged", "sparse"):
+        raise _not_expressible(
+            feature,
+            f"Feature {feature.name!r} is {feature.kind}, and an array in {label} is not.",
+            "Choose another output form: 'json', 'ndjson', 'arrow', 'parquet' or 'tfrecord'.",
         )
+    if _item(feature).num_unknown:
+        raise _not_expressible(
+            feature,
+            f"Feature {feature.name!r} has the shape {list(feature.shape)}, but the rows of an array in "
+            f"{label} are all of one shape.",
+            advise(),
+        )
+
+
+def _not_expressible(
+    feature: Feature, why: str, advice: str = OTHER_FORM, row: int | None = None
+) -> UnprocessableInput:
+    return UnprocessableInput(f"{why} {advice}", code="not_expressible", feature=feature.name, row=row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -50,8 +50,20 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare), dropped=dropped)
 
 
-def require_scalars(schema: Schema) -> None:
+def holds_scalars(schema: Schema) -> bool:
+    """Whether each row is a line of CSV."""
+    return schema.message == "example" and all(map(_is_field, schema))
+
+
+def _is_field(feature: Feature) -> bool:
+    return feature.is_scalar and feature.dtype.kind != "complex"
+
+
+def require_scalars(schema: Schema, advise: Callable[[], str] = lambda: "Choose another form.") -> None:
     """Refuse what a line of CSV does not hold.
+
+    Args:
+        advise: says what to do, if rows are to be written.
 
     Raises:
         UnprocessableInput: which feature (`not_expressible`).
@@ -62,10 +74,10 @@ def require_scalars(schema: Schema) -> None:
             code="not_expressible",
         )
     for feature in schema:
-        if not feature.is_scalar or feature.dtype.kind == "complex":
+        if not _is_field(feature):
             raise UnprocessableInput(
                 f"Feature {feature.name!r} is {feature.dtype} of shape {list(feature.shape)}, but a field of "
-                "CSV is a single value. Choose another form.",
+                f"CSV is a single value. {advise()}",
                 code="not_expressible",
                 feature=feature.name,
             )

@@ -20,7 +20,8 @@ from ..json.texts import gather
 from ..json.values import ItemError
 from ..json.write import joined_values
 from ..options import RecordsEncodeOptions
-from .read import require_scalars
+from ..schemas.suggest import suggest_schema
+from .read import holds_scalars, require_scalars
 
 _LINE_END: Final = "\r\n"
 _UNQUOTED: Final = {'"NaN"': "NaN", '"Infinity"': "Infinity", '"-Infinity"': "-Infinity", "null": ""}
@@ -33,7 +34,7 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
         UnprocessableInput: a feature that is no scalar, bytes that are not UTF-8 (`not_expressible`).
         InputError: a value that has no text under these options.
     """
-    require_scalars(records.schema)
+    require_scalars(records.schema, lambda: suggest_schema(records, holds_scalars))
     if not len(records.schema):
         raise without_features("CSV")
     return gather(_lines(records, replace(options, int64="number")))

@@ -26,6 +26,7 @@ class _Forms(NamedTuple):
 _NONE: Final[frozenset[str]] = frozenset()
 _RAW: Final = frozenset({"raw"})
 _TFRECORD: Final = frozenset({"tfrecord"})
+_RECORDS: Final = frozenset({"tfrecord", "b64"})
 _CSV: Final = frozenset({"csv"})
 _ROWS_OF_JSON: Final = frozenset({"json", "ndjson"})
 #: Forms whose numbers are text.
@@ -45,10 +46,12 @@ _FORMS: Final = {
     "b64": _Forms(_NONE, _ROWS_OF_JSON | {"b64"}, "JSON answers"),
     "batch": _Forms(_NONE, frozenset({"arrow", "ndjson"}), "Arrow answers and NDJSON of columns"),
 }
-_NONFINITE: Final = {
-    "bare": _Forms(_TEXT, _NONE, "bodies of text"),
-    "null": _Forms(_TEXT, _ROWS_OF_JSON, "bodies of text and JSON answers"),
-    "error": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
+#: Parameters of which only some values speak of a form.
+_VALUES: Final = {
+    ("nonfinite", "bare"): _Forms(_TEXT, _NONE, "bodies of text"),
+    ("nonfinite", "null"): _Forms(_TEXT, _ROWS_OF_JSON, "bodies of text and JSON answers"),
+    ("nonfinite", "error"): _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
+    ("message", "bytes"): _Forms(_RECORDS, _RECORDS, "TFRecord and b64"),
 }
 
 
@@ -68,7 +71,7 @@ def refuse_inapplicable(
     """
     for field in sorted(query.model_fields_set.difference(applied)):
         value = getattr(query, field)
-        forms = _NONFINITE.get(value) if field == "nonfinite" else _FORMS.get(field)
+        forms = _FORMS.get(field) or _VALUES.get((field, value))
         # Without compression is what every other form is.
         if forms is None or value == "none" or read in forms.read or written in forms.written:
             continue

@@ -8,10 +8,11 @@ from fastapi import Query
 from pydantic import Field
 
 from ..codecs.forms import FormName
-from ..codecs.options import RecordsEncodeOptions
+from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..domain.compression import Compression
 from ..domain.division import parse_fractions
 from ..domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder
+from ..domain.schema import Schema
 from ..domain.shard_plan import MAX_SHARDS
 from ..errors import MalformedInput
 from ..services.datasets import DIVIDED_SPLIT, PublishOptions
@@ -22,6 +23,7 @@ from .parameter_types import (
     Damaged,
     Delivery,
     DescribedTo,
+    ExampleMessage,
     Int64,
     Lossy,
     NonfiniteOut,
@@ -138,6 +140,7 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
             "lengths to unknown and dtypes to wider ones."
         ),
     ] = "none"
+    message: ExampleMessage = None
     lossy: Lossy = None
     damaged: Damaged = "refuse"
     shard_compression: Annotated[
@@ -146,6 +149,9 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
 
     def publish_options(self) -> PublishOptions:
         return self.options(self.shard_compression)
+
+    def decode_options(self, schema: Schema | None, *, json_bytes: int | None) -> RecordsDecodeOptions:
+        return self.read_options(schema, self.message, json_bytes=json_bytes)
 
     def refuse_contradictions(self) -> None:
         """Refuse to leave out what is to be added.

@@ -27,6 +27,8 @@ __all__ = [
     "NonfiniteOut",
     "NullTexts",
     "Order",
+    "RecordMessage",
+    "RecordMessageName",
     "RowsLayout",
     "SchemaText",
     "SparseAs",
@@ -121,6 +123,16 @@ ExampleMessage = Annotated[
     Field(
         description="What a row is: an Example, or a SequenceExample. By default what the schema says, "
         "else an Example. It has to agree with a schema that has features of kind `sequence`."
+    ),
+]
+#: A `Message`, or none at all.
+RecordMessageName = Literal["example", "sequence_example", "bytes"]
+RecordMessage = Annotated[
+    RecordMessageName | None,
+    Field(
+        description="What a record is: an Example, or a SequenceExample. By default what the schema says, "
+        "else an Example. It has to agree with a schema that has features of kind `sequence`. With `bytes` "
+        "a record of TFRecord (or `b64`) holds anything, and a row has one feature with its bytes, `value`."
     ),
 ]
 Base64 = Annotated[

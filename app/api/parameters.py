@@ -35,6 +35,8 @@ from .parameter_types import (
     Nonfinite,
     NonfiniteIn,
     NullTexts,
+    RecordMessage,
+    RecordMessageName,
     RowsLayout,
     SchemaText,
     To,
@@ -99,18 +101,17 @@ class ConversionQuery(NoQuery):
         return self.nonfinite if self.nonfinite in ("null", "error") else "string"
 
 
-class ExamplesQuery(ConversionQuery):
-    """Parameters of `/v1/examples/*`."""
+class RowConversionQuery(ConversionQuery):
+    """What conversions of rows take."""
 
     schema_: SchemaText = None
-    message: ExampleMessage = None
     lossy: Lossy = None
     undeclared: Undeclared = "error"
 
-    def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
+    def read_options(self, schema: Schema | None, message: Message | None) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(
-            schema=_effective_schema(schema, self.message),
-            message=self.message,
+            schema=_effective_schema(schema, message),
+            message=message,
             nonfinite=self.nonfinite_in,
             undeclared=self.undeclared,
         )
@@ -124,6 +125,15 @@ class ExamplesQuery(ConversionQuery):
             lossy=self.lossy == "allow",
             exact=self.lossy == "error",
         )
+
+
+class ExamplesQuery(RowConversionQuery):
+    """Parameters of `/v1/examples/*`."""
+
+    message: ExampleMessage = None
+
+    def decode_options(self, schema: Schema | None) -> RecordsDecodeOptions:
+        return self.read_options(schema, self.message)
 
 
 class CsvBodyQuery(NoQuery):
@@ -151,7 +161,6 @@ class BodyOfRowsQuery(CsvBodyQuery):
 
     from_: From = None
     schema_: SchemaText = None
-    message: ExampleMessage = None
     nonfinite: NonfiniteIn = None
     infer: Infer = "head"
     compression: Annotated[
@@ -159,10 +168,12 @@ class BodyOfRowsQuery(CsvBodyQuery):
     ] = None
     undeclared: Undeclared = "error"
 
-    def decode_options(self, schema: Schema | None, *, json_bytes: int | None) -> RecordsDecodeOptions:
+    def read_options(
+        self, schema: Schema | None, message: Message | None, *, json_bytes: int | None
+    ) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(
-            schema=_effective_schema(schema, self.message),
-            message=self.message,
+            schema=_effective_schema(schema, message),
+            message=message,
             nonfinite=self.nonfinite or "error",
             infer=self.infer,
             compression=self.compression,
@@ -175,11 +186,17 @@ class DescribeRecordsQuery(BodyOfRowsQuery):
     """Parameters of `POST /v1/records/describe`."""
 
     to: DescribedTo = None
+    message: RecordMessage = None
+
+    def decode_options(self, schema: Schema | None, *, json_bytes: int | None) -> RecordsDecodeOptions:
+        options = self.read_options(schema, _parsed_message(self.message), json_bytes=json_bytes)
+        return replace(options, as_bytes=self.message == "bytes")
 
 
-class RecordsQuery(ExamplesQuery, CsvBodyQuery):
+class RecordsQuery(RowConversionQuery, CsvBodyQuery):
     """Parameters of `/v1/records/*`."""
 
+    message: RecordMessage = None
     infer: Infer = "head"
     layout: RowsLayout = "rows"
     compression: EitherCompression = None
@@ -191,14 +208,25 @@ class RecordsQuery(ExamplesQuery, CsvBodyQuery):
         # As for tensors: with a TFRecord answer the parameter speaks of the answer.
         of_input = output_form != "tfrecord"
         return replace(
-            self.decode_options(schema),
+            self.read_options(schema, _parsed_message(self.message)),
+            as_bytes=self.message == "bytes",
             infer=self.infer,
             compression=self.compression if of_input else None,
             json_bytes=json_bytes,
         )
 
     def encode_options(self) -> RecordsEncodeOptions:
-        return replace(super().encode_options(), layout=self.layout, compression=self.compression or "none")
+        return replace(
+            super().encode_options(),
+            layout=self.layout,
+            compression=self.compression or "none",
+            as_bytes=self.message == "bytes",
+        )
+
+
+def _parsed_message(message: RecordMessageName | None) -> Message | None:
+    """The message that records are parsed as; None also where they are not parsed."""
+    return None if message == "bytes" else message
 
 
 def _effective_schema(schema: Schema | None, message: Message | None) -> Schema | None:

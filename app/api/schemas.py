@@ -11,7 +11,7 @@ from ..errors import MalformedInput, NotFound
 from ..runtime.streams import ByteStream
 from .body_headers import check_part_headers
 from .multipart import MULTIPART, open_multipart
-from .parameters import DescribeRecordsQuery, ExamplesQuery
+from .parameters import DescribeRecordsQuery, RowConversionQuery
 from .state import Services
 
 __all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "names_dataset", "no_schema_of", "unwrap"]
@@ -44,7 +44,7 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
     return parse_schema(encoded, services.limits)
 
 
-def names_dataset(query: ExamplesQuery | DescribeRecordsQuery) -> bool:
+def names_dataset(query: RowConversionQuery | DescribeRecordsQuery) -> bool:
     """Whether `?schema=` has to be looked up in the store."""
     return (query.schema_ or "").startswith(DATASET_SCHEMA_PREFIX)
 

@@ -127,6 +127,7 @@ class RecordsDecodeOptions:
         undeclared: what happens to features that a declared schema does not name.
         json_bytes: as for tensors.
         csv: how a CSV body is written.
+        as_bytes: each record of a `tfrecord` or `b64` body is one value of bytes, whatever it holds.
         losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
             refuses the damage.
     """
@@ -142,6 +143,7 @@ class RecordsDecodeOptions:
     undeclared: Literal["error", "drop"] = "error"
     json_bytes: int | None = None
     csv: CsvDialect = CsvDialect()
+    as_bytes: bool = False
     losses: Losses | None = None
 
 
@@ -157,6 +159,7 @@ class RecordsEncodeOptions:
         compression: of `tfrecord`.
         arrow: as for tensors.
         delimiter: of `csv`: one ASCII character between two fields.
+        as_bytes: each record of a `tfrecord` or `b64` answer is a row's one value of bytes, not a message.
         lossy: float64 may go into a FloatList and uint64 into an Int64List, whatever becomes of the values.
         exact: a float64 that a FloatList would round is refused, also where nobody declared it.
         rounded: notes the features of which values were rounded; None notes nothing.
@@ -170,6 +173,7 @@ class RecordsEncodeOptions:
     compression: Compression = "none"
     arrow: ArrowFormat = "stream"
     delimiter: str = ","
+    as_bytes: bool = False
     lossy: bool = False
     exact: bool = False
     rounded: RoundedFeatures | None = None

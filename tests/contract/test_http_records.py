@@ -9,6 +9,8 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.frames import frame
+
 SERIALIZE = "/v1/records/serialize"
 PARSE = "/v1/records/parse"
 JSON = {"Content-Type": "application/json"}
@@ -168,3 +170,25 @@ def test_the_schema_of_an_example_may_be_a_part(client: httpx.Client) -> None:
 def test_an_envelope_is_no_example(client: httpx.Client) -> None:
     answer = client.post("/v1/examples/serialize", json=[ROWS[0]])
     assert answer.status_code == 400
+
+
+def test_records_that_are_no_examples_are_read_and_written_as_bytes(client: httpx.Client) -> None:
+    body = b"".join(map(frame, [b"\xff", b"", b"abc"]))
+    refused = client.post(PARSE, content=body)
+    assert (refused.status_code, refused.json()["code"]) == (400, "malformed_example")
+    assert "?message=bytes" in refused.json()["detail"]
+    parsed = client.post(PARSE, params={"message": "bytes"}, content=body)
+    assert parsed.status_code == 200, parsed.text
+    assert lines(parsed.text) == [{"value": {"b64": text}} for text in ("/w==", "", "YWJj")]
+    ndjson = {"Content-Type": "application/x-ndjson"}
+    back = client.post(SERIALIZE, params={"message": "bytes"}, content=parsed.content, headers=ndjson)
+    assert (back.status_code, back.content) == (200, body)
+    described = client.post(
+        "/v1/records/describe", params={"message": "bytes", "from": "tfrecord"}, content=body
+    )
+    assert described.json()["num_records"] == 3
+    assert described.json()["features"]["value"]["max_length"] == 3
+    b64 = client.post(PARSE, params={"message": "bytes", "to": "b64"}, content=body)
+    assert b64.json() == {"instances": [{"b64": "/w=="}, {"b64": ""}, {"b64": "YWJj"}]}
+    wrong = client.post(SERIALIZE, params={"message": "bytes", "to": "csv"}, json=[{"value": "a"}])
+    assert (wrong.status_code, wrong.json()["code"]) == (400, "inapplicable_parameter")

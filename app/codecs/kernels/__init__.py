@@ -44,6 +44,7 @@ class Kernels:
         self.extend_crc = compiled(crc32c.extend_crc)
         self.scan_frames = compiled(framing.scan_frames)
         self.gather_frames = compiled(framing.gather_frames)
+        self.write_frames = compiled(framing.write_frames)
         self.find_header = compiled(framing.find_header)
         self.encode_messages = compiled(example_encode.encode_messages)
         self.step_bodies = compiled(example_encode.step_bodies)

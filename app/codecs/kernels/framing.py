@@ -24,6 +24,7 @@ __all__ = [
     "scan_frames",
     "write_footer",
     "write_footers",
+    "write_frames",
     "write_header",
 ]
 
@@ -207,6 +208,16 @@ def _good_length(data: Bytes, position: int, end: int, limit: int) -> int:
         return -1
     size = int(np.int64(length))
     return size if end - position >= size + OVERHEAD_BYTES else -1
+
+
+def write_frames(data: Bytes, offsets: Ints, out: MutableBytes) -> None:
+    """Write the strings `data[offsets[i]:offsets[i + 1]]` as frames, one behind the other, to `out`."""
+    at = 0
+    for index in range(offsets.size - 1):
+        size = offsets[index + 1] - offsets[index]
+        begin = write_header(out, at, size)
+        copy_from(out, begin, raw_address(data), data.size, offsets[index], size)
+        at = write_footer(out, begin, begin + size)
 
 
 def gather_frames(data: Bytes, begins: Ints, ends: Ints, out: MutableBytes) -> int:

@@ -330,6 +330,12 @@ class MessageCells:
         return found
 
 
+_OTHER_MESSAGE: Final = (
+    "If the records are protobuf messages of another kind, or no messages, /v1/records/parse?message=bytes "
+    "gives the bytes of each."
+)
+
+
 def _fault(reason: int, message: Message, row: int, offset: int) -> InputError:
     name, parser = "tf.train.Example", "tf.io.parse_example"
     if message == "sequence_example":
@@ -352,14 +358,15 @@ def _fault(reason: int, message: Message, row: int, offset: int) -> InputError:
         )
     if reason == FOREIGN:
         return UnprocessableInput(
-            f"Record {row} is no {name}: it has fields, but no feature is among them. It may be a protobuf "
-            f"message of another kind.",
+            f"Record {row} is no {name}: it has fields, but no feature is among them. {_OTHER_MESSAGE}",
             code="not_an_example",
             row=row,
             offset=offset,
         )
+    # Only the first record tells a file of other messages from a damaged one.
+    hint = "" if row else f" {_OTHER_MESSAGE}"
     return MalformedInput(
-        f"Record {row} is not a valid {name}: malformed at byte {offset}.",
+        f"Record {row} is not a valid {name}: malformed at byte {offset}.{hint}",
         code="malformed_example",
         row=row,
         offset=offset,

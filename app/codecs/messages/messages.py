@@ -15,6 +15,7 @@ from ...runtime.budget import Budget
 from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.components import from_stored, parsed_schema, to_stored
+from .byte_records import encode_byte_records, parse_byte_records
 from .framing import FrameBlock
 from .read import parse_frames
 from .write import RecordBlock, encode_blocks
@@ -27,9 +28,13 @@ PieceT = TypeVar("PieceT")
 def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[RecordBlock]:
     """One message a row, as `records.schema.message` says, byte for byte TensorFlow's own, framed.
 
+    With `options.as_bytes` a record is the row's one value instead.
+
     Raises:
         InputError: as `to_stored` and `encode_blocks`.
     """
+    if options.as_bytes:
+        return encode_byte_records(records, budget)
     if not options.lossy:
         records.schema.require_lossless()
     owners = _owners(records.schema)
@@ -42,11 +47,15 @@ def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Bud
 def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:
     """The rows of the messages in `frames`: what `options.message` says, else the schema, else Examples.
 
+    With `options.as_bytes` a row is one value, the bytes of a record.
+
     Raises:
         UnprocessableInput: a declared `sequence` in an Example (`invalid_feature`), or two features
             that are stored under one name (`duplicate_feature`).
         InputError: as `parse_frames`, and as `from_stored`.
     """
+    if options.as_bytes:
+        return parse_byte_records(frames, options, budget)
     if options.schema is None:
         return parse_frames(frames, options, budget)
     schema = options.schema.with_message(options.message)

@@ -1,13 +1,15 @@
 """Query parameters become the options of codecs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from app.api.dataset_parameters import AppendQuery, RowsQuery
-from app.api.parameters import ExamplesQuery, RecordsQuery
+from app.api.parameters import DescribeRecordsQuery, ExamplesQuery, RecordsQuery
 from app.api.tensor_parameters import TensorsQuery
+from app.codecs.options import RecordsDecodeOptions
 from app.domain.schema import Schema
 from app.errors import UnprocessableInput
 
@@ -43,23 +45,44 @@ def test_other_values_are_refused(parameters: dict[str, str]) -> None:
         TensorsQuery.model_validate(parameters)
 
 
-@pytest.mark.parametrize("model", [ExamplesQuery, RecordsQuery, AppendQuery])
-def test_the_message_goes_into_the_declared_schema(model: type[ExamplesQuery] | type[AppendQuery]) -> None:
-    query = model.model_validate({"message": "sequence_example"})
-    decode: Any = query.decode_options
-    arguments = {"json_bytes": None} if model is AppendQuery else {}
-    options = decode(X, **arguments)
-    assert options.message == "sequence_example"
-    assert options.schema == X.with_message("sequence_example")
-    assert decode(None, **arguments).schema is None
-    plain: Any = model.model_validate({}).decode_options
-    assert plain(STEPS, **arguments).schema is STEPS
-    assert plain(STEPS, **arguments).message is None
+def decoding(parameters: dict[str, str]) -> list[Callable[[Schema | None], RecordsDecodeOptions]]:
+    """What each kind of query makes of a declared schema."""
+    records, append = records_query(**parameters), AppendQuery.model_validate(parameters)
+    return [
+        ExamplesQuery.model_validate(parameters).decode_options,
+        lambda schema: records.decode_stream_options(schema, output_form="json", json_bytes=None),
+        lambda schema: append.decode_options(schema, json_bytes=None),
+    ]
+
+
+def test_the_message_goes_into_the_declared_schema() -> None:
+    for decode in decoding({"message": "sequence_example"}):
+        options = decode(X)
+        assert options.message == "sequence_example"
+        assert options.schema == X.with_message("sequence_example")
+        assert decode(None).schema is None
+    for decode in decoding({}):
+        assert decode(STEPS).schema is STEPS
+        assert decode(STEPS).message is None
 
 
 def test_a_message_that_contradicts_the_schema_is_refused() -> None:
     with pytest.raises(UnprocessableInput, match="message=example"):
-        records_query(message="example").decode_options(STEPS)
+        records_query(message="example").decode_stream_options(STEPS, output_form="json", json_bytes=None)
+
+
+def test_bytes_are_no_message() -> None:
+    query = records_query(message="bytes")
+    described = DescribeRecordsQuery.model_validate({"message": "bytes"})
+    for options in (
+        query.decode_stream_options(X, output_form="json", json_bytes=None),
+        described.decode_options(X, json_bytes=None),
+    ):
+        assert (options.message, options.as_bytes, options.schema) == (None, True, X)
+    assert query.encode_options().as_bytes
+    for model in (ExamplesQuery, AppendQuery):
+        with pytest.raises(ValidationError):
+            model.model_validate({"message": "bytes"})
 
 
 def test_records() -> None:

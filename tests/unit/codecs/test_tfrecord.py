@@ -309,3 +309,87 @@ def test_good_records_of_a_damaged_body_are_read_and_losses_are_told() -> None:
     ]
     assert values(ABC, losses=losses) == [b"abc"]
     assert losses.num_ranges == 0
+
+
+# Records that are no messages.
+
+FOREIGN = [b"\xff\x00", b"", b"abc", bytes(3000), b"\x0a\x03abc"]
+
+
+def test_records_that_are_no_messages_are_one_value_each_and_come_back() -> None:
+    body = b"".join(map(frame, FOREIGN))
+    expected = [{"value": record} for record in FOREIGN]
+    for schema in (None, schema_of(value="bytes")):
+        found = read("tfrecord", body, pieces=(None, 1, 7), as_bytes=True, schema=schema)
+        assert isinstance(found, Rows)
+        assert (found.rows, found.features, found.left) == (expected, {"value": "bytes"}, 0)
+    made = decode("tfrecord", body, Budget(), as_bytes=True)
+    assert write("tfrecord", made, as_bytes=True) == body
+    made = decode("tfrecord", body, Budget(), as_bytes=True)
+    packed_body = write("tfrecord", made, as_bytes=True, compression="gzip")
+    assert isinstance(packed_body, bytes)
+    assert gzip.decompress(packed_body) == body
+
+
+@pytest.mark.parametrize("sizes", [[BLOCK - 1, 1, 1], [BLOCK + 1, 0], [1000] * 1500, [0] * 9000])
+def test_records_of_any_size_are_written_whole(sizes: list[int]) -> None:
+    body = b"".join(frame(bytes([number % 251]) * size) for number, size in enumerate(sizes))
+    made = decode("tfrecord", body, Budget(), as_bytes=True)
+    assert write("tfrecord", made, as_bytes=True) == body
+
+
+def test_a_name_and_text_are_taken_from_the_schema() -> None:
+    text = schema_of(line="text")
+    found = read("tfrecord", frame("ü".encode()) + frame(b""), as_bytes=True, schema=text)
+    assert isinstance(found, Rows)
+    assert (found.rows, found.features) == ([{"line": "ü".encode()}, {"line": b""}], {"line": "text"})
+    body = frame(b"a") + frame(b"\xff") + frame(b"\xff")
+    assert read("tfrecord", body, as_bytes=True, schema=text) == Refusal(
+        "invalid_utf8", row=1, feature="line"
+    )
+    assert write("tfrecord", records([{"line": "ü"}]), as_bytes=True) == frame("ü".encode())
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"x": "int64"},
+        {"x": {"dtype": "bytes", "shape": [1]}},
+        {"x": {"dtype": "bytes", "shape": [None]}},
+        {"x": {"dtype": "bytes", "encoding": "tensor"}},
+        {"x": "bytes", "y": "bytes"},
+        {},
+    ],
+)
+def test_other_schemas_hold_no_bare_records(features: dict[str, Any]) -> None:
+    schema = schema_of(**features)
+    assert read("tfrecord", frame(b"a"), as_bytes=True, schema=schema) == Refusal("invalid_feature")
+    made = decode("json", b"[]", Budget(), schema=schema)
+    assert write("tfrecord", made, as_bytes=True) == Refusal("invalid_feature")
+
+
+def test_a_row_without_a_value_is_no_record() -> None:
+    made = [{"value": "a"}] * 9000 + [{"value": None}, {"value": None}]
+    assert write("tfrecord", records(made), as_bytes=True) == Refusal(
+        "schema_conflict", row=9000, feature="value"
+    )
+
+
+def test_damaged_bare_records_are_refused_or_passed_over() -> None:
+    body = b"".join(map(frame, FOREIGN[2:]))
+    broken = body[:13] + b"X" + body[14:]
+    assert read("tfrecord", broken, as_bytes=True) == Refusal("corrupt_record", row=0, offset=0)
+    losses = Losses()
+    made = decode("tfrecord", broken, Budget(), as_bytes=True, losses=losses)
+    assert write("tfrecord", made, as_bytes=True) == body[19:]
+    assert losses.num_bytes == 19
+
+
+def test_bare_records_are_charged() -> None:
+    body = frame(bytes(3 * BLOCK))
+    refusal = Refusal("payload_too_large")
+    limits = Limits(max_decoded_bytes=4 * BLOCK)
+    assert read("tfrecord", body, as_bytes=True, limits=limits) == refusal
+    made = decode("tfrecord", body, Budget(), as_bytes=True)
+    limits = Limits(max_decoded_bytes=2 * BLOCK)
+    assert write("tfrecord", made, as_bytes=True, limits=limits) == refusal

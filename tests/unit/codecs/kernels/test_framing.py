@@ -132,3 +132,16 @@ def test_a_header_is_found_in_garbage(scan: kernels.Kernels) -> None:
 def test_a_search_outside_is_refused(scan: kernels.Kernels, begin: int, end: int) -> None:
     with pytest.raises(IndexError):
         scan.find_header(two_frames(), begin, end, 100)
+
+
+def test_strings_are_written_as_frames(scan: kernels.Kernels) -> None:
+    data, offsets = np.frombuffer(b"-abc-", np.uint8), np.array([1, 4, 4])
+    out = np.zeros(35, np.uint8)
+    scan.write_frames(data, offsets, out)
+    assert out.tobytes() == two_frames().tobytes()
+
+
+@pytest.mark.parametrize(("offsets", "room"), [([1, 4, 4], 34), ([1, 6], 35), ([-1, 4], 35), ([4, 1], 35)])
+def test_frames_that_do_not_fit_are_refused(scan: kernels.Kernels, offsets: list[int], room: int) -> None:
+    with pytest.raises(IndexError):
+        scan.write_frames(np.zeros(5, np.uint8), np.array(offsets), np.zeros(room, np.uint8))

@@ -19,7 +19,7 @@ the shape of each; a sparse column has `coordinates`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import DType
-from ..domain.schema import Feature, Schema, check_feature_names
+from ..domain.feature import Feature
+from ..domain.schema import Schema
 from ..domain.tensor import num_elements
-from ..errors import UnprocessableInput
 from ..runtime.budget import Budget
+from .records.lease import Lease
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -298,6 +299,49 @@ def _join_splits(parts: Sequence[Ints]) -> Ints:
     return joined
 
 
+def in_batches(records: Records, batch: int, budget: Budget, *, drop_remainder: bool = False) -> Records:
+    """The same rows, `batch` of them in each batch; the last has what is left, or is left out.
+
+    Raises, as batches are drawn:
+        LimitExceeded: a batch that does not fit into the budget.
+    """
+    num_rows = records.num_rows
+    if num_rows is not None and drop_remainder:
+        num_rows -= num_rows % batch
+    batches = _cut_batches(records.batches, batch, budget, drop_remainder=drop_remainder)
+    return replace(records, batches=batches, num_rows=num_rows)
+
+
+def _cut_batches(
+    batches: Iterator[Batch], size: int, budget: Budget, *, drop_remainder: bool
+) -> Iterator[Batch]:
+    gathered: list[Batch] = []
+    missing = size
+    with Lease(budget) as lease:
+        for rows in batches:
+            first = 0
+            while rows.num_rows - first >= missing:
+                gathered.append(rows.rows(first, first + missing))
+                first += missing
+                yield _join_charged(gathered, lease)
+                lease.release()
+                gathered, missing = [], size
+            if first < rows.num_rows:
+                rest = rows.rows(first, rows.num_rows)
+                lease.charge(rest.nbytes, "A batch")
+                gathered.append(rest)
+                missing -= rest.num_rows
+        if gathered and not drop_remainder:
+            yield _join_charged(gathered, lease)
+
+
+def _join_charged(parts: list[Batch], lease: Lease) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    lease.charge(sum(part.nbytes for part in parts), "A batch")
+    return join_batches(parts)
+
+
 def even_bounds(count: int, width: int) -> Ints:
     """The bounds of `count` items of `width` values each."""
     return np.arange(count + 1, dtype=np.int64) * width
@@ -320,30 +364,3 @@ def _rebased(split: Ints) -> Ints:
 def part(values: NDArray[Any] | Strings, first: int, last: int) -> NDArray[Any] | Strings:
     """The values `first` to `last`, a view."""
     return values.part(first, last) if isinstance(values, Strings) else values[first:last]
-
-
-def check_columns(names: list[str], budget: Budget) -> None:
-    """Refuse too many columns, names that no feature can have, and two columns of one name.
-
-    Raises:
-        LimitExceeded: `too_many_features`.
-        UnprocessableInput: `invalid_feature_name`, `duplicate_feature`.
-    """
-    check_feature_names(names, budget.limits)
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise UnprocessableInput(
-                f"Two columns have the name {name[:64]!r}. Rename one of them.",
-                code="duplicate_feature",
-                feature=name,
-            )
-        seen.add(name)
-
-
-def without_features(form: str) -> UnprocessableInput:
-    """The error for rows without any feature, whose number a form made of columns would lose."""
-    return UnprocessableInput(
-        f"Rows without any feature do not go into {form}. Choose another output form.",
-        code="not_expressible",
-    )

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from ...codecs.records.batching import in_batches
+from ...codecs.columns import in_batches
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.datasets import Progress, ProgressJson

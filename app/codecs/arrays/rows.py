@@ -32,7 +32,6 @@ from ..columns import (
     Strings,
     even_bounds,
     item_width,
-    without_features,
 )
 from ..convert import convert_strings, convert_values
 from ..options import (
@@ -42,6 +41,7 @@ from ..options import (
     TensorEncodeOptions,
 )
 from ..records.body_schema import with_body_schema
+from ..records.named_columns import refuse_undeclared, require_present, without_features
 from ..schemas.suggest import OTHER_FORM, suggest_schema
 from . import oip
 
@@ -186,32 +186,18 @@ def _fitted(
     arrays: Mapping[str, Array], schema: Schema, options: RecordsDecodeOptions, budget: Budget
 ) -> dict[str, Array]:
     """The arrays that the schema names; those in memory as the dtypes that it declares."""
-    unnamed = [name for name in arrays if name not in schema.by_name]
-    if unnamed and options.undeclared == "error":
-        raise SchemaConflict(
-            f"The schema does not declare the array {unnamed[0]!r}. Add it there, leave it out, or set "
-            "?undeclared=drop.",
-            feature=unnamed[0],
-        )
-    for name in unnamed:
-        if arrays[name].is_arriving:  # a fault in it is a fault of the body, whether it is wanted or not
-            for _ in arrays[name].pieces():
+    if options.undeclared == "error":
+        refuse_undeclared(arrays, schema, "array")
+    require_present(arrays, schema, "array")
+    for name, array in arrays.items():
+        if name not in schema.by_name and array.is_arriving:
+            for _ in array.pieces():  # a fault in it is a fault of the body, whether it is wanted or not
                 pass
     return {
         feature.name: _fit(arrays[feature.name], feature, budget)
         for feature in schema
-        if _is_present(feature, arrays)
+        if feature.name in arrays
     }
-
-
-def _is_present(feature: Feature, arrays: Mapping[str, Array]) -> bool:
-    if feature.name in arrays or feature.nullable:
-        return feature.name in arrays
-    raise SchemaConflict(
-        f"The schema declares {feature.name!r}, but there is no such array. Add it, or declare "
-        "the feature nullable.",
-        feature=feature.name,
-    )
 
 
 def _fit(array: Array, feature: Feature, budget: Budget) -> Array:

@@ -17,9 +17,10 @@ from ...domain.limits import KIB, MIB
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteFile
-from ..columns import MAX_BATCH_ROWS, Records, without_features
+from ..columns import MAX_BATCH_ROWS, Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease
+from ..records.named_columns import without_features
 from .guard import measure_schema, root_table
 from .ipc import Collector, arrow_faults, validate_batch
 from .parquet_footer import ParquetFooter, parse_footer

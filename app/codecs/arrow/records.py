@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from ...domain.limits import MIB
 from ...domain.schema import Schema
-from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
-from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Records, check_columns
+from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease, TooLargeAtOnce
+from ..records.named_columns import check_columns, refuse_undeclared
 from .columns import ColumnReader
 from .features import SCHEMA_KEY, expand_structs, infer_arrow_schema, narrow_columns, with_schema_in_metadata
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
@@ -84,20 +84,11 @@ def records_from_arrow(
             narrow = narrow_columns(foreign)
         schema = declared.with_message(options.message).as_read(narrow)
         if options.undeclared == "error":
-            _refuse_undeclared(foreign, schema)
+            given = (field.name for field in foreign if not pa.types.is_null(field.type))
+            refuse_undeclared(given, schema, "column")
     rows = _batches(_PieceReader(columns), batches, schema, budget)
     dropped = tuple(name for name in names if declared is None and name not in schema.by_name)
     return Records(schema, rows, num_rows, is_declared=is_declared, dropped=dropped)
-
-
-def _refuse_undeclared(foreign: pa.Schema, schema: Schema) -> None:
-    for field in foreign:
-        if field.name not in schema.by_name and not pa.types.is_null(field.type):
-            raise SchemaConflict(
-                f"The schema does not declare the column {field.name[:64]!r}. Add it there, leave it out, "
-                "or set ?undeclared=drop.",
-                feature=field.name,
-            )
 
 
 def _batches(

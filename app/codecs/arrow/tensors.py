@@ -27,10 +27,11 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..array import Array
-from ..columns import Strings, check_columns
+from ..columns import Strings
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.lease import Lease
+from ..records.named_columns import check_columns
 from .columns import ColumnReader
 from .elements import natural_type, write_elements
 from .features import DTYPE_KEY, has_arrow_type, value_dtype

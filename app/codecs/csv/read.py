@@ -11,10 +11,11 @@ from ...domain.schema import Feature, Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ..columns import AbsentColumns, Batch, Records, check_columns
+from ..columns import AbsentColumns, Batch, Records
 from ..json.values import Reading
 from ..options import RecordsDecodeOptions
 from ..records.lease import Lease
+from ..records.named_columns import check_columns, refuse_undeclared, require_present
 from ..schema_inference import HEAD_ROWS
 from .fields import build_column, find_fields, infer_feature, require_nullable
 from .lines import Block, LineReader
@@ -44,7 +45,9 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         blocks = chain(_drain(head), blocks)
     else:
         schema = options.schema.with_message(options.message).as_read()
-        _refuse_undeclared(names, schema, options)
+        if options.undeclared == "error":
+            refuse_undeclared(names, schema, "column")
+        require_present(names, schema, "column")
     require_scalars(schema)
     reading = Reading.of(options.nonfinite, declared=options.schema is not None)
     return Records(schema, _batches(blocks, names, schema, reading, budget, bare=bare), dropped=dropped)
@@ -79,23 +82,6 @@ def require_scalars(schema: Schema, advise: Callable[[], str] = lambda: "Choose 
                 f"Feature {feature.name!r} is {feature.dtype} of shape {list(feature.shape)}, but a field of "
                 f"CSV is a single value. {advise()}",
                 code="not_expressible",
-                feature=feature.name,
-            )
-
-
-def _refuse_undeclared(names: list[str], schema: Schema, options: RecordsDecodeOptions) -> None:
-    unnamed = [name for name in names if name not in schema.by_name]
-    if unnamed and options.undeclared == "error":
-        raise SchemaConflict(
-            f"The schema does not declare the column {unnamed[0][:64]!r}. Add it there, leave it out, or set "
-            "?undeclared=drop.",
-            feature=unnamed[0],
-        )
-    for feature in schema:
-        if feature.name not in names and not feature.nullable:
-            raise SchemaConflict(
-                f"The schema declares {feature.name!r}, but there is no such column. Add it, or declare the "
-                "feature nullable.",
                 feature=feature.name,
             )
 

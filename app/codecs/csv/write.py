@@ -14,12 +14,13 @@ from ...domain.schema import Feature
 from ...errors import InputError, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
-from ..columns import Batch, Column, Records, Strings, without_features
+from ..columns import Batch, Column, Records, Strings
 from ..json.errors import cell_error
 from ..json.texts import gather
 from ..json.values import ItemError
 from ..json.write import joined_values
 from ..options import RecordsEncodeOptions
+from ..records.named_columns import without_features
 from ..schemas.suggest import suggest_schema
 from .read import holds_scalars, require_scalars
 

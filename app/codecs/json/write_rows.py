@@ -14,8 +14,9 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ...runtime.turns import offer_turn
-from ..columns import Batch, Column, Ints, Records, without_features
+from ..columns import Batch, Column, Ints, Records
 from ..options import RecordsEncodeOptions
+from ..records.named_columns import without_features
 from .errors import cell_error
 from .texts import Texts, concatenate, empty_lists, gather, in_lists, join, quote, spread
 from .values import ItemError

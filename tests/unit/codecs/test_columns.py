@@ -1,18 +1,25 @@
 """Columns: what slicing and joining keep."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.columns import AbsentColumns, Batch, Column, Strings, join_batches
+from app.codecs.columns import AbsentColumns, Batch, Column, Records, Strings, in_batches, join_batches
+from app.domain.limits import Limits
 from app.domain.schema import Schema
+from app.errors import LimitExceeded
+from app.runtime.budget import Budget
 from tests.arrow_rows import arrow_schema, batches_from_arrow, batches_to_arrow
 from tests.column_checks import check_batch
 from tests.feature_values import Table, tables_of
+from tests.unit.codecs import seam
 
+SCALARS = Schema.from_json({"features": {"x": {"dtype": "int64"}}})
 TABLES = tables_of("dense", "ragged", "sparse", "sequence")
 FEATURES: dict[str, dict[str, Any]] = {
     "scalar": {"dtype": "float32"},
@@ -103,3 +110,39 @@ def test_bounds_and_counts() -> None:
     assert ragged.value_bounds(3).tolist() == [0, 2, 6]
     assert ragged.rows(1, 3).splits[1].tolist() == [0, 2]
     assert ragged.rows(1, 3).values.tolist() == [2, 3, 4, 5]  # type: ignore[union-attr]  # no strings
+
+
+# Batches of one size, as training takes them.
+
+
+def cut(sizes: list[int]) -> Records:
+    """Rows 0, 1, ... in batches of these sizes."""
+    whole = Batch(sum(sizes), (Column(np.arange(sum(sizes))),))
+    bounds = np.cumsum([0, *sizes]).tolist()
+    return Records(SCALARS, (whole.rows(*cuts) for cuts in pairwise(bounds)), sum(sizes))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 12), max_size=10), st.integers(1, 15), st.booleans())
+def test_rows_stay_in_order_in_batches_of_one_size(sizes: list[int], batch: int, drop: bool) -> None:
+    budget = Budget()
+    found = in_batches(cut(sizes), batch, budget, drop_remainder=drop)
+    batches = [check_batch(part, SCALARS) for part in found.batches]
+    kept = sum(sizes) - (sum(sizes) % batch if drop else 0)
+    assert [row["x"] for row in seam.rows_of(batches, SCALARS)] == list(range(kept))
+    assert all(part.num_rows == batch for part in batches[:-1])
+    assert all(0 < part.num_rows <= batch for part in batches)
+    assert found.num_rows == kept
+    assert budget.remaining == Budget().remaining
+
+
+def test_a_batch_beyond_the_budget_is_refused() -> None:
+    few = Budget(Limits(max_decoded_bytes=50_000))
+    with pytest.raises(LimitExceeded, match="batch"):
+        list(in_batches(cut([1000] * 9), 9000, few).batches)
+    assert few.remaining == 50_000
+
+
+def test_rows_without_a_feature_keep_their_number_in_batches_of_one_size() -> None:
+    found = in_batches(Records(Schema(()), iter([Batch(3, ())] * 3)), 4, Budget())
+    assert [batch.num_rows for batch in found.batches] == [4, 4, 1]

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from pydantic import BaseModel
 
+from ..codecs.forms import MESSAGE_FORMS
 from ..errors import MalformedInput
 
 __all__ = ["refuse_inapplicable"]
@@ -26,7 +27,6 @@ class _Forms(NamedTuple):
 _NONE: Final[frozenset[str]] = frozenset()
 _RAW: Final = frozenset({"raw"})
 _TFRECORD: Final = frozenset({"tfrecord"})
-_RECORDS: Final = frozenset({"tfrecord", "b64"})
 _CSV: Final = frozenset({"csv"})
 _ROWS_OF_JSON: Final = frozenset({"json", "ndjson"})
 #: Forms whose numbers are text.
@@ -51,7 +51,7 @@ _VALUES: Final = {
     ("nonfinite", "bare"): _Forms(_TEXT, _NONE, "bodies of text"),
     ("nonfinite", "null"): _Forms(_TEXT, _ROWS_OF_JSON, "bodies of text and JSON answers"),
     ("nonfinite", "error"): _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),
-    ("message", "bytes"): _Forms(_RECORDS, _RECORDS, "TFRecord and b64"),
+    ("message", "bytes"): _Forms(MESSAGE_FORMS, MESSAGE_FORMS, "TFRecord and b64"),
 }
 
 

@@ -234,6 +234,8 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
 )
 
+#: Formats whose records are messages, which say nothing of their schema.
+MESSAGE_FORMS: Final = frozenset({"tfrecord", "b64"})
 MEDIA_TYPES: Final = {form.name: form.media_types for form in FORMS}
 SHORT_NAME_ONLY: Final = frozenset(form.name for form in FORMS if form.by_short_name_only)
 TENSOR_CODECS: Final = {form.name: form.tensors for form in FORMS if form.tensors}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any, Final, Literal, Required, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict
 
 from ..codecs.array import AnyTensor, RaggedTensor, SparseTensor
 from ..codecs.columns import Column, Records, Strings
+from ..codecs.messages.infer import narrow_feature
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
@@ -80,32 +82,46 @@ class TensorDescriptionJson(StatisticsJson, total=False):
     num_bytes: Required[int]
 
 
-def describe_records(records: Records, description: Description) -> bytes:
+def describe_records(records: Records, description: Description, *, find_lengths: bool = False) -> bytes:
     """Draw all rows, and say what they are. Memory is that of one batch.
 
     The schema in the forms of others, and the source that loads it, are of the Examples that the rows become.
 
+    Args:
+        find_lengths: the schema is that of the first messages, which came without one: it is given the
+            lengths that all rows turn out to have, as inference from all of them would.
+
     Raises:
         InputError: as the rows are drawn; or a schema that the description cannot express.
     """
-    if description != "json":
-        schema = records.schema if description == "schema" else records.schema.as_stored()
-        described = _SERIALIZERS[description](schema)
-        for _ in records.batches:
-            pass  # whatever does not fit the schema is refused here
-        return described
-    num_records = 0
-    features = [_FeatureStatistics(feature) for feature in records.schema]
+    schema, num_records = records.schema, 0
+    lengths = [_Lengths() for _ in schema] if find_lengths else []
+    statistics = [_FeatureStatistics(feature) for feature in schema] if description == "json" else []
+    seen: list[_Lengths | _FeatureStatistics] = [*lengths, *statistics]
+    if not find_lengths and description != "json":
+        _serialize(schema, description)  # what it cannot express is refused before any row is drawn
     for batch in records.batches:
         num_records += batch.num_rows
-        for index, feature in enumerate(features):
-            feature.add(batch.columns[index], batch.num_rows)
+        for column, of_feature in zip(cycle(batch.columns), seen, strict=False):
+            of_feature.add(column, batch.num_rows)
+    if find_lengths:
+        features = [of_feature.narrow(feature) for of_feature, feature in zip(lengths, schema, strict=True)]
+        schema = Schema(tuple(features), schema.message)
+    if description != "json":
+        return _serialize(schema, description)
     found: RecordsDescriptionJson = {
         "num_records": num_records,
-        "schema": records.schema.to_json(),
-        "features": {feature.name: feature.to_json() for feature in features},
+        "schema": schema.to_json(),
+        "features": {
+            feature.name: of_feature.to_json(feature)
+            for feature, of_feature in zip(schema, statistics, strict=True)
+        },
     }
     return _json(found)
+
+
+def _serialize(schema: Schema, description: Description) -> bytes:
+    return _SERIALIZERS[description](schema if description == "schema" else schema.as_stored())
 
 
 def describe_tensors(tensors: Sequence[AnyTensor]) -> bytes:
@@ -142,11 +158,27 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
+class _Lengths:
+    """The numbers of values of one column, batch by batch: of its rows, or of a sequence's steps."""
+
+    def __init__(self) -> None:
+        self._found = Range()
+        self._is_lacked = False
+
+    def add(self, column: Column, num_rows: int) -> None:
+        self._is_lacked |= column.count(num_rows) < num_rows
+        self._found.add(np.diff(column.splits[-1]))
+
+    def narrow(self, feature: Feature) -> Feature:
+        """The feature with the length that all have, if they have one."""
+        length = self._found.least if self._found.least == self._found.greatest else None
+        return narrow_feature(feature, length, nullable=self._is_lacked)
+
+
 class _FeatureStatistics:
     """Of one column, batch by batch."""
 
     def __init__(self, feature: Feature) -> None:
-        self.name = feature.name
         self._feature = feature
         self._num_present = 0
         self._num_missing = 0
@@ -169,13 +201,14 @@ class _FeatureStatistics:
         else:
             cast(NumberStatistics, self._values).add(values)
 
-    def to_json(self) -> FeatureStatisticsJson:
+    def to_json(self, feature: Feature) -> FeatureStatisticsJson:
+        """The statistics of the feature, whose lengths may have been found meanwhile."""
         described: FeatureStatisticsJson = {
             "num_present": self._num_present,
             "num_missing": self._num_missing,
             "num_values": self._num_values,
         }
-        if self._feature.num_unknown or self._feature.kind == "sparse":
+        if feature.num_unknown or feature.kind == "sparse":
             described["min_num_values"] = self._values_of_a_row.least
             described["max_num_values"] = self._values_of_a_row.greatest
         return {**described, **self._values.to_json()}

@@ -74,16 +74,87 @@ def test_accept_chooses_between_the_descriptions(client: httpx.Client) -> None:
     assert client.post(RECORDS, json=ROWS, params={"to": "tfrecord"}).status_code == 406
 
 
-def test_a_tfrecord_is_described(client: httpx.Client) -> None:
-    tfrecord = client.post("/v1/records/serialize", json=ROWS, params=QUERY).content
-    answer = client.post(RECORDS, content=tfrecord, headers={"Content-Type": "application/x-tfrecord"})
-    assert answer.json()["schema"]["features"]["x"] == {
-        "dtype": "int64",
-        "shape": [None],
-        "kind": "dense",
-        "encoding": "list",
-        "nullable": True,
+def described(client: httpx.Client, rows: list[Any], schema: Any, params: dict[str, str]) -> Any:
+    """The description of a TFRecord of these rows, which carries no schema."""
+    query = {"schema": json.dumps(schema)}
+    tfrecord = client.post("/v1/records/serialize", json=rows, params=query).content
+    headers = {"Content-Type": "application/x-tfrecord"}
+    return client.post(RECORDS, content=tfrecord, headers=headers, params=params)
+
+
+LENGTHS: dict[str, Any] = {
+    "scalar": {"dtype": "int64"},
+    "image": {"dtype": "float32", "shape": [2, 3]},
+    "missing": {"dtype": "int64", "nullable": True},
+    "long_missing": {"dtype": "int64", "shape": [2], "nullable": True},
+    "differs": {"dtype": "int64", "shape": [None]},
+    "empty": {"dtype": "int64", "shape": [0]},
+    "late": {"dtype": "int64", "shape": [None]},
+}
+
+
+def lengths_row(number: int) -> dict[str, Any]:
+    odd = number % 2
+    return {
+        "scalar": number,
+        "image": [[1.5, 2.5, 3.5]] * 2,
+        "missing": number if odd else None,
+        "long_missing": [1, 2] if odd else None,
+        "differs": [1] * (1 + odd),
+        "empty": [],
+        "late": [1] * (3 if number < 2500 else 4),
     }
+
+
+def shapes_of(schema: dict[str, Any]) -> dict[str, tuple[Any, bool]]:
+    return {name: (feature["shape"], feature["nullable"]) for name, feature in schema["features"].items()}
+
+
+def test_a_tfrecord_is_described_with_the_lengths_that_all_rows_have(client: httpx.Client) -> None:
+    rows = [lengths_row(number) for number in range(2501)]
+    answer = described(client, rows, {"features": LENGTHS}, {})
+    found = answer.json()
+    assert found["num_records"] == 2501
+    assert shapes_of(found["schema"]) == {
+        "scalar": ([], False),
+        "image": ([6], False),
+        "missing": ([], True),
+        "long_missing": ([None], True),
+        "differs": ([None], False),
+        "empty": ([None], False),
+        "late": ([None], False),
+    }
+    assert found["features"]["late"]["min_num_values"] == 3
+    assert "min_num_values" not in found["features"]["image"]
+    every = described(client, rows, {"features": LENGTHS}, {"infer": "all"})
+    assert every.json() == found
+    schema = described(client, rows, {"features": LENGTHS}, {"to": "schema"})
+    assert schema.json() == found["schema"]
+    source = described(client, rows, {"features": LENGTHS}, {"to": "python"})
+    assert "tf.io.FixedLenFeature([6], tf.float32)" in source.text
+
+
+def test_so_are_the_steps_of_sequences(client: httpx.Client) -> None:
+    features = {
+        "same": {"dtype": "float32", "shape": [None, 2], "kind": "sequence"},
+        "scalars": {"dtype": "int64", "shape": [None], "kind": "sequence", "nullable": True},
+        "differ": {"dtype": "int64", "shape": [None, None], "kind": "sequence"},
+    }
+    rows = [
+        {"same": [[1.5, 2.5]], "scalars": [1, 2], "differ": [[1], [1, 2]]},
+        {"same": [], "scalars": None, "differ": [[1]]},
+    ]
+    both = [{"context": {}, "feature_lists": row} for row in rows]
+    found = described(client, both, {"features": features}, {"message": "sequence_example"}).json()
+    expected = {"same": ([None, 2], False), "scalars": ([None], True), "differ": ([None, None], False)}
+    assert shapes_of(found["schema"]) == expected
+
+
+def test_a_declared_schema_is_described_as_declared(client: httpx.Client) -> None:
+    rows = [{"x": [1, 2]}, {"x": [3, 4]}]
+    schema = {"features": {"x": {"dtype": "int64", "shape": [None]}}}
+    found = described(client, rows, schema, {"schema": json.dumps(schema)}).json()
+    assert shapes_of(found["schema"]) == {"x": ([None], False)}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from ...codecs.forms import MEDIA_TYPES, RECORDS_CODECS, FormName
+from ...codecs.forms import MEDIA_TYPES, MESSAGE_FORMS, RECORDS_CODECS, FormName
 from ...domain.losses import Losses
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
@@ -100,7 +100,9 @@ async def describe(
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
         decode = replace(decode, csv=query.csv_dialect(headers, query.from_))
         records = open_records(source, input_form, decode, budget, services.spool, resources)
-        described = describe_records(records, chosen.form)
+        is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
+        find_lengths = is_inferred and input_form in MESSAGE_FORMS
+        described = describe_records(records, chosen.form, find_lengths=find_lengths)
         return description_answer(described, chosen.media_type, dropped=records.dropped)
 
     return await services.exchanges.run(request, work, uses_store=names_dataset(query))

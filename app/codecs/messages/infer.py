@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -251,14 +252,28 @@ class _Inference:
     def _feature(self, place: _Place) -> Feature:
         part, key = place
         dtype = _DTYPES[self._kinds[place]]
-        width = self._widths.get(place, -1)
-        shape: FeatureShape = (None,)
-        nullable = not self._is_measured or place in self._lacked
-        if width == 1:
-            shape = ()
-        # One long value would give all rows without one its room, in forms with places for them (Arrow).
-        elif width > 1 and not (nullable and part == FEATURES):
-            shape = (width,)
         if part == FEATURES:
-            return Feature(key, dtype, shape, nullable=nullable, inferred=self._is_measured)
-        return Feature(key, dtype, (None, *shape), "sequence", nullable=nullable)
+            feature = Feature(key, dtype, (None,), nullable=True, inferred=self._is_measured)
+        else:
+            feature = Feature(key, dtype, (None, None), "sequence", nullable=True)
+        if not self._is_measured:
+            return feature
+        return narrow_feature(feature, self._widths.get(place), nullable=place in self._lacked)
+
+
+def narrow_feature(feature: Feature, length: int | None, *, nullable: bool) -> Feature:
+    """An inferred feature of messages, once all of them have been seen.
+
+    Args:
+        length: how many values each row has that has any, or each step; None where they differ.
+        nullable: whether a row lacks the feature.
+    """
+    shape: FeatureShape = (None,)
+    if length == 1:
+        shape = ()
+    # One long value would give all rows without one its room, in forms with places for them (Arrow).
+    elif length and not (nullable and feature.kind == "dense"):
+        shape = (length,)
+    if feature.kind == "sequence":
+        shape = (None, *shape)
+    return replace(feature, shape=shape, nullable=nullable)

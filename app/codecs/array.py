@@ -96,7 +96,9 @@ class Array:
             budget.charge(self.num_bytes, what)
         except InputError as error:
             raise error.shifted(feature=self.name) from None
-        gathered = bytearray()
+        gathered: Buffer = next(self.content, b"")
+        if not isinstance(gathered, bytes) or len(gathered) < self.num_bytes:
+            gathered = bytearray(gathered)  # otherwise one piece is all of it
         for piece in self.content:
             gathered += piece
         return replace(self, content=np.frombuffer(gathered, self.dtype.numpy))

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ _MAX_NUMPY_RANK: Final = 64
 #: numpy pads the header to a multiple of this, and leaves room for the first axis to grow to 21 digits.
 _ALIGNMENT: Final = 64
 _GROWTH_DIGITS: Final = 21
+#: Longer headers are not kept: numpy's are of 118 bytes unless the array has many axes.
+_KEPT_BELOW: Final = 256
 _KEYS: Final = frozenset({"descr", "fortran_order", "shape"})
 #: What `ast.parse` and `ast.literal_eval` raise on a text that is no literal.
 _LITERAL_ERRORS: Final = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
@@ -151,7 +154,8 @@ def _read_header(stream: ByteStream, limits: Limits, declared: DType | None) -> 
         )
     begin = len(start) + length_size
     text = read_exactly(stream, length, "the NPY header", offset=begin).decode(encoding, "replace")
-    descr, fortran_order, dims = _parse_header(text, begin)
+    parse = _parse_short_header if length <= _KEPT_BELOW else _parse_header
+    descr, fortran_order, dims = parse(text, begin)
     dtype, itemsize, big_endian = _parse_descr(descr, declared, begin)
     shape = check_shape(dims, offset=begin)
     return _Header(dtype, itemsize, big_endian, shape, fortran_order, begin + length)
@@ -183,6 +187,10 @@ def _parse_header(text: str, offset: int) -> tuple[str, bool, tuple[object, ...]
         if not isinstance(value, kind):
             raise _invalid(f"has a value of the wrong type for {key!r}", offset)
     return descr, fortran_order, shape
+
+
+#: Most requests repeat a header, and Python's parser takes half the time of reading a small array.
+_parse_short_header = lru_cache(maxsize=256)(_parse_header)
 
 
 def _parse_descr(descr: str, declared: DType | None, offset: int) -> tuple[DType, int, bool]:

@@ -112,9 +112,9 @@ def held(form: FormName, body: bytes, limits: Limits | None = None, **options: A
 def test_npy_reads_all_that_numpy_saves(array: Any, fortran: bool) -> None:
     array = np.asfortranarray(array) if fortran else array
     [found] = tensors_of("npy", npy(array))
-    assert (found.tensor.dtype, found.tensor.shape) == (dtype_from_numpy(array.dtype), array.shape)
+    assert (found.dtype, found.shape) == (dtype_from_numpy(array.dtype), array.shape)
     little = array.astype(array.dtype.newbyteorder("<"))
-    assert found.tensor.values.tobytes() == little.tobytes(order="C")
+    assert found.values.tobytes() == little.tobytes(order="C")
     assert write_tensors("npy", [found]) == npy(np.ascontiguousarray(little).reshape(array.shape))
 
 
@@ -645,7 +645,7 @@ def test_both_libraries_write_and_read_the_same(specs: dict[str, tuple[str, list
     body = save(arrays)
     tensors = tensors_of("safetensors", body)
     assert write_tensors("safetensors", list(reversed(tensors))) == body
-    found = {item.name: (item.tensor.shape, item.tensor.values.tobytes()) for item in tensors}
+    found = {item.name: (item.shape, item.values.tobytes()) for item in tensors}
     assert found == {name: (array.shape, array.tobytes()) for name, array in load(body).items()}
 
 
@@ -773,7 +773,7 @@ def test_mutated_safetensors_are_what_the_library_reads_or_refused(data: st.Data
     except InputError:
         return
     expected = deserialize(bytes(mutated))  # type: ignore[no-untyped-call]
-    assert {item.name: (item.tensor.shape, item.tensor.values.tobytes()) for item in found} == {
+    assert {item.name: (item.shape, item.values.tobytes()) for item in found} == {
         name: (tuple(entry["shape"]), bytes(entry["data"])) for name, entry in expected
     }
 
@@ -1076,8 +1076,8 @@ def test_raw_goes_in_and_out(data: st.DataObject, dtype: Any, byte_order: Any, o
     assert isinstance(written, bytes)
     if dtype.is_narrow:  # leaves as the int8 or uint8 of the same value
         assert (
-            tensors_of("raw", written, **options)[0].tensor.values.tolist()
-            == tensors[0].tensor.values.tolist()
+            tensors_of("raw", written, **options)[0].values.tolist()
+            == tensors[0].values.tolist()
         )
     else:
         assert written == body
@@ -1092,7 +1092,7 @@ def test_orders_of_raw_are_those_of_numpy(order: Any, byte_order: Any, code: str
     options: dict[str, Any] = {"byte_order": byte_order, "order": order}
     body = array.tobytes(order=order)
     tensors = tensors_of("raw", body, dtype=dtype_from_numpy(array.dtype), shape=(2, 3, 4), **options)
-    assert tensors[0].tensor.values.tolist() == array.reshape(-1).tolist()
+    assert tensors[0].values.tolist() == array.reshape(-1).tolist()
     assert write_tensors("raw", tensors, **options) == body
 
 

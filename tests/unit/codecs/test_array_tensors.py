@@ -1075,10 +1075,7 @@ def test_raw_goes_in_and_out(data: st.DataObject, dtype: Any, byte_order: Any, o
     written = write_tensors("raw", tensors, byte_order=byte_order, order=order)
     assert isinstance(written, bytes)
     if dtype.is_narrow:  # leaves as the int8 or uint8 of the same value
-        assert (
-            tensors_of("raw", written, **options)[0].values.tolist()
-            == tensors[0].values.tolist()
-        )
+        assert tensors_of("raw", written, **options)[0].values.tolist() == tensors[0].values.tolist()
     else:
         assert written == body
 

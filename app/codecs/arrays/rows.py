@@ -382,6 +382,8 @@ class _Gathered:
         self._shape = tuple(dim for dim in _item(feature).shape if dim is not None)
         self._num_steps: int | None = None
         self._parts: list[NDArray[Any]] = []
+        self._num_values = 0
+        self._room: NDArray[Any] | None = None
         self._offsets = [np.zeros(1, np.int64)]
         self._num_bytes = 0
 
@@ -402,7 +404,17 @@ class _Gathered:
             self._offsets.append(values.offsets[1:] + self._num_bytes)
             values = values.data
             self._num_bytes += len(values)
-        self._parts.append(values.copy())
+        self._parts.append(self._copy(values))
+
+    def _copy(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values in memory that grows by doubling: of small arrays the system would clear each page."""
+        size = len(values)
+        if self._room is None or len(self._room) < size:
+            self._room = np.empty(max(size, self._num_values), values.dtype)
+        copied, self._room = self._room[:size], self._room[size:]
+        copied[:] = values
+        self._num_values += size
+        return copied
 
     def array(self, num_rows: int) -> Array:
         """All rows."""

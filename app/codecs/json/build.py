@@ -6,6 +6,7 @@ A ragged value is nested arrays, or the members of a `tf.RaggedTensor`; a sparse
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from .tape import KEY_OF, Cells, Items, Members
 from .values import ItemError, Reading, null_error
 
 Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 _NOT_SPLITS: Final = '"row_splits" holds something else than arrays of one or more integers'
 
@@ -184,19 +186,13 @@ def _sequence(feature: Feature, cells: Items, reading: Reading, rows: Ints) -> C
 
 
 def _ragged(feature: Feature, cells: Items, reading: Reading, rows: Ints) -> Column:
-    if not cells.has(OBJECT):
-        items, counts = _open_nested(feature, cells, feature.shape, rows)
-        owners = counts
-    else:
-        items, counts, owners = _open_components(feature, cells, rows)
+    opened = _open_ragged(feature, cells, rows)
     try:
-        values = convert(items, feature.dtype, reading)
+        values = convert(opened.items, feature.dtype, reading)
     except ItemError as error:
-        index = error.index
-        for of_axis in reversed(owners):
-            index = _cell_at(_bounds(of_axis), index)
+        index = _cell_at(_bounds(opened.lengths()[-1]), error.index)
         raise cell_error(error, feature.name, rows[index]) from None
-    return Column(values, tuple(_bounds(of_axis) for of_axis in counts[: feature.num_partitions + 1]))
+    return Column(values, tuple(map(_bounds, opened.counts)))
 
 
 def _open_nested(
@@ -223,88 +219,195 @@ def _open_nested(
     return items, counts
 
 
-def _open_components(feature: Feature, cells: Items, rows: Ints) -> tuple[Items, list[Ints], list[Ints]]:
-    """As `_open_nested`, of cells that may be `{"values", "row_splits"}`; one cell after the other.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opened:
+    """Some ragged cells.
 
-    The second lists of counts find the cell of an item.
+    Attributes:
+        items: without arrays around them.
+        counts: by axis, outermost first, how many entries each array has; the first has one for each cell.
+        width: how many items an entry of the last axis is.
     """
-    kinds, words, sizes = [], [], []
-    counts: list[list[Ints]] = [[] for _ in range(feature.num_partitions + 1)]
-    for index in range(len(cells)):
-        cell, row = cells.take(slice(index, index + 1)), rows[index : index + 1]
-        if cell.kinds[0] == OBJECT:
-            try:
-                items, of_cell = _from_splits(feature, cell, row)
-            except ItemError as error:
-                raise cell_error(error, feature.name, row[0]) from None
+
+    items: Items
+    counts: list[Ints]
+    width: int
+
+    def lengths(self) -> list[Ints]:
+        """How many arrays of each axis a cell has; behind them, how many items."""
+        edges = np.arange(len(self.counts[0]) + 1)
+        found = []
+        for of_axis in self.counts:
+            found.append(np.diff(edges))
+            edges = _bounds(of_axis)[edges]
+        return [*found, np.diff(edges) * self.width]
+
+
+def _open_ragged(feature: Feature, cells: Items, rows: Ints) -> _Opened:
+    """The items of cells that are nested arrays, or `{"values", "row_splits"}`."""
+    try:
+        return _open_groups(feature, cells, rows)
+    except InputError as error:
+        # A cell before it may be wrong as well, by a rule that is looked at later.
+        before = int(np.searchsorted(rows, error.location.row or 0))
+        if before:
+            _open_ragged(feature, cells.take(slice(before)), rows[:before])
+        raise
+
+
+def _open_groups(feature: Feature, cells: Items, rows: Ints) -> _Opened:
+    """As `_open_ragged`; raises for any cell that is wrong."""
+    is_object = cells.kinds == OBJECT
+    if not is_object.any():
+        return _open_arrays(feature, cells, rows)
+    has_arrays = _has_arrays_in_values(cells, is_object) if feature.inner_shape else ~is_object
+    found: list[_Opened] = []
+    places: list[Ints] = []
+    for group in (~is_object, is_object & ~has_arrays, is_object & has_arrays):
+        where = np.flatnonzero(group)
+        if not len(where):
+            continue
+        some, of_rows = cells.take(where), rows[where]
+        if is_object[where[0]]:
+            is_nested = bool(has_arrays[where[0]])
+            found.append(_open_objects(feature, some, of_rows, is_nested=is_nested))
         else:
-            items, of_cell = _open_nested(feature, cell, feature.shape, row)
-        kinds.append(items.kinds)
-        words.append(items.words)
-        sizes.append(len(items))
-        for axis, of_axis in zip(counts, of_cell, strict=False):
-            axis.append(of_axis)
-    found = Items(cells.tape, np.concatenate(kinds), np.concatenate(words))
-    return found, [np.concatenate(axis) for axis in counts], [np.array(sizes, np.int64)]
+            found.append(_open_arrays(feature, some, of_rows))
+        places.append(where)
+    return found[0] if len(found) == 1 else _merge(found, np.argsort(np.concatenate(places)))
 
 
-def _from_splits(feature: Feature, cell: Items, row: Ints) -> tuple[Items, list[Ints]]:
-    """The items of one cell, and how its axes cut them. Raises ItemError with index 0."""
-    members = Members(cell)
-    _check_members(cell, 0, {"values", "row_splits"}, set(), 'nested arrays or {"values", "row_splits"}')
+def _merge(groups: list[_Opened], order: Ints) -> _Opened:
+    """The cells of all groups, in another order."""
+    lengths = zip(*(group.lengths() for group in groups), strict=True)
+    *places, of_items = (_places_of(np.concatenate(of_axis), order) for of_axis in lengths)
+    counts = [
+        np.concatenate(of_axis)[where]
+        for of_axis, where in zip(zip(*(group.counts for group in groups), strict=True), places, strict=True)
+    ]
+    kinds = np.concatenate([group.items.kinds for group in groups])
+    words = np.concatenate([group.items.words for group in groups])
+    tape, width = groups[0].items.tape, groups[0].width
+    return _Opened(Items(tape, kinds[of_items], words[of_items]), counts, width)
+
+
+def _places_of(lengths: Ints, order: Ints) -> Ints:
+    """Where the elements of stretches of these lengths lie, the stretches taken in another order."""
+    begins, lengths = _bounds(lengths)[:-1][order], lengths[order]
+    shifts = begins - _bounds(lengths)[:-1]
+    return np.repeat(shifts, lengths) + np.arange(int(lengths.sum()))
+
+
+def _has_arrays_in_values(cells: Items, is_object: Mask) -> Mask:
+    """Which cells are objects whose values are arrays themselves."""
+    members = Members(cells.take(is_object)).of(KEY_OF["values"])
+    is_array = members.items.kinds == ARRAY
+    items, counts = members.items.take(is_array).open()
+    owners = np.repeat(members.row_numbers(0)[is_array], counts)
+    found = np.zeros(len(cells), np.bool_)
+    found[np.flatnonzero(is_object)[owners[items.kinds == ARRAY]]] = True
+    return found
+
+
+def _open_arrays(feature: Feature, cells: Items, rows: Ints) -> _Opened:
+    items, counts = _open_nested(feature, cells, feature.shape, rows)
+    return _Opened(items, counts[: feature.num_partitions + 1], num_elements(feature.inner_shape))
+
+
+def _open_objects(feature: Feature, cells: Items, rows: Ints, *, is_nested: bool) -> _Opened:
+    """As `_open_groups`, of objects alone.
+
+    Args:
+        is_nested: the values are arrays of `inner_shape`; else they are flat.
+    """
+    width = num_elements(feature.inner_shape)
+    try:
+        items, counts = _read_splits(feature, cells, 1 if is_nested else width)
+    except ItemError as error:
+        raise cell_error(error, feature.name, rows[error.index]) from None
+    for axis, (dim, of_axis) in enumerate(zip(feature.shape, counts, strict=False)):
+        if dim is not None and (of_axis != dim).any():
+            wrong = index = int(np.argmax(of_axis != dim))
+            for outer in reversed(counts[:axis]):
+                index = _cell_at(_bounds(outer), index)
+            raise _misplaced(feature, f"an array of {int(of_axis[wrong])}", int(rows[index]))
+    if is_nested:
+        items, _ = _open_nested(feature, items, feature.inner_shape, rows, tuple(counts))
+    return _Opened(items, counts, width)
+
+
+def _read_splits(feature: Feature, cells: Items, width: int) -> tuple[Items, list[Ints]]:
+    """The values of all cells, and how the axes cut them: by axis, how many entries each array has.
+
+    Args:
+        width: how many values an entry of the last axis is.
+
+    Raises:
+        ItemError: the first cell that breaks the rule that is looked at.
+    """
+    members = Members(cells)
+    required, known = {"values", "row_splits"}, {"values", "row_splits", "dtype"}
+    if not _names_of(members) <= known or not _has_all(members, required):
+        for index in range(len(cells)):
+            _check_members(cells, index, required, set(), 'nested arrays or {"values", "row_splits"}')
     _check_dtype(members, 0, feature)
-    values, row_splits = members.of(KEY_OF["values"]).items, members.of(KEY_OF["row_splits"]).items
-    if not len(values) or values.kinds[0] != ARRAY:
-        raise ItemError(0, 'The "values" of a ragged value are an array.', "type_mismatch")
-    if (
-        not len(row_splits)
-        or row_splits.kinds[0] != ARRAY
-        or row_splits.counts()[0] != feature.num_partitions
-    ):
-        raise _invalid_splits(f'"row_splits" is not an array of {feature.num_partitions} arrays, one a cut')
-    items, _ = values.open()
-    inner = num_elements(feature.inner_shape)
-    is_nested = bool(feature.inner_shape) and items.has(ARRAY)
-    if not is_nested and len(items) % inner:
+    values = _arrays(members, "values", 'The "values" of a ragged value are an array.')
+    row_splits, num_cuts = members.of(KEY_OF["row_splits"]), feature.num_partitions
+    is_array = row_splits.items.kinds == ARRAY
+    wrong = np.ones(len(cells), np.bool_)
+    wrong[row_splits.row_numbers(0)[is_array]] = row_splits.items.take(is_array).counts() != num_cuts
+    if wrong.any():
+        what = f'"row_splits" is not an array of {num_cuts} arrays, one a cut'
+        raise _invalid_splits(int(np.argmax(wrong)), what)
+    items, sizes = values.open()
+    if (sizes % width).any():
+        index = int(np.argmax(sizes % width != 0))
         raise ItemError(
-            0,
-            f"{len(items)} values do not divide into arrays of shape {list(feature.inner_shape)}.",
+            index,
+            f"{sizes[index]} values do not divide into arrays of shape {list(feature.inner_shape)}.",
             "shape_mismatch",
         )
-    num_items = len(items) if is_nested else len(items) // inner
-    counts: list[Ints] = []
-    splits, _ = row_splits.open()
-    for level in reversed(range(feature.num_partitions)):
-        offsets = _splits(splits, level, num_items)
-        counts.insert(0, np.diff(offsets))
-        num_items = len(offsets) - 1
-    counts.insert(0, np.array([num_items], np.int64))
-    for dim, of_axis in zip(feature.shape, counts, strict=False):
-        if dim is not None and (of_axis != dim).any():
-            found = f"an array of {int(of_axis[of_axis != dim][0])}"
-            raise _misplaced(feature, found, int(row[0]))
-    if is_nested:
-        items, _ = _open_nested(feature, items, feature.inner_shape, row, tuple(counts))
-    return items, counts
+    num_entries, counts = sizes // width, list[Ints]()
+    splits, _ = row_splits.items.open()
+    for cut in reversed(range(num_cuts)):
+        of_cut = splits.take(slice(cut, None, num_cuts))
+        counts.insert(0, _read_cut(of_cut, num_entries))
+        num_entries = of_cut.counts() - 1
+    return items, [num_entries, *counts]
 
 
-def _splits(splits: Items, level: int, num_items: int) -> Ints:
-    if splits.kinds[level] != ARRAY:
-        raise _invalid_splits(_NOT_SPLITS)
-    items, _ = splits.take(slice(level, level + 1)).open()
-    if not len(items) or not items.found() <= {INTEGER, UNSIGNED, LARGE}:
-        raise _invalid_splits(_NOT_SPLITS)
-    offsets = items.words.view(np.int64)
-    fits = items.only(INTEGER) and offsets[0] == 0 and offsets[-1] == num_items
-    if not fits or (np.diff(offsets) < 0).any():
+def _read_cut(splits: Items, num_entries: Ints) -> Ints:
+    """How many entries each array has that one array of splits, for each cell, cuts the entries into."""
+    if not splits.only(ARRAY):
+        raise _invalid_splits(int(np.argmax(splits.kinds != ARRAY)), _NOT_SPLITS)
+    items, sizes = splits.open()
+    owners = np.repeat(np.arange(len(splits)), sizes)
+    wrong = sizes == 0
+    wrong[owners[~np.isin(items.kinds, (INTEGER, UNSIGNED, LARGE))]] = True
+    if wrong.any():
+        raise _invalid_splits(int(np.argmax(wrong)), _NOT_SPLITS)
+    offsets = np.ascontiguousarray(items.words).view(np.int64)
+    bounds = _bounds(sizes)
+    wrong = (offsets[bounds[:-1]] != 0) | (offsets[bounds[1:] - 1] != num_entries)
+    wrong[owners[items.kinds != INTEGER]] = True
+    is_first = np.zeros(len(offsets), np.bool_)
+    is_first[bounds[:-1]] = True
+    # Not by their difference, which may be more than an int64 holds.
+    wrong[owners[1:][(offsets[1:] < offsets[:-1]) & ~is_first[1:]]] = True
+    if wrong.any():
+        index = int(np.argmax(wrong))
         raise _invalid_splits(
-            f"row splits do not rise from 0 to {num_items}, the number of items that they cut"
+            index, f"row splits do not rise from 0 to {num_entries[index]}, the number of items that they cut"
         )
-    return offsets
+    return np.diff(offsets)[~is_first[1:]]
 
 
-def _invalid_splits(what: str) -> ItemError:
-    return ItemError(0, f"In a ragged value {what}.", "invalid_row_splits")
+def _names_of(members: Members) -> set[str]:
+    return {members.tape.name(key) for key in members.keys}
+
+
+def _invalid_splits(index: int, what: str) -> ItemError:
+    return ItemError(index, f"In a ragged value {what}.", "invalid_row_splits")
 
 
 def _check_members(cells: Items, index: int, required: set[str], optional: set[str], what: str) -> None:
@@ -381,8 +484,7 @@ def _read_components(feature: Feature, cells: Items) -> tuple[Items, Ints, Ints]
     is_object = cells.kinds == OBJECT
     members = Members(cells.take(is_object))
     required, known = {"values", "indices"}, {"values", "indices", "dense_shape", "dtype"}
-    names = [{members.tape.name(key) for key in members.keys}]
-    if not is_object.all() or not required <= names[0] <= known or not _has_all(members, required):
+    if not is_object.all() or not _names_of(members) <= known or not _has_all(members, required):
         for index in range(len(cells)):
             _check_members(cells, index, required, {"dense_shape"}, '{"values", "indices"}')
     _check_dtype(members, 0, feature)

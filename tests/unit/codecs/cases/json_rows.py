@@ -317,6 +317,22 @@ CASES: dict[str, list[Group]] = {
             (b'{"a":{"values":[1],"row_splits":[[0,1],[0,1]]}}', ('invalid_row_splits', 0, 'a', None)),
             (b'{"a":{"values":[1],"row_splits":[0,1]}}', ('invalid_row_splits', 0, 'a', None)),
             (b'{"a":{"values":[1,2],"row_splits":[[0,2,1,2]]}}', ('invalid_row_splits', 0, 'a', None)),
+            (
+             b'{"a":{"values":[1],"row_splits":[[0,4611686018427387904,9223372036854775807,'
+             b'-9223372036854775808,-4611686018427387904,-1,1]]}}',
+             ('invalid_row_splits', 0, 'a', None)),
+            (b'{"a":{"values":[1],"row_splits":[[]]}}', ('invalid_row_splits', 0, 'a', None)),
+            (b'{"a":{"values":[1],"row_splits":[[1,1]]}}', ('invalid_row_splits', 0, 'a', None)),
+            (b'{"a":{"values":[1],"row_splits":[[0,1.0]]}}', ('invalid_row_splits', 0, 'a', None)),
+            (b'{"a":{"values":[1],"row_splits":[[0,18446744073709551615]]}}', ('invalid_row_splits', 0, 'a', None)),
+            (
+             b'{"a":[[1]]}\n{"a":{"values":[1],"row_splits":[[0,1]]}}\n{"a":{"values":[1],"row_splits":[[0,2]]}}\n'
+             b'{"a":{"values":[1]}}\n{"a":[1]}',
+             ('invalid_row_splits', 2, 'a', None)),
+            (b'{"a":{"values":[1],"row_splits":[[0,2]]}}\n{"a":5}', ('invalid_row_splits', 0, 'a', None)),
+            (
+             b'{"a":{"values":[1],"row_splits":[[0,1]]}}\n{"a":[[2],["x"]]}\n{"a":{"values":["y"],"row_splits":[[0,1]]}}',
+             ('inexact_integer', 1, 'a', None)),
             (b'{"a":{"values":1,"row_splits":[[0]]}}', ('schema_conflict', 0, 'a', None)),
             (b'{"a":{"values":[1]}}', ('schema_conflict', 0, 'a', None)),
             (b'{"a":{"values":[1],"row_splits":[[0,1]],"dtype":"int32"}}', ('dtype_mismatch', 0, 'a', None)),
@@ -335,6 +351,18 @@ CASES: dict[str, list[Group]] = {
              ('invalid_row_splits', 0, 'a', None)),
             (b'{"a":{"values":[1,2,3,4],"row_splits":[[0,1,2]]}}', [[[[[1.0, 2.0]], [[3.0, 4.0]]]]]),
             (b'{"a":{"values":[[1,2],[3,4]],"row_splits":[[0,1,2]]}}', [[[[[1.0, 2.0]], [[3.0, 4.0]]]]]),
+            (
+             b'{"a":{"values":[1,2,3,4],"row_splits":[[0,1,2]]}}\n{"a":[[],[[5,6],[7,8]]]}\n'
+             b'{"a":{"row_splits":[[0,0,1]],"values":[[9,10]]}}\n{"a":{"values":[],"row_splits":[[0,0,0]]}}\n'
+             b'{"a":[[[11,12]],[]]}',
+             [[[[[1.0, 2.0]], [[3.0, 4.0]]]], [[[], [[5.0, 6.0], [7.0, 8.0]]]], [[[], [[9.0, 10.0]]]],
+              [[[], []]], [[[[11.0, 12.0]], []]]]),
+            (
+             b'{"a":{"values":[1,2],"row_splits":[[0,0,1]]}}\n{"a":{"values":[[1,2],[3]],"row_splits":[[0,0,2]]}}',
+             ('schema_conflict', 1, 'a', None)),
+            (
+             b'{"a":{"values":[1,2],"row_splits":[[0,0,1]]}}\n{"a":{"values":[1,2],"row_splits":[[0,1]]}}',
+             ('schema_conflict', 1, 'a', None)),
             (b'{"a":{"values":[1,2,3],"row_splits":[[0,1,1]]}}', ('shape_mismatch', 0, 'a', None)),
             (b'{"a":{"values":[1,2],"row_splits":[[0,1]]}}', ('schema_conflict', 0, 'a', None)),
         ]),

@@ -324,7 +324,9 @@ CASES: dict[str, list[Group]] = {
             (b'{"a":{"values":[1],"row_splits":[[]]}}', ('invalid_row_splits', 0, 'a', None)),
             (b'{"a":{"values":[1],"row_splits":[[1,1]]}}', ('invalid_row_splits', 0, 'a', None)),
             (b'{"a":{"values":[1],"row_splits":[[0,1.0]]}}', ('invalid_row_splits', 0, 'a', None)),
-            (b'{"a":{"values":[1],"row_splits":[[0,18446744073709551615]]}}', ('invalid_row_splits', 0, 'a', None)),
+            (
+             b'{"a":{"values":[1],"row_splits":[[0,18446744073709551615]]}}',
+             ('invalid_row_splits', 0, 'a', None)),
             (
              b'{"a":[[1]]}\n{"a":{"values":[1],"row_splits":[[0,1]]}}\n{"a":{"values":[1],"row_splits":[[0,2]]}}\n'
              b'{"a":{"values":[1]}}\n{"a":[1]}',

@@ -55,11 +55,14 @@ _NAME_BYTES: Final = 250
 _FEW_KEYS: Final = 64
 #: Of so few items Python looks at the kinds faster than numpy.
 _FEW: Final = 64
-#: A text has an entry for so many bytes, unless it turns out to have more.
+#: A small text has an entry for so many bytes, unless it turns out to have more.
 _BYTES_AN_ENTRY: Final = 8
 #: So many bytes of a large text say how close its entries are: in long strings there are next to none.
 _SAMPLE_BYTES: Final = 64 * KIB
-_SEPARATORS: Final = b",:[{"
+#: Each takes an entry; a bracket has a count and the first of its children behind it.
+_SEPARATORS: Final = b",:[[{{"
+#: Entries in the rest of a text may be closer than those that were counted.
+_MARGIN: Final = 1.1
 _PLAIN_KEY: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 _NO_INTS: Final = np.empty(0, np.int64)
@@ -466,7 +469,7 @@ class TapeReader:
         self._budget = budget
         self._names = tuple(dict.fromkeys((*FIXED_KEYS, *names)))
         self._options = np.array([bare, budget.limits.max_json_depth, enclosed_by, _SEED], np.int64)
-        self._entries = 1 / _BYTES_AN_ENTRY
+        self._density: float | None = None
         self._key_room = _FEW_KEYS
         self._no_entries = True
         self._follow: Ints | None = None
@@ -481,8 +484,7 @@ class TapeReader:
             Unread: one of them is not strict JSON, or nested too deeply.
             LimitExceeded: more than the budget.
         """
-        density = self._entries if len(text) <= _SAMPLE_BYTES else min(self._entries, _sample_density(text))
-        room = max(_FEW_ENTRIES, int(len(text) * density)) + len(starts)
+        room = max(_FEW_ENTRIES, int(len(text) * self._estimate_density(text))) + len(starts)
         while True:
             num_bytes = self._size(room, len(text))
             self._budget.charge(num_bytes, "The parsed JSON")
@@ -492,10 +494,17 @@ class TapeReader:
                 self._budget.release(num_bytes)
                 raise
             if tape is not None:
-                self._entries = 1.1 * len(tape.kinds) / max(len(text), 1)
+                self._density = _MARGIN * len(tape.kinds) / max(len(text), 1)
                 return tape
             self._budget.release(num_bytes)
             room = min(2 * room, len(text) + _FEW_ENTRIES + len(starts)) if self._no_entries else room
+
+    def _estimate_density(self, text: NDArray[np.uint8]) -> float:
+        """Entries for each byte of a text."""
+        if len(text) <= _SAMPLE_BYTES:
+            return 1 / _BYTES_AN_ENTRY if self._density is None else self._density
+        density = _sample_density(text)
+        return density if self._density is None else min(density, self._density)
 
     def _size(self, room: int, text_bytes: int) -> int:
         return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._names))
@@ -558,9 +567,9 @@ class TapeReader:
 
 
 def _sample_density(text: NDArray[np.uint8]) -> float:
-    """Entries that each byte has at the beginning of a text, at most: two behind each separator."""
+    """Entries for each byte at the beginning of a text."""
     sample = text[:_SAMPLE_BYTES]
-    return 2 * sum(np.count_nonzero(sample == separator) for separator in _SEPARATORS) / _SAMPLE_BYTES
+    return _MARGIN * sum(np.count_nonzero(sample == separator) for separator in _SEPARATORS) / _SAMPLE_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

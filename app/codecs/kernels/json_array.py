@@ -86,9 +86,8 @@ def float_bits(significand: np.uint64, exponent: int, flags: int) -> np.uint64:
 
 def integer_bits(magnitude: np.uint64, flags: int) -> np.uint64:
     """The two's complement of an integer."""
-    if flags & NEGATIVE and magnitude != np.uint64(0):
-        return ~magnitude + np.uint64(1)
-    return magnitude
+    sign = np.uint64(0) - np.uint64(flags & NEGATIVE)
+    return (magnitude ^ sign) - sign
 
 
 def _read_row(

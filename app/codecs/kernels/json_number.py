@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import Bytes, bit_length, load_word, multiply_high, multiply_low, quotient_bits
+from .memory import Bytes, bit_length, load_word, multiply_high, multiply_low, quotient_bits, raw_load
 
 __all__ = [
     "DECIMAL",
@@ -49,6 +49,9 @@ _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 #: Brings a lane of 10 or more up to its high bit.
 _BEYOND_NINE = np.uint64(0x7676767676767676)
+_POINT_LANE = np.uint64(_POINT ^ _ZERO)
+#: By what is left of a byte without the bits of the minus, whether a number may begin with it.
+_FIRST = np.uint64(sum(1 << (byte ^ _MINUS) for byte in b"-0123456789"))
 _FOUR_LANES = np.uint64(0x000F000F000F000F)
 _TWO_LANES = np.uint64(0x000000FF000000FF)
 
@@ -119,12 +122,22 @@ def _combine(lanes: np.uint64) -> np.uint64:
     return (lanes & np.uint64(0xFFFFFFFF)) * np.uint64(10_000) + (lanes >> np.uint64(32))
 
 
+def _stops(lanes: np.uint64) -> np.uint64:
+    """The high bit of each lane that is no digit."""
+    return (((lanes & _LOW_BITS) + _BEYOND_NINE) | lanes) & _HIGH_BITS
+
+
+def _num_digits(stops: np.uint64) -> int:
+    """The digits before the first stop; there is one."""
+    return (bit_length(stops & (~stops + np.uint64(1))) - 1) >> 3
+
+
 def _read_digits(text: Bytes, position: int, significand: np.uint64, room: int) -> tuple[np.uint64, int]:
     """Append all digits from `position` to the significand; the position behind, or `UNREAD`: over `room`."""
     begin = position
     while True:
         lanes = _lanes_at(text, position) ^ _ZEROS
-        stops = (((lanes & _LOW_BITS) + _BEYOND_NINE) | lanes) & _HIGH_BITS
+        stops = _stops(lanes)
         if stops != np.uint64(0):
             break
         # A branch, not a choice of two counts: the next eight are read ahead while this is decided.
@@ -132,7 +145,7 @@ def _read_digits(text: Bytes, position: int, significand: np.uint64, room: int) 
         if position - begin > room:
             return significand, UNREAD
         significand = significand * np.uint64(100_000_000) + _combine(lanes)
-    count = (bit_length(stops & (~stops + np.uint64(1))) - 1) >> 3
+    count = _num_digits(stops)
     position += count
     if position - begin > room:
         return significand, UNREAD
@@ -141,10 +154,11 @@ def _read_digits(text: Bytes, position: int, significand: np.uint64, room: int) 
     return significand * _TENS[count] + _combine(lanes), position
 
 
-def _scan_long(text: Bytes, position: int, flags: int) -> tuple[np.uint64, int, int, int]:
+def _scan_slowly(text: Bytes, position: int, flags: int) -> tuple[np.uint64, int, int, int]:
     """As `scan_number`, digit by digit, from behind the sign up to the exponent."""
     significand = np.uint64(0)
     exponent = 0
+    begin = position
     while position < text.size:
         byte = int(text[position])
         digit = byte - _ZERO
@@ -156,12 +170,13 @@ def _scan_long(text: Bytes, position: int, flags: int) -> tuple[np.uint64, int, 
                 significand = significand * np.uint64(10) + np.uint64(digit)
             if flags & DECIMAL:
                 exponent -= 1
-        elif byte == _POINT and not flags & DECIMAL:
+        elif byte == _POINT and not flags & DECIMAL and position > begin:
             flags |= DECIMAL
         else:
             break
         position += 1
-    if int(text[position - 1]) == _POINT:
+    has_leading_zero = byte_at(text, begin) == _ZERO and 0 <= byte_at(text, begin + 1) - _ZERO <= 9
+    if position == begin or int(text[position - 1]) == _POINT or has_leading_zero:
         return significand, exponent, flags, UNREAD
     return significand, exponent, flags, position
 
@@ -187,22 +202,72 @@ def scan_number(text: Bytes, position: int) -> tuple[np.uint64, int, int, int]:
 
     What follows the token is the caller's to check.
     """
-    flags = NEGATIVE if byte_at(text, position) == _MINUS else 0
-    position += flags
-    begin = position
-    first = byte_at(text, position) - _ZERO
-    if first < 0 or first > 9:
-        return np.uint64(0), 0, flags, UNREAD
-    significand = np.uint64(first)
-    position += 1
+    if position < 0 or position + 9 > text.size:
+        flags = NEGATIVE if byte_at(text, position) == _MINUS else 0
+        significand, exponent, flags, position = _scan_slowly(text, position + flags, flags)
+    else:
+        significand, exponent, flags, position = _scan_digits(text, position)
     byte = byte_at(text, position)
-    if byte != _POINT:
-        significand, position = _read_digits(text, position, significand, _MAX_DIGITS - 1)
-        if first == 0 and position != begin + 1:
-            return significand, 0, flags, UNREAD
-        byte = byte_at(text, position) if position >= 0 else 0
+    if byte in (_LOWER_E, _UPPER_E):
+        flags |= DECIMAL
+        power, position = _scan_exponent(text, position + 1)
+        exponent += power
+    return significand, exponent, flags, position
+
+
+def _scan_digits(text: Bytes, position: int) -> tuple[np.uint64, int, int, int]:
+    """As `scan_number` up to the exponent, where nine bytes can be read at `position`.
+
+    Signs and lengths of numbers are as good as random, and a branch on them costs as much as all the rest:
+    short numbers take the same way whatever they are.
+    """
+    word = raw_load(text, position)
+    following = raw_load(text, position + 1)
+    # Of the bytes that may come first, only the minus lacks this bit.
+    negative = (~word >> np.uint64(4)) & np.uint64(1)
+    skipped = negative << np.uint64(3)
+    last = ((following >> np.uint64(56)) << (np.uint64(63) - skipped)) << np.uint64(1)
+    lanes = ((word >> skipped) | last) ^ _ZEROS
+    flags = int(np.int64(negative))
+    begin = position + flags
+    first = (word & np.uint64(0xFF)) ^ np.uint64(_MINUS)
+    two = ((lanes & np.uint64(0xFF)) << np.uint64(8)) | ((lanes >> np.uint64(8)) & np.uint64(0xFF))
+    # What cannot begin a number, and a zero before another digit.
+    if (first >> np.uint64(6)) | (~(_FIRST >> (first & np.uint64(63))) & np.uint64(1)) or two < np.uint64(10):
+        return np.uint64(0), 0, flags, UNREAD
+    stops = _stops(lanes)
+    if stops == np.uint64(0):
+        return _scan_long(text, begin, _combine(lanes), flags)
+    count = _num_digits(stops)
+    if count == 0:
+        return np.uint64(0), 0, flags, UNREAD
+    where = np.uint64(8 * count)
+    if (lanes >> where) & np.uint64(0xFF) != _POINT_LANE:
+        return _combine((lanes << (np.uint64(56) - where)) << np.uint64(8)), 0, flags, begin + count
+    flags |= DECIMAL
+    before = (np.uint64(1) << where) - np.uint64(1)
+    digits = ((lanes & before) << np.uint64(8)) | (lanes & (~before << np.uint64(8)))
+    stops &= stops - np.uint64(1)
+    if stops != np.uint64(0):
+        size = _num_digits(stops)
+        if size == count + 1:
+            return np.uint64(0), 0, flags, UNREAD
+        return _combine(digits << np.uint64(64 - 8 * size)), count + 1 - size, flags, begin + size
+    significand, position = _read_digits(text, begin + 8, _combine(digits), _MAX_DIGITS - 7)
+    if position < 0:
+        return _scan_slowly(text, begin, flags & NEGATIVE)
+    if position == begin + count + 1:
+        return np.uint64(0), 0, flags, UNREAD
+    return significand, begin + count + 1 - position, flags, position
+
+
+def _scan_long(
+    text: Bytes, begin: int, significand: np.uint64, flags: int
+) -> tuple[np.uint64, int, int, int]:
+    """As `_scan_digits`, of a number that begins with the eight digits of the significand."""
+    significand, position = _read_digits(text, begin + 8, significand, _MAX_DIGITS - 8)
     exponent = 0
-    if byte == _POINT:
+    if position >= 0 and byte_at(text, position) == _POINT:
         flags |= DECIMAL
         point = position + 1
         significand, position = _read_digits(text, point, significand, _MAX_DIGITS - (position - begin))
@@ -210,12 +275,7 @@ def scan_number(text: Bytes, position: int) -> tuple[np.uint64, int, int, int]:
         if exponent == 0:
             return significand, 0, flags, UNREAD
     if position < 0:
-        significand, exponent, flags, position = _scan_long(text, begin, flags & NEGATIVE)
-    byte = byte_at(text, position)
-    if byte in (_LOWER_E, _UPPER_E):
-        flags |= DECIMAL
-        power, position = _scan_exponent(text, position + 1)
-        exponent += power
+        return _scan_slowly(text, begin, flags & NEGATIVE)
     return significand, exponent, flags, position
 
 

@@ -151,6 +151,8 @@ def _read_number(text: Bytes, position: int) -> tuple[int, np.uint64, int]:
             return UNSURE, np.uint64(position), end
         return DECIMAL_NUMBER, bits, end
     magnitude, fits = integer_magnitude(text, significand, exponent, flags, end)
+    if fits and np.uint64(0) < magnitude < _SIGN:
+        return INTEGER, integer_bits(magnitude, flags), end
     if not fits or (flags & NEGATIVE and magnitude > _SIGN):
         if end - position > _MAX_DIGITS:
             return LARGE, np.uint64(0), UNREAD
@@ -169,9 +171,6 @@ def _read_numbers(
     """
     begin = at
     while 0 <= at < min(len(kinds), len(words)):
-        byte = byte_at(text, position)
-        if not (_ZERO <= byte <= _NINE or byte == _MINUS):
-            break
         kind, word, position = _read_number(text, position)
         if position < 0 or kind in (LARGE, UNSURE):
             break

@@ -1,6 +1,7 @@
 """Sparse and ragged tensors against TensorFlow's own serializers and readers."""
 
 import importlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ from hypothesis import strategies as st
 
 from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor, in_memory
 from app.codecs.forms import TENSOR_CODECS, FormName
-from app.codecs.json.tensor_kinds import read_nested_ragged
 from app.codecs.messages.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
 from app.codecs.messages.tensor_proto_write import make_message
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.errors import InputError
 from app.runtime.budget import Budget
+from app.runtime.streams import MemoryFile
 from tests.bodies import body_of
 from tests.elements import element_bytes
 
@@ -138,7 +139,9 @@ def test_nested_arrays_are_cut_as_tensorflow_cuts_them(nested: list[Any]) -> Non
         return  # of different depths
     if not isinstance(theirs, tf.RaggedTensor) or not int(tf.size(theirs.flat_values)):
         return
-    ours = read_nested_ragged(nested, INT64, "", TensorDecodeOptions())
+    options = TensorDecodeOptions(dtype=INT64, kind="ragged")
+    (ours,) = TENSOR_CODECS["json"].decode(MemoryFile(json.dumps(nested).encode()), options, Budget())
+    assert isinstance(ours, RaggedTensor)
     assert ours.values.values.tolist() == theirs.flat_values.numpy().tolist()
     cuts = [cut.numpy().tolist() for cut in theirs.nested_row_splits]
     assert [cut.tolist() for cut in ours.row_splits] == cuts

@@ -37,11 +37,13 @@ from ..array import Array, position_name
 from ..columns import Strings
 from ..compression.encoded import Encoded
 from ..content import checked_pieces, read_content
+from ..json.document import read_text
 from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
-from ..json.tensor_body import read_tensor
-from ..json.text import parse_json
+from ..json.items import flatten
+from ..json.tape import Items
+from ..json.tensors import read_tensor
 from ..json.texts import quote
-from ..json.values import flatten
+from ..kernels.json_tape import ARRAY, OBJECT
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from . import raw
 
@@ -191,14 +193,15 @@ def _read_head(
         )
     budget.charge(2 * json_bytes, "The JSON of the body")
     text = read_exactly(stream, json_bytes, "the JSON")
-    document = parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
+    tape = read_text(text, budget, bare=options.nonfinite == "bare")
     budget.release(2 * json_bytes)
+    body = tape.roots
     # Whatever is wrong in the JSON is found before any of the bytes behind it are waited for.
-    described = _describe_tensors(document.value, options, budget.limits, members)
-    beside = {name: document.value[name] for name in members & document.value.keys()}
-    # The estimate covered the arrays; from here on they alone are held.
-    budget.release(document.num_bytes)
-    del document
+    described = _describe_tensors(body, options, budget.limits, members)
+    beside = {name: body.member(name).python(0) for name in members.intersection(body.member_names(0))}
+    # What was charged for the tape covered the arrays; from here on they alone are held.
+    budget.release(tape.num_bytes)
+    del tape, body
     budget.charge(sum(_held_bytes(item.array) for item in described if item.array), "The tensors of the JSON")
     return described, beside
 
@@ -275,7 +278,7 @@ def _parse_strings(content: bytearray, count: int, offset: int) -> Strings:
 
 
 def _describe_tensors(
-    body: Any, options: TensorDecodeOptions, limits: Limits, members: frozenset[str]
+    body: Items, options: TensorDecodeOptions, limits: Limits, members: frozenset[str]
 ) -> list[_Described]:
     """What the JSON says of each tensor."""
     options = replace(options, dtype=None, shape=None)
@@ -286,7 +289,7 @@ def _describe_tensors(
         )
     described: list[_Described] = []
     seen: set[str] = set()
-    for index, item in enumerate(items):
+    for index, item in enumerate(items.each()):
         pointer = f"/{key}/{index}"
         found = _describe(item, pointer, options)
         if found.name is not None:
@@ -303,17 +306,17 @@ def _describe_tensors(
     return described
 
 
-def _items(body: Any, members: frozenset[str]) -> tuple[str, list[dict[str, Any]]]:
+def _items(body: Items, members: frozenset[str]) -> tuple[str, Items]:
     """The name and the items of the list of tensors."""
-    if isinstance(body, dict):
-        known = body.keys() - IGNORED_MEMBERS - members
+    if body.only(OBJECT):
+        known = set(body.member_names(0)) - IGNORED_MEMBERS - members
         # The outputs that a request asks for have neither datatype nor values.
-        if known == {"inputs", "outputs"} and not _holds_tensors(body["outputs"]):
+        if known == {"inputs", "outputs"} and not _holds_tensors(body.member("outputs")):
             known = {"inputs"}
         if len(known) == 1 and (key := min(known)) in ("inputs", "outputs"):
-            items = body[key]
-            if items == [] or is_oip(items):
-                return key, items
+            tensors = body.member(key)
+            if tensors.only(ARRAY) and (not tensors.counts()[0] or is_oip(tensors)):
+                return key, tensors.open()[0]
     raise AmbiguousInput(
         'The JSON of an oip body is {"inputs": [{"name", "datatype", "shape", "parameters": '
         f'{{"{_BINARY_SIZE}": ...}}}}, ...]}}, or the same with "outputs"; "data" may take the place of the '
@@ -321,23 +324,26 @@ def _items(body: Any, members: frozenset[str]) -> tuple[str, list[dict[str, Any]
     )
 
 
-def _holds_tensors(outputs: Any) -> bool:
-    return not isinstance(outputs, list) or any(
-        not isinstance(item, dict) or item.keys() & {"datatype", "data"} for item in outputs
+def _holds_tensors(outputs: Items) -> bool:
+    if not outputs.only(ARRAY):
+        return True
+    items, _ = outputs.open()
+    return not items.found() <= {OBJECT} or any(
+        not {"datatype", "data"}.isdisjoint(items.member_names(index)) for index in range(len(items))
     )
 
 
-def _describe(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) -> _Described:
-    parameters = item.get("parameters")
-    size = parameters.get(_BINARY_SIZE) if isinstance(parameters, dict) else None
+def _describe(item: Items, pointer: str, options: TensorDecodeOptions) -> _Described:
+    names = item.member_names(0)
+    size = _binary_size(item.member("parameters")) if "parameters" in names else None
     if size is None:
         array = _read_json(item, pointer, options)
         return _Described(array.name, array.dtype, array.shape, pointer, array=array)
-    if "data" in item:
+    if "data" in names:
         raise MalformedInput(
             f'A tensor has both "data" and a {_BINARY_SIZE}.', code="invalid_tensor", pointer=pointer
         )
-    form = read_data_form({**item, "data": None}, pointer)
+    form = read_data_form(item, pointer, data=None)
     if form.dtype is None or form.shape is None:
         raise MalformedInput(
             f'A tensor with a {_BINARY_SIZE} needs a "datatype" and a "shape".',
@@ -354,15 +360,20 @@ def _describe(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) 
     return _Described(form.name, form.dtype, form.shape, pointer, size)
 
 
-def _read_json(item: dict[str, Any], pointer: str, options: TensorDecodeOptions) -> Array:
+def _binary_size(parameters: Items) -> Any:
+    """The size that the parameters of a tensor give, whatever it is; None where they give none."""
+    if not parameters.only(OBJECT) or _BINARY_SIZE not in parameters.member_names(0):
+        return None
+    return parameters.member(_BINARY_SIZE).python(0)
+
+
+def _read_json(item: Items, pointer: str, options: TensorDecodeOptions) -> Array:
     """A tensor whose elements are JSON; its strings are text where none is {"b64": ...}."""
     array = read_tensor(item, pointer, options)
-    dtype = array.dtype
-    if dtype.is_string:
-        data = item["data"]
-        items = flatten(data)[0] if isinstance(data, list) else [data]
-        dtype = BYTES if dict in set(map(type, items)) else TEXT
-    return replace(array, dtype=dtype)
+    if array.dtype.is_string:
+        elements, _ = flatten(item.member("data"))
+        array = replace(array, dtype=BYTES if elements.has(OBJECT) else TEXT)
+    return array
 
 
 def _check_size(size: object, dtype: DType, shape: Shape, pointer: str) -> None:

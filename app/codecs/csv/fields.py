@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from ...domain.dtypes import BOOL, FLOAT64, INT64, PRECISION, TEXT, DType
 from ...domain.schema import Feature
 from ...errors import SchemaConflict
+from ...runtime.budget import Budget
 from .. import kernels
 from ..columns import Column, Mask, Strings, bounds_of_present
-from ..json.convert import convert_items
 from ..json.errors import cell_error
-from ..json.text import NegativeZero, NonFinite
+from ..json.items import convert_scalars
+from ..json.tape import Items, read_document
+from ..json.texts import quote
 from ..json.values import ItemError, Reading
 from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE
 from ..rounding import rounded
@@ -27,16 +29,10 @@ from ..schema_inference import HEAD_ROWS
 _MAX_DIGITS: Final = 1000
 _INTEGER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 _NUMBER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_BOOLEANS: Final[dict[str, object]] = {
-    spelled: value
-    for word, value in (("true", True), ("false", False))
-    for spelled in (word, word.title(), word.upper())
+_WORDS: Final = {
+    spelled: word for word in ("true", "false") for spelled in (word, word.title(), word.upper())
 }
-_BARE: Final[dict[str, object]] = {
-    "NaN": NonFinite("nan"),
-    "Infinity": NonFinite("inf"),
-    "-Infinity": NonFinite("-inf"),
-}
+_BARE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,8 @@ def convert_texts(texts: Strings, dtype: DType, reading: Reading, *, bare: bool)
     values = _convert_at_once(texts, dtype, nonfinite=bare or reading.declared)
     if values is not None:
         return values
-    return convert_items([_item(text.decode(), bare=bare) for text in texts.unpack()], dtype, reading)
+    items = _parse([text.decode() for text in texts.unpack()], bare=bare)
+    return convert_scalars(items, dtype, reading)
 
 
 def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
@@ -196,12 +193,16 @@ def _floats(kinds: NDArray[np.uint8], words: NDArray[np.uint64], dtype: DType) -
     return None if lost.any() else values
 
 
-def _item(text: str, *, bare: bool) -> object:
-    """The field as what a JSON parser would have made of it."""
-    if _INTEGER_TOKEN.fullmatch(text):
-        if len(text) > _MAX_DIGITS:
-            return text
-        return NegativeZero() if text == "-0" else int(text)
-    if _NUMBER_TOKEN.fullmatch(text):
-        return float(text)
-    return _BOOLEANS.get(text, _BARE.get(text, text) if bare else text)
+def _parse(texts: list[str], *, bare: bool) -> Items:
+    """The fields as what JSON would make of them."""
+    text = f"[{','.join(_in_json(text, bare=bare) for text in texts)}]".encode()
+    tape = read_document(np.frombuffer(text, np.uint8), Budget(), bare=True)
+    return tape.roots.open()[0]
+
+
+def _in_json(text: str, *, bare: bool) -> str:
+    is_integer = _INTEGER_TOKEN.fullmatch(text) is not None
+    is_number = len(text) <= _MAX_DIGITS if is_integer else _NUMBER_TOKEN.fullmatch(text) is not None
+    if is_number or (bare and text in _BARE):
+        return text
+    return _WORDS.get(text) or quote(text)

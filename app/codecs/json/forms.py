@@ -6,36 +6,28 @@ Protocol v2 (`inputs` and `outputs` with `name`, `datatype`, `shape`, `data`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from ...domain.dtypes import DType, parse_dtype
 from ...domain.limits import Limits
 from ...domain.tensor import Shape, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
-
-__all__ = [
-    "IGNORED_MEMBERS",
-    "DataForm",
-    "check_name",
-    "fit_shape",
-    "is_oip",
-    "member_pointer",
-    "read_data_form",
-]
+from ..kernels.json_tape import OBJECT
+from .tape import Items, members_of
 
 #: Members of a request that say nothing about its values.
 IGNORED_MEMBERS: Final = frozenset({"signature_name", "id", "model_name", "model_version", "parameters"})
 
-_DATA_MEMBERS: Final = frozenset({"data", "dtype", "datatype", "shape", "name", "parameters"})
+_MEMBERS: Final = frozenset({"dtype", "datatype", "shape", "name", "parameters"})
 
 
 @dataclass(frozen=True, slots=True)
 class DataForm:
     """`{"name", "dtype" or "datatype", "shape", "data"}`; all but `data` may be missing."""
 
-    data: Any
+    data: Items
     dtype: DType | None = None
     shape: Shape | None = None
     name: str | None = None
@@ -46,33 +38,44 @@ def member_pointer(pointer: str, key: str | int) -> str:
     return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
-def is_oip(items: object) -> bool:
-    """Whether this is the list of tensors of an Open Inference request or response."""
-    return (
-        isinstance(items, list)
-        and bool(items)
-        and all(isinstance(item, dict) and "datatype" in item for item in items)
+def is_oip(tensors: Items) -> bool:
+    """Whether an array is the list of tensors of an Open Inference request or response."""
+    items, _ = tensors.open()
+    return items.found() == {OBJECT} and all(
+        "datatype" in items.member_names(index) for index in range(len(items))
     )
 
 
-def read_data_form(value: Mapping[str, Any], pointer: str) -> DataForm:
-    """The members of an object that has `data`; the data itself is not looked at.
+def read_data_form(
+    value: Items, pointer: str, *, data: str | None = "data", beside: Set[str] = frozenset()
+) -> DataForm:
+    """The members of an object that describes a tensor; the data itself is not looked at.
+
+    Args:
+        data: the member with the elements; None: they do not stand in the JSON.
+        beside: members that are the caller's to read.
 
     Raises:
         MalformedInput: a member that is unknown or of the wrong type.
         LimitExceeded: more dimensions or elements than TensorFlow holds.
     """
-    if unknown := value.keys() - _DATA_MEMBERS:
+    names = set(value.member_names(0)) - beside - {data}
+    if unknown := names - _MEMBERS:
         raise _invalid(f"has an unknown member {min(unknown)[:64]!r}", pointer)
-    if "data" not in value:
+    members = members_of(value, 0)
+    if data is not None and data not in members:
         raise _invalid('lacks "data"', pointer)
-    if "dtype" in value and "datatype" in value:
+    if names >= {"dtype", "datatype"}:
         raise _invalid('has both "dtype" and "datatype"', pointer)
+    dtype, shape, name = (
+        members[key].python(0) if key in members else None
+        for key in ("datatype" if "datatype" in names else "dtype", "shape", "name")
+    )
     return DataForm(
-        value["data"],
-        _dtype(value.get("dtype", value.get("datatype")), pointer),
-        _shape(value.get("shape"), member_pointer(pointer, "shape")),
-        _name(value.get("name"), member_pointer(pointer, "name")),
+        Items.none() if data is None else members[data],
+        _dtype(dtype, pointer),
+        _shape(shape, member_pointer(pointer, "shape")),
+        _name(name, member_pointer(pointer, "name")),
     )
 
 

@@ -41,7 +41,7 @@ from ..kernels.json_tape import (
 )
 from ..kernels.json_tape import STRING as TEXT_ITEM
 from ..rounding import rounded
-from .convert import decode_b64
+from .b64 import decode_b64
 from .tape import KEY_OF, Items, Words, gather_strings
 from .values import ItemError, Reading, null_error, unravel
 
@@ -81,6 +81,11 @@ def convert(items: Items, dtype: DType, reading: Reading) -> NDArray[Any] | Stri
     Raises:
         ItemError: an item of another type, out of range, or not exact.
     """
+    return _strings(items, dtype, reading) if dtype.is_string else convert_scalars(items, dtype, reading)
+
+
+def convert_scalars(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
+    """As `convert`, of numbers or booleans."""
     if dtype.is_integer:
         return _integers(items, dtype, reading)
     if dtype.is_float:
@@ -88,8 +93,6 @@ def convert(items: Items, dtype: DType, reading: Reading) -> NDArray[Any] | Stri
     if dtype.kind == "complex":
         part = DTYPES["float32" if dtype.itemsize == 8 else "float64"]
         return _floats(items, part, reading).view(dtype.numpy)
-    if dtype.is_string:
-        return _strings(items, dtype, reading)
     _require(items, _BOOLEANS, dtype)
     return np.asarray(items.kinds == TRUE)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ...domain.dtypes import BYTES, TEXT, WITHIN_FLOAT32
 from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
@@ -13,7 +13,7 @@ from ...runtime.budget import Budget
 from ..kernels.json_tape import OBJECT
 from .forms import DataForm, fit_shape, member_pointer, read_data_form
 from .items import flatten
-from .tape import Items, members_of, nest
+from .tape import Items, nest
 from .values import ItemError
 
 #: A nested array that a declared shape makes, with what its column takes.
@@ -38,9 +38,9 @@ def read_oip_columns(
     """
     columns: dict[str, Items] = {}
     features: list[Feature] = []
-    for index in range(len(inputs)):
+    for index, item in enumerate(inputs.each()):
         pointer = f"/inputs/{index}"
-        form = read_data_form(_members_of(inputs, index), pointer)
+        form = read_data_form(item, pointer)
         if form.name is None or form.dtype is None:
             raise MalformedInput(
                 'An input needs a "name" and a "datatype".', code="invalid_tensor", pointer=pointer
@@ -60,12 +60,6 @@ def read_oip_columns(
     narrow = {feature.name for feature in features if feature.dtype.name in WITHIN_FLOAT32}
     fitted = (replace(feature, inferred=False) if feature.name in narrow else feature for feature in declared)
     return columns, Schema(tuple(fitted), declared.message)
-
-
-def _members_of(inputs: Items, index: int) -> dict[str, Any]:
-    """The members of an input; its data as items."""
-    members = members_of(inputs, index)
-    return {name: item if name == "data" else item.python(0) for name, item in members.items()}
 
 
 def _read_input(name: str, form: DataForm, pointer: str, budget: Budget) -> tuple[Items, Feature]:

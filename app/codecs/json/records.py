@@ -21,11 +21,12 @@ from ..kernels.json_tape import ARRAY, OBJECT
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
 from .blocks import ColumnBlock, RowBlock, records_from_blocks
+from .document import read_text
 from .forms import IGNORED_MEMBERS
 from .objects import INSTANCES, ObjectReader, find_rows
 from .oip import read_oip_columns
 from .row_texts import head_rows, not_a_row, records_from_texts
-from .tape import Items, Tape, TapeReader, Unread, members_of, read_document
+from .tape import Items, Tape, TapeReader, Unread, members_of
 from .text import parse_json
 from .write_rows import RESERVED
 
@@ -87,14 +88,9 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
 
 def _read_document(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Tape:
     """One JSON text."""
-    bare = options.nonfinite == "bare"
+    names = () if options.schema is None else options.schema.names
     try:
-        names = () if options.schema is None else options.schema.names
-        return read_document(np.frombuffer(text, np.uint8), budget, bare=bare, names=names)
-    except Unread:
-        pass
-    try:
-        parse_json(text, budget, bare_nonfinite=bare)
+        return read_text(text, budget, bare=options.nonfinite == "bare", names=names)
     except MalformedInput as error:
         if _is_another_line(memoryview(text), error):
             raise MalformedInput(
@@ -104,7 +100,6 @@ def _read_document(text: Buffer, options: RecordsDecodeOptions, budget: Budget) 
                 offset=error.location.offset,
             ) from None
         raise
-    raise AssertionError("the kernel reads what the parser does")  # pragma: no cover
 
 
 def _is_another_line(text: memoryview, error: MalformedInput) -> bool:
@@ -174,11 +169,7 @@ def parse_row(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Re
         MalformedInput: not strict JSON, or not an object.
         InputError: what `records_from_blocks` raises.
     """
-    try:
-        tape = read_document(np.frombuffer(text, np.uint8), budget, bare=options.nonfinite == "bare")
-    except Unread:
-        parse_json(text, budget, bare_nonfinite=options.nonfinite == "bare")
-        raise AssertionError("the kernel reads what the parser does") from None  # pragma: no cover
+    tape = read_text(text, budget, bare=options.nonfinite == "bare")
     if not tape.roots.only(OBJECT):
         raise not_a_row()
     return records_from_blocks(iter([RowBlock(tape.roots, tape.num_bytes)]), options, budget)

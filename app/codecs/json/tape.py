@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -150,6 +150,11 @@ class Items:
         """Those that an index of numpy selects."""
         return Items(self.tape, self.kinds[where], self.words[where])
 
+    def each(self) -> Iterator[Items]:
+        """Every value by itself."""
+        for index in range(len(self)):
+            yield self.take(slice(index, index + 1))
+
     def only(self, kind: int) -> bool:
         """Whether all are of this kind."""
         return self.found() <= {kind}
@@ -230,6 +235,11 @@ class Items:
         """Of an object: the names of its members."""
         begin, count = int(self.words[index]) + 1, int(self.tape.words[int(self.words[index])])
         return [self.tape.name(key) for key in self.tape.words[begin : begin + 2 * count : 2].tolist()]
+
+    def member(self, name: str) -> Items:
+        """Of one object: the member of this name, which it has."""
+        at = int(self.words[0]) + 2 + 2 * self.member_names(0).index(name)
+        return Items(self.tape, self.tape.kinds[at : at + 1], self.tape.words[at : at + 1])
 
 
 _DESCRIPTIONS: Final = {

@@ -15,7 +15,6 @@ from . import (
     crc32c,
     example_encode,
     framing,
-    json_array,
     json_objects,
     json_tape,
     json_write,
@@ -59,7 +58,6 @@ class Kernels:
         self.gather_blocks = compiled(json_tape.gather_blocks)
         self.gather_strings = compiled(json_tape.gather_strings)
         self.find_objects = compiled(json_objects.find_objects)
-        self.read_number_array = compiled(json_array.read_number_array)
         self.read_number_fields = compiled(number_fields.read_number_fields)
         self.find_scalars = compiled(json_write.find_scalars)
         self.find_arrays = compiled(json_write.find_arrays)

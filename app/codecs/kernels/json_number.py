@@ -13,19 +13,6 @@ import numpy as np
 
 from .memory import Bytes, bit_length, load_word, multiply_high, multiply_low, quotient_bits, raw_load
 
-__all__ = [
-    "DECIMAL",
-    "INFINITY",
-    "NEGATIVE",
-    "TRUNCATED",
-    "UNREAD",
-    "bit_span",
-    "byte_at",
-    "double_bits",
-    "integer_magnitude",
-    "scan_number",
-]
-
 #: In place of a position: not a JSON number, or one that is not read here.
 UNREAD = -1
 
@@ -41,6 +28,10 @@ _MINUS = 0x2D
 _PLUS = 0x2B
 _POINT = 0x2E
 _ZERO = 0x30
+_SPACE = 0x20
+_LINE_FEED = 0x0A
+_RETURN = 0x0D
+_TAB = 0x09
 _UPPER_E = 0x45
 _LOWER_E = 0x65
 
@@ -102,6 +93,16 @@ def byte_at(text: Bytes, position: int) -> int:
     return int(text[position]) if 0 <= position < len(text) else 0
 
 
+def skip_blanks(text: Bytes, position: int) -> int:
+    """The position of the next byte that is no whitespace of JSON."""
+    while position < len(text):
+        byte = byte_at(text, position)
+        if byte > _SPACE or (byte != _SPACE and byte != _LINE_FEED and byte != _RETURN and byte != _TAB):
+            break
+        position += 1
+    return position
+
+
 def _lanes_at(text: Bytes, position: int) -> np.uint64:
     """The next eight bytes, those behind the end being 0."""
     if position + 8 <= text.size:
@@ -159,7 +160,7 @@ def _scan_slowly(text: Bytes, position: int, flags: int) -> tuple[np.uint64, int
     significand = np.uint64(0)
     exponent = 0
     begin = position
-    while position < text.size:
+    while position < len(text):
         byte = int(text[position])
         digit = byte - _ZERO
         if 0 <= digit <= 9:
@@ -202,7 +203,7 @@ def scan_number(text: Bytes, position: int) -> tuple[np.uint64, int, int, int]:
 
     What follows the token is the caller's to check.
     """
-    if position < 0 or position + 9 > text.size:
+    if position < 0 or position + 9 > len(text):
         flags = NEGATIVE if byte_at(text, position) == _MINUS else 0
         significand, exponent, flags, position = _scan_slowly(text, position + flags, flags)
     else:
@@ -291,13 +292,6 @@ def integer_magnitude(
     return significand * np.uint64(10) + np.uint64(last), True
 
 
-def bit_span(magnitude: np.uint64) -> int:
-    """The bits of a significand that holds this integer exactly."""
-    if magnitude == np.uint64(0):
-        return 0
-    return bit_length(magnitude) - bit_length(magnitude & (~magnitude + np.uint64(1))) + 1
-
-
 def double_bits(significand: np.uint64, exponent: int) -> np.uint64:
     """The bits of the float64 nearest to `significand * 10**exponent`, ties to even; or of infinity."""
     if significand < _FEW_DIGITS and -_MAX_EXACT_POWER <= exponent <= 0:
@@ -341,3 +335,23 @@ def _subnormal_bits(bits: np.uint64, shift: int) -> np.uint64:
         return np.uint64(0)
     bits = bits >> np.uint64(shift)
     return (bits + (bits & np.uint64(1))) >> np.uint64(1)
+
+
+def float_bits(significand: np.uint64, exponent: int, flags: int) -> np.uint64:
+    """The float64 that `scan_number` has read; the bits of an infinity where it is none that is sure."""
+    bits = np.uint64(0)
+    for more in range(2 if flags & TRUNCATED else 1):
+        # What was cut off lies between this significand and the next one.
+        nearest = double_bits(significand + np.uint64(more), exponent)
+        if more and nearest != bits:
+            return INFINITY
+        bits = nearest
+    if bits < INFINITY:
+        bits |= np.uint64(flags & NEGATIVE) << np.uint64(63)
+    return bits
+
+
+def integer_bits(magnitude: np.uint64, flags: int) -> np.uint64:
+    """The two's complement of an integer."""
+    sign = np.uint64(0) - np.uint64(flags & NEGATIVE)
+    return (magnitude ^ sign) - sign

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_array import skip_blanks
-from .json_number import UNREAD, byte_at
+from .json_number import UNREAD, byte_at, skip_blanks
 from .json_string import first_lane, string_end, zero_lanes
 from .memory import Bytes, MutableInts, load_word
 

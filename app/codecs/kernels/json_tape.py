@@ -8,8 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_array import float_bits, integer_bits, skip_blanks
-from .json_number import DECIMAL, INFINITY, NEGATIVE, UNREAD, byte_at, integer_magnitude, scan_number
+from .json_number import (
+    DECIMAL,
+    INFINITY,
+    NEGATIVE,
+    UNREAD,
+    byte_at,
+    float_bits,
+    integer_bits,
+    integer_magnitude,
+    scan_number,
+    skip_blanks,
+)
 from .json_string import read_string
 from .memory import (
     Bytes,

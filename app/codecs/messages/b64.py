@@ -9,7 +9,7 @@ from ...errors import InputError
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..columns import Records
-from ..json.convert import decode_b64
+from ..json.b64 import decode_b64
 from ..json.text import parse_json
 from ..json.texts import gather
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES

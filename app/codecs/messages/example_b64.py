@@ -6,7 +6,7 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..columns import Records
-from ..json.convert import decode_b64
+from ..json.b64 import decode_b64
 from ..json.text import parse_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from .b64_messages import message_texts, read_messages

@@ -12,7 +12,7 @@ from ...errors import InputError, LimitExceeded
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..array import Array
-from ..json.convert import decode_b64
+from ..json.b64 import decode_b64
 from ..json.text import parse_json
 from ..json.texts import gather
 from ..options import TensorDecodeOptions, TensorEncodeOptions

@@ -33,7 +33,8 @@ def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[n
         if not dtype.has_infinity:
             lost |= np.isinf(values)
         if not dtype.has_nan:
-            lost |= np.isnan(values) | ~(np.abs(values) < _FLOAT4_OVERFLOW)
+            # Not by their magnitude: an int16 has none of -32768. NaN is not within either.
+            lost |= ~((values > -_FLOAT4_OVERFLOW) & (values < _FLOAT4_OVERFLOW))
     return converted, lost
 
 

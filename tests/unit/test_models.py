@@ -1,0 +1,93 @@
+"""Each thing is modelled once: which modules use the kernel or the library that it stands on.
+
+Another user is a second model of the same thing, or belongs into the table.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+APP = Path(__file__).parents[2] / "app"
+
+#: A kernel, and who calls it.
+KERNELS = {
+    # JSON: rows on one tape, and where they lie in a large text; arrays of numbers in tensors.
+    "read_values": {"codecs/json/tape.py"},
+    "find_objects": {"codecs/json/objects.py"},
+    "read_number_array": {"codecs/json/numbers.py"},
+    # Examples and SequenceExamples.
+    "read_messages": {"codecs/messages/cells.py"},
+    "encode_messages": {"codecs/messages/write.py"},
+    # Records of a TFRecord: those of a body, those that are known to be whole, those of a damaged one.
+    "scan_frames": {"codecs/messages/frame_window.py", "codecs/messages/frames.py"},
+    "find_header": {"codecs/messages/salvage.py"},
+    # Numbers in text.
+    "read_number_fields": {"codecs/csv/fields.py"},
+}
+#: A library, and who imports it.
+LIBRARIES = {
+    "google.protobuf": set[str](),
+    "numpy.lib.format": set[str](),
+    "pandas": set[str](),
+    "pyarrow.csv": {"codecs/csv/lines.py"},
+    "pyarrow.dataset": set[str](),
+    "pyarrow.json": set[str](),
+    "pyarrow.parquet": {"codecs/arrow/parquet.py"},
+    "zipfile": {"codecs/arrays/npz.py"},
+    # It writes numbers and never reads.
+    "orjson": {"api/openapi.py", "codecs/json/write.py"},
+}
+#: Models of one thing beside one another, which `Array` took the place of.
+GONE = {"ArrayColumn", "Arrival", "ChunkedArray", "FoundArray", "NamedTensor", "Tensor", "TensorStream"}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    paths = (path for path in APP.rglob("*.py") if path.parent.name != "kernels")
+    return {path.relative_to(APP).as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The modules that are imported; of `from a import b` both `a` and `a.b`, which may be one."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+    return found
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_has_one_caller(kernel: str) -> None:
+    callers = {
+        name
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == kernel
+    }
+    assert callers == KERNELS[kernel]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_has_one_importer(library: str) -> None:
+    assert {name for name, tree in modules().items() if library in imports(tree)} == LIBRARIES[library]
+
+
+def test_arrow_is_a_form_and_no_model_of_rows() -> None:
+    importers = {
+        name for name, tree in modules().items() if any(m.split(".")[0] == "pyarrow" for m in imports(tree))
+    }
+    others = {name for name in importers if not name.startswith("codecs/arrow/")}
+    # CSV is split by Arrow, and a shuffle gathers records with it.
+    assert others == {"codecs/csv/lines.py", "codecs/messages/frame_shuffle.py"}
+
+
+def test_models_that_are_gone_stay_gone() -> None:
+    classes = {
+        node.name for tree in modules().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
+    assert {"Array", "Column"} <= classes
+    assert classes & GONE == set()

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Column, Strings, item_width, num_splits
-from app.domain.schema import Feature, Schema
+from app.domain.feature import Feature
+from app.domain.schema import Schema
 
 
 def check_batch(batch: Batch, schema: Schema, *, max_rows: int = MAX_BATCH_ROWS) -> Batch:

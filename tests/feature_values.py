@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from app.codecs.messages.framing import iter_frames
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
-from app.domain.schema import Encoding, Feature, FeatureKind, Message, Schema
+from app.domain.feature import Encoding, Feature, FeatureKind
+from app.domain.schema import Message, Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema

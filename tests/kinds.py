@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from app.codecs.columns import Records
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
-from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
+from app.domain.feature import Feature, FeatureShape, default_encoding
+from app.domain.schema import Schema
 from app.domain.tensor import num_elements
 from tests.arrow_rows import arrow_schema, as_arrow, column_type, from_arrow
 

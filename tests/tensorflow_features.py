@@ -10,7 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from app.domain.dtypes import DType
-from app.domain.schema import Feature, Schema
+from app.domain.feature import Feature
+from app.domain.schema import Schema
 from tests.feature_values import RaggedValue, array_of
 
 

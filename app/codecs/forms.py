@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from ..domain.schema import FeatureKind
+from ..domain.feature import FeatureKind
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream, WholeBody
 from .arrays import npy, npz, oip, raw, rows, safetensors

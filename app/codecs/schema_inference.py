@@ -24,15 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import FLOAT32, FLOAT64, STRING, DType
+from ..domain.feature import Feature, FeatureKind, FeatureShape, default_encoding
 from ..domain.limits import Limits
-from ..domain.schema import (
-    Feature,
-    FeatureKind,
-    FeatureShape,
-    Schema,
-    check_feature_names,
-    default_encoding,
-)
+from ..domain.schema import Schema, check_feature_names
 from ..domain.tensor import check_shape
 from ..errors import InputError, SchemaConflict, UnprocessableInput
 from .json.errors import cell_error

@@ -24,7 +24,8 @@ from typing import Final
 
 from ..errors import InputError, SchemaConflict
 from .dtypes import FLOAT32, INT64, DType
-from .schema import Feature, FeatureShape, Schema
+from .feature import Feature, FeatureShape
+from .schema import Schema
 
 __all__ = ["DECLARE_ANEW", "widen"]
 

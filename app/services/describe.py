@@ -18,7 +18,8 @@ from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
 from ..domain.dtypes import DType, DTypeName
-from ..domain.schema import Feature, Schema, SchemaJson
+from ..domain.feature import Feature
+from ..domain.schema import Schema, SchemaJson
 from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
 
 __all__ = [

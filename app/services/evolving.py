@@ -16,7 +16,8 @@ from ..codecs.columns import Records
 from ..codecs.forms import RECORDS_CODECS, FormName
 from ..codecs.options import RecordsDecodeOptions
 from ..domain.evolution import widen
-from ..domain.schema import Feature, Schema
+from ..domain.feature import Feature
+from ..domain.schema import Schema
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
 from ..runtime.streams import ByteStream

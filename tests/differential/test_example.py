@@ -23,8 +23,9 @@ from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.messages.write import encode_blocks
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.dtypes import DTYPES, parse_feature_dtype
+from app.domain.feature import Feature
 from app.domain.limits import Limits
-from app.domain.schema import Feature, Schema
+from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream

@@ -14,7 +14,8 @@ from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.schemas.python_source import serialize_python
 from app.domain.dtypes import DTYPES
-from app.domain.schema import Feature, Schema
+from app.domain.feature import Feature
+from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from app.domain.schema import Feature, Schema
+from app.domain.feature import Feature
+from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from typing_extensions import TypedDict
 
 from ...codecs.forms import FORMS, Form, FormName, RecordsCodec, TensorCodec
-from ...domain.schema import FeatureKind
+from ...domain.feature import FeatureKind
 from ..parameters import NoParameters
 
 __all__ = ["router"]

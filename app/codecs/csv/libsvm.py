@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import FLOAT64, INT64
+from ...domain.feature import Feature
 from ...domain.limits import MIB
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Schema
 from ...domain.tensor import MAX_DIM
 from ...errors import LimitExceeded, MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget

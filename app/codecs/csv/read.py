@@ -7,7 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from ...domain.schema import Feature, Schema
+from ...domain.feature import Feature
+from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream

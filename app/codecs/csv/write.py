@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from ...domain.feature import Feature
 from ...domain.limits import MIB
-from ...domain.schema import Feature
 from ...errors import InputError, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer

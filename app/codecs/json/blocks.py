@@ -7,8 +7,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from ...domain.feature import Feature
 from ...domain.limits import MIB
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records

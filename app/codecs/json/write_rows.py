@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from ...domain.feature import Feature
 from ...domain.limits import MIB
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Schema
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer

@@ -8,7 +8,8 @@ from typing import Final, cast
 import numpy as np
 
 from ...domain.dtypes import BYTES, TEXT
-from ...domain.schema import Feature, Schema
+from ...domain.feature import Feature
+from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from .. import kernels

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.schema import Feature
+from ...domain.feature import Feature
 from ...domain.tensor import Shape
 from ...errors import InputError
 from .. import kernels

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import FLOAT64, STRING, DType
-from ...domain.schema import Feature
+from ...domain.feature import Feature
 from ...domain.tensor import Shape
 from ..array import Array
 from ..columns import Column, Ints, Strings, bounds_by_row, even_bounds, part

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.schema import Feature
+from ...domain.feature import Feature
 from ...errors import LossyConversion
 from ..columns import Column, Ints, Mask
 from ..options import RecordsEncodeOptions

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ...domain.schema import Schema, stored_features
+from ...domain.feature import stored_features
+from ...domain.schema import Schema
 from ...errors import InputError
 from ...runtime.budget import Budget
 from ..columns import Records

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import TEXT
-from ...domain.schema import Feature
+from ...domain.feature import Feature
 from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
 from .. import kernels
 from ..arrow.elements import first_not_utf8

@@ -18,7 +18,8 @@ from typing import Final, cast
 
 import numpy as np
 
-from ...domain.schema import Feature, Schema, check_stored_names, stored_features
+from ...domain.feature import Feature, stored_features
+from ...domain.schema import Schema, check_stored_names
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from ..columns import Batch, Column, Ints, Mask, Records, bounds_by_row, bounds_of_present, item_width

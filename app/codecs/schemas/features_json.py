@@ -14,8 +14,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...domain.feature import Feature
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Schema
 from ...errors import UnprocessableInput
 from .features_read import notes, plain_features
 from .features_write import FEATURES, features_content

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ...domain.schema import Feature, FeatureShape
+from ...domain.feature import Feature, FeatureShape
 from ...domain.tensor import MAX_DIM
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from .note import is_note

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...domain.schema import Feature, FeatureShape, stored_features
+from ...domain.feature import Feature, FeatureShape, stored_features
 
 FEATURES: Final = "tensorflow_datasets.core.features"
 

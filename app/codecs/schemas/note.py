@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ...domain.feature import Feature
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Message, Schema, check_feature_names, check_stored_names
+from ...domain.schema import Message, Schema, check_feature_names, check_stored_names
 from ...errors import InputError, UnprocessableInput
 from ...runtime.budget import Budget
 from ..json.text import parse_json

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ...domain.feature import Feature
 from ...domain.limits import Limits
-from ...domain.schema import Feature, Schema
+from ...domain.schema import Schema
 from ...errors import MalformedInput
 from .note import format_note, is_note, schema_with_notes
 from .pbtxt_read import plain_features

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...domain.evolution import widen
-from ...domain.schema import Feature, Message, Schema
+from ...domain.feature import Feature
+from ...domain.schema import Message, Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from .stored_json import dump_json
 

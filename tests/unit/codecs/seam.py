@@ -23,8 +23,9 @@ from app.codecs.options import (
     TensorEncodeOptions,
 )
 from app.domain.dtypes import DType
+from app.domain.feature import Feature
 from app.domain.limits import Limits
-from app.domain.schema import Feature, Schema
+from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream

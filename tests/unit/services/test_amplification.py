@@ -12,7 +12,8 @@ import pytest
 from app.codecs.forms import FormName
 from app.codecs.options import RecordsDecodeOptions
 from app.domain.dtypes import INT64
-from app.domain.schema import Feature, Message, Schema
+from app.domain.feature import Feature
+from app.domain.schema import Message, Schema
 from app.errors import LimitExceeded
 from app.runtime.amplification import Amplification
 from app.runtime.budget import Budget

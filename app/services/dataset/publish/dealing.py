@@ -20,7 +20,8 @@ from ....codecs.messages.messages import parse_messages
 from ....codecs.options import RecordsDecodeOptions
 from ....domain.division import Division
 from ....domain.dtypes import BYTES
-from ....domain.schema import Feature, Schema
+from ....domain.feature import Feature
+from ....domain.schema import Schema
 from ....errors import CorruptData, InputError, UnprocessableInput
 from ....runtime.budget import Budget
 from ....storage.object_store import ObjectStore

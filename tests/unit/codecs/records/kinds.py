@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
-from app.domain.schema import Feature, FeatureKind, FeatureShape, Schema, default_encoding
+from app.domain.feature import Feature, FeatureKind, FeatureShape, default_encoding
+from app.domain.schema import Schema
 
 __all__ = ["features", "rows_of", "schemas"]
 

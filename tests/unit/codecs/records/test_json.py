@@ -18,8 +18,9 @@ from app.codecs.json.write_rows import encode, format_row
 from app.codecs.json.write_rows import encode_lines as encode_ndjson
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
+from app.domain.feature import Feature, FeatureShape, default_encoding
 from app.domain.limits import Limits
-from app.domain.schema import Feature, FeatureShape, Schema, default_encoding
+from app.domain.schema import Schema
 from app.errors import (
     AmbiguousInput,
     InputError,

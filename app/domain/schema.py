@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NotRequired, get_args
+from typing import Final, Literal, NotRequired, get_args
 
 from typing_extensions import TypedDict
 
@@ -217,6 +217,32 @@ class Schema:
         schema = cls(tuple(Feature.from_json(name, item, stored=stored) for name, item in features.items()))
         check_stored_names(schema)
         return schema.with_message(message)
+
+
+#: Stands before the key of a feature list in the name of its feature, where the context has that key, too.
+LIST_PREFIX: Final = "feature_lists/"
+
+
+def message_keys(features: Iterable[Feature]) -> dict[str, str]:
+    """Name -> key in the message, of features that are stored as they are.
+
+    They differ only for a feature list that has the key of a feature of the context: both are features of one
+    schema, so the list's name is `feature_lists/` and the key.
+    """
+    features = tuple(features)
+    context = {
+        stored.name
+        for feature in features
+        for stored in stored_features(feature)
+        if feature.kind != "sequence"
+    }
+    keys = {feature.name: feature.name for feature in features}
+    for feature in features:
+        if feature.kind == "sequence" and feature.name.startswith(LIST_PREFIX):
+            key = feature.name.removeprefix(LIST_PREFIX)
+            if key in context:
+                keys[feature.name] = key
+    return keys
 
 
 def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits) -> None:

@@ -255,6 +255,18 @@ def test_feature_lists(
     assert np.size(empty) == 0
 
 
+def test_one_name_in_both_parts(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(sequence_example({"x": [7]}, {"x": [[1], [2]]}))
+    features = {
+        "x": {"dtype": "int64"},
+        "feature_lists/x": {"dtype": "int32", "shape": [None], "kind": "sequence"},
+    }
+    expected = [{"x": 7, "feature_lists/x": [1, 2]}]
+    assert loaded(Schema.from_json({"features": features}), path) == expected
+
+
 def test_batches_of_rows_of_several_lengths(tmp_path: Path) -> None:
     rows = [example({"x": [1, 2]}), example({"x": [3]}), example({"x": []})]
     feature = {"dtype": "int64", "shape": [None]}

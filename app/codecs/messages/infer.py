@@ -9,7 +9,15 @@ from typing import Final, Literal
 import numpy as np
 
 from ...domain.dtypes import BYTES, FLOAT32, INT64, DType
-from ...domain.schema import Feature, FeatureShape, Message, Schema, check_feature_names
+from ...domain.schema import (
+    LIST_PREFIX,
+    Feature,
+    FeatureShape,
+    Message,
+    Schema,
+    check_feature_names,
+    message_keys,
+)
 from ...errors import LimitExceeded, SchemaConflict, UnprocessableInput
 from ...runtime.amplification import CELL_BYTES, ROW_BYTES
 from ...runtime.budget import Budget
@@ -54,14 +62,14 @@ def infer_schema(
     feature has the length that it has in each of them, of one value is a scalar, and is nullable where one
     lacks it; then it stays a list of unknown length unless it is a scalar. A feature list is a sequence whose
     steps have a length in the same way; float32 where no step has a kind. Features come in the order of first
-    appearance, those of the context first. A Feature without
-    a kind says nothing.
+    appearance, those of the context first; a feature list with the key of one of those is named
+    `feature_lists/` and the key. A Feature without a kind says nothing.
 
     Errors:
         SchemaConflict: a feature changes its kind, or one list has steps of two kinds.
         LimitExceeded: `too_many_features`; the records that must be held meanwhile exceed the budget.
-        UnprocessableInput: a name that no feature can have (`invalid_feature_name`), or one name in both
-            parts (`duplicate_feature`).
+        UnprocessableInput: a name that no feature can have (`invalid_feature_name`), or that another feature
+            list gets (`duplicate_feature`).
         InputError: as `iter_frames` and `MessageCells.read`.
     """
     with Lease(budget) as lease:
@@ -235,27 +243,29 @@ class _Inference:
             UnprocessableInput: `invalid_feature_name`, `duplicate_feature`.
         """
         self._check_names()
-        names = {key for part, key in self._kinds if part == FEATURES}
-        for part, key in self._kinds:
-            if part == FEATURE_LISTS and key in names:
+        ordered = [place for part in (FEATURES, FEATURE_LISTS) for place in self._kinds if place[0] == part]
+        schema = Schema(tuple(self._feature(place) for place in ordered), self._message)
+        keys = message_keys(schema)
+        for (_, key), feature in zip(ordered, schema, strict=True):
+            if keys[feature.name] != key:
                 raise UnprocessableInput(
-                    f"{key!r} is both a feature of the context and a feature list, but the features of a "
-                    "schema have names of their own. Declare one of them, and set ?undeclared=drop.",
+                    f"A feature list is called {key!r}, which stands for the feature list "
+                    f"{keys[feature.name]!r} here, since the context has that name, too. Declare a schema "
+                    "without it, and set ?undeclared=drop.",
                     code="duplicate_feature",
                     feature=key,
                 )
-        ordered = [place for part in (FEATURES, FEATURE_LISTS) for place in self._kinds if place[0] == part]
-        schema = Schema(tuple(self._feature(place) for place in ordered), self._message)
         check_feature_names(list(schema.names), self._limits)
         return schema
 
     def _feature(self, place: _Place) -> Feature:
         part, key = place
+        name = LIST_PREFIX + key if part == FEATURE_LISTS and (FEATURES, key) in self._kinds else key
         dtype = _DTYPES[self._kinds[place]]
         if part == FEATURES:
-            feature = Feature(key, dtype, (None,), nullable=True, inferred=self._is_measured)
+            feature = Feature(name, dtype, (None,), nullable=True, inferred=self._is_measured)
         else:
-            feature = Feature(key, dtype, (None, None), "sequence", nullable=True)
+            feature = Feature(name, dtype, (None, None), "sequence", nullable=True)
         if not self._is_measured:
             return feature
         return narrow_feature(feature, self._widths.get(place), nullable=place in self._lacked)

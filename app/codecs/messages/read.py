@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ...domain.limits import MIB
-from ...domain.schema import Feature, Schema
+from ...domain.schema import LIST_PREFIX, Feature, Schema, message_keys
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from .. import kernels
@@ -65,7 +65,8 @@ def _parse(
     declared = options.schema is not None
     max_unknown = 0 if declared and options.undeclared == "drop" else 1
     step = _rows_at_a_time(schema)
-    wanted = [_wanted(feature) for feature in schema]
+    keys = message_keys(schema)
+    wanted = [_wanted(feature, keys[feature.name]) for feature in schema]
     #: Features whose values need no look once they are read, and how many a row has.
     as_read = {
         feature.name: looked_for.width
@@ -80,7 +81,7 @@ def _parse(
                 with Lease(budget) as lease:
                     messages.read(block, first, last, lease)
                     for unknown in messages.unknown(block, first):
-                        raise _undeclared_feature(unknown, declared=declared)
+                        raise _undeclared_feature(unknown, schema, declared=declared)
                     yield _batch(schema, as_read, messages, block, first, last, lease)
 
 
@@ -111,18 +112,18 @@ def _rows_at_a_time(schema: Schema) -> int:
     return max(1, min(MAX_BATCH_ROWS, cell_rows(len(schema)), _BATCH_BYTES // max(row_bytes, 1)))
 
 
-def _wanted(feature: Feature) -> Wanted:
+def _wanted(feature: Feature, key: str) -> Wanted:
     if feature.kind == "sequence":
-        return Wanted(feature.name, FEATURE_LISTS)
+        return Wanted(key, FEATURE_LISTS)
     mode, width = _mode(feature), feature.num_values or 0
     if mode == MODE_CELL:
-        return Wanted(feature.name, FEATURES, expected_kind(feature))
+        return Wanted(key, FEATURES, expected_kind(feature))
     if mode == MODE_SPAN:
-        return Wanted(feature.name, FEATURES, expected_kind(feature), mode)
+        return Wanted(key, FEATURES, expected_kind(feature), mode)
     if mode == MODE_CONTENT:
         width *= feature.dtype.itemsize
-        return Wanted(feature.name, FEATURES, expected_kind(feature), mode, width, content_prefix(feature))
-    return Wanted(feature.name, FEATURES, expected_kind(feature), mode, width)
+        return Wanted(key, FEATURES, expected_kind(feature), mode, width, content_prefix(feature))
+    return Wanted(key, FEATURES, expected_kind(feature), mode, width)
 
 
 def _mode(feature: Feature) -> int:
@@ -214,9 +215,14 @@ def _steps(feature: Feature, cells: Cells, starts: Ints, lease: Lease) -> Cells:
     )
 
 
-def _undeclared_feature(unknown: UnknownFeature, *, declared: bool) -> SchemaConflict:
+def _undeclared_feature(unknown: UnknownFeature, schema: Schema, *, declared: bool) -> SchemaConflict:
     """The error of a record with a feature that the schema lacks, be it `declared` or inferred."""
-    if declared:
+    if declared and unknown.part == FEATURE_LISTS and unknown.key in schema.by_name:
+        detail = (
+            f"in its context and in its feature lists. Declare the list, too, as "
+            f"{LIST_PREFIX + unknown.key!r}, or set ?undeclared=drop to leave it out."
+        )
+    elif declared:
         detail = "which the schema does not name. Declare it, or set ?undeclared=drop to leave it out."
     else:
         detail = f"which none of the first {HEAD_RECORDS} has. Declare a schema, or set ?infer=all."

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.limits import MIB
-from ...domain.schema import Feature
+from ...domain.schema import Feature, Schema, message_keys
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from .. import kernels
@@ -55,14 +55,19 @@ class RecordBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """A feature to write.
+
+    Attributes:
+        index: of its column in a batch.
+        key: as `key_field` gives it.
+        order: where it stands on the wire: the context before the feature lists.
+    """
+
     index: int
     feature: Feature
     key: NDArray[np.uint8]
 
-    @property
-    def order(self) -> tuple[bool, bytes]:
-        """Where it stands on the wire: the context before the feature lists."""
-        return self.feature.kind == "sequence", wire_order(self.feature.name)
+    order: tuple[bool, bytes]
 
 
 def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[RecordBlock]:
@@ -92,10 +97,7 @@ class _Encoder:
         self._batches = records.batches
         self._options = options
         self._budget = budget
-        self._columns = sorted(
-            (_Column(i, feature, key_field(feature.name)) for i, feature in enumerate(records.schema)),
-            key=lambda column: column.order,
-        )
+        self._columns = sorted(_columns(records.schema), key=lambda column: column.order)
         self._is_sequence = records.schema.message == "sequence_example"
         self._parts = _parts(self._columns) if self._is_sequence else FIRST_PART
         self._first_row = 0
@@ -151,6 +153,13 @@ class _Encoder:
                 if count:
                     yield RecordBlock(out.data[:size].toreadonly(), count)
             first += count
+
+
+def _columns(schema: Schema) -> Iterator[_Column]:
+    keys = message_keys(schema)
+    for index, feature in enumerate(schema):
+        key = keys[feature.name]
+        yield _Column(index, feature, key_field(key), (feature.kind == "sequence", wire_order(key)))
 
 
 def _parts(columns: list[_Column]) -> int:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...domain.dtypes import BOOL, BYTES, FLOAT32, INT64, TEXT, DType
-from ...domain.schema import Feature, FeatureShape, stored_features
+from ...domain.schema import LIST_PREFIX, Feature, FeatureShape, stored_features
 from ...domain.tensor import MAX_DIM, MAX_RANK, check_shape
 from ...errors import MalformedInput, UnprocessableInput
 from .note import by_name
@@ -56,6 +56,13 @@ def plain_features(message: Message) -> tuple[list[Feature], bool]:
                 features += [_sequence(step, texts) for step in messages(domain, "feature")]
         else:
             features.append(_feature(item, texts))
+    context = {feature.name for feature in features if feature.kind != "sequence"}
+    features = [
+        replace(item, name=LIST_PREFIX + item.name)
+        if item.kind == "sequence" and item.name in context
+        else item
+        for item in features
+    ]
     return _combined(by_name(features), [*_ragged(message), *_sparse(message)]), is_sequence
 
 

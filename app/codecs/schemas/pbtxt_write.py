@@ -16,9 +16,10 @@ Transform and TFX refuse a shape unless `min_fraction` is 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
-from ...domain.schema import Feature, Schema, stored_features
+from ...domain.schema import Feature, Schema, message_keys, stored_features
 from .text_format import quoted
 
 #: The STRUCT feature of a SequenceExample whose fields are its feature lists.
@@ -47,7 +48,7 @@ def pbtxt_lines(schema: Schema, notes: dict[str, str]) -> Iterator[str]:
         else:
             yield from _components(feature, note)
     if schema.message == "sequence_example":
-        yield from _sequence((feature for feature in schema if feature.kind == "sequence"), notes)
+        yield from _sequence(schema, notes)
     for feature in context:
         if feature.kind == "sparse":
             yield from _sparse_feature(feature)
@@ -64,14 +65,18 @@ def _components(feature: Feature, note: str | None) -> Iterator[str]:
         yield from _feature(component, () if note is None or axis else (note,), domain)
 
 
-def _sequence(features: Iterable[Feature], notes: dict[str, str]) -> Iterator[str]:
+def _sequence(schema: Schema, notes: dict[str, str]) -> Iterator[str]:
     yield "feature {"
     yield f"  name: {quoted(SEQUENCE)}"
     yield "  type: STRUCT"
     yield "  struct_domain {"
-    for feature in features:
+    keys = message_keys(schema)
+    for feature in schema:
+        if feature.kind != "sequence":
+            continue
         comments = _comments(feature.step, notes.get(feature.name))
-        for line in _feature(feature.step, comments, nullable=feature.nullable, counted=True):
+        step = replace(feature.step, name=keys[feature.name])
+        for line in _feature(step, comments, nullable=feature.nullable, counted=True):
             yield f"    {line}"
     yield "  }"
     yield "}"

@@ -23,10 +23,11 @@ Names go in as Python literals, so that no name can be code.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from ...domain.dtypes import DType
-from ...domain.schema import Feature, FeatureShape, Schema, stored_features
+from ...domain.schema import Feature, FeatureShape, Schema, message_keys, stored_features
 
 #: dtypes that `tf.io.decode_raw` does not take, and one of the same bits that it does.
 _DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}
@@ -53,11 +54,16 @@ def serialize_python(schema: Schema) -> bytes:
     parts = [_HEAD.format(rows="tf.train.SequenceExamples" if is_sequence else "tf.train.Examples")]
     if is_sequence:
         parts.append(_description("context_features", _context_specs(context)))
-        parts.append(_description("sequence_features", ((step, _step_spec(step)) for step in steps)))
+        keys = message_keys(schema)
+        specs = ((replace(step, name=keys[step.name]), _step_spec(step)) for step in steps)
+        parts.append(_description("sequence_features", specs))
+        renamed = "".join(
+            f"    steps[{name!r}] = steps.pop({key!r})\n" for name, key in keys.items() if name != key
+        )
         call = (
             "    row, steps = tf.io.parse_single_sequence_example(\n"
             "        serialized, context_features=context_features, sequence_features=sequence_features\n"
-            "    )[:2]\n"
+            f"    )[:2]\n{renamed}"
             "    row = {**row, **steps}\n"
         )
     else:

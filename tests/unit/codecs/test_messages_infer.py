@@ -8,11 +8,13 @@ import pytest
 
 from app.codecs.messages import framing
 from app.domain.limits import Limits
+from app.runtime.budget import Budget
 from tests.feature_values import varint
 from tests.unit.codecs.messages import (
     ONE,
     STEP,
     example,
+    file_of,
     floats,
     inferred,
     ints,
@@ -21,7 +23,7 @@ from tests.unit.codecs.messages import (
     strings,
     tfrecord,
 )
-from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, schema_of, write
 
 
 def test_the_schema_is_the_union_in_order_of_first_appearance() -> None:
@@ -188,3 +190,61 @@ def test_what_a_repeated_key_said_first_does_not_count() -> None:
     assert_rows(found, [{"x": []}, {"x": [1]}, {"x": None}])
     found = tfrecord(lists(x=[b"", ints(1)]), infer="all", message="sequence_example")
     assert inferred(found) == {"x": "sequence int64[null,null]"}
+
+
+BOTH = example(x=ints(7), y=ints(1)) + lists(x=[floats(0.5), floats(1.5, 2.5)], z=[ints(3)])
+
+
+def test_a_list_with_a_name_of_the_context_is_kept_apart_and_written_back() -> None:
+    found = tfrecord(BOTH, message="sequence_example", pieces=PIECES)
+    assert inferred(found) == {
+        "x": "int64[null]?",
+        "y": "int64[null]?",
+        "feature_lists/x": "sequence float32[null,null]?",
+        "z": "sequence int64[null,null]?",
+    }
+    assert_rows(found, [{"x": [7], "y": [1], "feature_lists/x": [[0.5], [1.5, 2.5]], "z": [[3]]}])
+    found = tfrecord(BOTH, message="sequence_example", infer="all")
+    assert inferred(found)["feature_lists/x"] == "sequence float32[null,null]"
+    made = decode("tfrecord", file_of(BOTH), Budget(), message="sequence_example")
+    assert write("tfrecord", made) == file_of(BOTH)
+
+
+def test_the_name_in_the_other_part_may_come_late() -> None:
+    first, late = example(x=ints(7)) + lists(z=[]), lists(x=[ints(1)])
+    expected = {"x": "int64[null]?", "z": "sequence float32[null,null]?"}
+    found = tfrecord(first, first, message="sequence_example")
+    assert inferred(found) == expected
+    for rows in ((first, late), (late, first)):
+        found = tfrecord(*rows, message="sequence_example")
+        assert inferred(found) == {**expected, "feature_lists/x": "sequence int64[null,null]?"}
+
+
+def test_a_declared_list_with_that_name_is_the_one_beside_the_context() -> None:
+    steps = {"dtype": "float32", "shape": [None, None], "kind": "sequence"}
+    schema = schema_of(**{"x": {"dtype": "int64"}, "feature_lists/x": steps})
+    found = tfrecord(BOTH, schema=schema, undeclared="drop")
+    assert_rows(found, [{"x": 7, "feature_lists/x": [[0.5], [1.5, 2.5]]}])
+    # Without the context the name is the key.
+    alone = schema_of(**{"feature_lists/x": steps})
+    found = tfrecord(lists(**{"feature_lists/x": [floats(1)]}), schema=alone)
+    assert_rows(found, [{"feature_lists/x": [[1.0]]}])
+    only_context = schema_of(x="int64", y="int64").with_message("sequence_example")
+    refusal = tfrecord(BOTH, schema=only_context)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.feature) == ("schema_conflict", "x")
+    assert "'feature_lists/x'" in refusal.detail
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        example(x=ints(7)) + lists(**{"feature_lists/x": [ints(1)]}),
+        example(x=ints(7)) + lists(**{"x": [ints(1)], "feature_lists/x": [ints(1)]}),
+        example({"x": ints(7), "feature_lists/x": ints(7)}) + lists(x=[ints(1)]),
+    ],
+)
+def test_a_name_that_would_stand_for_two_is_refused(message: bytes) -> None:
+    for infer in ("head", "all"):
+        found = tfrecord(message, message="sequence_example", infer=infer)
+        assert found == Refusal("duplicate_feature", feature="feature_lists/x")

@@ -225,6 +225,20 @@ default_environment: ["TRAINING", "SERVING"]
 """
 
 
+def test_one_name_in_both_parts_comes_back() -> None:
+    for dtype in ("int64", "text"):
+        features = {
+            "feature_lists/x": {"dtype": dtype, "shape": [None], "kind": "sequence"},
+            "x": {"dtype": "int64"},
+            "feature_lists/y": {"dtype": dtype, "shape": [None], "kind": "sequence"},
+        }
+        schema = Schema.from_json({"features": features})
+        text = serialize_pbtxt(schema)
+        assert text.decode().count('name: "x"') == 2
+        assert text.decode().count('name: "feature_lists/y"') == 1
+        assert parse_pbtxt(text).same_features(schema)
+
+
 def test_schemas_of_others() -> None:
     assert read(FOREIGN) == {
         "fare": {"dtype": "float32"},

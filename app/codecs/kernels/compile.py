@@ -17,8 +17,6 @@ from numba.core import cgutils
 from numba.extending import overload, register_jitable
 
 from . import (
-    FunctionT,
-    Kernels,
     addresses,
     cache,
     crc32c,
@@ -38,6 +36,7 @@ from . import (
     utf8,
     varint,
 )
+from .table import FunctionT, Kernels
 
 __all__ = ["compile_kernels", "compiled", "has_crc_instruction"]
 

@@ -802,6 +802,32 @@ def test_the_one_dimension_that_varies_may_stand_anywhere() -> None:
     assert_rows(read(data), rows)
 
 
+@pytest.mark.parametrize(
+    ("feature", "rows"),
+    [
+        ({"dtype": "bool"}, [True, None, False]),
+        ({"dtype": "text", "shape": [2]}, [["a", "é"], None, ["", "b"]]),
+        ({"dtype": "int8", "shape": [2, 1]}, [None, [[1], [2]], [[3], [4]]]),
+        ({"dtype": "int8", "shape": [None, 2]}, [[[1, 2]], None, []]),
+        ({"dtype": "int8", "shape": [2, None]}, [[[1], [2]], None, [[], []], [[3, 4], [5, 6]]]),
+        ({"dtype": "int8", "shape": [1, None]}, [[[1, 2]], None, [[3]]]),
+        ({"dtype": "bool", "shape": [None, None, 2], "kind": "ragged"}, [[[], [[True, False]]], None, []]),
+        ({"dtype": "text", "shape": [None, 1], "kind": "sequence"}, [[["a"], ["b"]], None, []]),
+    ],
+)
+def test_null_stands_at_the_top_alone(feature: dict[str, Any], rows: list[Any]) -> None:
+    declared = schema_of(x={**feature, "nullable": True})
+    is_sequence = feature.get("kind") == "sequence"
+    body = [{"feature_lists": {"x": row}} if is_sequence else {"x": row} for row in rows]
+    found = pa.ipc.open_stream(write(seam.records(body, schema=declared))).read_all()
+    found.validate(full=True)
+    assert found.column("x").to_pylist() == rows
+    values: Any = found.column("x").combine_chunks()
+    while not pa.types.is_primitive(values.type) and not pa.types.is_string(values.type):
+        values = values.values
+        assert not values.null_count
+
+
 def test_rows_without_features_keep_their_number() -> None:
     found = read(write(seam.records([{}, {}], schema=Schema(()))))
     assert_rows(found, [{}, {}])
@@ -868,6 +894,17 @@ def test_what_is_copied_beside_nulls_is_charged() -> None:
     assert code_of(data, limits=Limits(max_decoded_bytes=700_000)) == "payload_too_large"
     full = Column(np.zeros(100_000, np.float32), (), None, 1000)
     assert isinstance(seam.write("arrow", Records(declared, iter([Batch(100, (full,))])), limits=few), bytes)
+
+
+def test_features_that_no_row_has_are_written_from_one_column() -> None:
+    absent = AbsentColumns(MAX_BATCH_ROWS)
+    shaped = {"dtype": "float32", "shape": [4], "nullable": True}
+    declared = schema_of(**{f"x{index}": shaped for index in range(100)})
+    batch = Batch(MAX_BATCH_ROWS, tuple(map(absent.column, declared)))
+    few = Limits(max_decoded_bytes=2 * 16 * MAX_BATCH_ROWS)
+    data = seam.write("arrow", Records(declared, iter([batch])), limits=few)
+    assert isinstance(data, bytes), data
+    assert pa.ipc.open_stream(data).read_all().column("x99").null_count == MAX_BATCH_ROWS
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, None])

@@ -1,7 +1,7 @@
 """Dense arrays, in memory or still arriving, and the sparse and ragged tensors that consist of them.
 
 A form of arrays has one reader and one writer. Two adapters make tensors and records of them:
-`tensors/forms.py` and `arrays/rows.py`.
+`tensors/forms.py` and `arrays/read_rows.py`.
 """
 
 from __future__ import annotations

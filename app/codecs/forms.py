@@ -12,7 +12,9 @@ from typing import Final, Generic, Literal, TypeVar
 from ..domain.feature import FeatureKind
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream, WholeBody
-from .arrays import npy, npz, oip, raw, rows, safetensors
+from .arrays import npy, npz, oip, raw, safetensors
+from .arrays.read_rows import read_oip, reader_of
+from .arrays.write_rows import writer_of
 from .arrow import parquet as records_parquet
 from .arrow import records as records_arrow
 from .arrow import tensors as tensors_arrow
@@ -143,8 +145,8 @@ FORMS: Final[tuple[Form, ...]] = (
         ("application/x-npz",),
         tensors=TensorCodec(read_arrays(npz.read), write_arrays(npz.write), _TENSORS, needs="file"),
         records=RecordsCodec(
-            rows.reader_of(npz.read),
-            rows.writer_of(npz.write, "NPZ"),
+            reader_of(npz.read),
+            writer_of(npz.write, "NPZ"),
             _ARRAY_COLUMNS,
             kinds_in=_ARRAY_COLUMNS_IN,
             needs="file",
@@ -162,8 +164,8 @@ FORMS: Final[tuple[Form, ...]] = (
         ("application/octet-stream",),
         tensors=TensorCodec(read_arrays(oip.read), write_arrays(oip.write), _TENSORS),
         records=RecordsCodec(
-            rows.read_oip,
-            rows.writer_of(oip.write, "OIP", oip.check_dtype),
+            read_oip,
+            writer_of(oip.write, "OIP", oip.check_dtype),
             _ARRAY_COLUMNS,
             kinds_in=_ARRAY_COLUMNS_IN,
             needs="file",
@@ -183,8 +185,8 @@ FORMS: Final[tuple[Form, ...]] = (
         ("application/octet-stream",),
         tensors=TensorCodec(read_arrays(safetensors.read), write_arrays(safetensors.write), _TENSORS),
         records=RecordsCodec(
-            rows.reader_of(safetensors.read),
-            rows.writer_of(safetensors.write, "safetensors", safetensors.check_dtype),
+            reader_of(safetensors.read),
+            writer_of(safetensors.write, "safetensors", safetensors.check_dtype),
             _ARRAY_COLUMNS,
             kinds_in=_ARRAY_COLUMNS_IN,
             needs="file",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import BOOL, FLOAT64, INT64, PRECISION, TEXT, DType
-from ...domain.schema import Feature
+from ...domain.feature import Feature
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from .. import kernels

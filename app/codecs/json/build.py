@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.schema import Feature, FeatureShape
+from ...domain.feature import Feature, FeatureShape
 from ...domain.tensor import num_elements
 from ...errors import InputError, SchemaConflict
 from ..columns import Column, item_width

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import parse_dtype
-from ...domain.schema import Feature
+from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...errors import InputError, MalformedInput
 from ..kernels.json_tape import ARRAY, INTEGER, LARGE, OBJECT, STRING, UNSIGNED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.schema import Feature, FeatureShape
+from ...domain.feature import Feature, FeatureShape
 from ...errors import InputError, SchemaConflict
 from ..kernels.json_tape import ARRAY, NULL
 from .errors import cell_error

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from ...domain.dtypes import BYTES, TEXT, WITHIN_FLOAT32
-from ...domain.schema import Feature, Schema, check_feature_names, default_encoding
+from ...domain.feature import Feature, default_encoding
+from ...domain.schema import Schema, check_feature_names
 from ...domain.tensor import num_elements
 from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget

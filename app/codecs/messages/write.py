@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...domain.feature import Feature
 from ...domain.limits import MIB
-from ...domain.schema import Feature, Schema, message_keys
+from ...domain.schema import Schema, message_keys
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from .. import kernels

@@ -26,7 +26,8 @@ from dataclasses import replace
 from typing import Final
 
 from ...domain.dtypes import BOOL, BYTES, FLOAT32, INT64, TEXT, DType
-from ...domain.schema import LIST_PREFIX, Feature, FeatureShape, stored_features
+from ...domain.feature import Feature, FeatureShape, stored_features
+from ...domain.schema import LIST_PREFIX
 from ...domain.tensor import MAX_DIM, MAX_RANK, check_shape
 from ...errors import MalformedInput, UnprocessableInput
 from .note import by_name

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from ...domain.schema import Feature, Schema, message_keys, stored_features
+from ...domain.feature import Feature, stored_features
+from ...domain.schema import Schema, message_keys
 from .text_format import quoted
 
 #: The STRUCT feature of a SequenceExample whose fields are its feature lists.

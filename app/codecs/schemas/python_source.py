@@ -27,7 +27,8 @@ from dataclasses import replace
 from typing import Final
 
 from ...domain.dtypes import DType
-from ...domain.schema import Feature, FeatureShape, Schema, message_keys, stored_features
+from ...domain.feature import Feature, FeatureShape, stored_features
+from ...domain.schema import Schema, message_keys
 
 #: dtypes that `tf.io.decode_raw` does not take, and one of the same bits that it does.
 _DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}

@@ -13,10 +13,9 @@ APP = Path(__file__).parents[2] / "app"
 
 #: A kernel, and who calls it.
 KERNELS = {
-    # JSON: rows on one tape, and where they lie in a large text; arrays of numbers in tensors.
+    # JSON: rows and tensors on one tape, and where rows lie in a large text.
     "read_values": {"codecs/json/tape.py"},
     "find_objects": {"codecs/json/objects.py"},
-    "read_number_array": {"codecs/json/numbers.py"},
     # Examples and SequenceExamples.
     "read_messages": {"codecs/messages/cells.py"},
     "encode_messages": {"codecs/messages/write.py"},

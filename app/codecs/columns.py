@@ -284,9 +284,14 @@ def _join_columns(parts: Sequence[Column], num_rows: Sequence[int]) -> Column:
 def _join_values(parts: Sequence[NDArray[Any] | Strings]) -> NDArray[Any] | Strings:
     strings = [part for part in parts if isinstance(part, Strings)]
     if strings:
-        data = np.concatenate([part.data for part in strings])
-        return Strings(data, _join_splits([part.offsets for part in strings]))
+        return join_strings(strings)
     return np.concatenate(parts)  # type: ignore[arg-type]
+
+
+def join_strings(parts: Sequence[Strings]) -> Strings:
+    """All strings, copied; `parts` are one or more."""
+    data = np.concatenate([part.data for part in parts])
+    return Strings(data, _join_splits([part.offsets for part in parts]))
 
 
 def _join_splits(parts: Sequence[Ints]) -> Ints:

@@ -80,8 +80,8 @@ def test_arrow_is_a_form_and_no_model_of_rows() -> None:
         name for name, tree in modules().items() if any(m.split(".")[0] == "pyarrow" for m in imports(tree))
     }
     others = {name for name in importers if not name.startswith("codecs/arrow/")}
-    # CSV is split by Arrow, and a shuffle gathers records with it.
-    assert others == {"codecs/csv/lines.py", "codecs/messages/frame_shuffle.py"}
+    # CSV is split by Arrow.
+    assert others == {"codecs/csv/lines.py"}
 
 
 def test_models_that_are_gone_stay_gone() -> None:

@@ -11,19 +11,18 @@ are done together. The records are moved as bytes, before they are decoded: one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...domain.limits import MIB
 from ...domain.row_order import Slots
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer
-from ..columns import MAX_BATCH_ROWS
+from ..columns import MAX_BATCH_ROWS, Strings, join_strings
 from ..kernels.framing import HEADER_BYTES, OVERHEAD_BYTES
 from ..records.lease import Lease
+from .frames import gather_frames
 from .framing import FrameBlock
 
 __all__ = ["shuffle_frames"]
@@ -35,8 +34,6 @@ _LEAST_ROWS: Final = 1024
 #: For each record, while it is found out which leave: some eight arrays of int64.
 _NUMBERS_BYTES: Final = 64
 
-#: Whole frames, as values of an array of large_binary.
-_Frames: TypeAlias = "pa.Array[Any]"
 #: The numbers of the records that leave, in order, and of those that stay, by place.
 _Chosen = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -70,14 +67,17 @@ class _Buffer:
         self._num_rows = num_rows
         self._slots = slots
         self._lease = lease
-        self._held = _frames_array(b"", np.zeros(1, np.int64))
-        self._waiting: list[_Frames] = []
+        #: Whole frames, each a string.
+        self._held = Strings.pack([])
+        self._waiting: list[Strings] = []
         self._num_waiting = 0
 
     def add(self, block: FrameBlock) -> None:
-        bounds = np.append(block.starts[:1] - HEADER_BYTES, block.ends)
-        self._lease.charge(len(block.data) + bounds.nbytes, "The shuffle buffer")
-        self._waiting.append(_frames_array(block.data, bounds))
+        begin = int(block.starts[0]) - HEADER_BYTES
+        offsets = np.append(0, block.ends - begin)
+        frames = Strings(np.frombuffer(block.data, np.uint8)[begin : begin + int(offsets[-1])], offsets)
+        self._lease.charge(frames.nbytes, "The shuffle buffer")
+        self._waiting.append(frames)
         self._num_waiting += block.num_records
 
     @property
@@ -102,11 +102,11 @@ class _Buffer:
         size = sum(part.nbytes for part in parts)
         # Besides these: all of them together; in whose place come those that leave and those that stay.
         self._lease.charge(size + _NUMBERS_BYTES * sum(map(len, parts)), "The shuffle buffer")
-        pool = pa.concat_arrays(parts)
+        pool = join_strings(parts)
         self._held, self._waiting, self._num_waiting = pool, [], 0
         del parts
         leave, stay = choose(len(pool))
-        left, self._held = pool.take(pa.array(leave, pa.int64())), pool.take(pa.array(stay, pa.int64()))
+        left, self._held = _take(pool, leave), _take(pool, stay)
         del pool
         self._lease.release()
         self._lease.charge(left.nbytes + self._held.nbytes, "The shuffle buffer")
@@ -132,19 +132,19 @@ class _Buffer:
         return self._slots.permutation(total), np.empty(0, np.int64)
 
 
-def _frames_array(data: Buffer, offsets: NDArray[np.int64]) -> _Frames:
-    """An array of whole frames, over the memory that they lie in."""
-    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+def _take(frames: Strings, numbers: NDArray[np.int64]) -> Strings:
+    """The frames of these numbers, copied."""
+    begins, ends = frames.offsets[numbers], frames.offsets[numbers + 1]
+    offsets = np.zeros(len(numbers) + 1, np.int64)
+    np.cumsum(ends - begins, out=offsets[1:])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    gather_frames(frames.data, begins, ends, data)
+    return Strings(data, offsets)
 
 
-def _blocks(frames: _Frames) -> Iterator[FrameBlock]:
+def _blocks(frames: Strings) -> Iterator[FrameBlock]:
     """The frames as blocks of about a megabyte, at most `MAX_BATCH_ROWS` in each."""
-    buffers: list[Any] = frames.buffers()  # which to the stubs hold no bytes
-    _, offset_buffer, data = buffers
-    offsets = np.frombuffer(offset_buffer, np.int64)[: len(frames) + 1]
-    view = memoryview(data).cast("B") if data is not None else memoryview(b"")
-    first = 0
+    offsets, view, first = frames.offsets, frames.data.data, 0
     while first < len(frames):
         fitting = int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, side="right")) - 1
         last = min(max(fitting, first + 1), first + MAX_BATCH_ROWS, len(frames))

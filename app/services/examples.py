@@ -11,7 +11,7 @@ from ..codecs.columns import Records
 from ..codecs.forms import MEDIA_TYPES
 from ..codecs.json import records as records_json
 from ..codecs.json import write_rows
-from ..codecs.messages import example, example_b64
+from ..codecs.messages import example
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
@@ -32,14 +32,14 @@ ROW_FORMS: Final[dict[RowForm, tuple[str, ...]]] = {
 _READ: Final[dict[RowForm, Callable[[Buffer, RecordsDecodeOptions, Budget], Records]]] = {
     "json": records_json.parse_row,
     "example": example.parse_example,
-    "b64": example_b64.parse_example_b64,
+    "b64": example.parse_example_b64,
 }
 
 
 _WRITE: Final[dict[RowForm, Callable[[Records, RecordsEncodeOptions, Budget], bytes]]] = {
     "json": write_rows.format_row,
     "example": example.serialize_example,
-    "b64": example_b64.serialize_example_b64,
+    "b64": example.serialize_example_b64,
 }
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
-from ...errors import InputError
+from ...errors import AmbiguousInput, InputError
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..columns import Records
 from ..json.b64 import decode_b64
+from ..json.forms import IGNORED_MEMBERS
 from ..json.text import parse_json
 from ..json.texts import gather
+from ..json.write import Alphabet, b64_text
 from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from . import tfrecord
-from .b64_messages import message_texts, read_messages
 from .framing import frame_footer, frame_header
 from .messages import encode_messages
-
-__all__ = ["decode", "encode"]
 
 
 def decode(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -78,3 +78,42 @@ def _messages(
             start = position + HEADER_BYTES
             yield (bytes(block.data[start : start + length]),)
             position = start + length + FOOTER_BYTES
+
+
+def read_messages(body: Any) -> list[tuple[str, object]]:
+    """The pointer to each message, and what stands there, not yet decoded.
+
+    Raises:
+        AmbiguousInput: neither of the two forms.
+    """
+    if isinstance(body, dict):
+        if body.keys() == {"b64"}:
+            return [("/b64", body["b64"])]
+        instances = body.get("instances")
+        if body.keys() - IGNORED_MEMBERS == {"instances"} and isinstance(instances, list):
+            cells = [item for item in instances if isinstance(item, dict) and item.keys() == {"b64"}]
+            if len(cells) == len(instances):
+                return [(f"/instances/{index}/b64", cell["b64"]) for index, cell in enumerate(cells)]
+    raise AmbiguousInput(
+        'Serialized messages are sent as {"b64": "..."} or {"instances": [{"b64": "..."}, ...]}.'
+    )
+
+
+def message_texts(messages: Iterable[Iterable[Buffer]], alphabet: Alphabet = "standard") -> Iterator[str]:
+    """The JSON text of `messages`, each a sequence of buffers; one alone needs no envelope."""
+    iterator = iter(messages)
+    first, second = next(iterator, None), next(iterator, None)
+    several = first is None or second is not None
+    yield '{"instances":[' if several else ""
+    for index, message in enumerate(_chained(first, second, iterator)):
+        yield ',{"b64":"' if index else '{"b64":"'
+        yield from b64_text(message, alphabet)
+        yield '"}'
+    yield "]}" if several else ""
+
+
+def _chained(
+    first: Iterable[Buffer] | None, second: Iterable[Buffer] | None, rest: Iterator[Iterable[Buffer]]
+) -> Iterator[Iterable[Buffer]]:
+    yield from (message for message in (first, second) if message is not None)
+    yield from rest

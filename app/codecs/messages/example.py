@@ -1,4 +1,4 @@
-"""One bare `tf.train.Example` or `SequenceExample`: a row without TFRecord's frame."""
+"""One bare `tf.train.Example` or `SequenceExample`, one row without a frame; also as base64."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..columns import Records
+from ..json.b64 import decode_b64
+from ..json.text import parse_json
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
+from .b64 import message_texts, read_messages
 from .framing import HEADER_BYTES, OVERHEAD_BYTES, FrameBlock
 from .messages import encode_messages, parse_messages
-
-__all__ = ["parse_example", "serialize_example"]
 
 
 def serialize_example(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
@@ -48,3 +49,30 @@ def parse_example(data: Buffer, options: RecordsDecodeOptions, budget: Budget) -
     view = memoryview(data).cast("B").toreadonly()
     frame = FrameBlock(view, np.zeros(1, np.int64), np.array([len(view)], np.int64), 0, 0)
     return parse_messages(iter((frame,)), options, budget)
+
+
+def serialize_example_b64(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
+    """`{"b64": ...}` of the one row.
+
+    Raises:
+        InputError: as `serialize_example`.
+    """
+    message = serialize_example(records, options, budget)
+    return "".join(message_texts([(message,)], options.b64)).encode()
+
+
+def parse_example_b64(data: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The one row that the message in `{"b64": ...}` holds.
+
+    Raises:
+        AmbiguousInput: not of that form.
+        UnprocessableInput: several messages.
+        MalformedInput: not JSON, not base64, or no such message.
+    """
+    messages = read_messages(parse_json(bytes(data), budget).value)
+    if len(messages) != 1:
+        raise UnprocessableInput(
+            f"{len(messages)} messages, but this route takes one; send them to /v1/records instead.",
+            code="not_one_row",
+        )
+    return parse_example(decode_b64(messages[0][1]), options, budget)

@@ -1,4 +1,4 @@
-"""Framed records that lie in memory: found, verified, and brought into another order."""
+"""Framed records that lie in memory: found, verified, brought into another order, and listed in an index."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from ...errors import MalformedInput
 from .. import kernels
 from ..kernels.framing import FOOTER_BYTES
-
-__all__ = ["find_frames", "gather_frames"]
+from ..kernels.record_index import MAX_LINE_BYTES
 
 _UNLIMITED = 2**62
 
@@ -39,3 +38,18 @@ def gather_frames(
 ) -> int:
     """Copy the frames from `begins` to `ends` of `data` to `out`, in that order; the bytes written."""
     return int(kernels.load().gather_frames(data, begins, ends, out))
+
+
+def index_lines(begin: int, ends: NDArray[np.int64]) -> memoryview:
+    """The index of records that follow one another, the first from `begin`: lines of `<offset> <size>`.
+
+    The form is that of DALI's `tfrecord2idx` (`tools/tfrecord2idx`, also in the package `tfrecord`):
+    decimals, the offset of the record's frame in the file, and the size of the frame with its 16 bytes of
+    overhead.
+
+    Args:
+        ends: where each record ends, counted from `begin`.
+    """
+    out = np.empty(len(ends) * MAX_LINE_BYTES, np.uint8)
+    size = kernels.load().write_index_lines(begin, ends, out)
+    return out.data[:size].toreadonly()

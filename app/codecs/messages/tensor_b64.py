@@ -17,7 +17,7 @@ from ..json.text import parse_json
 from ..json.texts import gather
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
-from .b64_messages import message_texts, read_messages
+from .b64 import message_texts, read_messages
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import Message
 

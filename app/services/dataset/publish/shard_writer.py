@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from ....codecs.messages.record_index import index_lines
+from ....codecs.messages.frames import index_lines
 from ....domain.compression import Compression
 from ....domain.limits import MIB
 from ....domain.manifest import FileEntry, ShardEntry

@@ -25,28 +25,37 @@ from __future__ import annotations
 import numpy as np
 
 from .addresses import copy_from, raw_address, raw_int_from
-from .memory import (
-    Bytes,
-    Ints,
-    MutableBytes,
-    MutableFlags,
-    MutableInts,
-    load_word,
-    raw_load,
-    same_bytes,
-    store_word,
+from .memory import Bytes, Ints, MutableBytes, MutableFlags, MutableInts, load_word, same_bytes
+from .message_head import (
+    NOTED,
+    copy_content,
+    count_values,
+    head_slot,
+    keep_head,
+    only_value,
+    read_body,
+    read_key,
+    read_run,
+    same_head,
+)
+from .message_values import read_numbers
+from .message_wire import (
+    FIELD_1,
+    FIELD_2,
+    KIND_ABSENT,
+    KIND_BYTES,
+    KIND_FLOAT,
+    KIND_INT64,
+    TWO_KINDS,
+    feature_extent,
+    find_value,
+    list_steps,
+    read_entry,
+    step_extent,
 )
 from .utf8 import valid_utf8
-from .varint import count_varints, read_length, read_packed_varint, read_tag, read_two_varints, skip_field
+from .varint import read_length, read_tag, skip_field
 
-#: What a cell holds; the numbers of lists are the fields of Feature.
-KIND_ABSENT = 0
-KIND_BYTES = 1
-KIND_FLOAT = 2
-KIND_INT64 = 3
-#: What a feature list holds besides: no step that has a kind, or steps of two kinds.
-KIND_NONE = 4
-KIND_MIXED = 5
 #: Added to the kind of a Feature that does not hold what its feature's mode expects.
 UNFIT = 0x80
 
@@ -95,27 +104,8 @@ _VALUE_END = 7
 _ENTRY = 1
 _STRANGER = 2
 
-#: Heads that are kept of each feature, by the first byte of the entry's length.
-HEAD_SLOTS = 4
-#: Bytes for one: its size, the size of the body behind it, where the value begins, and so much of the head.
-HEAD_BYTES = 128
-_NOTED = 16
-_MAX_HEAD = HEAD_BYTES - _NOTED
 #: Features that are looked for in their usual order before all are searched.
 _TRIES = 3
-
-_FIELD_1 = 0x0A
-_FIELD_2 = 0x12
-_FIXED32_1 = 0x0D
-_VARINT_1 = 0x08
-_BYTES_LIST = 0x0A
-_FLOAT_LIST = 0x12
-_INT64_LIST = 0x1A
-#: From here on the length of a list in a Feature takes two bytes.
-_LONG = 130
-
-# What a walk through a Feature answers in place of a position.
-_TWO_KINDS = -1 << 62
 
 
 def _compare(data: Bytes, begin: int, size: int, other: Bytes, other_begin: int, other_size: int) -> int:
@@ -151,388 +141,14 @@ def _find_key(
     return -1
 
 
-# The long way: whatever protobuf allows.
-
-
-def _list_extent(data: Bytes, begin: int, end: int, kind: int) -> tuple[int, int]:
-    """How many values a list holds, or `~p`; and for a BytesList the sum of their bytes."""
-    count = 0
-    num_bytes = 0
-    position = begin
-    while position < end:
-        start = position
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            return position, 0
-        if tag == _FIELD_1:
-            size, position = read_length(data, position, end)
-            if position < 0:
-                return position, 0
-            more = 1
-            if kind == KIND_FLOAT:
-                more = size >> 2
-                if size & 3:
-                    return ~start, 0
-            elif kind == KIND_INT64:
-                more = count_varints(data, position, position + size)
-                if more < 0:
-                    return more, 0
-            else:
-                num_bytes += size
-            count += more
-            position += size
-        else:
-            position = skip_field(data, position, end, tag)
-            if position < 0:
-                return position, 0
-            if (kind == KIND_FLOAT and tag == _FIXED32_1) or (kind == KIND_INT64 and tag == _VARINT_1):
-                count += 1
-    return count, num_bytes
-
-
-def _feature_extent(data: Bytes, begin: int, end: int) -> tuple[int, int, int]:
-    """The kind of a Feature, how many values it holds, and the bytes of a BytesList's values.
-
-    Instead of the count: `~p` where malformed, `_TWO_KINDS` where two of them are set.
-    """
-    kind = KIND_ABSENT
-    count = 0
-    num_bytes = 0
-    position = begin
-    while position < end:
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            return kind, position, 0
-        number = tag >> 3
-        if (tag & 7) == 2 and KIND_BYTES <= number <= KIND_INT64:
-            size, position = read_length(data, position, end)
-            if position < 0:
-                return kind, position, 0
-            if kind not in (KIND_ABSENT, number):
-                return kind, _TWO_KINDS, 0
-            kind = number
-            more, more_bytes = _list_extent(data, position, position + size, kind)
-            if more < 0:
-                return kind, more, 0
-            count += more
-            num_bytes += more_bytes
-            position += size
-        else:
-            position = skip_field(data, position, end, tag)
-            if position < 0:
-                return kind, position, 0
-    return kind, count, num_bytes
-
-
-def _step_extent(data: Bytes, begin: int, end: int) -> tuple[int, int, int]:
-    """As `_feature_extent`, at once where a short step is as every writer writes it: one list, one run."""
-    size = end - begin
-    if (
-        4 <= size < _LONG
-        and data[begin + 1] == size - 2
-        and data[begin + 2] == _FIELD_1
-        and data[begin + 3] == size - 4
-    ):
-        tag = data[begin]
-        if tag == _INT64_LIST:
-            count = 1
-            if size != 5 or data[begin + 4] >= 0x80:
-                count = count_varints(data, begin + 4, end)
-            if count >= 0:
-                return KIND_INT64, count, 0
-        elif tag == _FLOAT_LIST and size & 3 == 0:
-            return KIND_FLOAT, (size >> 2) - 1, 0
-        elif tag == _BYTES_LIST:
-            return KIND_BYTES, 1, size - 4
-    return _feature_extent(data, begin, end)
-
-
-def _list_steps(data: Bytes, begin: int, end: int) -> tuple[int, int, int]:
-    """The kind of a FeatureList's steps, how many there are, and how many values each has.
-
-    The values are -1 where the steps differ, -2 where there is no step. Instead of the number of steps: `~p`
-    where malformed, `_TWO_KINDS` where a Feature has two of them.
-    """
-    kind = KIND_NONE
-    steps = 0
-    width = -2
-    position = begin
-    while position < end:
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            return kind, position, 0
-        if tag != _FIELD_1:
-            position = skip_field(data, position, end, tag)
-            if position < 0:
-                return kind, position, 0
-            continue
-        size, position = read_length(data, position, end)
-        if position < 0:
-            return kind, position, 0
-        step_kind, count, _ = _step_extent(data, position, position + size)
-        if count < 0:
-            return kind, count, 0
-        if step_kind != KIND_ABSENT and step_kind != kind:
-            kind = step_kind if kind == KIND_NONE else KIND_MIXED
-        width = count if steps == 0 or width == count else -1
-        steps += 1
-        position += size
-    return kind, steps, width
-
-
-def _read_entry(data: Bytes, begin: int, end: int, stop: MutableInts) -> int:
-    """Note in `stop` where key and value begin and end; an absent one is empty. 0, or `~p`."""
-    for index in range(4):
-        stop[_KEY_BEGIN + index] = begin
-    seen = 0
-    position = begin
-    while position < end:
-        start = position
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            return position
-        field = 1 if tag == _FIELD_1 else 2
-        if tag not in (_FIELD_1, _FIELD_2) or seen & field:
-            return ~start
-        seen |= field
-        size, position = read_length(data, position, end)
-        if position < 0:
-            return position
-        stop[_KEY_BEGIN + 2 * field - 2] = position
-        position += size
-        stop[_KEY_BEGIN + 2 * field - 1] = position
-    return 0
-
-
-# Values of Features that are known to be well-formed.
-
-
-def next_list(data: Bytes, position: int, end: int, kind: int) -> tuple[int, int, int]:
-    """The next list of a Feature from `position`: its begin, its end, and where to go on.
-
-    The begin is -1 where no list is left.
-    """
-    while position < end:
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            break
-        if tag == (kind << 3) + 2:
-            size, position = read_length(data, position, end)
-            if position < 0:
-                break
-            return position, position + size, position + size
-        position = skip_field(data, position, end, tag)
-        if position < 0:
-            break
-    return -1, -1, end
-
-
-def _read_float_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:
-    while position < end:
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            break
-        size = 0
-        if tag == _FIELD_1:
-            size, position = read_length(data, position, end)
-        elif tag == _FIXED32_1:
-            size = 4
-        if size:
-            copy_from(out, at, raw_address(data), data.size, position, size)
-            at += size
-            position += size
-        elif tag != _FIELD_1:
-            position = skip_field(data, position, end, tag)
-        if position < 0:
-            break
-    return at
-
-
-def _read_int_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:
-    while position < end:
-        tag, position = read_tag(data, position, end)
-        if position < 0:
-            break
-        run_end = position
-        if tag == _FIELD_1:
-            size, position = read_length(data, position, end)
-            run_end = position + size
-        elif tag == _VARINT_1:
-            run_end = position + 1
-        else:
-            position = skip_field(data, position, end, tag)
-            run_end = position
-        if position < 0:
-            break
-        while position < run_end:
-            byte = np.uint64(data[position])
-            if byte < np.uint64(0x80):
-                store_word(out, at, byte)
-                position += 1
-            else:
-                value, position = read_packed_varint(data, position, end)
-                store_word(out, at, value)
-            at += 8
-    return at
-
-
-def read_numbers(data: Bytes, position: int, end: int, kind: int, out: MutableBytes, at: int) -> None:
-    """Store the numbers of the Feature `data[position:end]` from `out[at]` on."""
-    while True:
-        begin, list_end, position = next_list(data, position, end, kind)
-        if begin < 0:
-            break
-        if kind == KIND_FLOAT:
-            at = _read_float_list(data, begin, list_end, out, at)
-        else:
-            at = _read_int_list(data, begin, list_end, out, at)
-
-
-def find_value(data: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Where the first bytes value of the Feature `data[position:end]` begins and ends; -1 if it has none."""
-    while True:
-        begin, list_end, position = next_list(data, position, end, KIND_BYTES)
-        if begin < 0:
-            return -1, -1
-        while 0 <= begin < list_end:
-            tag, begin = read_tag(data, begin, list_end)
-            if begin < 0:
-                break
-            if tag == _FIELD_1:
-                size, begin = read_length(data, begin, list_end)
-                return begin, begin + size
-            begin = skip_field(data, begin, list_end, tag)
-
-
-# The short way: an entry as TensorFlow writes it.
-
-
-def _same_head(data: Bytes, begin: int, heads: Bytes, at: int, size: int) -> bool:
-    """Compare up to `_MAX_HEAD` bytes, of which whole words are there on both sides."""
-    index = 0
-    while index + 8 <= size:
-        if raw_load(data, begin + index) != raw_load(heads, at + index):
-            return False
-        index += 8
-    if index == size:
-        return True
-    above = np.uint64(8 * (8 - (size - index)))
-    return bool((raw_load(data, begin + index) ^ raw_load(heads, at + index)) << above == np.uint64(0))
-
-
-def _read_key(data: Bytes, begin: int, end: int) -> tuple[int, int, int]:
-    """Where the key of the entry at `begin` begins and ends, and where the entry does.
-
-    -1 if it does not begin with its key.
-    """
-    if end - begin < 2 or data[begin] != _FIELD_1:
-        return -1, 0, 0
-    size, position = read_length(data, begin + 1, end)
-    if position < 0:
-        return -1, 0, 0
-    entry_end = position + size
-    if position >= entry_end or data[position] != _FIELD_1:
-        return -1, 0, 0
-    size, position = read_length(data, position + 1, entry_end)
-    return position, position + size, entry_end
-
-
-def _read_body(data: Bytes, position: int, end: int, kind: int) -> tuple[int, int]:
-    """Where the value of an entry begins whose key ends at `position`, and where its list's content does.
-
-    -1 if it is not one list in a Feature and one packed run in a list, and nothing else.
-    """
-    value = -1
-    for level in range(3):
-        if level == 2 and (kind == KIND_BYTES or position == end):
-            break
-        tag = _FIELD_2 if level == 0 else (kind << 3) + 2 if level == 1 else _FIELD_1
-        if position >= end or data[position] != tag:
-            return -1, 0
-        size, position = read_length(data, position + 1, end)
-        if position < 0 or position + size != end:
-            return -1, 0
-        if level == 0:
-            value = position
-    return value, position
-
-
-def _slot(key: int, size: np.uint8) -> int:
-    """Where the head is kept of entries of this key whose length begins with the byte `size`."""
-    return (key * HEAD_SLOTS + int(np.int64(size)) % HEAD_SLOTS) * HEAD_BYTES
-
-
-def _keep_head(
-    heads: MutableBytes, at: int, data: Bytes, begin: int, value: int, body: int, end: int
-) -> None:
-    size = body - begin
-    if size > _MAX_HEAD:
-        return
-    copy_from(heads, at + _NOTED, raw_address(data), data.size, begin, size)
-    store_word(heads, at, np.uint64(size) | (np.uint64(value - begin) << np.uint64(32)))
-    store_word(heads, at + 8, np.uint64(end - body))
-
-
-def _read_run(data: Bytes, position: int, end: int, width: int, out: MutableBytes, at: int) -> bool:
-    """Whether exactly `width` integers fill the range; they are stored."""
-    left = width
-    while left > 0:
-        # Two at a time where they are short: where the next one begins is known late.
-        first, second, behind = read_two_varints(data, position, end)
-        if left > 1 and behind >= 0:
-            store_word(out, at, first)
-            store_word(out, at + 8, second)
-            at += 16
-            left -= 2
-        else:
-            first, behind = read_packed_varint(data, position, end)
-            if behind < 0:
-                return False
-            store_word(out, at, first)
-            at += 8
-            left -= 1
-        position = behind
-    return position == end
-
-
-def _only_value(data: Bytes, position: int, end: int) -> int:
-    """Where the one value that fills a BytesList begins, or a negative number."""
-    if position >= end or data[position] != _FIELD_1:
-        return -1
-    size, position = read_length(data, position + 1, end)
-    return position if position >= 0 and position + size == end else -1
-
-
-def _count_values(data: Bytes, position: int, end: int, kind: int) -> tuple[int, int]:
-    """How many values a body holds, or a negative number, and the bytes of a BytesList's."""
-    if kind == KIND_FLOAT:
-        return -1 if (end - position) & 3 else (end - position) >> 2, 0
-    if kind == KIND_INT64:
-        return count_varints(data, position, end), 0
-    count = 0
-    num_bytes = 0
-    while position < end:
-        if data[position] != _FIELD_1:
-            return -1, 0
-        size, position = read_length(data, position + 1, end)
-        if position < 0:
-            return -1, 0
-        position += size
-        num_bytes += size
-        count += 1
-    return count, num_bytes
-
-
-def _copy_content(
-    data: Bytes, begin: int, end: int, prefixes: Bytes, prefix: int, prefix_end: int, width: int,
-    arena: MutableBytes, at: int,
-) -> bool:  # fmt: skip
-    """Whether `data[begin:end]` is the prefix and `width` bytes, which are copied."""
-    size = prefix_end - prefix
-    if end - begin != size + width or not same_bytes(data, begin, prefixes, prefix, size):
+def _is_plain_entry(data: Bytes, key_begin: int, key_end: int, end: int) -> bool:
+    """Whether the key is UTF-8, and a well-formed Feature and nothing else is behind it."""
+    if key_end >= end or data[key_end] != FIELD_2:
         return False
-    copy_from(arena, at, raw_address(data), data.size, begin + size, width)
-    return True
+    size, value = read_length(data, key_end + 1, end)
+    if value < 0 or value + size != end or not valid_utf8(data, key_begin, key_end):
+        return False
+    return step_extent(data, value, end)[1] >= 0
 
 
 def read_messages(
@@ -599,9 +215,9 @@ def read_messages(
         while position < end:
             stop[_POSITION] = position
             tag, position = read_tag(data, position, end)
-            if position >= 0 and tag == _FIELD_2 and not is_sequence:
+            if position >= 0 and tag == FIELD_2 and not is_sequence:
                 return SEQUENCE
-            if position >= 0 and tag in (_FIELD_1, _FIELD_2):
+            if position >= 0 and tag in (FIELD_1, FIELD_2):
                 size, position = read_length(data, position, end)
             elif position >= 0:
                 position = skip_field(data, position, end, tag)
@@ -609,9 +225,9 @@ def read_messages(
             if position < 0:
                 stop[_POSITION] = ~position
                 return MALFORMED
-            if tag not in (_FIELD_1, _FIELD_2):
+            if tag not in (FIELD_1, FIELD_2):
                 continue
-            part = FEATURES if tag == _FIELD_1 else FEATURE_LISTS
+            part = FEATURES if tag == FIELD_1 else FEATURE_LISTS
             reason = _read_part(
                 data, position, position + size, part, row, stride, keys,
                 key_offsets, num_features, plan, prefixes, follow, heads, fitting,
@@ -663,20 +279,20 @@ def _read_part(
         body = 0
         entry_end = 0
         if part == FEATURES and key < high and end - position >= 2:
-            slot = _slot(key, data[position + 1])
+            slot = head_slot(key, data[position + 1])
             noted = load_word(heads, slot)
             size = int(np.int64(noted & np.uint64(0xFFFFFFFF)))
             if (
                 size > 0
                 and position + size + 8 <= data.size
-                and _same_head(data, position, heads, slot + _NOTED, size)
+                and same_head(data, position, heads, slot + NOTED, size)
             ):
                 body = position + size
                 entry_end = body + int(np.int64(load_word(heads, slot + 8)))
                 if entry_end <= end:
                     value = position + int(np.int64(noted >> np.uint64(32)))
             else:
-                key_begin, key_end, entry_end = _read_key(data, position, end)
+                key_begin, key_end, entry_end = read_key(data, position, end)
                 tries = most_tries if key_begin >= 0 else 0
                 while tries > 0 and key < high:
                     at = key_offsets[key]
@@ -684,13 +300,24 @@ def _read_part(
                     if key_end - key_begin == size and same_bytes(data, key_begin, keys, at, size):
                         kind = raw_int_from(raw_address(plan) + 8 * (PLAN_FIELDS * key + _KIND))
                         if kind != KIND_ABSENT:
-                            value, body = _read_body(data, key_end, entry_end, kind)
+                            value, body = read_body(data, key_end, entry_end, kind)
                         if value >= 0:
-                            slot = _slot(key, data[position + 1])
-                            _keep_head(heads, slot, data, position, value, body, entry_end)
+                            slot = head_slot(key, data[position + 1])
+                            keep_head(heads, slot, data, position, value, body, entry_end)
                         break
                     key = follow[key + 1]
                     tries -= 1
+                if (
+                    key_begin >= 0
+                    and value < 0
+                    and unknown.size == 0
+                    and _find_key(data, key_begin, key_end, low, keys, key_offsets, low, high) < 0
+                    and _is_plain_entry(data, key_begin, key_end, entry_end)
+                ):  # nobody asks for it
+                    seen |= _ENTRY
+                    position = entry_end
+                    most_tries = 1
+                    continue
         if value >= 0:
             at = raw_address(plan) + 8 * PLAN_FIELDS * key
             mode, kind = raw_int_from(at + 8 * _MODE), raw_int_from(at + 8 * _KIND)
@@ -705,9 +332,9 @@ def _read_part(
                 if is_plain:
                     copy_from(arena, out + 4 * width * place, raw_address(data), data.size, body, 4 * width)
             elif mode == MODE_INTS:
-                is_plain = _read_run(data, body, entry_end, width, arena, out + 8 * width * place)
+                is_plain = read_run(data, body, entry_end, width, arena, out + 8 * width * place)
             elif mode == MODE_CELL:
-                count, value_bytes = _count_values(data, body, entry_end, kind)
+                count, value_bytes = count_values(data, body, entry_end, kind)
                 is_plain = count >= 0
                 if is_plain:
                     begins[cell] = value
@@ -715,11 +342,11 @@ def _read_part(
                     counts[cell] = count
                     num_bytes[cell] = value_bytes
             else:
-                body = _only_value(data, body, entry_end)
+                body = only_value(data, body, entry_end)
                 is_plain = body >= 0
                 if is_plain and mode == MODE_CONTENT:
                     prefix, prefix_end = raw_int_from(at + 8 * _PREFIX), raw_int_from(at + 8 * _PREFIX_END)
-                    is_plain = _copy_content(
+                    is_plain = copy_content(
                         data, body, entry_end, prefixes, prefix, prefix_end, width, arena, out + width * place
                     )
                 if is_plain:
@@ -735,7 +362,7 @@ def _read_part(
                 continue
         tag, position = read_tag(data, position, end)
         size = 0
-        if position >= 0 and tag == _FIELD_1:
+        if position >= 0 and tag == FIELD_1:
             size, position = read_length(data, position, end)
         elif position >= 0:
             position = skip_field(data, position, end, tag)
@@ -743,21 +370,21 @@ def _read_part(
         if position < 0:
             stop[_POSITION] = ~position
             return MALFORMED
-        if tag != _FIELD_1:
+        if tag != FIELD_1:
             continue
         stop[_POSITION] = position
         seen |= _ENTRY
-        after = _read_entry(data, position, position + size, stop)
+        after = read_entry(data, position, position + size, stop, _KEY_BEGIN)
         if after < 0:
             stop[_POSITION] = ~after
             return MALFORMED
         position += size
         if part == FEATURES:
-            found, count, value_bytes = _feature_extent(data, stop[_VALUE_BEGIN], stop[_VALUE_END])
+            found, count, value_bytes = feature_extent(data, stop[_VALUE_BEGIN], stop[_VALUE_END])
         else:
-            found, count, value_bytes = _list_steps(data, stop[_VALUE_BEGIN], stop[_VALUE_END])
+            found, count, value_bytes = list_steps(data, stop[_VALUE_BEGIN], stop[_VALUE_END])
         if count < 0:
-            if count == _TWO_KINDS:
+            if count == TWO_KINDS:
                 return AMBIGUOUS
             stop[_POSITION] = ~count
             return MALFORMED
@@ -808,7 +435,7 @@ def _read_part(
                 if mode == MODE_CONTENT:
                     prefix, prefix_end = raw_int_from(at + 8 * _PREFIX), raw_int_from(at + 8 * _PREFIX_END)
                     out += width * fitting[key]
-                    fits = _copy_content(
+                    fits = copy_content(
                         data, body, entry_end, prefixes, prefix, prefix_end, width, arena, out
                     )
             if not fits:
@@ -852,11 +479,11 @@ def index_steps(
             tag, position = read_tag(data, position, end)
             if position < 0:
                 break
-            if tag != _FIELD_1:
+            if tag != FIELD_1:
                 position = skip_field(data, position, end, tag)
                 continue
             size, position = read_length(data, position, end)
-            kind, count, value_bytes = _step_extent(data, position, position + size)
+            kind, count, value_bytes = step_extent(data, position, position + size)
             begin = position
             position += size
             step_end = position

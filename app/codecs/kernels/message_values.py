@@ -5,12 +5,73 @@ Cells are those of `message_read`, which has found their bytes well-formed.
 
 from __future__ import annotations
 
-from .addresses import copy_from, raw_address
-from .memory import Bytes, Ints, MutableBytes, MutableInts, same_bytes
-from .message_read import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, next_list, read_numbers
-from .varint import read_length, read_tag, skip_field
+import numpy as np
 
-_FIELD_1 = 0x0A
+from .addresses import copy_from, raw_address
+from .memory import Bytes, Ints, MutableBytes, MutableInts, same_bytes, store_word
+from .message_wire import FIELD_1, FIXED32_1, KIND_ABSENT, KIND_BYTES, KIND_FLOAT, VARINT_1, next_list
+from .varint import read_length, read_packed_varint, read_tag, skip_field
+
+
+def _read_float_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:
+    while position < end:
+        tag, position = read_tag(data, position, end)
+        if position < 0:
+            break
+        size = 0
+        if tag == FIELD_1:
+            size, position = read_length(data, position, end)
+        elif tag == FIXED32_1:
+            size = 4
+        if size:
+            copy_from(out, at, raw_address(data), data.size, position, size)
+            at += size
+            position += size
+        elif tag != FIELD_1:
+            position = skip_field(data, position, end, tag)
+        if position < 0:
+            break
+    return at
+
+
+def _read_int_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:
+    while position < end:
+        tag, position = read_tag(data, position, end)
+        if position < 0:
+            break
+        run_end = position
+        if tag == FIELD_1:
+            size, position = read_length(data, position, end)
+            run_end = position + size
+        elif tag == VARINT_1:
+            run_end = position + 1
+        else:
+            position = skip_field(data, position, end, tag)
+            run_end = position
+        if position < 0:
+            break
+        while position < run_end:
+            byte = np.uint64(data[position])
+            if byte < np.uint64(0x80):
+                store_word(out, at, byte)
+                position += 1
+            else:
+                value, position = read_packed_varint(data, position, end)
+                store_word(out, at, value)
+            at += 8
+    return at
+
+
+def read_numbers(data: Bytes, position: int, end: int, kind: int, out: MutableBytes, at: int) -> None:
+    """Store the numbers of the Feature `data[position:end]` from `out[at]` on."""
+    while True:
+        begin, list_end, position = next_list(data, position, end, kind)
+        if begin < 0:
+            break
+        if kind == KIND_FLOAT:
+            at = _read_float_list(data, begin, list_end, out, at)
+        else:
+            at = _read_int_list(data, begin, list_end, out, at)
 
 
 def read_number_lists(
@@ -58,7 +119,7 @@ def read_bytes_lists(
                 tag, begin = read_tag(data, begin, end)
                 if begin < 0:
                     break
-                if tag != _FIELD_1:
+                if tag != FIELD_1:
                     begin = skip_field(data, begin, end, tag)
                     continue
                 size, begin = read_length(data, begin, end)

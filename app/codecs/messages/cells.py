@@ -13,18 +13,13 @@ from ...domain.schema import Message
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from .. import kernels
 from ..columns import Ints
+from ..kernels.message_head import HEAD_BYTES, HEAD_SLOTS
 from ..kernels.message_read import (
     AMBIGUOUS,
     DONE,
     FEATURES,
     FOREIGN,
     FULL,
-    HEAD_BYTES,
-    HEAD_SLOTS,
-    KIND_ABSENT,
-    KIND_BYTES,
-    KIND_FLOAT,
-    KIND_INT64,
     MODE_CELL,
     MODE_CONTENT,
     MODE_FLOATS,
@@ -35,6 +30,7 @@ from ..kernels.message_read import (
     STOP_FIELDS,
     UNKNOWN_FIELDS,
 )
+from ..kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from ..records.lease import Lease
 from .framing import FrameBlock
 

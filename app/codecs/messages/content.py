@@ -16,7 +16,8 @@ from .. import kernels
 from ..array import Array
 from ..columns import Column, Ints, Strings
 from ..content import narrow_faults
-from ..kernels.message_read import KIND_ABSENT, MODE_CONTENT
+from ..kernels.message_read import MODE_CONTENT
+from ..kernels.message_wire import KIND_ABSENT
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import tensor_proto_header
 from .values import ColumnBuilder

@@ -16,13 +16,13 @@ from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Ints, Record
 from ..kernels.message_read import (
     FEATURE_LISTS,
     FEATURES,
-    KIND_ABSENT,
     MODE_CELL,
     MODE_CONTENT,
     MODE_FLOATS,
     MODE_INTS,
     MODE_SPAN,
 )
+from ..kernels.message_wire import KIND_ABSENT
 from ..options import RecordsDecodeOptions
 from ..records.lease import Lease
 from .cells import CELL_BYTES, MAX_WIDTH, Cells, MessageCells, UnknownFeature, Wanted, cell_rows

@@ -369,3 +369,15 @@ def test_a_tensor_that_is_none_is_named_with_row_and_offset() -> None:
     assert (found.code, found.row, found.feature) == ("truncated", 1, "x")
     assert found.offset is not None
     assert begin < found.offset < begin + 40
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_no_memory_is_asked_for_what_short_rows_cannot_hold(dtype: str) -> None:
+    """The schema asks for 4 or 8 MB a row, the row holds one value: that is a conflict, not too large."""
+    value = floats(1) if dtype == "float32" else ints(1)
+    limits = Limits(max_decoded_bytes=2 * MIB)
+    found = tfrecord(example(x=value), schema=x(dtype, [10**6]), limits=limits)
+    assert found == refused("schema_conflict", 0, "x")
+    raw = x("float32", [10**6], encoding="raw")
+    found = tfrecord(example(x=strings(b"abcd")), schema=raw, limits=limits)
+    assert found == refused("schema_conflict", 0, "x")

@@ -25,7 +25,7 @@ from tests.unit.codecs.messages import (
     x,
     xs,
 )
-from tests.unit.codecs.seam import PIECES, Refusal, assert_rows, schema_of
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, schema_of
 
 _SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 _INT8 = x("int8")
@@ -312,3 +312,50 @@ def test_messages_of_another_kind_are_refused(foreign: bytes) -> None:
         assert_rows(tfrecord(ONE, message), [{"x": [1]}, {"x": None}])
     for message in (b"\x12\x00", b"\x0a\x00\x12\x00"):
         assert_rows(tfrecord(STEP, message, message="sequence_example"), [{"x": [[1]]}, {"x": None}])
+
+
+MALFORMED_ENTRIES = {
+    "nothing behind the key": field(0x0A, b"k")[:-1] + b"k\x12",
+    "a value that is too long": field(0x0A, b"k") + b"\x12\x7f",
+    "a field behind the value": field(0x0A, b"k") + field(0x12, ints(1)) + field(0x1A, b""),
+    "a second value": field(0x0A, b"k") + field(0x12, ints(1)) * 2,
+    "a key that is no text": field(0x0A, b"\xff") + field(0x12, ints(1)),
+    "a varint that does not end": field(0x0A, b"k") + field(0x12, field(0x1A, field(0x0A, b"\x80"))),
+    "half a float": field(0x0A, b"k") + field(0x12, field(0x12, field(0x0A, b"\0\0\0"))),
+    "a list that is too long": field(0x0A, b"k") + field(0x12, b"\x1a\x7f"),
+    "a group": field(0x0A, b"k") + field(0x12, b"\x0b\x0c"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED_ENTRIES)
+def test_what_is_dropped_is_checked_all_the_same(name: str) -> None:
+    bad = field(0x0A, field(0x0A, MALFORMED_ENTRIES[name]))
+    for message in (bad, example(x=ints(1)) + bad, example(a=floats(1), b=strings(b"c", b"")) + bad):
+        found = tfrecord(message, schema=x("int64", nullable=True), undeclared="drop")
+        assert isinstance(found, Refusal)
+        assert (found.code, found.row) == ("malformed_example", 0)
+        assert found == tfrecord(message)
+    two = field(0x0A, field(0x0A, field(0x0A, b"k") + field(0x12, ints(1) + floats(1))))
+    found = tfrecord(two, schema=x("int64", nullable=True), undeclared="drop")
+    assert isinstance(found, Refusal)
+    assert found.code == "ambiguous_example"
+
+
+def test_what_is_well_formed_is_dropped_however_it_is_written() -> None:
+    long = strings(*[b"a" * 200] * 3)
+    unpacked = field(0x1A, b"\x08\x01" + b"\x08\x02")
+    for dropped in (
+        ints(*range(300)),
+        floats(1, 2),
+        long,
+        unpacked,
+        ints(1) + ints(2),
+        b"",
+        ints(),
+        floats(),
+    ):
+        message = example(a=dropped, x=ints(7), zz=dropped)
+        for rows in ((message,), (message, example(x=ints(8)), message)):
+            found = tfrecord(*rows, schema=x("int64"), undeclared="drop")
+            assert isinstance(found, Rows)
+            assert [row["x"] for row in found.rows] == [7, 8, 7][: len(rows)]

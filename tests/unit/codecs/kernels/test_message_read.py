@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.kernels import message_read
+from app.codecs.kernels import message_head, message_read
 from app.codecs.kernels.message_read import (
     AMBIGUOUS,
     DONE,
@@ -16,12 +16,6 @@ from app.codecs.kernels.message_read import (
     FEATURES,
     FOREIGN,
     FULL,
-    KIND_ABSENT,
-    KIND_BYTES,
-    KIND_FLOAT,
-    KIND_INT64,
-    KIND_MIXED,
-    KIND_NONE,
     MALFORMED,
     MODE_CELL,
     MODE_CONTENT,
@@ -30,6 +24,14 @@ from app.codecs.kernels.message_read import (
     MODE_SPAN,
     SEQUENCE,
     UNFIT,
+)
+from app.codecs.kernels.message_wire import (
+    KIND_ABSENT,
+    KIND_BYTES,
+    KIND_FLOAT,
+    KIND_INT64,
+    KIND_MIXED,
+    KIND_NONE,
 )
 from tests.feature_values import field
 from tests.unit.codecs.messages import example, floats, ints, lists, strings
@@ -63,7 +65,7 @@ class Reading:
         self.plan = np.array([mode, kind, width, 8, 0, len(prefix), MODE_CELL, KIND_ABSENT, 0, 0, 0, 0])
         self.prefixes = np.frombuffer(prefix, np.uint8)
         self.follow = np.array([0, 1, 2, 1])
-        self.heads = np.zeros(3 * message_read.HEAD_SLOTS * message_read.HEAD_BYTES, np.uint8)
+        self.heads = np.zeros(3 * message_head.HEAD_SLOTS * message_head.HEAD_BYTES, np.uint8)
         self.unknown = np.zeros(message_read.UNKNOWN_FIELDS * room, np.int64)
 
     def read(

@@ -29,7 +29,10 @@ def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[n
     with np.errstate(over="ignore", invalid="ignore"):
         is_rounded_twice = values.dtype == np.float64 and dtype.numpy.isbuiltin != 1
         converted = (_rounded_to_odd(values) if is_rounded_twice else values).astype(dtype.numpy)
-        lost = np.isfinite(values) & ~np.isfinite(converted)
+        finite = np.isfinite(converted)
+        if finite.all() and dtype.has_infinity and dtype.has_nan:
+            return converted, np.zeros(values.shape, np.bool_)
+        lost = np.isfinite(values) & ~finite
         if not dtype.has_infinity:
             lost |= np.isinf(values)
         if not dtype.has_nan:

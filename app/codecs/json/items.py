@@ -135,7 +135,7 @@ def _integers(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
     values = np.ascontiguousarray(items.words).view(np.int64)
     outside = np.zeros(0, np.bool_)
     if found <= {INTEGER, NEGATIVE_ZERO}:
-        if len(values) and (int(values.min()) < low or int(values.max()) > high):
+        if dtype is not INT64 and len(values) and (int(values.min()) < low or int(values.max()) > high):
             outside = (values < max(low, INT64.bounds[0])) | (values > min(high, INT64.bounds[1]))
     else:
         values, is_unsigned, outside = _exact_integers(items, values, found)
@@ -149,7 +149,12 @@ def _integers(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
         )
     if dtype.is_narrow:
         values = values.astype(np.int8 if dtype.kind == "int" else np.uint8)
-    return values.astype(dtype.numpy)
+    return _own(values.astype(dtype.numpy, copy=False), items)
+
+
+def _own(values: NDArray[Any], items: Items) -> NDArray[Any]:
+    """The values in memory of their own, not in that of the tape."""
+    return values.copy() if np.may_share_memory(values, items.tape.words) else values
 
 
 def _exact_integers(items: Items, values: Ints, found: set[int]) -> tuple[Ints, Mask, Mask]:
@@ -197,13 +202,14 @@ def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
     if reading.declared and items.has(TEXT_ITEM):
         items = _with_words(items)
     found = _require(items, _NUMBERS | ({NULL} if reading.null_is_nan else set()), dtype)
+    if found == {INTEGER} and _all_within(items, 2 ** PRECISION[dtype.name]):
+        return np.ascontiguousarray(items.words).view(np.int64).astype(np.float64).astype(dtype.numpy)
     exact = np.ascontiguousarray(items.words).view(np.float64)
     if not found <= {DECIMAL_NUMBER, NONFINITE}:
         exact = _as_doubles(items, exact, found, dtype)
-    values, lost = (exact, None) if dtype is FLOAT64 else rounded(exact, dtype)
-    is_finite = np.isfinite(exact)
-    if not is_finite.all() or (lost is not None and lost.any()):
-        lost = np.zeros(len(exact), np.bool_) if lost is None else lost
+    values, lost = rounded(exact, dtype)
+    if lost.any() or not np.isfinite(values).all():
+        is_finite = np.isfinite(exact)
         wrong = lost | ~is_finite
         is_meant = (items.kinds == NONFINITE) | (items.kinds == NULL)
         wrong &= lost | ~is_meant
@@ -216,7 +222,13 @@ def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
             raise _float_overflow(index, dtype)
     if found & {INTEGER, UNSIGNED, LARGE}:
         _require_exact(items, exact, values, dtype)
-    return values.copy() if np.may_share_memory(values, items.tape.words) else values
+    return _own(values, items)
+
+
+def _all_within(items: Items, limit: int) -> bool:
+    """Whether all integers are from `-limit` to `limit`."""
+    integers = np.ascontiguousarray(items.words).view(np.int64)
+    return -limit <= int(integers.min()) and int(integers.max()) <= limit
 
 
 def _with_words(items: Items) -> Items:

@@ -11,7 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import Bytes, bit_length, load_word, multiply_high, multiply_low, quotient_bits, raw_load
+from .memory import (
+    Bytes,
+    bit_length,
+    load_word,
+    multiply_high,
+    multiply_low,
+    quotient_bits,
+    raw_bit_length,
+    raw_load,
+)
 
 #: In place of a position: not a JSON number, or one that is not read here.
 UNREAD = -1
@@ -130,7 +139,7 @@ def _stops(lanes: np.uint64) -> np.uint64:
 
 def _num_digits(stops: np.uint64) -> int:
     """The digits before the first stop; there is one."""
-    return (bit_length(stops & (~stops + np.uint64(1))) - 1) >> 3
+    return (raw_bit_length(stops & (~stops + np.uint64(1))) - 1) >> 3
 
 
 def _read_digits(text: Bytes, position: int, significand: np.uint64, room: int) -> tuple[np.uint64, int]:

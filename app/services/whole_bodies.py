@@ -9,7 +9,7 @@ from ..codecs.forms import Codec
 from ..domain.limits import MIB
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
-from ..runtime.streams import ByteStream, MemoryFile, MemoryStream, WholeBody, read_up_to
+from ..runtime.streams import Buffer, ByteStream, MemoryFile, MemoryStream, WholeBody
 from ..runtime.turns import waiting
 
 __all__ = ["as_needed", "whole_body"]
@@ -51,12 +51,12 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
         head += piece
     if len(head) <= _IN_MEMORY:
         return MemoryFile(head)
-    num_held, held = len(head), bytes(head)
     spooled = resources.enter_context(spool.open_share())
+    held: Buffer = head
     while held:
         with waiting():  # disks are slow
             spooled.append(held)
-        held = read_up_to(source, _IN_MEMORY)
-    budget.release(num_held)
+        held = source.read(_IN_MEMORY)
+    budget.release(len(head))
     budget.spooled = spooled.size
     return spooled

@@ -29,9 +29,10 @@ from ..domain.limits import Limits
 from ..domain.schema import Schema, check_feature_names
 from ..domain.tensor import check_shape
 from ..errors import InputError, SchemaConflict, UnprocessableInput
+from .json.cells import Cells
 from .json.errors import cell_error
 from .json.items import Nesting, infer_dtype
-from .json.tape import Cells, Items
+from .json.tape import Items
 from .json.values import ItemError, Reading, null_error
 from .kernels.json_tape import ARRAY, NULL
 

@@ -14,7 +14,7 @@ APP = Path(__file__).parents[2] / "app"
 #: A kernel, and who calls it.
 KERNELS = {
     # JSON: rows and tensors on one tape, and where rows lie in a large text.
-    "read_values": {"codecs/json/tape.py"},
+    "read_values": {"codecs/json/tape_reader.py"},
     "find_objects": {"codecs/json/objects.py"},
     # Examples and SequenceExamples.
     "read_messages": {"codecs/messages/cells.py"},

@@ -18,7 +18,8 @@ from .. import kernels
 from ..columns import Column, Mask, Strings, bounds_of_present
 from ..json.errors import cell_error
 from ..json.items import convert_scalars
-from ..json.tape import Items, read_document
+from ..json.tape import Items
+from ..json.tape_reader import read_document
 from ..json.texts import quote
 from ..json.values import ItemError, Reading
 from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE

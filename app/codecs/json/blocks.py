@@ -17,7 +17,8 @@ from ..kernels.json_tape import NULL, OBJECT
 from ..options import RecordsDecodeOptions
 from ..schema_inference import HEAD_ROWS, infer_schema
 from .build import build_column
-from .tape import KEY_OF, Cells, Items, Members
+from .cells import Cells, Members
+from .tape import KEY_OF, Items
 from .values import Reading
 
 #: What a row of a SequenceExample consists of.

@@ -14,11 +14,12 @@ from ...domain.tensor import num_elements
 from ...errors import InputError, SchemaConflict
 from ..columns import Column, item_width
 from ..kernels.json_tape import ARRAY, NULL
+from .cells import Cells
 from .components import open_ragged, read_sparse
 from .errors import cell_error
 from .items import convert, flatten
 from .nested import cell_at, count_bounds, misfit
-from .tape import Cells, Items
+from .tape import Items
 from .values import ItemError, Reading, null_error
 
 Ints = NDArray[np.int64]

@@ -18,9 +18,10 @@ from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...errors import InputError, MalformedInput
 from ..kernels.json_tape import ARRAY, INTEGER, LARGE, OBJECT, STRING, UNSIGNED
+from .cells import Members
 from .errors import cell_error
 from .nested import cell_at, count_bounds, misplaced, open_nested
-from .tape import KEY_OF, Items, Members
+from .tape import KEY_OF, Items
 from .values import ItemError
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
-from .tape import Tape, Unread, read_document
+from .tape import Tape
+from .tape_reader import Unread, read_document
 from .text import parse_json
 
 

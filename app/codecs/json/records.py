@@ -26,7 +26,8 @@ from .forms import IGNORED_MEMBERS
 from .objects import INSTANCES, ObjectReader, find_rows
 from .oip import read_oip_columns
 from .row_texts import head_rows, not_a_row, records_from_texts
-from .tape import Items, Tape, TapeReader, Unread, members_of
+from .tape import Items, Tape, members_of
+from .tape_reader import TapeReader, Unread
 from .text import parse_json
 from .write_rows import RESERVED
 

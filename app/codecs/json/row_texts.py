@@ -16,7 +16,7 @@ from ..options import RecordsDecodeOptions
 from ..schema_inference import HEAD_ROWS
 from .blocks import RowBlock, records_from_blocks
 from .ndjson_lines import Lines
-from .tape import TapeReader, Unread
+from .tape_reader import TapeReader, Unread
 from .text import parse_json
 
 _NOT_A_ROW: Final = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json.tape import Unread, read_document
+from app.codecs.json.tape_reader import Unread, read_document
 from app.codecs.kernels import json_number
 from app.codecs.kernels.json_number import DECIMAL, NEGATIVE, TRUNCATED
 from app.runtime.budget import Budget

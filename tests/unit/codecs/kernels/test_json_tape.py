@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.json.tape import FIXED_KEYS, TapeReader, Unread, nest, read_document
+from app.codecs.json.tape import FIXED_KEYS, nest
+from app.codecs.json.tape_reader import TapeReader, Unread, read_document
 from app.codecs.json.text import parse_json
 from app.domain.limits import Limits
 from app.errors import InputError

@@ -272,7 +272,7 @@ def _join_columns(parts: Sequence[Column], num_rows: Sequence[int]) -> Column:
         ]
         present = np.concatenate(masks)
     return Column(
-        _join_values([part.values for part in parts]),
+        join_values([part.values for part in parts]),
         tuple(_join_splits(level) for level in zip(*(part.splits for part in parts), strict=True)),
         present,
         first.width,
@@ -281,11 +281,10 @@ def _join_columns(parts: Sequence[Column], num_rows: Sequence[int]) -> Column:
     )
 
 
-def _join_values(parts: Sequence[NDArray[Any] | Strings]) -> NDArray[Any] | Strings:
+def join_values(parts: Sequence[NDArray[Any] | Strings]) -> NDArray[Any] | Strings:
+    """The values of all parts, one behind the other."""
     strings = [part for part in parts if isinstance(part, Strings)]
-    if strings:
-        return join_strings(strings)
-    return np.concatenate(parts)  # type: ignore[arg-type]
+    return join_strings(strings) if strings else np.concatenate(parts)  # type: ignore[arg-type]
 
 
 def join_strings(parts: Sequence[Strings]) -> Strings:

@@ -27,7 +27,7 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..array import Array
-from ..columns import Strings
+from ..columns import Strings, join_values
 from ..content import STRING_OVERHEAD
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.lease import Lease
@@ -71,7 +71,7 @@ class _Column:
     def __init__(self, field: pa.Field[Any], name: str) -> None:
         self.name = name
         self._marks = field.metadata or {}
-        self._chunks: list[NDArray[Any]] = []
+        self._chunks: list[NDArray[Any] | Strings] = []
         self._dtype: DType | None = None
         self._row_shape: Shape = ()
 
@@ -102,9 +102,7 @@ class _Column:
         self._dtype = STRING if source.is_string else source
         self._row_shape = row_shape
         if isinstance(values, Strings):
-            strings = np.empty(len(values), object)
-            strings[:] = values.unpack()
-            self._chunks.append(strings)
+            self._chunks.append(Strings(values.data.copy(), values.offsets))
         else:
             self._chunks.append(values.copy())
 
@@ -112,7 +110,7 @@ class _Column:
         """All rows as one array; of a marked batch the one row."""
         if self._dtype is None:
             raise self._refused("comes without any batch, so that its shape is not known", "no_rows")
-        values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
+        values = self._chunks[0] if len(self._chunks) == 1 else join_values(self._chunks)
         shape = check_shape((num_rows, *self._row_shape))
         if marked and num_rows == 1:
             shape = _marked_shape(self._marks, self.name, len(values))

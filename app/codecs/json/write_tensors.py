@@ -14,10 +14,9 @@ in both of the others; a ragged one is nested arrays in `nested`. In `oip` both 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...domain.dtypes import INT64, DType
 from ...domain.tensor import Shape, num_elements
@@ -25,7 +24,7 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
-from ..columns import Ints, Strings
+from ..columns import Ints, Strings, part
 from ..content import STRING_OVERHEAD
 from ..options import TensorEncodeOptions
 from ..tensors.components import components_of
@@ -35,6 +34,8 @@ from .write import b64_text, joined_values, nested_texts, value_texts
 
 #: Numbers that are spelled at a time: a few hundred KiB of text, since no other thread runs meanwhile.
 _CHUNK_VALUES: Final = 16_384
+#: Strings, however short they are.
+_CHUNK_STRINGS: Final = PIECE_BYTES // 2 // STRING_OVERHEAD
 
 
 def write(tensors: Iterable[AnyTensor], options: TensorEncodeOptions, _budget: Budget) -> Iterator[Buffer]:
@@ -50,7 +51,7 @@ def write(tensors: Iterable[AnyTensor], options: TensorEncodeOptions, _budget: B
 def _texts(tensors: Iterable[AnyTensor], options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     items = list(tensors)
     if options.layout == "oip":
-        items = [part for tensor in items for part in components_of(tensor)]
+        items = [array for tensor in items for array in components_of(tensor)]
     if len(items) == 1:
         yield from _tensor_texts(items[0], 0, options)
         return
@@ -103,9 +104,9 @@ def _sparse_texts(tensor: SparseTensor, options: TensorEncodeOptions) -> Iterato
     indices = Array.of(tensor.indices, INT64)
     dense_shape = Array.of(np.array(tensor.dense_shape, np.int64), INT64)
     yield f'{{{_name_member(tensor.name, options)}"dtype":"{tensor.dtype}","values":'
-    for label, part in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
+    for label, array in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
         yield label
-        yield from _data_texts(part, tensor.name, part.shape, options)
+        yield from _data_texts(array, tensor.name, array.shape, options)
     yield "}"
 
 
@@ -125,7 +126,8 @@ def _ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> Iterato
 
 def _nested_ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     """Nested arrays, some rows of the outermost axis at a time."""
-    dtype, values = tensor.dtype, tensor.values.values
+    dtype = tensor.dtype
+    values = tensor.values.strings if dtype.is_string else tensor.values.values
     inner = tensor.values.shape[1:]
     firsts = tensor.row_splits[0]  # of each row, along the first axis of the values
     for splits in tensor.row_splits[1:]:
@@ -138,7 +140,7 @@ def _nested_ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> 
         first, last = (int(firsts[at]) * num_elements(inner) for at in (row, stop))
         try:
             texts = nested_texts(
-                _values(values[first:last], dtype),
+                part(values, first, last),
                 dtype,
                 options,
                 inner,
@@ -167,7 +169,10 @@ def _data_texts(
 ) -> Iterator[str | Buffer]:
     """The elements in nested arrays of `shape`, which holds as many as the array's own."""
     if array.dtype.is_string:
-        yield from [empty_lists(shape)] if 0 in shape else _string_pieces(array, name, shape, options)
+        if 0 in shape:
+            yield empty_lists(shape)
+        else:
+            yield from _string_pieces(array.strings, array.dtype, name, shape, options)
         return
     reader = ElementReader(array)
     if 0 in shape:
@@ -217,33 +222,31 @@ def _num_brackets(shape: Shape, index: int) -> int:
 
 
 def _string_pieces(
-    array: Array, name: str | None, shape: Shape, options: TensorEncodeOptions
+    strings: Strings, dtype: DType, name: str | None, shape: Shape, options: TensorEncodeOptions
 ) -> Iterator[str | Buffer]:
-    strings = array.values
     for start, stop in _string_chunks(strings):
-        values = strings[start:stop]
+        values = strings.part(start, stop)
         yield "," if start else ""
-        if len(values) == 1 and len(values[0]) > PIECE_BYTES and options.text == "b64":
+        if len(values) == 1 and len(values.data) > PIECE_BYTES and options.text == "b64":
             yield "[" * _num_brackets(shape, start) + '{"b64":"'
-            yield from b64_text(values, options.b64)
+            yield from b64_text([values.data.data], options.b64)
             yield '"}' + "]" * _num_brackets(shape, stop)
             continue
         try:
-            texts = value_texts(_values(values, array.dtype), array.dtype, options)
+            texts = value_texts(values, dtype, options)
         except ItemError as error:
             raise _locate(error, name, start) from None
         yield _bracketed(texts, shape, start).data.data
 
 
-def _string_chunks(strings: NDArray[Any]) -> Iterator[tuple[int, int]]:
+def _string_chunks(strings: Strings) -> Iterator[tuple[int, int]]:
     """The bounds of what is spelled at a time: many small values, or one large one."""
-    start = size = 0
-    for index, value in enumerate(strings):
-        if size and size + len(value) > PIECE_BYTES:
-            yield start, index
-            start, size = index, 0
-        size += len(value) + STRING_OVERHEAD
-    yield start, len(strings)
+    start = 0
+    while start < len(strings):
+        behind = np.searchsorted(strings.offsets, strings.offsets[start] + PIECE_BYTES // 2, side="right")
+        stop = max(start + 1, min(int(behind) - 1, start + _CHUNK_STRINGS))
+        yield start, stop
+        start = stop
 
 
 def _bracketed(texts: Texts, shape: Shape, start: int) -> Texts:
@@ -260,10 +263,6 @@ def _bracketed(texts: Texts, shape: Shape, start: int) -> Texts:
 def _brackets(bracket: str, counts: Ints) -> Texts:
     data = byte_array(bracket.encode() * int(counts.max()))
     return Texts(data, np.zeros_like(counts), counts)
-
-
-def _values(values: NDArray[Any], dtype: DType) -> NDArray[Any] | Strings:
-    return Strings.pack(values) if dtype.is_string else values
 
 
 def _locate(error: ItemError, name: str | None, start: int) -> UnprocessableInput:

@@ -10,7 +10,7 @@ import numpy as np
 from .addresses import copy_from, raw_address
 from .memory import Bytes, Ints, MutableBytes, MutableInts, same_bytes, store_word
 from .message_wire import FIELD_1, FIXED32_1, KIND_ABSENT, KIND_BYTES, KIND_FLOAT, VARINT_1, next_list
-from .varint import read_length, read_packed_varint, read_tag, skip_field
+from .varint import field_size, read_length, read_packed_varint, read_tag, skip_field, write_length
 
 
 def _read_float_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:
@@ -174,3 +174,78 @@ def copy_spans(
             return row
         copy_from(out, out_starts[row], raw_address(data), data.size, begin, size)
     return -1
+
+
+def count_strings(data: Bytes, position: int, tag: int) -> tuple[int, int, int]:
+    """How many length-delimited fields of one tag follow one another, and the bytes that they hold.
+
+    Args:
+        tag: below 128.
+
+    Returns:
+        Both numbers, and the position behind the last of them: of another field, or of one that is malformed.
+    """
+    count = 0
+    num_bytes = 0
+    while position < data.size and data[position] == tag:
+        size, begin = read_length(data, position + 1, data.size)
+        if begin < 0:
+            break
+        count += 1
+        num_bytes += size
+        position = begin + size
+    return count, num_bytes, position
+
+
+def read_strings(data: Bytes, position: int, out: MutableBytes, out_offsets: MutableInts) -> None:
+    """Copy what fields that `count_strings` has counted hold, one behind the other.
+
+    Args:
+        out_offsets: filled with where each string begins in `out`, and the end.
+    """
+    at = 0
+    out_offsets[0] = 0
+    for index in range(1, out_offsets.size):
+        size, begin = read_length(data, position + 1, data.size)
+        copy_from(out, at, raw_address(data), data.size, begin, size)
+        at += size
+        position = begin + size
+        out_offsets[index] = at
+
+
+def measure_strings(offsets: Ints, first: int, most_bytes: int, long: int) -> tuple[int, int]:
+    """How many strings from `first` on are written together, and the bytes of their fields.
+
+    Args:
+        offsets: where each string begins, and the end.
+        most_bytes: what their fields may take, unless it is one alone.
+        long: a string of so many bytes is alone.
+
+    Returns:
+        The number of the string behind them, and the bytes.
+    """
+    total = 0
+    for index in range(first, offsets.size - 1):
+        size = offsets[index + 1] - offsets[index]
+        if index > first and (size >= long or total + field_size(size) > most_bytes):
+            return index, total
+        total += field_size(size)
+        if size >= long:
+            return index + 1, total
+    return offsets.size - 1, total
+
+
+def write_strings(data: Bytes, offsets: Ints, first: int, stop: int, tag: int, out: MutableBytes) -> None:
+    """Write the strings `first` to `stop` as length-delimited fields.
+
+    Args:
+        offsets: where each string begins in `data`, and the end.
+        tag: below 128.
+        out: as long as the fields.
+    """
+    at = 0
+    for index in range(first, stop):
+        size = offsets[index + 1] - offsets[index]
+        at = write_length(out, at, tag, size)
+        copy_from(out, at, raw_address(data), data.size, offsets[index], size)
+        at += size

@@ -317,9 +317,7 @@ def _row_shape(feature: Feature, size: int) -> Shape:
 
 def _proto_of(feature: Feature, shape: Shape, values: NDArray[Any] | Strings) -> list[bytes]:
     if isinstance(values, Strings):
-        strings = np.empty(len(values), object)
-        strings[:] = values.unpack()
-        return [bytes(piece) for piece in make_message(Array(STRING, shape, strings))]
+        return [bytes(piece) for piece in make_message(Array(STRING, shape, values))]
     content = in_low_bits(values.view(np.uint8), feature.dtype)
     return [tensor_proto_header(feature.dtype, shape), content.tobytes()]
 

@@ -23,10 +23,11 @@ from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableIn
 from ...runtime.budget import Budget
 from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, peek, read_up_to
 from ..array import Array
+from ..columns import Strings
 from ..content import STRING_OVERHEAD, check_content, checked_pieces
 from ..options import TensorDecodeOptions
 from .protobuf import LENGTH_DELIMITED, fields_of, parse_varint
-from .tensor_proto_fields import CONTENT_FIELD, TensorFields, read_tensor_fields
+from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read_tensor_fields
 from .tensor_proto_values import typed_values
 from .tensor_proto_write import MAX_MESSAGE_BYTES
 
@@ -38,6 +39,8 @@ _HEAD_BYTES: Final = 4 * KIB
 _TAIL_BYTES: Final = 4 * KIB
 #: All but version_number and the fields that are not known: what says something about the values.
 _MEANINGFUL_FIELDS: Final = frozenset({1, 2, *range(4, 19)})
+#: Where `tensor_content` is in a message: its tag, its first byte, its end.
+_Place = tuple[int, int, int]
 
 
 def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> list[Array]:
@@ -46,12 +49,12 @@ def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> li
     Raises:
         InputError: as `open_tensor_proto`.
     """
-    if options.held and options.body_bytes is None:
-        return [_read_whole(source, budget)]
-    return [open_tensor_proto(source, options.body_bytes, budget)]
+    return [open_tensor_proto(source, options.body_bytes, budget, held=options.held)]
 
 
-def open_tensor_proto(source: ByteStream, num_bytes: int | None, budget: Budget, *, offset: int = 0) -> Array:
+def open_tensor_proto(
+    source: ByteStream, num_bytes: int | None, budget: Budget, *, offset: int = 0, held: bool = False
+) -> Array:
     """The array of a TensorProto. It arrives as it is drawn if `tensor_content` comes last.
 
     Args:
@@ -59,6 +62,7 @@ def open_tensor_proto(source: ByteStream, num_bytes: int | None, budget: Budget,
         num_bytes: its length. Where that is not known, a field that would change the array is refused
             behind the elements, since they have been handed on by then (`late_field`).
         offset: where in the whole input the message begins, for errors.
+        held: the caller reads the array into memory, so that a message of unknown length need not arrive.
 
     Raises:
         InputError: as `parse_tensor_proto`, here or as the content is drawn.
@@ -66,10 +70,13 @@ def open_tensor_proto(source: ByteStream, num_bytes: int | None, budget: Budget,
     if num_bytes is not None and num_bytes > MAX_MESSAGE_BYTES:
         raise LimitExceeded("A TensorProto of 2 GiB or more is not read.", code="payload_too_large")
     head, source = peek(source, _HEAD_BYTES)
-    found = _fields_before_content(head, num_bytes, budget, offset)
-    if found is None:
-        return _read_whole(source, budget, offset=offset)
-    fields, begin, end = found
+    content = _find_content(head, num_bytes or MAX_MESSAGE_BYTES)
+    fields = None
+    if content is not None and not (held and num_bytes is None):
+        fields = _fields_before(content, head, num_bytes, budget, offset)
+    if content is None or fields is None:
+        return _read_whole(source, content, budget, offset=offset)
+    _, begin, end = content
     source.read(begin)
     dtype = supported_dtype(fields, offset)
     check_content_size(end - begin, fields.shape, dtype, offset + begin)
@@ -77,14 +84,11 @@ def open_tensor_proto(source: ByteStream, num_bytes: int | None, budget: Budget,
     return Array(dtype, fields.shape, checked_pieces(pieces, dtype, offset=offset + begin))
 
 
-def _fields_before_content(
-    head: bytes, num_bytes: int | None, budget: Budget, offset: int
-) -> tuple[TensorFields, int, int] | None:
-    """The fields in front of the elements, and where those begin and end; None where they are not last."""
-    found = _find_content(head, num_bytes or MAX_MESSAGE_BYTES)
-    if found is None:
-        return None
-    position, begin, end = found
+def _fields_before(
+    content: _Place, head: bytes, num_bytes: int | None, budget: Budget, offset: int
+) -> TensorFields | None:
+    """The fields in front of the elements; None where those are not last, or not all there is."""
+    position, begin, end = content
     if begin == end or end > MAX_MESSAGE_BYTES or (num_bytes is not None and end != num_bytes):
         return None
     try:
@@ -92,17 +96,19 @@ def _fields_before_content(
         dtype = supported_dtype(fields, offset)
     except InputError:
         return None
-    return None if dtype.is_string or fields.has_values else (fields, begin, end)
+    return None if dtype.is_string or fields.has_values else fields
 
 
-def _find_content(head: bytes, num_bytes: int) -> tuple[int, int, int] | None:
-    """Where a message of that length has its first `tensor_content`: its tag, its first byte, its end."""
+def _find_content(head: bytes, num_bytes: int) -> _Place | None:
+    """Where a message of that length has its first `tensor_content`, if no strings are in front of it."""
     position = 0
     try:
         # A field may well go on past what is looked at.
         for number, wire, _, begin, end in fields_of(head, 0, num_bytes):
             if number == CONTENT_FIELD and wire == LENGTH_DELIMITED:
                 return position, begin, end
+            if number == STRING_FIELD:
+                break
             position = end
     except (MalformedInput, IndexError):
         pass
@@ -157,12 +163,11 @@ def parse_tensor_proto(data: Buffer, budget: Budget, *, offset: int = 0, copy: b
     dtype = supported_dtype(fields, offset)
     _check_one_meaning(fields, dtype, offset)
     if fields.content is None:
-        values = typed_values(fields, dtype, budget, offset=offset)
-        return Array(dtype, fields.shape, values)
+        return Array(dtype, fields.shape, typed_values(fields, dtype, budget, offset=offset))
     begin, end = fields.content
     if dtype.is_string:
-        values = _content_strings(view[begin:end], num_elements(fields.shape), budget, offset + begin)
-        return Array(dtype, fields.shape, values)
+        strings = _content_strings(view[begin:end], num_elements(fields.shape), budget, offset + begin)
+        return Array(dtype, fields.shape, strings)
     values = _content_numbers(view[begin:end], fields.shape, dtype, offset + begin)
     if copy or not values.flags.aligned:
         budget.charge(values.nbytes, "The tensor")
@@ -225,22 +230,18 @@ def check_content_size(num_bytes: int, shape: Shape, dtype: DType, offset: int) 
         )
 
 
-def _content_strings(content: memoryview, count: int, budget: Budget, offset: int) -> NDArray[Any]:
+def _content_strings(content: memoryview, count: int, budget: Budget, offset: int) -> Strings:
     """Strings in `tensor_content`: all their lengths, then all their bytes (`port::DecodeStringList`)."""
     if count > len(content):
         raise _bad_string_list(count, offset)
     budget.charge(count * STRING_OVERHEAD + len(content), "The strings of the tensor")
-    position, sizes = 0, []
+    position, offsets = 0, [0]
     for _ in range(count):
         size, position = parse_varint(content, position, len(content), offset=offset)
-        sizes.append(size)
-    if position + sum(sizes) != len(content):
+        offsets.append(offsets[-1] + size)
+    if position + offsets[-1] != len(content):
         raise _bad_string_list(count, offset)
-    values = np.empty(count, object)
-    for index, size in enumerate(sizes):
-        values[index] = bytes(content[position : position + size])
-        position += size
-    return values
+    return Strings(np.frombuffer(content[position:], np.uint8).copy(), np.array(offsets, np.int64))
 
 
 def _bad_string_list(count: int, offset: int) -> UnprocessableInput:
@@ -251,13 +252,10 @@ def _bad_string_list(count: int, offset: int) -> UnprocessableInput:
     )
 
 
-def _read_whole(source: ByteStream, budget: Budget, *, offset: int = 0) -> Array:
+def _read_whole(source: ByteStream, content: _Place | None, budget: Budget, *, offset: int = 0) -> Array:
     """The tensor of all of the body, which is placed so that the elements are aligned where they lie."""
-    head = read_up_to(source, _HEAD_BYTES)
-    found = _find_content(head, MAX_MESSAGE_BYTES)
-    padding = 0 if found is None else -found[1] % _ALIGNMENT
-    gathered = bytearray(padding) + head
-    budget.charge(len(gathered), "The body")
+    padding = 0 if content is None else -content[1] % _ALIGNMENT
+    gathered = bytearray(padding)
     while piece := source.read(CHUNK_BYTES):
         budget.charge(len(piece), "The body")
         gathered += piece

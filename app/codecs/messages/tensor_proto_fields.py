@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from ...domain.dtypes import DType
 from ...domain.tensor import MAX_RANK, Shape, check_shape
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
+from .. import kernels
+from ..columns import Strings, join_strings
 from ..content import STRING_OVERHEAD
 from .protobuf import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, Field, fields_of, signed
-
-__all__ = ["CONTENT_FIELD", "STRING_FIELD", "TensorFields", "read_tensor_fields", "value_field"]
 
 _DTYPE_FIELD: Final = 1
 _SHAPE_FIELD: Final = 2
 CONTENT_FIELD: Final = 4
 STRING_FIELD: Final = 8
+STRING_TAG: Final = STRING_FIELD << 3 | LENGTH_DELIMITED
 
 #: Field -> (name without "_val", wire type of one value outside a packed field).
 _VALUE_FIELDS: Final[dict[int, tuple[str, int]]] = {
@@ -34,6 +37,10 @@ _VALUE_FIELDS: Final[dict[int, tuple[str, int]]] = {
 }
 #: One byte a value, float4 included; not repeated, so that the last of several holds.
 _FLOAT8_FIELD: Final = 18
+#: Less than this is read faster one field at a time.
+_PACKED_FROM: Final = 256
+#: What a run of strings takes beside them: two arrays.
+_RUN_OVERHEAD: Final = 400
 #: Values of dtypes that are not read here; TensorFlow ignores them beside another dtype.
 _FOREIGN_FIELDS: Final = {14: "resource_handle_val", 15: "variant_val"}
 
@@ -81,23 +88,37 @@ class TensorFields:
         dtype: TensorFlow's number; 0 where there is none.
         content: begin and end of `tensor_content`; None where it is absent or empty.
         packed: name of a `*_val` field without "_val" -> its values as one packed field, never empty.
-        strings: the values of `string_val`.
+        string_runs: the values of `string_val`, those together that follow one another.
+        last_strings: those behind the last run.
     """
 
     dtype: int = 0
     shape: Shape = ()
     content: tuple[int, int] | None = None
     packed: dict[str, bytearray] = field(default_factory=dict)
-    strings: list[bytes] = field(default_factory=list)
+    string_runs: list[Strings] = field(default_factory=list)
+    last_strings: list[bytes] = field(default_factory=list)
+
+    @property
+    def num_strings(self) -> int:
+        return sum(map(len, self.string_runs)) + len(self.last_strings)
+
+    @property
+    def strings(self) -> Strings:
+        """All values of `string_val`."""
+        if self.last_strings or not self.string_runs:
+            last = Strings.pack(self.last_strings)
+            return join_strings([*self.string_runs, last]) if self.string_runs else last
+        return self.string_runs[0] if len(self.string_runs) == 1 else join_strings(self.string_runs)
 
     @property
     def has_values(self) -> bool:
-        return bool(self.packed or self.strings)
+        return bool(self.packed or self.num_strings)
 
     def values_of(self, *, other_than: DType) -> list[str]:
         """The `*_val` fields that hold something, except the one for that dtype."""
         own = value_field(other_than)
-        return [name for name in [*self.packed, *(["string"] if self.strings else [])] if name != own]
+        return [name for name in [*self.packed, *(["string"] if self.num_strings else [])] if name != own]
 
 
 def value_field(dtype: DType) -> str:
@@ -119,11 +140,24 @@ def read_tensor_fields(data: memoryview, budget: Budget, *, offset: int) -> Tens
     """
     found = TensorFields()
     dims: list[int] = []
-    for entry in fields_of(data, 0, len(data), offset=offset):
+    position = 0
+    while position < len(data):
+        position = _read_fields(found, dims, data, position, budget, offset)
+        if position < len(data):
+            position = _read_strings(found, data, position, budget)
+    found.shape = check_shape(dims, offset=offset)
+    return found
+
+
+def _read_fields(
+    found: TensorFields, dims: list[int], data: memoryview, position: int, budget: Budget, offset: int
+) -> int:
+    """Read the fields from `position` to the end, or to where many `string_val` may follow; where that is."""
+    for entry in fields_of(data, position, len(data), offset=offset):
         number, wire, value, begin, end = entry
         if number == STRING_FIELD and wire == LENGTH_DELIMITED:
             budget.charge(STRING_OVERHEAD + end - begin, "The strings of the tensor")
-            found.strings.append(bytes(data[begin:end]))
+            found.last_strings.append(bytes(data[begin:end]))
         elif number in _VALUE_FIELDS:
             _gather(found.packed, data, entry, budget, offset)
         elif number == _FLOAT8_FIELD and wire == LENGTH_DELIMITED:
@@ -140,8 +174,28 @@ def read_tensor_fields(data: memoryview, budget: Budget, *, offset: int) -> Tens
                 code="unsupported_dtype",
                 offset=offset + begin,
             )
-    found.shape = check_shape(dims, offset=offset)
-    return found
+        if len(data) - end >= _PACKED_FROM and data[end] == STRING_TAG:
+            return end
+    return len(data)
+
+
+def _read_strings(found: TensorFields, data: memoryview, position: int, budget: Budget) -> int:
+    """Read the `string_val` that follow one another from `position`; the position behind them.
+
+    One that is malformed is left to `fields_of`, which says what is wrong with it.
+    """
+    message = np.frombuffer(data, np.uint8)
+    kernel = kernels.load()
+    count, num_bytes, end = kernel.count_strings(message, position, STRING_TAG)
+    budget.charge(2 * _RUN_OVERHEAD + STRING_OVERHEAD * count + num_bytes, "The strings of the tensor")
+    strings = np.empty(num_bytes, np.uint8)
+    offsets = np.empty(count + 1, np.int64)
+    kernel.read_strings(message, position, strings, offsets)
+    if found.last_strings:
+        found.string_runs.append(Strings.pack(found.last_strings))
+        found.last_strings = []
+    found.string_runs.append(Strings(strings, offsets))
+    return end
 
 
 def _gather(

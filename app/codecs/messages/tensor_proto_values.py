@@ -14,23 +14,21 @@ from ...domain.dtypes import DType
 from ...domain.tensor import num_elements
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
+from ..columns import Strings
 from ..content import STRING_OVERHEAD, check_content
 from .protobuf import count_varints, iter_varints
 from .tensor_proto_fields import TensorFields, value_field
-
-__all__ = ["typed_values"]
 
 #: Fields whose values are packed as they lie in memory.
 _FIXED_WIDTH: Final = frozenset({"float", "double", "scomplex", "dcomplex", "float8"})
 
 
-#: Strings that are handed over in one call of numpy, which takes about a millisecond.
-_STRINGS_AT_ONCE: Final = 64 * 1024
-
 _MAX_HALF_BITS: Final = 2**16 - 1
 
 
-def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: int) -> NDArray[Any]:
+def typed_values(
+    fields: TensorFields, dtype: DType, budget: Budget, *, offset: int
+) -> NDArray[Any] | Strings:
     """The elements of a TensorProto without `tensor_content`, as many as its shape asks for.
 
     Raises:
@@ -68,22 +66,25 @@ def typed_values(fields: TensorFields, dtype: DType, budget: Budget, *, offset: 
     return values
 
 
-def _strings(fields: TensorFields, count: int, budget: Budget, offset: int) -> NDArray[Any]:
-    given = len(fields.strings)
+def _strings(fields: TensorFields, count: int, budget: Budget, offset: int) -> Strings:
+    given = fields.num_strings
     _check_surplus(given, count, fields, offset)
-    last = fields.strings[-1] if given else b""
+    strings = fields.strings
+    missing, end = count - given, len(strings.data)
+    last_size = end - int(strings.offsets[-2]) if given else 0
     # A string that is repeated is there once, but what is made of the tensor holds each.
-    repeated = (count - given) * len(last)
+    repeated = missing * last_size
     budget.charge(8 * count + repeated, "The tensor")
     budget.amplify("decoded", STRING_OVERHEAD * count + repeated, offset=offset)
-    values = np.empty(count, object)
-    # Not at once: numpy holds the interpreter's lock while it fills.
-    for begin in range(0, count, _STRINGS_AT_ONCE):
-        values[begin : begin + _STRINGS_AT_ONCE].fill(last)  # np.full would strip NULs from its end
-    for begin in range(0, given, _STRINGS_AT_ONCE):
-        some = fields.strings[begin : begin + _STRINGS_AT_ONCE]
-        values[begin : begin + len(some)] = some
-    return values
+    if not missing:
+        return strings
+    data = np.empty(end + repeated, np.uint8)
+    data[:end] = strings.data
+    data[end:].reshape(missing, last_size)[:] = strings.data[end - last_size :]
+    offsets = np.empty(count + 1, np.int64)
+    offsets[: given + 1] = strings.offsets
+    offsets[given + 1 :] = end + last_size * np.arange(1, missing + 1)
+    return Strings(data, offsets)
 
 
 def _check_surplus(given: int, count: int, fields: TensorFields, offset: int) -> None:

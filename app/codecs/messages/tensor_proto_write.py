@@ -9,36 +9,36 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...domain.dtypes import DType
 from ...domain.limits import KIB
 from ...domain.tensor import Shape, num_elements
 from ...errors import UnprocessableInput
 from ...runtime.streams import Buffer
+from .. import kernels
 from ..array import Array, check_single
+from ..columns import Strings
 from ..content import low_bit_pieces
 from ..options import TensorEncodeOptions
 from .protobuf import LENGTH_DELIMITED, serialize_varint
-from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD
+from .tensor_proto_fields import CONTENT_FIELD, STRING_TAG
 
 #: protobuf parses no message of 2 GiB or more.
 MAX_MESSAGE_BYTES: Final = 2**31 - 1
 #: Strings at least this long are handed on where they lie instead of being copied together.
-_COPIED_BELOW: Final = 4096
-_STRINGS_A_PIECE: Final = 256
-#: Measured in one call that holds the interpreter's lock.
-_STRINGS_AT_ONCE: Final = 64 * KIB
+_COPIED_BELOW: Final = 4 * KIB
+#: How many bytes of shorter ones are copied together.
+_PIECE_BYTES: Final = 256 * KIB
 
 _DTYPE_TAG: Final = b"\x08"
 _SHAPE_TAG: Final = b"\x12"
 _DIM_TAG: Final = b"\x12"
 _SIZE_TAG: Final = b"\x08"
 _CONTENT_TAG: Final = bytes([CONTENT_FIELD << 3 | LENGTH_DELIMITED])
-_STRING_TAG: Final = bytes([STRING_FIELD << 3 | LENGTH_DELIMITED])
+_STRING_TAG: Final = bytes([STRING_TAG])
 
 
 @dataclass(slots=True, eq=False)
@@ -87,9 +87,10 @@ def make_message(array: Array) -> Message:
     """
     header = tensor_proto_header(array.dtype, array.shape)
     if array.dtype.is_string:
-        strings = array.values
-        num_bytes = len(header) + _count_string_bytes(strings)
-        return sized_message(num_bytes, chain([header], _string_pieces(strings)))
+        _check_size(array.num_bytes)
+        strings = array.strings
+        _, num_bytes = kernels.load().measure_strings(strings.offsets, 0, 2**63 - 1, 2**63 - 1)
+        return sized_message(len(header) + num_bytes, chain([header], _string_pieces(strings)))
     return Message(
         len(header) + array.num_bytes, chain([header], low_bit_pieces(array.pieces(), array.dtype))
     )
@@ -100,30 +101,22 @@ def string_prefix(num_bytes: int) -> bytes:
     return _STRING_TAG + serialize_varint(num_bytes)
 
 
-_SHORT_PREFIXES: Final = tuple(map(string_prefix, range(_COPIED_BELOW)))
-
-
-def _count_string_bytes(values: NDArray[Any]) -> int:
-    """How long these strings are as `string_val`."""
-    total = 0
-    for begin in range(0, len(values), _STRINGS_AT_ONCE):
-        some = values[begin : begin + _STRINGS_AT_ONCE]
-        lengths = np.fromiter(map(len, some), np.int64, len(some))
-        total += len(some) * (len(_STRING_TAG) + 1) + int(lengths.sum())
-        total += sum(int((lengths >> bits > 0).sum()) for bits in range(7, 35, 7))
-    return total
-
-
-def _string_pieces(values: NDArray[Any]) -> Iterator[Buffer]:
-    """The strings as `string_val`, in pieces of 1 MiB at most where none is long."""
-    for begin in range(0, len(values), _STRINGS_A_PIECE):
-        some = values[begin : begin + _STRINGS_A_PIECE].tolist()
-        lengths = list(map(len, some))
-        if max(lengths) < _COPIED_BELOW:
-            prefixes = map(_SHORT_PREFIXES.__getitem__, lengths)
-            yield b"".join(chain.from_iterable(zip(prefixes, some, strict=True)))
+def _string_pieces(strings: Strings) -> Iterator[Buffer]:
+    """The strings as `string_val`; only short ones are copied."""
+    data, offsets = strings.data, strings.offsets
+    kernel = kernels.load()
+    first = 0
+    while first < len(strings):
+        stop, num_bytes = kernel.measure_strings(offsets, first, _PIECE_BYTES, _COPIED_BELOW)
+        if num_bytes > _COPIED_BELOW and stop == first + 1:
+            string = data[offsets[first] : offsets[stop]]
+            yield string_prefix(len(string))
+            yield string.data
         else:
-            yield from chain.from_iterable(zip(map(string_prefix, lengths), some, strict=True))
+            fields = np.empty(num_bytes, np.uint8)
+            kernel.write_strings(data, offsets, first, stop, STRING_TAG, fields)
+            yield fields.data
+        first = stop
 
 
 def serialize_tensor_content(array: Array) -> Message:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.array import Array, RaggedTensor, SparseTensor
+from app.codecs.columns import Strings
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, FLOAT32, INT64, STRING
@@ -149,8 +150,41 @@ def pieces_of(tensor: Any, **options: Any) -> list[Any]:
 def test_numbers_and_long_strings_leave_without_a_copy() -> None:
     tensor = Array(FLOAT32, (4,), np.zeros(4, "<f4"))
     assert np.shares_memory(np.frombuffer(pieces_of(tensor)[1], np.uint8), tensor.values)
-    long = b"x" * 5000
-    assert any(piece is long for piece in pieces_of(Array(STRING, (2,), strings(b"a", long))))
+    packed = Strings.pack([b"a", b"x" * 5000, b"b"])
+    header, first, prefix, long, last = pieces_of(Array(STRING, (3,), packed))
+    assert np.shares_memory(np.frombuffer(long, np.uint8), packed.data)
+    assert (bytes(first), bytes(prefix), len(long), bytes(last)) == (b"B\1a", b"B\x88\x27", 5000, b"B\1b")
+    assert header == proto("string", [3])
+
+
+def test_strings_come_in_the_order_of_their_fields() -> None:
+    values = [b"%d" % index for index in range(300)]
+    fields = [field(8, value) for value in values]
+    fields[100:200] = [b"\xc2\0" + encoded[1:] for encoded in fields[100:200]]  # a tag of two bytes
+    fields[20:80] = [encoded + b"\x18\7" for encoded in fields[20:80]]
+    message = proto("string", [len(values)])
+    assert parsed(message + b"".join(fields)) == ("string", (300,), values)
+    assert parsed(b"".join(fields) + message) == ("string", (300,), values)
+    long = [b"x" * 5000, *values, b"y" * 5000]
+    assert parsed(proto("string", [302], b"".join(field(8, value) for value in long)))[2] == long
+
+
+@pytest.mark.parametrize(
+    ("rest", "code"),
+    [(b"\x42\x7f", "truncated"), (b"\x42\xff\xff\xff\xff\xff\1", "invalid_protobuf"), (b"\x42", "truncated")],
+)
+def test_a_malformed_string_among_many(rest: bytes, code: str) -> None:
+    message = proto("string", [300], b"".join(field(8, b"some value") for _ in range(300)))
+    found = read_one(message + rest)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.offset) == (code, len(message) + (len(rest) if len(rest) == 1 else 0))
+
+
+def test_the_last_of_many_strings_is_repeated() -> None:
+    values = [b"%d" % index for index in range(300)]
+    fields = b"".join(field(8, value) for value in values)
+    assert parsed(proto("string", [305], fields))[2] == [*values, *[b"299"] * 5]
+    assert code_of(read_one(proto("string", [299], fields))) == "surplus_values"
 
 
 def test_strings_leave_in_bounded_pieces() -> None:

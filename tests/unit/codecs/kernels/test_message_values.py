@@ -90,3 +90,62 @@ def test_values_are_read_within_bounds_whatever_the_cells_say(
             call()
         assert (guarded[room:] == 7).all()
         assert (offsets[room + 1 :] == 7).all()
+
+
+#: Two strings of tag 0x42 between other bytes; the second length takes two bytes.
+STRINGS = b"\x08\7" + b"\x42\3abc" + b"\x42\x81\1" + b"x" * 129 + b"\x18\7"
+
+
+def test_strings_that_follow_one_another_are_counted_and_read(kernel: kernels.Kernels) -> None:
+    data = np.frombuffer(STRINGS, np.uint8)
+    assert kernel.count_strings(data, 2, 0x42) == (2, 132, len(STRINGS) - 2)
+    assert kernel.count_strings(data, 0, 0x42) == (0, 0, 0)
+    assert kernel.count_strings(data, len(STRINGS), 0x42) == (0, 0, len(STRINGS))
+    out, offsets = np.zeros(132, np.uint8), np.ones(3, np.int64)
+    kernel.read_strings(data, 2, out, offsets)
+    assert (out.tobytes(), offsets.tolist()) == (b"abc" + b"x" * 129, [0, 3, 132])
+
+
+@pytest.mark.parametrize("rest", ["42", "4202 61", "42ff ffff ffff 01", "4280"])
+def test_strings_end_in_front_of_one_that_is_malformed(kernel: kernels.Kernels, rest: str) -> None:
+    data = np.frombuffer(b"\x42\1a" + bytes.fromhex(rest), np.uint8)
+    assert kernel.count_strings(data, 0, 0x42) == (1, 1, 3)
+
+
+def test_nothing_is_read_or_written_beyond_the_arrays(kernel: kernels.Kernels) -> None:
+    data = np.frombuffer(STRINGS, np.uint8)
+    with pytest.raises(IndexError):
+        kernel.read_strings(data, 2, np.zeros(131, np.uint8), np.zeros(3, np.int64))
+    offsets = np.array([0, 3, 200])
+    for out in (np.zeros(4, np.uint8), np.zeros(400, np.uint8)):
+        with pytest.raises(IndexError):
+            kernel.write_strings(data, offsets, 0, 2, 0x42, out)
+
+
+@given(sizes=st.lists(st.sampled_from([0, 1, 7, 127, 128, 300]), max_size=12), most=st.integers(1, 700))
+@settings(deadline=None, max_examples=60)
+def test_strings_are_written_as_many_at_a_time_as_fit(sizes: list[int], most: int) -> None:
+    values = [bytes([65 + index]) * size for index, size in enumerate(sizes)]
+    fields = [
+        b"\x42" + (bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7])) + v
+        for n, v in zip(sizes, values, strict=True)
+    ]
+    data, offsets = np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *sizes])
+    for kernel in (kernels.load(), kernels.Kernels(lambda function: function)):
+        assert kernel.measure_strings(offsets, 0, 2**62, 2**62) == (len(sizes), len(b"".join(fields)))
+        first, written = 0, b""
+        while first < len(sizes):
+            stop, num_bytes = kernel.measure_strings(offsets, first, most, 128)
+            assert first < stop
+            alone = stop == first + 1
+            assert alone or (num_bytes <= most and max(sizes[first:stop]) < 128)
+            assert (
+                stop == len(sizes)
+                or max(sizes[first], sizes[stop]) >= 128
+                or num_bytes + len(fields[stop]) > most
+            )
+            out = np.zeros(num_bytes, np.uint8)
+            kernel.write_strings(data, offsets, first, stop, 0x42, out)
+            written += out.tobytes()
+            first = stop
+        assert written == b"".join(fields)

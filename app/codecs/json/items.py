@@ -6,6 +6,7 @@ The rules are those of "Values in" of the HTTP contract.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -391,20 +392,28 @@ def flatten(items: Items) -> tuple[Items, Shape]:
     """
     shape: list[int] = []
     while items.has(ARRAY):
-        counts = np.full(len(items), -1, np.int64)
-        is_array = items.kinds == ARRAY
-        counts[is_array] = items.take(is_array).counts()
-        if (counts != counts[0]).any():
-            index = int(np.argmax(counts != counts[0]))
-            raise ItemError(
-                index,
-                f"The nested arrays are ragged: {items.describe(index)} stands beside {items.describe(0)}.",
-                "ragged",
-                path=unravel(index, shape),
-            )
+        if not items.only(ARRAY):
+            raise _ragged(items, shape)
+        children, counts = items.open()
+        if len(counts) > 1 and (counts != counts[0]).any():
+            raise _ragged(items, shape)
         shape.append(int(counts[0]))
-        items, _ = items.open()
+        items = children
     return items, tuple(shape)
+
+
+def _ragged(items: Items, shape: Sequence[int]) -> ItemError:
+    """The error of arrays that differ from the first of them in length, or are none."""
+    counts = np.full(len(items), -1, np.int64)
+    is_array = items.kinds == ARRAY
+    counts[is_array] = items.take(is_array).counts()
+    index = int(np.argmax(counts != counts[0]))
+    return ItemError(
+        index,
+        f"The nested arrays are ragged: {items.describe(index)} stands beside {items.describe(0)}.",
+        "ragged",
+        path=unravel(index, shape),
+    )
 
 
 class Nesting:

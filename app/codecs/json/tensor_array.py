@@ -22,7 +22,12 @@ _RAGGED_HINT: Final = " Rows of different lengths are a ragged tensor where kind
 
 
 def read_array(
-    data: Items, dtype: DType | None, shape: Shape | None, pointer: str, reading: Reading
+    data: Items,
+    dtype: DType | None,
+    shape: Shape | None,
+    pointer: str,
+    reading: Reading,
+    name: str | None = None,
 ) -> Array:
     """The array of a scalar or of nested arrays, or of flat ones of a declared shape.
 
@@ -43,7 +48,7 @@ def read_array(
         path = unravel(error.index, nested) if error.path is None else error.path
         hint = _RAGGED_HINT if error.code == "ragged" else ""
         raise _located(error, path, pointer, hint) from None
-    return Array(dtype, shape, values)
+    return Array(dtype, shape, values, name)
 
 
 def _infer(items: Items, reading: Reading) -> DType:

@@ -177,7 +177,7 @@ def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> AnyTensor:
                 "A ragged tensor has no shape that could be declared.", code="shape_mismatch", pointer=pointer
             )
         return replace(read_ragged(form.data, dtype, pointer, reading), name=name)
-    return replace(read_array(form.data, dtype, shape, pointer, reading), name=name)
+    return read_array(form.data, dtype, shape, pointer, reading, name)
 
 
 _T = TypeVar("_T", DType, Shape, str)

@@ -6,9 +6,9 @@ A form of arrays has one reader and one writer. Two adapters make tensors and re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from ..runtime.budget import Budget
 from ..runtime.streams import Buffer
 from .columns import Strings
 from .content import content_view
-from .options import TensorDecodeOptions, TensorEncodeOptions
 
 #: Strings that are measured in one call, which holds the interpreter's lock.
 _STRINGS_AT_ONCE: Final = 65_536
@@ -252,37 +251,6 @@ def check_single(count: int, form: str) -> None:
 def position_name(array: Array, prefix: str, index: int) -> str:
     """The name that an array has, or else `prefix` and its position."""
     return f"{prefix}{index}" if array.name is None else array.name
-
-
-class ArrayForm(Protocol):
-    """Reads and writes arrays in one form."""
-
-    def read(self, body: Any, options: TensorDecodeOptions, budget: Budget, /) -> Iterable[Array]:
-        """The arrays of a body.
-
-        A list where all are known at once: their contents are drawn in its order, and of a body that is there
-        as a whole in any order. Otherwise an iterator: each array is drawn to its end before the next one is
-        asked for.
-
-        Args:
-            body: a `ByteStream`, or a `WholeBody` where the form needs one.
-
-        Raises:
-            InputError: what is wrong, as far as it is known before contents are drawn; the rest is raised as
-                they are.
-        """
-        ...
-
-    def write(
-        self, arrays: Sequence[Array], options: TensorEncodeOptions, budget: Budget, /
-    ) -> Iterator[Buffer]:
-        """The bytes of the arrays; those that are arriving are written as they come, if the form can.
-
-        Raises:
-            UnprocessableInput: the form cannot hold them; known before the first byte.
-            LimitExceeded: an array has to be in memory to be written, and is larger than the budget.
-        """
-        ...
 
 
 class ElementReader:

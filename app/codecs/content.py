@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import BOOL, DType
 from ..errors import UnprocessableInput
-from ..runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly
+from ..runtime.streams import Buffer, ByteStream, iter_exactly
 
 #: What one element of an object array of `bytes` takes beside its bytes: the reference and the header.
 STRING_OVERHEAD: Final = 8 + 33
@@ -80,14 +80,6 @@ def to_little_endian(content: bytearray, dtype: DType) -> None:
     unit = swap_unit(dtype)
     if unit > 1:
         np.frombuffer(content, f"u{unit}").byteswap(inplace=True)
-
-
-def swapped_chunks(values: NDArray[Any], dtype: DType) -> Iterator[Buffer]:
-    """The elements as big-endian bytes, about a MiB at a time."""
-    raw = values.view(f"u{swap_unit(dtype)}")
-    step = CHUNK_BYTES // raw.itemsize
-    for start in range(0, len(raw), step):
-        yield raw[start : start + step].byteswap().tobytes()
 
 
 def swap_unit(dtype: DType) -> int:

@@ -39,8 +39,15 @@ Tensors = Sequence[AnyTensor] | Iterator[AnyTensor]
 TensorReader = Callable[[Any, TensorDecodeOptions, Budget], Tensors]
 TensorWriter = Callable[[Iterable[AnyTensor], TensorEncodeOptions, Budget], Iterator[Buffer]]
 
+#: The arrays of a body, which is a `ByteStream`, or a `WholeBody` where the form needs one. A sequence where
+#: all are known at once: their contents are drawn in its order, and of a whole body in any order. Otherwise
+#: an iterator: each array is drawn to its end before the next one is asked for. What is wrong with a content
+#: is raised as it is drawn, anything else as its array is given.
 ArrayReader = Callable[[Any, TensorDecodeOptions, Budget], Iterable[Array]]
+#: The bytes of arrays. What the form cannot hold is refused before the first byte. Arrays that are arriving
+#: are written as they come, if the form can; otherwise they are read into memory.
 ArrayWriter = Callable[[Sequence[Array], TensorEncodeOptions, Budget], Iterator[Buffer]]
+#: The bytes of messages, which may be made as they are drawn.
 MessageWriter = Callable[[Iterable[Message], TensorEncodeOptions], Iterator[Buffer]]
 
 

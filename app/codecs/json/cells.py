@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.json_tape import NULL
-from .tape import Items, Kinds, Words, view_rows
+from .tape import Items, Kinds, Words
 
 Ints = NDArray[np.int64]
 
@@ -52,19 +52,15 @@ class Members:
         self._bounds = {int(keys[first]): (first, last) for first, last in pairwise(bounds)}
 
     def _are_alike(self, starts: Ints, counts: Ints) -> bool:
-        """Whether all have the same keys in the same order, at the same distance."""
-        count = int(counts[0])
-        stride = int(starts[1] - starts[0]) if len(starts) > 1 else 2 * count + 1
-        if stride <= 2 * count or (len(starts) > 1 and not (np.diff(starts) == stride).all()):
+        """Whether all have the same keys in the same order."""
+        if not (counts == counts[0]).all():
             return False
-        if not (counts == count).all():
+        places = starts + 2 * np.arange(int(counts[0]))[:, np.newaxis] + 1  # by key, then by row
+        keys = self.tape.words[places]
+        if not (keys == keys[:, :1]).all():
             return False
-        kinds, words = view_rows(self.tape, int(starts[0]) + 1, len(starts), stride, 2 * count)
-        keys = words[:, ::2]
-        if not (keys == keys[0]).all():
-            return False
-        self.keys = keys[0].tolist()
-        self._table = kinds[:, 1::2], words[:, 1::2]
+        self.keys = keys[:, 0].tolist()
+        self._table = self.tape.kinds[places + 1], self.tape.words[places + 1]
         self._column = {key: column for column, key in enumerate(self.keys)}
         return True
 
@@ -80,7 +76,7 @@ class Members:
             column = self._column.get(key)
             if column is None:
                 return self._none()
-            kinds, words = self._table[0][:, column], self._table[1][:, column]
+            kinds, words = self._table[0][column], self._table[1][column]
             return Cells.of(Items(self.tape, kinds, words))
         first, last = self._bounds.get(key, (0, 0))
         places = self._places[first:last]

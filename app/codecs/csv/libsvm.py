@@ -42,7 +42,7 @@ from .fields import convert_texts, read_numbers
 _LABEL, _QUERY, _FEATURES = "label", "qid", "features"
 _CHUNK: Final = 1 * MIB
 #: What is held at most for a byte of text: a mark, and offsets and numbers of tokens of two bytes.
-_BYTES_A_BYTE: Final = 48
+_BYTES_A_BYTE: Final = 72
 #: What a number takes at most while it is read.
 _VALUE_BYTES: Final = 42
 _LF, _COLON, _PLUS = b"\n:+"
@@ -310,27 +310,35 @@ def _batches(
     with Lease(budget) as lease:
         for block in blocks:
             lease.charge(_VALUE_BYTES * (len(block.values) + 2 * block.num_rows), "Values of LibSVM")
-            columns: list[Column] = [Column(np.empty(0))] * len(schema)
-            label, entries = schema.features[roles[_LABEL]], schema.features[roles[_FEATURES]]
-            rows = np.arange(block.num_rows) + block.first_row
-            columns[roles[_LABEL]] = Column(_convert(block.labels, label, reading, rows))
-            _check_indices(block, entries, reading, rows)
-            values = _convert(block.values, entries, reading, np.repeat(rows, np.diff(block.bounds)))
-            columns[roles[_FEATURES]] = Column(values, (block.bounds,), coordinates=block.indices[:, None])
-            if _QUERY in roles:
-                columns[roles[_QUERY]] = _query_column(block, schema.features[roles[_QUERY]], reading, rows)
-            elif block.has_query.any() and options.undeclared == "error":
-                row = int(rows[np.argmax(block.has_query)])
-                raise SchemaConflict(
-                    f"Row {row} has a qid, which the schema lacks. Declare it, or set ?undeclared=drop.",
-                    row=row,
-                    feature=_QUERY,
-                )
-            batch = Batch(block.num_rows, tuple(columns))
-            for first in range(0, block.num_rows, MAX_BATCH_ROWS):
-                yield batch.rows(first, min(first + MAX_BATCH_ROWS, block.num_rows))
+            batch = _batch(block, schema, roles, reading, options)
+            for first in range(0, batch.num_rows, MAX_BATCH_ROWS):
+                yield batch.rows(first, min(first + MAX_BATCH_ROWS, batch.num_rows))
             lease.release()
             budget.release(block.nbytes)
+            # What is released is not held while the next lines are read.
+            del batch, block
+
+
+def _batch(
+    block: _Lines, schema: Schema, roles: dict[str, int], reading: Reading, options: RecordsDecodeOptions
+) -> Batch:
+    columns: list[Column] = [Column(np.empty(0))] * len(schema)
+    label, entries = schema.features[roles[_LABEL]], schema.features[roles[_FEATURES]]
+    rows = np.arange(block.num_rows) + block.first_row
+    columns[roles[_LABEL]] = Column(_convert(block.labels, label, reading, rows))
+    _check_indices(block, entries, reading, rows)
+    values = _convert(block.values, entries, reading, np.repeat(rows, np.diff(block.bounds)))
+    columns[roles[_FEATURES]] = Column(values, (block.bounds,), coordinates=block.indices[:, None])
+    if _QUERY in roles:
+        columns[roles[_QUERY]] = _query_column(block, schema.features[roles[_QUERY]], reading, rows)
+    elif block.has_query.any() and options.undeclared == "error":
+        row = int(rows[np.argmax(block.has_query)])
+        raise SchemaConflict(
+            f"Row {row} has a qid, which the schema lacks. Declare it, or set ?undeclared=drop.",
+            row=row,
+            feature=_QUERY,
+        )
+    return Batch(block.num_rows, tuple(columns))
 
 
 def _query_column(block: _Lines, feature: Feature, reading: Reading, rows: Ints) -> Column:

@@ -9,7 +9,10 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from app.codecs.forms import FormName
 from app.domain.limits import Limits
-from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, read, records, schema_of, write
+from app.runtime.budget import Budget
+from tests.column_checks import check_batch
+from tests.memory import peak_bytes
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, read, records, schema_of, write
 
 FORM: FormName = "libsvm"
 SPARSE = {"dtype": "float32", "shape": [6], "kind": "sparse"}
@@ -187,6 +190,20 @@ def test_a_line_is_bounded() -> None:
     many = read(FORM, b"1 1:1\n" * 400_000, limits=limits)
     assert isinstance(many, Rows)
     assert (len(many.rows), max(many.batches), many.left) == (400_000, 8192, 0)
+
+
+def test_memory_is_charged_before_it_is_taken() -> None:
+    body = b"1\n" * 2_000_000
+
+    def draw() -> int:
+        budget = Budget()
+        found = decode(FORM, body, budget)
+        for batch in found.batches:
+            check_batch(batch, found.schema)
+        return budget.peak
+
+    charged = draw()
+    assert peak_bytes(draw) <= charged < 80 * 2**20
 
 
 def test_scikit_learn_reads_and_writes_the_same() -> None:

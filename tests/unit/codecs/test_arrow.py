@@ -896,6 +896,23 @@ def test_what_is_copied_beside_nulls_is_charged() -> None:
     assert isinstance(seam.write("arrow", Records(declared, iter([Batch(100, (full,))])), limits=few), bytes)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "bytes"])
+def test_the_offsets_of_lists_and_strings_are_charged(dtype: str) -> None:
+    offsets = np.zeros(MAX_BATCH_ROWS + 1, np.int64)
+    if dtype == "bytes":
+        feature: dict[str, Any] = {"dtype": dtype}
+        column = Column(Strings(np.empty(0, np.uint8), offsets))
+    else:
+        feature = {"dtype": dtype, "shape": [None]}
+        column = Column(np.empty(0, np.int8), (offsets,))
+    rows = Records(schema_of(x=feature), iter([Batch(MAX_BATCH_ROWS, (column,))] * 2))
+    num_bytes = 4 * len(offsets)
+    found = seam.write("arrow", rows, limits=Limits(max_decoded_bytes=num_bytes - 1))
+    assert isinstance(found, Refusal)
+    assert found.code == "payload_too_large"
+    assert isinstance(seam.write("arrow", rows, limits=Limits(max_decoded_bytes=num_bytes)), bytes)
+
+
 def test_features_that_no_row_has_are_written_from_one_column() -> None:
     absent = AbsentColumns(MAX_BATCH_ROWS)
     shaped = {"dtype": "float32", "shape": [4], "nullable": True}

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...domain.dtypes import INT64, DType
+from ...domain.dtypes import DTYPES, INT64, DType
 from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...errors import InputError, SchemaConflict, UnprocessableInput
@@ -228,7 +228,10 @@ class ColumnReader:
         values = read_elements(source, self._in_storage(leaf, source), self.lease)
         if isinstance(values, Strings):
             return convert_strings(values, source, target, feature=name)
-        if source.is_narrow:
+        if source.is_narrow and source.is_integer:
+            stored = DTYPES["int8" if source.kind == "int" else "uint8"]
+            values = convert_values(values.view(stored.numpy), stored, source, feature=name)
+        elif source.is_narrow:
             check_content(content_view(values), source)
         if source is not target:
             self.lease.charge((source.itemsize + 2 * target.itemsize) * len(values), "Values, converted,")

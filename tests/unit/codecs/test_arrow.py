@@ -441,6 +441,61 @@ def test_dates_and_times_that_have_no_text_are_numbers(layout: Any, units: Any, 
     assert read(damaged, schema=declared, undeclared="drop") == Refusal("invalid_arrow", 0)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "fits"),
+    [
+        ("int4", 7, True),
+        ("int4", -8, True),
+        ("int4", 8, False),
+        ("int4", -9, False),
+        ("int2", -2, True),
+        ("int2", 2, False),
+        ("uint4", 15, True),
+        ("uint4", 16, False),
+        ("uint2", 4, False),
+    ],
+)
+def test_a_marked_column_holds_what_its_dtype_does(dtype: str, value: int, fits: bool) -> None:
+    storage = pa.int8() if dtype.startswith("i") else pa.uint8()
+    marked = pa.schema([pa.field("x", storage, nullable=False, metadata={"shardsmith:dtype": dtype})])
+    data = written(pa.RecordBatch.from_arrays([pa.array([1, value], storage)], schema=marked))
+    if fits:
+        assert_rows(read(data), [{"x": 1}, {"x": value}])
+        assert_rows(read(data, schema=schema_of(x="float32")), [{"x": 1.0}, {"x": float(value)}])
+    else:
+        assert read(data) == Refusal("out_of_range", 1, "x")
+        assert read(data, schema=schema_of(x="float32")) == Refusal("out_of_range", 1, "x")
+
+
+def test_bits_that_a_float4_does_not_have() -> None:
+    marks = {"shardsmith:dtype": "float4_e2m1fn"}
+    marked = pa.schema([pa.field("x", pa.uint8(), nullable=False, metadata=marks)])
+    found = read(written(pa.RecordBatch.from_arrays([pa.array([1, 16], pa.uint8())], schema=marked)))
+    assert isinstance(found, Refusal)
+    assert found.code == "out_of_range"
+
+
+@pytest.mark.parametrize("row", [1, MAX_BATCH_ROWS, 2 * MAX_BATCH_ROWS + 3])
+def test_errors_name_the_row_of_the_whole_body(row: int) -> None:
+    values = np.zeros(MAX_BATCH_ROWS + 5, np.int64)
+    batches = [values.copy(), values.copy()]
+    batches[row // len(values)][row % len(values)] = 300
+    data = written(*(columns(x=batch) for batch in batches))
+    declared = schema_of(x={"dtype": "int8", "nullable": True})
+    assert read(data, schema=declared) == Refusal("out_of_range", row, "x")
+
+
+def test_values_that_are_converted_are_charged() -> None:
+    data = written(columns(x=np.zeros(1000, "i1")))
+    as_they_are, converted = (
+        read(data),
+        read(data, schema=schema_of(x={"dtype": "float64", "nullable": True})),
+    )
+    assert isinstance(as_they_are, Rows)
+    assert isinstance(converted, Rows)
+    assert converted.peak >= as_they_are.peak + 1000 * 8
+
+
 def test_structs_become_features_of_dotted_names() -> None:
     inner = pa.struct([pa.field("b", pa.string(), nullable=False), pa.field("c", pa.list_(pa.int8()))])
     layout = pa.struct([pa.field("a", pa.int8(), nullable=False), pa.field("in", inner, nullable=False)])

@@ -90,6 +90,7 @@ LENGTHS: dict[str, Any] = {
     "differs": {"dtype": "int64", "shape": [None]},
     "empty": {"dtype": "int64", "shape": [0]},
     "late": {"dtype": "int64", "shape": [None]},
+    "first_missing": {"dtype": "int64", "nullable": True},
 }
 
 
@@ -102,7 +103,8 @@ def lengths_row(number: int) -> dict[str, Any]:
         "long_missing": [1, 2] if odd else None,
         "differs": [1] * (1 + odd),
         "empty": [],
-        "late": [1] * (3 if number < 2500 else 4),
+        "late": [1] * (3 if number < 9000 else 4),
+        "first_missing": number or None,
     }
 
 
@@ -111,10 +113,10 @@ def shapes_of(schema: dict[str, Any]) -> dict[str, tuple[Any, bool]]:
 
 
 def test_a_tfrecord_is_described_with_the_lengths_that_all_rows_have(client: httpx.Client) -> None:
-    rows = [lengths_row(number) for number in range(2501)]
+    rows = [lengths_row(number) for number in range(9001)]
     answer = described(client, rows, {"features": LENGTHS}, {})
     found = answer.json()
-    assert found["num_records"] == 2501
+    assert found["num_records"] == 9001
     assert shapes_of(found["schema"]) == {
         "scalar": ([], False),
         "image": ([6], False),
@@ -123,6 +125,7 @@ def test_a_tfrecord_is_described_with_the_lengths_that_all_rows_have(client: htt
         "differs": ([None], False),
         "empty": ([None], False),
         "late": ([None], False),
+        "first_missing": ([], True),
     }
     assert found["features"]["late"]["min_num_values"] == 3
     assert "min_num_values" not in found["features"]["image"]

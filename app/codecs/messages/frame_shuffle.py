@@ -73,9 +73,7 @@ class _Buffer:
         self._num_waiting = 0
 
     def add(self, block: FrameBlock) -> None:
-        begin = int(block.starts[0]) - HEADER_BYTES
-        offsets = np.append(0, block.ends - begin)
-        frames = Strings(np.frombuffer(block.data, np.uint8)[begin : begin + int(offsets[-1])], offsets)
+        frames = Strings(np.frombuffer(block.data, np.uint8), np.append(0, block.ends))
         self._lease.charge(frames.nbytes, "The shuffle buffer")
         self._waiting.append(frames)
         self._num_waiting += block.num_records

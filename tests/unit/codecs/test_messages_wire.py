@@ -359,3 +359,10 @@ def test_what_is_well_formed_is_dropped_however_it_is_written() -> None:
             found = tfrecord(*rows, schema=x("int64"), undeclared="drop")
             assert isinstance(found, Rows)
             assert [row["x"] for row in found.rows] == [7, 8, 7][: len(rows)]
+
+
+def test_what_is_not_named_is_refused_in_every_row_unless_it_is_to_be_dropped() -> None:
+    for message in (example(q=ints(1), x=ints(7)), example(x=ints(7), q=ints(1))):
+        for rows in ((message,), (ONE, message), (ONE, ONE, message, message)):
+            found = tfrecord(*rows, schema=x("int64"))
+            assert found == refused("schema_conflict", rows.index(message), "q")

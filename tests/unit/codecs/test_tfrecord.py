@@ -4,13 +4,15 @@ import gzip
 import struct
 import zlib
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.columns import join_batches
 from app.codecs.forms import RECORDS_CODECS
 from app.codecs.options import RecordsDecodeOptions
 from app.domain.limits import KIB, MIB, Limits
@@ -343,10 +345,9 @@ def test_a_name_and_text_are_taken_from_the_schema() -> None:
     found = read("tfrecord", frame("ü".encode()) + frame(b""), as_bytes=True, schema=text)
     assert isinstance(found, Rows)
     assert (found.rows, found.features) == ([{"line": "ü".encode()}, {"line": b""}], {"line": "text"})
-    body = frame(b"a") + frame(b"\xff") + frame(b"\xff")
-    assert read("tfrecord", body, as_bytes=True, schema=text) == Refusal(
-        "invalid_utf8", row=1, feature="line"
-    )
+    body = frame(b"a" * BLOCK) + frame(b"a") + frame(b"\xff") + frame(b"\xff")
+    expected = Refusal("invalid_utf8", row=2, feature="line")
+    assert read("tfrecord", body, as_bytes=True, schema=text) == expected
     assert write("tfrecord", records([{"line": "ü"}]), as_bytes=True) == frame("ü".encode())
 
 
@@ -369,10 +370,12 @@ def test_other_schemas_hold_no_bare_records(features: dict[str, Any]) -> None:
 
 
 def test_a_row_without_a_value_is_no_record() -> None:
-    made = [{"value": "a"}] * 9000 + [{"value": None}, {"value": None}]
-    assert write("tfrecord", records(made), as_bytes=True) == Refusal(
-        "schema_conflict", row=9000, feature="value"
-    )
+    schema = schema_of(value={"dtype": "bytes", "nullable": True})
+    first = records([{"value": "a"}] * 3, schema=schema)
+    second = records([{"value": "a"}, {"value": None}, {"value": None}], schema=schema)
+    both = replace(first, batches=chain(first.batches, second.batches))
+    expected = Refusal("schema_conflict", row=4, feature="value")
+    assert write("tfrecord", both, as_bytes=True) == expected
 
 
 def test_damaged_bare_records_are_refused_or_passed_over() -> None:
@@ -393,3 +396,11 @@ def test_bare_records_are_charged() -> None:
     made = decode("tfrecord", body, Budget(), as_bytes=True)
     limits = Limits(max_decoded_bytes=2 * BLOCK)
     assert write("tfrecord", made, as_bytes=True, limits=limits) == refusal
+
+
+def test_short_bare_records_are_written_in_blocks() -> None:
+    body = frame(bytes(1000)) * 4000
+    made = decode("tfrecord", body, Budget(), as_bytes=True, schema=schema_of(x="bytes"))
+    whole = replace(made, batches=iter([join_batches(list(made.batches))]))
+    limits = Limits(max_decoded_bytes=BLOCK + 64 * KIB)
+    assert write("tfrecord", whole, as_bytes=True, limits=limits) == body

@@ -156,6 +156,14 @@ def test_any_number_of_records_is_held_one_at_a_time() -> None:
     assert (b"".join(converted.chunks), converted.num_messages) == (data, None)
 
 
+def test_records_in_memory_are_charged_together_unless_they_leave_one_by_one() -> None:
+    text = Array(DTYPES["string"], (1,), np.array([b"x" * 5000], object))
+    data = written("tfrecord", *[text] * 400)
+    limits = Limits(max_decoded_bytes=1200 * KIB)
+    assert b"".join(convert(data, "tfrecord", "tfrecord", limits=limits).chunks) == data
+    assert code_of(lambda: convert(data, "tfrecord", "json", limits=limits)) == "payload_too_large"
+
+
 def test_a_proto_not_asked_for_becomes_records_where_there_are_several() -> None:
     one, two = written("tfrecord", LARGE), written("tfrecord", LARGE, LARGE)
     for known in (True, False):

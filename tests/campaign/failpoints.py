@@ -3,7 +3,6 @@
 The supervisor arms failpoints by files; production code knows nothing of them.
 """
 
-import os
 import signal
 import threading
 from collections import Counter
@@ -81,7 +80,9 @@ class Failpoints:
             return
         with self._fired.open("a", encoding="ascii") as log:
             log.write(failpoint.serialize() + "\n")
-        os.kill(os.getpid(), signal.SIGKILL if failpoint.action == "kill" else signal.SIGSTOP)
+        # To this thread: another one may take a signal to the process, and this one run on for a moment.
+        number = signal.SIGKILL if failpoint.action == "kill" else signal.SIGSTOP
+        signal.pthread_kill(threading.get_ident(), number)
 
 
 class FailpointStore(FaultStore):

@@ -152,8 +152,8 @@ def test_a_planner_that_wakes_up_after_another_has_published_changes_nothing(pai
     async def test(client: httpx.AsyncClient, one: Replica, other: Replica) -> None:
         await append(client, one, "planner", 1, None)
         async with frozen(one, "plan created", lambda: publish(client, one, "planner")) as late:
-            manifest = (await publish(client, other, "planner")).json()
-            assert manifest["version"] == "1.0.0"
+            published = await publish(client, other, "planner")
+            assert (published.status_code, published.json()["version"]) == (201, "1.0.0")
         assert late.result().json()["code"] == "nothing_to_publish"
         assert await rows(client, one, "planner") == [1]
 

@@ -41,6 +41,11 @@ class ViewStream(ByteStream, Protocol):
         """
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left; False where only another read would tell."""
+        ...
+
 
 @runtime_checkable
 class ByteFile(Protocol):
@@ -93,6 +98,10 @@ class MemoryStream:
     def left(self) -> int:
         """Bytes that were not read yet."""
         return len(self._view) - self._position
+
+    @property
+    def ended(self) -> bool:
+        return not self.left
 
 
 class PrefixedStream:

@@ -114,6 +114,7 @@ class FrameWindow:
         self.offset += position
         if not carried and isinstance(self._stream, ViewStream):
             self._adopt(self._stream.read_view())
+            self.ended = not self.filled or self._stream.ended
             return
         # Not more than twice what has come: the length of a frame is only a claim.
         size = min(max(needed, self._block_bytes), max(self._block_bytes, 2 * carried))
@@ -139,7 +140,6 @@ class FrameWindow:
         self._replace(np.frombuffer(view, np.uint8), self._block_bytes)
         self._is_view = True
         self.filled = len(view)
-        self.ended = not view
 
     def _fill(self) -> None:
         while self.filled < len(self.data):

@@ -166,6 +166,10 @@ class PieceStream:
         taken, self._rest = self._rest, memoryview(b"")
         return taken
 
+    @property
+    def ended(self) -> bool:
+        return False  # what follows is not loaded before it is asked for
+
     def _load(self) -> None:
         while not self._rest:
             data = next(self._loaded, None)

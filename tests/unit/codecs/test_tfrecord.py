@@ -21,7 +21,7 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from tests.feature_values import field
 from tests.frames import frame
-from tests.unit.codecs.seam import Refusal, Rows, decode, read, records, schema_of, write
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, decode, read, records, schema_of, write
 
 SCHEMA = schema_of(s="bytes")
 #: How much is read at once.
@@ -164,6 +164,10 @@ class Stretches:
     def read_view(self) -> memoryview:
         return memoryview(self._left.pop(0) if self._left else b"")
 
+    @property
+    def ended(self) -> bool:
+        return not self._left
+
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 9000), max_size=12), st.data())
@@ -223,6 +227,11 @@ def test_a_cut_inside_a_record_is_refused(cut: int) -> None:
         found = refused(packed(ABC + ABC[:cut], compression), compression=compression)
         assert found == Refusal("truncated", row=1, offset=len(ABC))
         assert f"{(12 if cut < 12 else len(ABC)) - cut} more bytes expected" in found.detail
+
+
+def test_the_same_fault_is_named_however_the_body_arrives() -> None:
+    found = read("tfrecord", ABC + ABC[:-3], pieces=PIECES, schema=schema_of(t="bytes"))
+    assert found == Refusal("truncated", row=1, offset=len(ABC))
 
 
 def test_a_stream_that_is_nothing_known_is_refused_as_its_first_record() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from ...domain.tensor import MAX_DIM
 from ...errors import LimitExceeded, MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
-from ..columns import MAX_BATCH_ROWS, Batch, Column, Ints, Mask, Records, Strings
+from ..columns import MAX_BATCH_ROWS, Batch, Column, Ints, Mask, Records, Strings, part
 from ..json.errors import cell_error
 from ..json.texts import gather
 from ..json.values import ItemError, Reading
@@ -45,6 +45,8 @@ _CHUNK: Final = 1 * MIB
 _BYTES_A_BYTE: Final = 72
 #: What a number takes at most while it is read.
 _VALUE_BYTES: Final = 42
+#: Entries that are written at a time.
+_ENTRIES_AT_ONCE: Final = 4096
 _LF, _COLON, _PLUS = b"\n:+"
 _IS_BREAK: Final = np.isin(np.arange(256), list(b" \t\r\n:"))
 _IS_NUMBER: Final = np.isin(np.arange(256), list(b"0123456789"))
@@ -384,16 +386,25 @@ def _lines(records: Records, roles: dict[str, int], options: RecordsEncodeOption
         for role, place in roles.items():
             feature, column = records.schema.features[place], batch.columns[place]
             _require_present(feature, column, role, first_row)
-            texts[role] = iter(_number_texts(feature, column, options, first_row, batch.num_rows))
+            texts[role] = _number_texts(feature, column, options, first_row, batch.num_rows)
         entries = batch.columns[roles[_FEATURES]]
-        indices = np.asarray(entries.coordinates).reshape(-1).tolist()
-        pairs = [f" {index}:{value}" for index, value in zip(indices, texts[_FEATURES], strict=True)]
+        pairs = map(" {}:{}".format, _indices_of(entries), texts[_FEATURES])
         query = batch.columns[roles[_QUERY]].present if _QUERY in roles else None
         has_query = [_QUERY in roles] * batch.num_rows if query is None else query.tolist()
-        for (begin, end), with_query in zip(pairwise(entries.splits[0].tolist()), has_query, strict=True):
+        counts = np.diff(entries.splits[0]).tolist()
+        for count, with_query in zip(counts, has_query, strict=True):
             qid = f" qid:{next(texts[_QUERY])}" if with_query else ""
-            yield f"{next(texts[_LABEL])}{qid}{''.join(pairs[begin:end])}\n"
+            yield f"{next(texts[_LABEL])}{qid}"
+            for begin in range(0, count, _ENTRIES_AT_ONCE):
+                yield "".join(islice(pairs, min(_ENTRIES_AT_ONCE, count - begin)))
+            yield "\n"
         first_row += batch.num_rows
+
+
+def _indices_of(entries: Column) -> Iterator[int]:
+    indices = np.asarray(entries.coordinates).reshape(-1)
+    for begin in range(0, len(indices), _ENTRIES_AT_ONCE):
+        yield from indices[begin : begin + _ENTRIES_AT_ONCE].tolist()
 
 
 def _require_present(feature: Feature, column: Column, role: str, first_row: int) -> None:
@@ -411,13 +422,15 @@ def _require_present(feature: Feature, column: Column, role: str, first_row: int
 
 def _number_texts(
     feature: Feature, column: Column, options: RecordsEncodeOptions, first_row: int, num_rows: int
-) -> list[str]:
-    if not len(column.values):
-        return []
-    try:
-        return bytes(joined_values(column.values, feature.dtype, options)).decode().split(",")
-    except ItemError as error:
-        row = int(np.searchsorted(column.value_bounds(num_rows), error.index, "right")) - 1
-        if column.present is not None:
-            row = int(np.flatnonzero(column.present)[row])
-        raise cell_error(error, feature.name, first_row + row) from None
+) -> Iterator[str]:
+    """The numbers as text, some at a time: one row can have millions."""
+    for begin in range(0, len(column.values), _ENTRIES_AT_ONCE):
+        values = part(column.values, begin, min(begin + _ENTRIES_AT_ONCE, len(column.values)))
+        try:
+            yield from bytes(joined_values(values, feature.dtype, options)).decode().split(",")
+        except ItemError as error:
+            index = begin + error.index
+            row = int(np.searchsorted(column.value_bounds(num_rows), index, "right")) - 1
+            if column.present is not None:
+                row = int(np.flatnonzero(column.present)[row])
+            raise cell_error(error, feature.name, first_row + row) from None

@@ -1,13 +1,15 @@
 """LibSVM through the form table."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from app.codecs.forms import FormName
+from app.codecs.forms import RECORDS_CODECS, FormName
+from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.runtime.budget import Budget
 from tests.column_checks import check_batch
@@ -204,6 +206,45 @@ def test_memory_is_charged_before_it_is_taken() -> None:
 
     charged = draw()
     assert peak_bytes(draw) <= charged < 80 * 2**20
+
+
+def test_a_long_row_is_written_in_pieces() -> None:
+    pairs = [(index, 0.5 * index) for index in range(10_000)]
+    text = "".join(f" {index}:{value:g}" for index, value in pairs)
+    schema = schema_of(label="int64", features=SPARSE | {"shape": [10_000]})
+    body = f"7\n8{text}\n9 3:1\n".encode()
+    written = write(FORM, decode(FORM, body, Budget(), schema=schema))
+    assert isinstance(written, bytes)
+    assert_rows(
+        read(FORM, written, schema=schema),
+        [
+            {"label": 7, "features": entries()},
+            {"label": 8, "features": entries(*pairs)},
+            {"label": 9, "features": entries((3, 1.0))},
+        ],
+    )
+
+
+def test_a_number_without_text_is_refused_in_its_row_however_long_rows_are() -> None:
+    schema = schema_of(label="int64", features=SPARSE)
+    body = b"7" + b" 1:2" * 9000 + b"\n8 2:NaN\n"
+    refusal = write(FORM, decode(FORM, body, Budget(), schema=schema))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.row, refusal.feature) == (1, "features")
+
+
+def test_a_long_row_takes_little_memory_as_it_is_written() -> None:
+    schema = schema_of(label="int64", features=SPARSE)
+    rows = decode(FORM, b"7" + b" 1:2" * 300_000 + b"\n", Budget(), schema=schema)
+    batches = list(rows.batches)
+
+    def encode() -> None:
+        codec = RECORDS_CODECS[FORM]
+        assert codec.encode is not None
+        for _ in codec.encode(replace(rows, batches=iter(batches)), RecordsEncodeOptions(), Budget()):
+            pass
+
+    assert peak_bytes(encode) < 4 * 2**20
 
 
 def test_scikit_learn_reads_and_writes_the_same() -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -58,9 +58,8 @@ class Strings:
     def pack(cls, strings: Iterable[bytes]) -> Strings:
         """The strings, copied."""
         parts = list(strings)
-        offsets = np.zeros(len(parts) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
-        return cls(np.frombuffer(b"".join(parts), np.uint8), offsets)
+        sizes = np.fromiter(chain((0,), map(len, parts)), np.int64, len(parts) + 1)
+        return cls(np.frombuffer(b"".join(parts), np.uint8), sizes.cumsum())
 
     def unpack(self) -> list[bytes]:
         """The strings, copied."""

@@ -64,7 +64,7 @@ def check_shape(shape: Sequence[object], *, offset: int | None = None) -> Shape:
                 offset=offset,
             )
         dims.append(dim)
-    if math.prod(dim for dim in dims if dim) > MAX_DIM:
+    if math.prod(filter(None, dims)) > MAX_DIM:
         raise LimitExceeded(
             "The dimensions multiply to more than 2^63-1.", code="shape_too_large", offset=offset
         )

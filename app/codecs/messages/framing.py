@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -74,6 +75,7 @@ class RunningCrc:
         return struct.pack("<I", self.masked())
 
 
+@lru_cache(maxsize=1024)  # of 12 bytes each: many tensors of a file have the same shape
 def frame_header(length: int) -> bytes:
     """The 12 bytes before a payload of `length` bytes."""
     encoded = struct.pack("<Q", length)

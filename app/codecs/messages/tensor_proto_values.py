@@ -71,7 +71,7 @@ def _strings(fields: TensorFields, count: int, budget: Budget, offset: int) -> S
     _check_surplus(given, count, fields, offset)
     strings = fields.strings
     missing, end = count - given, len(strings.data)
-    last_size = end - int(strings.offsets[-2]) if given else 0
+    last_size = end - int(strings.offsets[-2]) if given and missing else 0
     # A string that is repeated is there once, but what is made of the tensor holds each.
     repeated = missing * last_size
     budget.charge(8 * count + repeated, "The tensor")

@@ -29,6 +29,7 @@ from .framing import (
     compress,
     corrupt_record,
     cut_record,
+    frame_footer,
     frame_header,
     iter_frames,
     large_record,
@@ -39,6 +40,8 @@ from .tensor_proto_write import MAX_MESSAGE_BYTES, Message
 
 #: Shorter records are read faster many at a time.
 _STREAMED_FROM: Final = 256 * KIB
+#: Copying a shorter message costs less than handing on its pieces.
+_COPIED_BELOW: Final = 4 * KIB
 
 
 def read(
@@ -76,10 +79,13 @@ def _read_blocks(stream: ByteStream, options: TensorDecodeOptions, budget: Budge
         for record, (start, size) in enumerate(frames, block.first_record):
             payload = block.data[start : start + size]
             before = budget.remaining
-            with _in_record(record):
+            try:
                 # A view would keep the whole block, which the budget no longer counts.
                 array = parse_tensor_proto(payload, budget, offset=block.offset + start, copy=True)
                 check_declared(array, options)
+            except InputError as error:
+                error.location = replace(error.location, row=record)
+                raise
             charged = before - budget.remaining
             yield array
             if not options.held:
@@ -213,7 +219,11 @@ def write(messages: Iterable[Message], options: TensorEncodeOptions) -> Iterator
 
 
 def _frame_message(message: Message) -> Iterator[Buffer]:
-    """The record of one message."""
+    """The record of one message; a short one in one piece."""
+    if message.num_bytes < _COPIED_BELOW:
+        payload = b"".join(message)
+        yield b"".join((frame_header(len(payload)), payload, frame_footer(payload)))
+        return
     yield frame_header(message.num_bytes)
     crc = RunningCrc()
     for piece in message:

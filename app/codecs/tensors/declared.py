@@ -83,6 +83,8 @@ def check_declared(tensor: AnyTensor, options: TensorDecodeOptions) -> None:
     Raises:
         UnprocessableInput: `dtype_mismatch`, `shape_mismatch`.
     """
+    if options.dtype is None and options.shape is None:
+        return
     if isinstance(tensor, Array) and options.kind in ("sparse", "ragged"):
         return
     dtype = STRING if tensor.dtype.is_string else tensor.dtype

@@ -131,7 +131,7 @@ def _as_declared(array: Array, options: TensorDecodeOptions) -> Array:
 
 def _as_string(array: Array) -> Array:
     """The array; text and bytes are `string`, as TensorFlow knows no other."""
-    return replace(array, dtype=STRING) if array.dtype.is_string else array
+    return replace(array, dtype=STRING) if array.dtype.name in ("text", "bytes") else array
 
 
 def _assemble(

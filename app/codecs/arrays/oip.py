@@ -40,7 +40,7 @@ from ..content import checked_pieces, read_content
 from ..json.document import read_text
 from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
 from ..json.items import flatten
-from ..json.tape import Items
+from ..json.tape import Items, members_of
 from ..json.tensors import read_tensor
 from ..json.texts import quote
 from ..kernels.json_tape import ARRAY, OBJECT
@@ -343,7 +343,7 @@ def _describe(item: Items, pointer: str, options: TensorDecodeOptions) -> _Descr
         raise MalformedInput(
             f'A tensor has both "data" and a {_BINARY_SIZE}.', code="invalid_tensor", pointer=pointer
         )
-    form = read_data_form(item, pointer, data=None)
+    form = read_data_form(members_of(item, 0), pointer, data=None)
     if form.dtype is None or form.shape is None:
         raise MalformedInput(
             f'A tensor with a {_BINARY_SIZE} needs a "datatype" and a "shape".',

@@ -6,7 +6,7 @@ Protocol v2 (`inputs` and `outputs` with `name`, `datatype`, `shape`, `data`).
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from ...domain.limits import Limits
 from ...domain.tensor import Shape, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from ..kernels.json_tape import OBJECT
-from .tape import Items, members_of
+from .tape import Items
 
 #: Members of a request that say nothing about its values.
 IGNORED_MEMBERS: Final = frozenset({"signature_name", "id", "model_name", "model_version", "parameters"})
@@ -47,11 +47,16 @@ def is_oip(tensors: Items) -> bool:
 
 
 def read_data_form(
-    value: Items, pointer: str, *, data: str | None = "data", beside: Set[str] = frozenset()
+    members: Mapping[str, Items],
+    pointer: str,
+    *,
+    data: str | None = "data",
+    beside: Set[str] = frozenset(),
 ) -> DataForm:
     """The members of an object that describes a tensor; the data itself is not looked at.
 
     Args:
+        members: of the object.
         data: the member with the elements; None: they do not stand in the JSON.
         beside: members that are the caller's to read.
 
@@ -59,10 +64,9 @@ def read_data_form(
         MalformedInput: a member that is unknown or of the wrong type.
         LimitExceeded: more dimensions or elements than TensorFlow holds.
     """
-    names = set(value.member_names(0)) - beside - {data}
+    names = members.keys() - beside - {data}
     if unknown := names - _MEMBERS:
         raise _invalid(f"has an unknown member {min(unknown)[:64]!r}", pointer)
-    members = members_of(value, 0)
     if data is not None and data not in members:
         raise _invalid('lacks "data"', pointer)
     if names >= {"dtype", "datatype"}:

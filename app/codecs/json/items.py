@@ -134,7 +134,7 @@ def _integers(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
     found = _require(items, allowed, dtype)
     low, high = dtype.bounds
     values = np.ascontiguousarray(items.words).view(np.int64)
-    outside = np.zeros(0, np.bool_)
+    outside: Mask | None = None
     if found <= {INTEGER, NEGATIVE_ZERO}:
         if dtype is not INT64 and len(values) and (int(values.min()) < low or int(values.max()) > high):
             outside = (values < max(low, INT64.bounds[0])) | (values > min(high, INT64.bounds[1]))
@@ -142,7 +142,7 @@ def _integers(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
         values, is_unsigned, outside = _exact_integers(items, values, found)
         is_wrong = (values < max(low, INT64.bounds[0])) | (values > min(high, INT64.bounds[1]))
         outside |= np.where(is_unsigned, high <= INT64.bounds[1], is_wrong)
-    if outside.any():
+    if outside is not None and outside.any():
         raise ItemError(
             int(np.argmax(outside)),
             f"An integer does not fit {dtype} ({low} to {high}). Declare a wider dtype.",
@@ -391,8 +391,8 @@ def flatten(items: Items) -> tuple[Items, Shape]:
         ItemError: the arrays are ragged.
     """
     shape: list[int] = []
-    while items.has(ARRAY):
-        if not items.only(ARRAY):
+    while ARRAY in (found := items.found()):
+        if len(found) > 1:
             raise _ragged(items, shape)
         children, counts = items.open()
         if len(counts) > 1 and (counts != counts[0]).any():

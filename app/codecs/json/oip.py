@@ -14,7 +14,7 @@ from ...runtime.budget import Budget
 from ..kernels.json_tape import OBJECT
 from .forms import DataForm, fit_shape, member_pointer, read_data_form
 from .items import flatten
-from .tape import Items, nest
+from .tape import Items, members_of, nest
 from .values import ItemError
 
 #: A nested array that a declared shape makes, with what its column takes.
@@ -41,7 +41,7 @@ def read_oip_columns(
     features: list[Feature] = []
     for index, item in enumerate(inputs.each()):
         pointer = f"/inputs/{index}"
-        form = read_data_form(item, pointer)
+        form = read_data_form(members_of(item, 0), pointer)
         if form.name is None or form.dtype is None:
             raise MalformedInput(
                 'An input needs a "name" and a "datatype".', code="invalid_tensor", pointer=pointer

@@ -38,6 +38,8 @@ KEY_OF: Final = {name: number for number, name in enumerate(FIXED_KEYS)}
 
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 #: Of so few items Python looks at the kinds faster than numpy.
+_SOME: Final = 1024
+#: Of so few arrays the children are gathered faster than it is seen that they lie evenly.
 _FEW: Final = 64
 
 _NONE: Final = np.empty(0, np.uint8)
@@ -119,6 +121,8 @@ class Items:
 
     def only(self, kind: int) -> bool:
         """Whether all are of this kind."""
+        if len(self.kinds) == 1:
+            return bool(self.kinds[0] == kind)
         return self.found() <= {kind}
 
     def has(self, kind: int) -> bool:
@@ -127,8 +131,10 @@ class Items:
 
     def found(self) -> set[int]:
         """The kinds that occur."""
-        if len(self.kinds) <= _FEW:
-            return set(self.kinds.tobytes())
+        if len(self.kinds) <= _SOME:
+            kinds = self.kinds.tobytes()
+            first = kinds[:1]
+            return set(first) if kinds == first * len(kinds) else set(kinds)
         least, greatest = int(self.kinds.min()), int(self.kinds.max())
         return {least} if least == greatest else set(np.flatnonzero(np.bincount(self.kinds)).tolist())
 
@@ -141,12 +147,12 @@ class Items:
         tape = self.tape
         starts = np.ascontiguousarray(self.words).view(np.int64)
         counts = tape.words[starts].view(np.int64)
-        if len(starts) > 1:
+        if len(starts) > _FEW:
             count, stride = int(counts[0]), int(starts[1] - starts[0])
             if stride > count and (np.diff(starts) == stride).all() and (counts == count).all():
                 kinds, words = view_rows(tape, int(starts[0]) + 1, len(starts), stride, count)
                 return Items(tape, kinds.reshape(-1), words.reshape(-1)), counts
-        elif len(starts):
+        elif len(starts) == 1:
             begin, end = int(starts[0]) + 1, int(starts[0]) + 1 + int(counts[0])
             return Items(tape, tape.kinds[begin:end], tape.words[begin:end]), counts
         kinds, words = np.empty(int(counts.sum()), np.uint8), np.empty(int(counts.sum()), np.uint64)

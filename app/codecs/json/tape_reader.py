@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,9 +19,11 @@ from ...runtime.budget import Budget
 from .. import kernels
 from ..columns import Strings
 from ..kernels import json_tape as entries
-from .tape import FIXED_KEYS, Ints, Items, Kinds, Tape
+from .tape import FIXED_KEYS, KEY_OF, Ints, Items, Kinds, Tape
 
 _SEED: Final = secrets.randbits(63)
+#: Texts up to this size are read in memory that the thread keeps: some 27 bytes for each byte of it.
+_SMALL_TEXT: Final = 16 * KIB
 #: Bytes of an entry: kind and word on the tape and on the stack, and twice a word in what is made of it.
 _ENTRY_BYTES: Final = 34
 _FEW_ENTRIES: Final = 64
@@ -38,6 +41,7 @@ _SAMPLE_BYTES: Final = 64 * KIB
 _SEPARATORS: Final = b",:[[{{"
 #: Entries in the rest of a text may be closer than those that were counted.
 _MARGIN: Final = 1.1
+_AT_ZERO: Final = np.zeros(1, np.int64)
 _PLAIN_KEY: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 
@@ -80,6 +84,45 @@ class _Arrays:
         return kept
 
 
+class _Space:
+    """Memory that the kernel writes entries and strings to.
+
+    Args:
+        room: entries.
+        text_bytes: of the longest text.
+    """
+
+    __slots__ = (
+        "chars",
+        "kinds",
+        "offsets",
+        "stack_bytes",
+        "stack_kinds",
+        "stack_words",
+        "word_bytes",
+        "words",
+    )
+
+    def __init__(self, arrays: _Arrays, room: int, text_bytes: int) -> None:
+        take = arrays.take
+        self.kinds, self.words = take("kinds", room, np.uint8), take("words", room, np.uint64)
+        self.stack_kinds = take("stack kinds", room, np.uint8)
+        self.stack_words = take("stack words", room, np.uint64)
+        self.chars, self.offsets = take("chars", text_bytes, np.uint8), take("offsets", room, np.int64)
+        self.offsets[0] = 0
+        self.word_bytes, self.stack_bytes = self.words.view(np.uint8), self.stack_words.view(np.uint8)
+
+
+class _ThreadSpace(threading.local):
+    """Where each thread reads small texts. Nothing refers to it after a read: the tape has copies."""
+
+    def __init__(self) -> None:
+        self.space = _Space(_Arrays(), _SMALL_TEXT + _FEW_ENTRIES, _SMALL_TEXT)
+
+
+_THREAD: Final = _ThreadSpace()
+
+
 class TapeReader:
     """Reads texts, one tape after the other.
 
@@ -91,8 +134,9 @@ class TapeReader:
 
     def __init__(self, names: Iterable[str], budget: Budget, *, bare: bool, enclosed_by: int = 0) -> None:
         self._budget = budget
-        self._names = tuple(dict.fromkeys((*FIXED_KEYS, *names)))
-        self._options = np.array([bare, budget.limits.max_json_depth, enclosed_by, _SEED], np.int64)
+        self._names = FIXED_KEYS + tuple(name for name in dict.fromkeys(names) if name not in KEY_OF)
+        self._max_depth = max(budget.limits.max_json_depth, 1)
+        self._options = _options(bare, budget.limits.max_json_depth, enclosed_by)
         self._density: float | None = None
         self._key_room = _FEW_KEYS
         self._no_entries = True
@@ -108,17 +152,22 @@ class TapeReader:
             Unread: one of them is not strict JSON, or nested too deeply.
             LimitExceeded: more than the budget.
         """
+        if len(text) <= _SMALL_TEXT:
+            # The tape is charged once its size is known, before anything is copied to it.
+            tape = self._read(text, starts, ends, _THREAD.space, None)
+            if tape is not None:
+                return tape
         room = max(_FEW_ENTRIES, int(len(text) * self._estimate_density(text))) + len(starts)
         while True:
             num_bytes = self._size(room, len(text))
             self._budget.charge(num_bytes, "The parsed JSON")
             try:
-                tape = self._read(text, starts, ends, room, num_bytes)
+                space = _Space(self._arrays, room, len(text))
+                tape = self._read(text, starts, ends, space, num_bytes)
             except BaseException:
                 self._budget.release(num_bytes)
                 raise
             if tape is not None:
-                self._density = _MARGIN * len(tape.kinds) / max(len(text), 1)
                 return tape
             self._budget.release(num_bytes)
             room = min(2 * room, len(text) + _FEW_ENTRIES + len(starts)) if self._no_entries else room
@@ -134,8 +183,13 @@ class TapeReader:
         return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._names))
 
     def _read(
-        self, text: NDArray[np.uint8], starts: Ints, ends: Ints, room: int, num_bytes: int
+        self, text: NDArray[np.uint8], starts: Ints, ends: Ints, space: _Space, num_charged: int | None
     ) -> Tape | None:
+        """The tape, or None if there is not enough room.
+
+        Args:
+            num_charged: what is charged already for a tape that keeps `space`; None: it gets copies.
+        """
         # Tables of many keys are not kept: they are as large as the text of a client wants them to be.
         make_table = _known_keys if self._key_room == _FEW_KEYS else _known_keys.__wrapped__
         known = make_table(self._names, self._key_room)
@@ -146,20 +200,16 @@ class TapeReader:
         follow = known.follow.copy()
         if self._follow is not None:
             follow[: len(self._follow)] = self._follow
-        take = self._arrays.take
-        kinds, words = take("kinds", room, np.uint8), take("words", room, np.uint64)
-        stack_kinds, stack_words = take("stack kinds", room, np.uint8), take("stack words", room, np.uint64)
-        chars, offsets = take("chars", len(text), np.uint8), take("offsets", room, np.int64)
-        offsets[0] = 0
         state = np.zeros(entries.NUM_STATE, np.int64)
         state[entries.KEYS] = len(self._names)
         read = kernels.load().read_values(
-            text, starts, ends, self._options, kinds, words, words.view(np.uint8), stack_kinds, stack_words,
-            stack_words.view(np.uint8), chars, offsets, key_chars, key_offsets, key_plain, slots, follow,
-            np.zeros(key_room, np.int64), np.empty(max(int(self._options[entries.MAX_DEPTH]), 1), np.int64),
+            text, starts, ends, self._options, space.kinds, space.words, space.word_bytes, space.stack_kinds,
+            space.stack_words, space.stack_bytes, space.chars, space.offsets, key_chars, key_offsets,
+            key_plain, slots, follow, np.zeros(key_room, np.int64), np.empty(self._max_depth, np.int64),
             state,
         )  # fmt: skip
-        status = int(state[entries.STATUS])
+        told = state.tolist()
+        status = told[entries.STATUS]
         if status == entries.INVALID:
             raise Unread(read)
         if status != entries.DONE:
@@ -168,26 +218,40 @@ class TapeReader:
                 self._key_room = min(4 * self._key_room, len(text) + _FEW_ENTRIES)
             return None
         self._follow = follow
-        size, top, num_keys = (int(state[at]) for at in (entries.SIZE, entries.TOP, entries.KEYS))
-        names_bytes = _NAME_BYTES * (num_keys - len(self._names))
-        self._budget.charge(names_bytes, "The names in the JSON")
-        strings = Strings(chars[: state[entries.CHARS]], offsets[: state[entries.STRINGS] + 1])
-        keys = Strings(key_chars[: key_offsets[num_keys]], key_offsets[: num_keys + 1])
+        size, top, num_keys = told[entries.SIZE], told[entries.TOP], told[entries.KEYS]
+        num_strings, num_chars = told[entries.STRINGS], told[entries.CHARS]
+        self._density = _MARGIN * size / max(len(text), 1)
+        num_bytes = _NAME_BYTES * (num_keys - len(self._names))
+        if num_charged is None:
+            num_bytes += self._size(size + len(starts), len(text))
+        self._budget.charge(num_bytes, "The parsed JSON")
+        kinds, words = space.kinds[:size], space.words[:size]
+        chars, offsets = space.chars[:num_chars], space.offsets[: num_strings + 1]
+        if num_charged is None:
+            kinds, words, chars, offsets = kinds.copy(), words.copy(), chars.copy(), offsets.copy()
+        keys = known.keys
+        if num_keys > len(self._names):
+            keys = Strings(key_chars[: key_offsets[num_keys]], key_offsets[: num_keys + 1])
         tape = Tape(
             text,
-            kinds[:size],
-            words[:size],
-            strings,
+            kinds,
+            words,
+            Strings(chars, offsets),
             keys,
-            stack_kinds[:top].copy(),
-            stack_words[:top].copy(),
-            num_bytes + names_bytes,
+            space.stack_kinds[:top].copy(),
+            space.stack_words[:top].copy(),
+            num_bytes + (num_charged or 0),
             known.names.copy(),
         )
-        if state[entries.UNREAD_NUMBERS]:
+        if told[entries.UNREAD_NUMBERS]:
             for some in (Items(tape, tape.kinds, tape.words), tape.roots):
                 _read_unsure(some)
         return tape
+
+
+@lru_cache(maxsize=16)
+def _options(bare: bool, max_depth: int, enclosed_by: int) -> Ints:
+    return np.array([bare, max_depth, enclosed_by, _SEED], np.int64)
 
 
 def _sample_density(text: NDArray[np.uint8]) -> float:
@@ -207,6 +271,7 @@ class _KnownKeys:
     names: dict[int, str]
     chars: NDArray[np.uint8]
     offsets: Ints
+    keys: Strings
     plain: Kinds
     slots: Ints
     follow: Ints
@@ -225,7 +290,8 @@ def _known_keys(names: tuple[str, ...], more: int) -> _KnownKeys:
     kernels.load().add_keys(chars, offsets, len(names), slots, _SEED)
     # Behind no key, and behind each of those that are fixed, the first that is not; then one after the other.
     follow = np.maximum(np.arange(room + 1), len(FIXED_KEYS))
-    return _KnownKeys(dict(enumerate(names)), chars, offsets, plain, slots, follow)
+    keys = Strings(chars, offsets[: len(names) + 1])
+    return _KnownKeys(dict(enumerate(names)), chars, offsets, keys, plain, slots, follow)
 
 
 def _read_unsure(items: Items) -> None:
@@ -239,4 +305,4 @@ def _read_unsure(items: Items) -> None:
 def read_document(text: NDArray[np.uint8], budget: Budget, *, bare: bool, names: Iterable[str] = ()) -> Tape:
     """One JSON text; as `TapeReader.read`."""
     reader = TapeReader(names, budget, bare=bare)
-    return reader.read(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))
+    return reader.read(text, _AT_ZERO, np.array([len(text)], np.int64))

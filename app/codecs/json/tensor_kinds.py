@@ -12,7 +12,7 @@ lengths are a ragged tensor where the client declares so.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Final
 
@@ -36,24 +36,26 @@ def are_parts(names: Set[str]) -> bool:
     return names >= _SPARSE or names >= _RAGGED
 
 
-def read_parts(value: Items, pointer: str, options: TensorDecodeOptions) -> SparseTensor | RaggedTensor:
-    """The sparse or ragged tensor of an object that has the members of one.
+def read_parts(
+    members: Mapping[str, Items], pointer: str, options: TensorDecodeOptions
+) -> SparseTensor | RaggedTensor:
+    """The sparse or ragged tensor of an object that has these members.
 
     Raises:
         MalformedInput: a member that is unknown or of the wrong type (`invalid_tensor`).
         InputError: what is wrong with a component or with all of them together; `pointer` says where.
     """
-    is_sparse = _SPARSE.issubset(value.member_names(0))
-    form = read_data_form(value, pointer, data="values", beside=_SPARSE if is_sparse else _RAGGED)
+    is_sparse = members.keys() >= _SPARSE
+    form = read_data_form(members, pointer, data="values", beside=_SPARSE if is_sparse else _RAGGED)
     dtype = _agreed_dtype(form, options, pointer)
     reading = Reading.of(options.nonfinite, declared=dtype is not None)
     shape = None if is_sparse else form.shape
     values = read_array(form.data, dtype, shape, member_pointer(pointer, "values"), reading)
     try:
         tensor = (
-            _read_sparse(value, values, pointer, form.name)
+            _read_sparse(members, values, pointer, form.name)
             if is_sparse
-            else ragged_tensor(values, _read_splits(value, pointer), name=form.name)
+            else ragged_tensor(values, _read_splits(members, pointer), name=form.name)
         )
         _check_shape(tensor, form, options)
     except InputError as error:
@@ -89,17 +91,17 @@ def _check_shape(tensor: SparseTensor | RaggedTensor, form: DataForm, options: T
     )
 
 
-def _read_sparse(value: Items, values: Array, pointer: str, name: str | None) -> SparseTensor:
+def _read_sparse(members: Mapping[str, Items], values: Array, pointer: str, name: str | None) -> SparseTensor:
     indices, dense_shape = (
-        read_array(value.member(key), INT64, None, member_pointer(pointer, key), Reading())
+        read_array(members[key], INT64, None, member_pointer(pointer, key), Reading())
         for key in ("indices", "dense_shape")
     )
     return sparse_tensor(indices, values, dense_shape, name=name)
 
 
-def _read_splits(value: Items, pointer: str) -> list[Array]:
+def _read_splits(members: Mapping[str, Items], pointer: str) -> list[Array]:
     pointer = member_pointer(pointer, "row_splits")
-    splits = value.member("row_splits")
+    splits = members["row_splits"]
     cuts = splits.open()[0] if splits.only(ARRAY) else Items.none()
     if not len(cuts) or not cuts.only(ARRAY):
         raise MalformedInput(

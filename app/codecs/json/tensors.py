@@ -7,7 +7,7 @@ A complex number is `[real, imaginary]`, below the axes of its tensor:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -28,6 +28,8 @@ from .tensor_array import is_nested, read_array, read_ragged
 from .tensor_kinds import are_parts, read_parts
 from .values import Reading
 
+#: Members that are likely; those that every tape knows are missing.
+_NAMES: Final = ("shape", "data", "name", "datatype", "inputs")
 _KINDS: Final[dict[str, type]] = {"dense": Array, "sparse": SparseTensor, "ragged": RaggedTensor}
 
 
@@ -44,7 +46,7 @@ def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[
         UnprocessableInput: no tensor of the declared kind, or one of another than dense (`kind_mismatch`).
         InputError: the text is not JSON, or something is wrong with a tensor; `pointer` says where.
     """
-    tape = read_text(body.view(), budget, bare=options.nonfinite == "bare")
+    tape = read_text(body.view(), budget, bare=options.nonfinite == "bare", names=_NAMES)
     tensors = _read_tensors(tape.roots, options, budget.limits)
     # What was charged for the tape covered the arrays; from here on they alone are held.
     budget.release(tape.num_bytes)
@@ -63,11 +65,16 @@ def _array_of(tensor: Array | RaggedTensor) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One tensor of the body, not yet read."""
+    """One tensor of the body, not yet read.
+
+    Attributes:
+        members: of an object, where they are known already.
+    """
 
     value: Items
     pointer: str = ""
     name: str | None = None
+    members: Mapping[str, Items] | None = None
 
 
 def _read_tensors(body: Items, options: TensorDecodeOptions, limits: Limits) -> list[AnyTensor]:
@@ -115,14 +122,15 @@ def _entries(body: Items, limits: Limits) -> list[_Entry]:
     """The tensors of a body by its form; an array or object that holds tensors has one member."""
     if not body.only(OBJECT):
         return [_Entry(body)]
-    names = set(body.member_names(0))
+    members = members_of(body, 0)
+    names = members.keys()
     if names == {"b64"} or "data" in names or are_parts(names):
-        return [_Entry(body)]
+        return [_Entry(body, members=members)]
     kept = names - IGNORED_MEMBERS
     if len(kept) != 1:
         raise _ambiguous(body, "")
     (key,) = kept
-    value, pointer, is_alone = body.member(key), f"/{key}", len(names) == 1
+    value, pointer, is_alone = members[key], f"/{key}", len(names) == 1
     if value.only(ARRAY):
         if (key == "tensors" and is_alone) or (key in ("inputs", "outputs") and is_oip(value)):
             _check_count(value, limits)
@@ -131,8 +139,8 @@ def _entries(body: Items, limits: Limits) -> list[_Entry]:
             return [_Entry(value, pointer)]
     elif value.only(OBJECT) and (key == "inputs" or (key == "columns" and is_alone)):
         _check_count(value, limits)
-        members = members_of(value, 0).items()
-        return [_Entry(item, member_pointer(pointer, name), name) for name, item in members]
+        named = members_of(value, 0).items()
+        return [_Entry(item, member_pointer(pointer, name), name) for name, item in named]
     raise _ambiguous(body, "")
 
 
@@ -155,15 +163,18 @@ def _ambiguous(body: Items, pointer: str) -> AmbiguousInput:
 
 
 def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> AnyTensor:
-    value, pointer = entry.value, entry.pointer
-    names = set(value.member_names(0)) if value.only(OBJECT) else set()
+    value, pointer, members = entry.value, entry.pointer, entry.members
+    is_object = members is not None or value.only(OBJECT)
+    if members is None:
+        members = members_of(value, 0) if is_object else {}
+    names = members.keys()
     if "data" not in names and are_parts(names):
-        parts = read_parts(value, pointer, options)
+        parts = read_parts(members, pointer, options)
         return replace(parts, name=_agreed(parts.name, entry.name, "name", pointer))
-    if not value.only(OBJECT) or names == {"b64"}:
+    if not is_object or names == {"b64"}:
         form = DataForm(value)
     elif names & {"data", "datatype"}:
-        form = read_data_form(value, pointer)
+        form = read_data_form(members, pointer)
         pointer = member_pointer(pointer, "data")
     else:
         raise _ambiguous(value, pointer)

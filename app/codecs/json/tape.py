@@ -145,6 +145,11 @@ class Items:
     def open(self) -> tuple[Items, Ints]:
         """Of arrays: the children of all, and how many each has."""
         tape = self.tape
+        if len(self.words) == 1:
+            start = int(self.words[0])
+            of_one = tape.words[start : start + 1].view(np.int64)
+            block = slice(start + 1, start + 1 + int(of_one[0]))
+            return Items(tape, tape.kinds[block], tape.words[block]), of_one
         starts = np.ascontiguousarray(self.words).view(np.int64)
         counts = tape.words[starts].view(np.int64)
         if len(starts) > _FEW:
@@ -152,9 +157,6 @@ class Items:
             if stride > count and (np.diff(starts) == stride).all() and (counts == count).all():
                 kinds, words = view_rows(tape, int(starts[0]) + 1, len(starts), stride, count)
                 return Items(tape, kinds.reshape(-1), words.reshape(-1)), counts
-        elif len(starts) == 1:
-            begin, end = int(starts[0]) + 1, int(starts[0]) + 1 + int(counts[0])
-            return Items(tape, tape.kinds[begin:end], tape.words[begin:end]), counts
         kinds, words = np.empty(int(counts.sum()), np.uint8), np.empty(int(counts.sum()), np.uint64)
         kernels.load().gather_blocks(tape.kinds, tape.words, starts + 1, counts, kinds, words)
         return Items(tape, kinds, words), counts

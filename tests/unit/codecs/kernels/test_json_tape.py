@@ -17,7 +17,7 @@ from app.codecs.json.tape import FIXED_KEYS, nest
 from app.codecs.json.tape_reader import TapeReader, Unread, read_document
 from app.codecs.json.text import parse_json
 from app.domain.limits import Limits
-from app.errors import InputError
+from app.errors import InputError, LimitExceeded
 from app.runtime.budget import Budget
 
 LIMITS = Limits(max_json_depth=8, max_decoded_bytes=1 << 24)
@@ -103,6 +103,32 @@ def test_several_texts_lie_on_one_tape_and_the_first_that_is_wrong_is_named() ->
     with pytest.raises(Unread) as caught:
         reader.read(text, starts, ends)
     assert caught.value.index == 2
+
+
+@pytest.mark.parametrize("size", [1, 500, 4_000])
+def test_a_tape_keeps_its_values_while_others_are_read(size: int) -> None:
+    budget = Budget()
+    first_value = {"key": [{"a": "text", "b": [1, 2.5]}] * size, "other": "x" * size}
+    other_value = {"another": [["y", -1], {"key": True}] * size}
+    first = tape_of(json.dumps(first_value).encode())
+    other = TapeReader(["another"], budget, bare=False)
+    text = np.frombuffer(json.dumps(other_value).encode(), np.uint8)
+    for _ in range(2):
+        tape = other.read(text, np.zeros(1, np.int64), np.array([len(text)]))
+        assert tape.roots.python(0) == other_value
+        held = (tape.kinds, tape.words, tape.strings.data, tape.strings.offsets)
+        assert tape.num_bytes >= sum(array.nbytes for array in held)
+        assert budget.remaining == budget.limits.max_decoded_bytes - tape.num_bytes
+        budget.release(tape.num_bytes)
+    assert first.roots.python(0) == first_value
+
+
+def test_a_small_text_is_charged_before_its_tape_is_made() -> None:
+    text = np.frombuffer(b"[" + b"1," * 2_000 + b"1]", np.uint8)
+    budget = Budget(Limits(max_decoded_bytes=2_001 * 9))
+    with pytest.raises(LimitExceeded):
+        read_document(text, budget, bare=False)
+    assert budget.remaining == 2_001 * 9
 
 
 def test_a_text_does_not_lead_into_the_next_one() -> None:

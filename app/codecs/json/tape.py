@@ -147,7 +147,7 @@ class Items:
         tape = self.tape
         if len(self.words) == 1:
             start = int(self.words[0])
-            of_one = tape.words[start : start + 1].view(np.int64)
+            of_one = tape.words[start : start + 1].view(np.int64).copy()
             block = slice(start + 1, start + 1 + int(of_one[0]))
             return Items(tape, tape.kinds[block], tape.words[block]), of_one
         starts = np.ascontiguousarray(self.words).view(np.int64)

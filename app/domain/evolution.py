@@ -25,7 +25,7 @@ from typing import Final
 from ..errors import InputError, SchemaConflict
 from .dtypes import FLOAT32, INT64, DType
 from .feature import Feature, FeatureShape
-from .schema import Schema
+from .schema import Schema, message_keys
 
 __all__ = ["DECLARE_ANEW", "widen"]
 
@@ -66,7 +66,22 @@ def widen(stored: Schema, offered: Schema) -> Schema:
     widened = Schema(tuple(features), stored.message)
     if widened.to_json(stored=True) == stored.to_json(stored=True):
         return stored
+    _require_same_keys(widened, stored)
     return _checked(widened, stored)
+
+
+def _require_same_keys(widened: Schema, stored: Schema) -> None:
+    """Refuse a new feature of the context whose name changes the key of a feature list that is stored."""
+    keys = message_keys(widened)
+    for name, key in message_keys(stored).items():
+        if keys[name] != key:
+            raise SchemaConflict(
+                f"The dataset has the feature list {name!r}. With a feature {keys[name]!r} in the context, "
+                f"that name would stand for the feature list {keys[name]!r}, and the stored values would not "
+                f"be found. {DECLARE_ANEW}",
+                feature=keys[name],
+                extra={"schema": stored.to_json()},
+            )
 
 
 def _with(feature: Feature, offered: Feature | None, stored: Schema) -> Feature:

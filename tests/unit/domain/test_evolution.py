@@ -122,6 +122,19 @@ def test_two_features_of_one_stored_name_are_refused() -> None:
         widen(stored, Schema((*stored, *schema(**{"x/values": "int64"}))))
 
 
+def test_a_feature_that_changes_the_key_of_a_stored_list_is_refused() -> None:
+    steps = dense("int64", [None], kind="sequence")
+    stored = schema(**{"feature_lists/x": steps})
+    with pytest.raises(SchemaConflict, match="'x'") as caught:
+        widen(stored, schema(**{"feature_lists/x": steps, "x": "int64"}))
+    assert caught.value.location.feature == "x"
+    assert widen(schema(x="int64", y=steps), schema(**{"x": "int64", "feature_lists/x": steps})).names == (
+        "x",
+        "y",
+        "feature_lists/x",
+    )
+
+
 def test_another_message_is_refused() -> None:
     stored = schema(x="int64")
     with pytest.raises(SchemaConflict, match="sequence_example"):

@@ -21,7 +21,7 @@ from ..runtime.streams import Buffer
 from .columns import Strings
 from .content import content_view
 
-#: Strings that are measured in one call, which holds the interpreter's lock.
+#: Strings that are measured or copied in one call, which holds the interpreter's lock.
 _STRINGS_AT_ONCE: Final = 65_536
 
 
@@ -67,9 +67,7 @@ class Array:
     def values(self) -> NDArray[Any]:
         """The content, which is in memory; strings as an object array of `bytes`."""
         if isinstance(self.content, Strings):
-            strings = np.empty(len(self.content), object)
-            strings[:] = self.content.unpack()
-            return strings
+            return _unpack(self.content)
         if isinstance(self.content, tuple):
             return np.concatenate([np.empty(0, self.dtype.numpy), *self.content])
         if not isinstance(self.content, np.ndarray):
@@ -116,6 +114,21 @@ class Array:
 def _count_bytes(strings: NDArray[Any]) -> int:
     steps = range(0, len(strings), _STRINGS_AT_ONCE)
     return sum(sum(map(len, strings[begin : begin + _STRINGS_AT_ONCE])) for begin in steps)
+
+
+def _unpack(strings: Strings) -> NDArray[Any]:
+    """The strings as objects. Equal neighbours share one: a short TensorProto may repeat its last value."""
+    values = np.empty(len(strings), object)
+    last = b""
+    for begin in range(0, len(strings), _STRINGS_AT_ONCE):
+        some = strings.part(begin, min(begin + _STRINGS_AT_ONCE, len(strings))).unpack()
+        for index, value in enumerate(some):
+            if value == last:
+                some[index] = last
+            else:
+                last = value
+        values[begin : begin + len(some)] = some
+    return values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -64,6 +64,7 @@ def read_arrays(read: ArrayReader, *, dense_only: str | None = None) -> TensorRe
         if options.kind in ("sparse", "ragged"):
             if dense_only is not None:
                 raise _refuse_kind(dense_only, options.kind)
+            options = replace(options, held=True)
             parts = [_as_string(array).read(budget) for array in read(body, options, budget)]
             return _assemble(parts, options.kind, options, budget)
         arrays = read(body, options, budget)
@@ -145,10 +146,15 @@ def _assemble(
     Raises:
         InputError: as `assemble`, `parse_sparse` and `check_declared`.
     """
+    tensors: list[AnyTensor]
+    # A sparse tensor has its strings as objects, which are there beside the packed ones for a while.
+    unpacked = sum(array.num_bytes for array in arrays if kind == "sparse" and array.dtype.is_string)
+    budget.charge(unpacked, "The strings of a sparse tensor")
     if kind == "sparse" and any(map(is_serialized_sparse, arrays[:1])):
-        tensors: list[AnyTensor] = [_parse_serialized(array, budget) for array in arrays]
+        tensors = [_parse_serialized(array, budget) for array in arrays]
     else:
         tensors = assemble(arrays, kind)
+    budget.release(unpacked)
     for tensor in tensors:
         check_declared(tensor, options)
     return tensors

@@ -642,6 +642,32 @@ def test_the_literal_bytes_of_sparse_tensors(
     assert read_tensors(form, body) == [Values("string", tuple(shape), list(values))]
 
 
+def components(count: int, values: bytes) -> bytes:
+    """A TFRecord of the components of a sparse tensor; the one index is repeated for all values."""
+    indices = proto("int64", [count, 1], field(10, b"\x00"))
+    return as_body(
+        "tfrecord", indices, proto("string", [count], values), proto("int64", [1], field(10, b"\x01"))
+    )
+
+
+def test_a_string_that_is_repeated_in_a_sparse_tensor_takes_a_reference_each() -> None:
+    body = components(200_000, field(8, b"first") + field(8, b"last"))
+    (tensor,) = tensors_of("tfrecord", body, kind="sparse")
+    assert tensor.values[0] == b"first"
+    assert set(tensor.values[1:]) == {b"last"}
+    assert len(set(map(id, tensor.values))) == 2
+
+
+def test_strings_of_a_sparse_tensor_are_charged_while_they_are_there_twice() -> None:
+    body = components(10_000, field(8, bytes(100)))
+    assert (
+        code_of(read_sparse("tfrecord", body, Limits(max_decoded_bytes=3 * MIB // 2))) == "payload_too_large"
+    )
+    budget = Budget(Limits(max_decoded_bytes=3 * MIB))
+    tensors_of("tfrecord", body, budget, kind="sparse")
+    assert budget.remaining > 3 * MIB // 2
+
+
 def read_sparse(form: FormName, body: bytes, limits: Limits | None = None, kind: str = "sparse") -> Any:
     return read_tensors(form, body, limits=limits, kind=kind)
 

@@ -174,7 +174,15 @@ def iter_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> I
 
 def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:
     """As `iter_exactly`, gathered as they come; nothing is allocated ahead of what arrives."""
-    return b"".join(iter_exactly(stream, n, what, offset=offset))
+    pieces = iter_exactly(stream, n, what, offset=offset)
+    first = next(pieces, b"")
+    if len(first) == n:
+        return first
+    # Not kept until the end: an object of a few bytes takes many times what it holds.
+    gathered = bytearray(first)
+    for piece in pieces:
+        gathered += piece
+    return bytes(gathered)
 
 
 def read_up_to(stream: ByteStream, n: int) -> bytes:

@@ -64,8 +64,8 @@ def read_arrays(read: ArrayReader, *, dense_only: str | None = None) -> TensorRe
         if options.kind in ("sparse", "ragged"):
             if dense_only is not None:
                 raise _refuse_kind(dense_only, options.kind)
-            options = replace(options, held=True)
-            parts = [_as_string(array).read(budget) for array in read(body, options, budget)]
+            arrays = read(body, replace(options, held=True), budget)
+            parts = [_as_string(array).read(budget) for array in arrays]
             return _assemble(parts, options.kind, options, budget)
         arrays = read(body, options, budget)
         declared = (_as_declared(array, options) for array in arrays)

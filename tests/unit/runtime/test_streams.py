@@ -1,8 +1,11 @@
 """Streams read as far as they go."""
 
+import tracemalloc
+
 import pytest
 
-from app.runtime.streams import read_up_to
+from app.domain.limits import KIB
+from app.runtime.streams import read_exactly, read_up_to
 from tests.bodies import stream_of
 
 
@@ -12,3 +15,16 @@ def test_as_many_bytes_are_read_as_there_are(n: int, expected: bytes, chunk: int
     source = stream_of(b"abcdef", chunk)
     assert read_up_to(source, n) == expected
     assert read_up_to(source, 10) == b"abcdef"[n:]
+
+
+def test_what_comes_in_small_pieces_takes_no_more_than_twice_its_size() -> None:
+    data = bytes(range(256)) * (256 * KIB // 256)
+    source = stream_of(data, 3)
+    tracemalloc.start()
+    try:
+        found = read_exactly(source, len(data), "the body")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == data
+    assert peak < 3 * len(data)

@@ -109,7 +109,7 @@ def test_several_texts_lie_on_one_tape_and_the_first_that_is_wrong_is_named() ->
 def test_a_tape_keeps_its_values_while_others_are_read(size: int) -> None:
     budget = Budget()
     first_value = {"key": [{"a": "text", "b": [1, 2.5]}] * size, "other": "x" * size}
-    other_value = {"another": [["y", -1], {"key": True}] * size}
+    other_value = [{"another": ["y", 1], "key": True}] * size
     first = tape_of(json.dumps(first_value).encode())
     other = TapeReader(["another"], budget, bare=False)
     text = np.frombuffer(json.dumps(other_value).encode(), np.uint8)

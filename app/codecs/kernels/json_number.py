@@ -362,5 +362,6 @@ def float_bits(significand: np.uint64, exponent: int, flags: int) -> np.uint64:
 
 def integer_bits(magnitude: np.uint64, flags: int) -> np.uint64:
     """The two's complement of an integer."""
-    sign = np.uint64(0) - np.uint64(flags & NEGATIVE)
-    return (magnitude ^ sign) - sign
+    # -n is ~(n - 1), of all but 0. Uncompiled, numpy warns of integers that wrap around.
+    less = min(np.uint64(flags & NEGATIVE), magnitude)
+    return (magnitude - less) ^ np.uint64(-np.int64(less))

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from app.codecs.compression.zstd import zstd
-from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS
+from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.domain.limits import KIB, MIB
 from app.main import create_app_with
 from app.settings import Settings
@@ -100,9 +100,10 @@ def test_tensors_in_every_form_may_be_encoded(client: httpx.Client, form: str) -
 
 
 @pytest.mark.parametrize("form", RECORDS_CODECS)
-def test_records_in_every_form_may_be_encoded(client: httpx.Client, form: str) -> None:
-    features, rows = records_forms.sample("dense", form)
-    request = records_forms.written(form, "dense", rows)
+def test_records_in_every_form_may_be_encoded(client: httpx.Client, form: FormName) -> None:
+    kind = RECORDS_CODECS[form].kinds[0]
+    features, rows = records_forms.sample(kind, form)
+    request = records_forms.written(form, kind, rows)
     params = {
         "from": form,
         "to": "tfrecord",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import AmbiguousInput, InputError, LimitExceeded
 from ...runtime.budget import Budget
-from ..columns import MAX_BATCH_ROWS, Records
+from ..columns import MAX_BATCH_ROWS, Ints, Records
 from ..kernels.json_tape import OBJECT
 from ..options import RecordsDecodeOptions
 from ..schema_inference import HEAD_ROWS
@@ -80,6 +80,8 @@ class _TextBlocks:
         self._budget = budget
         self._reader = reader
         self._first_row = 0
+        #: What is charged for where the rows of the first block begin and end.
+        self._head_bytes = 0
 
     def __iter__(self) -> Iterator[RowBlock]:
         blocks = iter(self._reader)
@@ -88,6 +90,7 @@ class _TextBlocks:
             self._reader.max_rows = MAX_BATCH_ROWS
             if head is not None:
                 yield from self._parse(head)
+                self._budget.release(self._head_bytes)
         for lines in blocks:
             yield from self._parse(lines)
 
@@ -100,6 +103,10 @@ class _TextBlocks:
                 self._budget.release(len(lines.text))
                 continue
             num_rows += len(lines.starts)
+            # Where short rows lie takes more than the rows; twice, since the blocks are joined.
+            num_bytes = 2 * (lines.starts.nbytes + lines.ends.nbytes)
+            self._budget.charge(num_bytes, "Rows of JSON")
+            self._head_bytes += num_bytes
             if is_too_long or (self._options.infer == "head" and num_rows >= HEAD_ROWS):
                 held.append(lines)
                 break
@@ -172,11 +179,20 @@ def _join(held: list[Lines], budget: Budget) -> Lines:
         budget.release(len(lines.text))
     return Lines(
         memoryview(text),
-        np.concatenate([lines.starts + (lines.offset - begin) for lines in held]),
-        np.concatenate([lines.ends + (lines.offset - begin) for lines in held]),
+        _shift([lines.starts for lines in held], [lines.offset - begin for lines in held]),
+        _shift([lines.ends for lines in held], [lines.offset - begin for lines in held]),
         max(lines.longest for lines in held),
         begin,
     )
+
+
+def _shift(positions: Sequence[Ints], offsets: Sequence[int]) -> Ints:
+    """The positions of all blocks, each moved by the offset of its block."""
+    found = np.concatenate(positions)
+    ends = np.cumsum(list(map(len, positions))).tolist()
+    for begin, end, offset in zip([0, *ends], ends, offsets, strict=False):
+        found[begin:end] += offset
+    return found
 
 
 def _too_long(budget: Budget, row: int, offset: int) -> LimitExceeded:

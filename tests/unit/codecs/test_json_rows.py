@@ -11,9 +11,10 @@ from app.codecs.columns import MAX_BATCH_ROWS
 from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsDecodeOptions
 from app.domain.limits import MIB, Limits
-from app.errors import AmbiguousInput, LossyConversion, MalformedInput, SchemaConflict
+from app.errors import AmbiguousInput, LimitExceeded, LossyConversion, MalformedInput, SchemaConflict
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from tests.memory import peak_bytes
 from tests.unit.codecs.cases.json_rows import CASES
 from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, read, rows_of, schema_of
 
@@ -221,6 +222,16 @@ def test_rows_stream_within_little_memory() -> None:
     assert source.taken == MIB
     assert sum(batch.num_rows for batch in found.batches) == 1_000_000 - MAX_BATCH_ROWS
     assert budget.peak < 10 * MIB
+
+
+def test_where_short_rows_lie_is_charged_while_all_are_looked_at() -> None:
+    body = b'{"a":1}\n' * 1_000_000
+
+    def refuse() -> None:
+        with pytest.raises(LimitExceeded):
+            decode("ndjson", body, Budget(Limits(max_decoded_bytes=24 * MIB)), infer="all")
+
+    assert peak_bytes(refuse) < 32 * MIB
 
 
 def test_a_batch_of_large_rows_ends_early() -> None:

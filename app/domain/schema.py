@@ -230,18 +230,20 @@ def message_keys(features: Iterable[Feature]) -> dict[str, str]:
     schema, so the list's name is `feature_lists/` and the key.
     """
     features = tuple(features)
+    keys = {feature.name: feature.name for feature in features}
+    lists = [feature.name for feature in features if feature.kind == "sequence"]
+    if not lists or len(lists) == len(features):
+        return keys
     context = {
         stored.name
         for feature in features
-        for stored in stored_features(feature)
         if feature.kind != "sequence"
+        for stored in stored_features(feature)
     }
-    keys = {feature.name: feature.name for feature in features}
-    for feature in features:
-        if feature.kind == "sequence" and feature.name.startswith(LIST_PREFIX):
-            key = feature.name.removeprefix(LIST_PREFIX)
-            if key in context:
-                keys[feature.name] = key
+    for name in lists:
+        key = name.removeprefix(LIST_PREFIX)
+        if key != name and key in context:
+            keys[name] = key
     return keys
 
 

@@ -97,6 +97,19 @@ class Budget:
         self._used += num_bytes
         self.peak = max(self.peak, self._used)
 
+    def exchange(self, held: int, needed: int, what: str) -> None:
+        """Have `needed` bytes in place of the `held` ones, and never less than the fewer of both.
+
+        What was charged for one thing covers the next one while it is made of it. To release first and charge
+        then may wait for memory, with all of it there and none of it charged.
+
+        Raises: as `charge`.
+        """
+        if needed > held:
+            self.charge(needed - held, what)
+        else:
+            self.release(held - needed)
+
     def release(self, num_bytes: int) -> None:
         """Give back what was charged and is no longer held."""
         num_bytes = min(num_bytes, self._used)

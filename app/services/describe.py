@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any, Final, Literal, Required, cast
 
@@ -13,7 +14,7 @@ from typing_extensions import TypedDict
 
 from ..codecs.array import AnyTensor, RaggedTensor, SparseTensor
 from ..codecs.columns import Column, Records, Strings
-from ..codecs.messages.infer import narrow_feature
+from ..codecs.messages.infer import measured_shape
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
@@ -173,7 +174,8 @@ class _Lengths:
     def narrow(self, feature: Feature) -> Feature:
         """The feature with the length that all have, if they have one."""
         length = self._found.least if self._found.least == self._found.greatest else None
-        return narrow_feature(feature, length, nullable=self._is_lacked)
+        shape = measured_shape(feature.kind, length, nullable=self._is_lacked)
+        return replace(feature, shape=shape, nullable=self._is_lacked)
 
 
 class _FeatureStatistics:

@@ -200,9 +200,8 @@ def _read_head(
     described = _describe_tensors(body, options, budget.limits, members)
     beside = {name: body.member(name).python(0) for name in members.intersection(body.member_names(0))}
     # What was charged for the tape covered the arrays; from here on they alone are held.
-    budget.release(tape.num_bytes)
-    del tape, body
-    budget.charge(sum(_held_bytes(item.array) for item in described if item.array), "The tensors of the JSON")
+    held = sum(_held_bytes(item.array) for item in described if item.array)
+    budget.exchange(tape.num_bytes, held, "The tensors of the JSON")
     return described, beside
 
 

@@ -48,9 +48,8 @@ def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[
     """
     tape = read_text(body.view(), budget, bare=options.nonfinite == "bare", names=_NAMES)
     tensors = _read_tensors(tape.roots, options, budget.limits)
-    # What was charged for the tape covered the arrays; from here on they alone are held.
-    budget.release(tape.num_bytes)
-    budget.charge(sum(map(_held_bytes, tensors)), "The tensors")
+    # What was charged for the tape covers the arrays; from here on they alone are held.
+    budget.exchange(tape.num_bytes, sum(map(_held_bytes, tensors)), "The tensors")
     return tensors
 
 

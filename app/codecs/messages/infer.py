@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
 from ...domain.dtypes import BYTES, FLOAT32, INT64, DType
+from ...domain.feature import Feature, FeatureKind, FeatureShape
 from ...domain.schema import (
     LIST_PREFIX,
-    Feature,
-    FeatureShape,
     Message,
     Schema,
     check_feature_names,
@@ -236,7 +234,8 @@ class _Inference:
         """
         self._check_names()
         ordered = [place for part in (FEATURES, FEATURE_LISTS) for place in self._kinds if place[0] == part]
-        schema = Schema(tuple(self._feature(place) for place in ordered), self._message)
+        features = [self._feature(place) for place in ordered]
+        schema = Schema(tuple(features), self._message)
         keys = message_keys(schema)
         for (_, key), feature in zip(ordered, schema, strict=True):
             if keys[feature.name] != key:
@@ -254,17 +253,17 @@ class _Inference:
         part, key = place
         name = LIST_PREFIX + key if part == FEATURE_LISTS and (FEATURES, key) in self._kinds else key
         dtype = _DTYPES[self._kinds[place]]
-        if part == FEATURES:
-            feature = Feature(name, dtype, (None,), nullable=True, inferred=self._is_measured)
-        else:
-            feature = Feature(name, dtype, (None, None), "sequence", nullable=True)
-        if not self._is_measured:
-            return feature
-        return narrow_feature(feature, self._widths.get(place), nullable=place in self._lacked)
+        kind: FeatureKind = "dense" if part == FEATURES else "sequence"
+        shape: FeatureShape = (None,) if part == FEATURES else (None, None)
+        nullable = not self._is_measured or place in self._lacked
+        if self._is_measured:
+            shape = measured_shape(kind, self._widths.get(place), nullable=nullable)
+        inferred = self._is_measured and part == FEATURES
+        return Feature(name, dtype, shape, kind, nullable=nullable, inferred=inferred)
 
 
-def narrow_feature(feature: Feature, length: int | None, *, nullable: bool) -> Feature:
-    """An inferred feature of messages, once all of them have been seen.
+def measured_shape(kind: FeatureKind, length: int | None, *, nullable: bool) -> FeatureShape:
+    """The shape of an inferred feature of messages, once all of them have been seen.
 
     Args:
         length: how many values each row has that has any, or each step; None where they differ.
@@ -274,8 +273,6 @@ def narrow_feature(feature: Feature, length: int | None, *, nullable: bool) -> F
     if length == 1:
         shape = ()
     # One long value would give all rows without one its room, in forms with places for them (Arrow).
-    elif length and not (nullable and feature.kind == "dense"):
+    elif length and not (nullable and kind == "dense"):
         shape = (length,)
-    if feature.kind == "sequence":
-        shape = (None, *shape)
-    return replace(feature, shape=shape, nullable=nullable)
+    return (None, *shape) if kind == "sequence" else shape

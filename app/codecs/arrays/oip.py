@@ -33,6 +33,7 @@ from ...runtime.streams import (
     iter_exactly,
     read_exactly,
 )
+from ...runtime.turns import offer_turn
 from ..array import Array, position_name
 from ..columns import Strings
 from ..compression.encoded import Encoded
@@ -289,6 +290,7 @@ def _describe_tensors(
     described: list[_Described] = []
     seen: set[str] = set()
     for index, item in enumerate(items.each()):
+        offer_turn()
         pointer = f"/{key}/{index}"
         found = _describe(item, pointer, options)
         if found.name is not None:

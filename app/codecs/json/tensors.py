@@ -17,6 +17,7 @@ from ...domain.tensor import Shape, check_distinct, num_elements
 from ...errors import AmbiguousInput, LimitExceeded, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import WholeBody
+from ...runtime.turns import offer_turn
 from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
 from ..content import STRING_OVERHEAD
 from ..kernels.json_tape import ARRAY, OBJECT
@@ -162,6 +163,7 @@ def _ambiguous(body: Items, pointer: str) -> AmbiguousInput:
 
 
 def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> AnyTensor:
+    offer_turn()  # a body has up to thousands of them
     value, pointer, members = entry.value, entry.pointer, entry.members
     is_object = members is not None or value.only(OBJECT)
     if members is None:

@@ -182,3 +182,15 @@ def test_the_allocator_gives_back_what_ended_requests_had_before_more_is_handed_
     assert asked == [0], "before it is handed out"
     share.charge(8 * MIB)
     assert len(asked) == 1
+
+
+def test_what_is_exchanged_is_never_given_back_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[int] = []
+    monkeypatch.setattr(MemoryShare, "release", lambda _, num_bytes: released.append(num_bytes))
+    budget = Budget(Limits(), MemoryPool(64 * MIB).share())
+    free = budget.remaining
+    budget.charge(32 * MIB, "One thing")
+    budget.exchange(32 * MIB, 40 * MIB, "What is made of it")
+    assert (free - budget.remaining, released) == (40 * MIB, [])
+    budget.exchange(40 * MIB, 8 * MIB, "What is made of that")
+    assert (free - budget.remaining, released) == (8 * MIB, [32 * MIB])

@@ -1,5 +1,6 @@
 """One service for the whole suite: a real process behind a real client."""
 
+import threading
 from collections.abc import Iterator
 
 import httpx
@@ -20,9 +21,32 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         started.stop()
 
 
+class TransportOfEachThread(httpx.BaseTransport):
+    """A pool of connections for each thread.
+
+    httpcore's pool sometimes closes an idle connection that another thread was given and is about to use.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._opened: list[httpx.HTTPTransport] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if not hasattr(self._local, "transport"):
+            self._local.transport = httpx.HTTPTransport()
+            self._opened.append(self._local.transport)
+        transport: httpx.HTTPTransport = self._local.transport
+        return transport.handle_request(request)
+
+    def close(self) -> None:
+        for transport in self._opened:
+            transport.close()
+
+
 @pytest.fixture(scope="session")
 def client(service: Service) -> Iterator[httpx.Client]:
     """A client of that service; each JSON answer that it gets has to be as openapi.yaml declares it."""
     hooks = {"response": [check_answer]}
-    with httpx.Client(base_url=service.url, timeout=60, event_hooks=hooks) as opened:
+    transport = TransportOfEachThread()
+    with httpx.Client(base_url=service.url, timeout=60, event_hooks=hooks, transport=transport) as opened:
         yield opened

@@ -8,8 +8,8 @@ ENV PIP_NO_CACHE_DIR=1 \
 RUN python3 -m venv /opt/shardsmith
 WORKDIR /src
 # Dependencies before the source: this layer is reused until the lock changes.
-COPY requirements.lock ./
-RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
+COPY requirements-image.lock ./
+RUN /opt/shardsmith/bin/pip install --require-hashes --only-binary :all: -r requirements-image.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
 RUN /opt/shardsmith/bin/pip install --no-deps --no-build-isolation .

@@ -1,7 +1,7 @@
 # Sourced by the commands beside it: sets $python to an interpreter they can use, or explains and exits.
 #
-# $PYTHON decides where it is set. Otherwise `python3` is taken when it is new enough and the locked
-# packages have wheels for it (TensorFlow's dependencies have none for 3.14 yet), and then
+# $PYTHON decides where it is set. Otherwise `python3` is taken when it is new enough and all locked
+# packages have wheels for it (those of the tests have none for 3.14 yet: TensorFlow), and then
 # python3.13, 3.12 and 3.11 are tried.
 # shellcheck shell=sh
 

@@ -4,10 +4,10 @@
     bin/lock --upgrade          ... taking the newest (also: --upgrade-package NAME)
     bin/lock --check            exit 1 unless all locks were made from this pyproject.toml
 
-`requirements-bench.lock` holds everything, `requirements-dev.lock` what the tests need, `requirements.lock`
-what the service needs, TensorFlow included, all at the same versions. They are universal (every
-platform, every supported Python), hashed, and name no index. Writing needs uv
-(https://docs.astral.sh/uv/); checking needs Python alone.
+`requirements-bench.lock` holds everything, `requirements-dev.lock` what the tests need and all extras
+(TensorFlow, botocore), `requirements-image.lock` what the container image holds, `requirements.lock` what
+the service needs, all at the same versions. They are universal (every platform, every supported Python),
+hashed, and name no index. Writing needs uv (https://docs.astral.sh/uv/); checking needs Python alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Lock -> the group of dependencies that it holds beside the service's own; each is part of the one before.
-LOCKS = {"requirements-bench.lock": "bench", "requirements-dev.lock": "dev", "requirements.lock": "build"}
+#: Lock -> what it holds beside the service's own dependencies; each is part of the one before.
+LOCKS = {
+    "requirements-bench.lock": ("--group", "bench", "--all-extras"),
+    "requirements-dev.lock": ("--group", "dev", "--all-extras"),
+    "requirements-image.lock": ("--group", "build", "--extra", "botocore"),
+    "requirements.lock": ("--group", "build"),
+}
 HEADER = """\
 # Made by bin/lock from pyproject.toml; do not edit.
 # Dependency tables: sha256:{digest}
@@ -36,7 +41,6 @@ COMPILE = (
     # One version of a package for every Python where that is possible.
     "--fork-strategy", "fewest",
     "--no-emit-index-url", "--no-emit-find-links",
-    "--extra", "tensorflow",
 )  # fmt: skip
 
 
@@ -59,9 +63,9 @@ def write(options: list[str]) -> None:
     # Without a configuration file of this machine: the result depends on pyproject.toml and the index.
     resolve = [*uv, *COMPILE, "--no-config", "pyproject.toml"]
     larger: list[str] = []
-    for name, group in LOCKS.items():
+    for name, further in LOCKS.items():
         # Each can only choose what the larger one chose.
-        run([*resolve, "--group", group, *larger, "--output-file", name, *options])
+        run([*resolve, *further, *larger, "--output-file", name, *options])
         larger = ["--constraint", name]
     for name in LOCKS:
         lock = ROOT / name

@@ -38,7 +38,7 @@ from .failures import RangeNotSatisfiable, failure
 from .local_root import LocalRoot
 from .object_store import ObjectInfo, ObjectNotFound
 from .remote import HINTS, Remote, Timeouts, open_remote
-from .unfinished_uploads import abort_uploads
+from .unfinished_uploads import abort_uploads, warn_if_missing
 
 __all__ = ["ObstoreStore", "open_store"]
 
@@ -272,6 +272,8 @@ def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
         root = LocalRoot(_local_path(url, rest))
         return ObstoreStore(LocalStore(root.path), root)
     if separator and scheme in ("s3", "gs", "az"):
+        if scheme == "s3":
+            warn_if_missing()
         once = open_remote(url, replace(timeouts, max_retries=0))
         return ObstoreStore(open_remote(url, timeouts), once=once)
     raise StorageError(

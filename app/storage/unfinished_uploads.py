@@ -2,20 +2,22 @@
 
 Their parts take room, cost money, and are in no list of objects. obstore can neither list nor abort
 the uploads of others, so botocore, AWS's own client, sends these two requests, configured by the
-same variables. It is imported at the first sweep: it takes a while and few processes need it.
+same variables. It is an extra, imported at the first sweep: it is large and only S3 needs it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 from ..errors import StorageError, StorageUnavailable
 from .remote import is_true, s3_endpoint
 
-__all__ = ["abort_uploads"]
+logger = logging.getLogger(__name__)
 
 #: One request takes at most two tries of 5 s to connect and 10 s to answer.
 _CONNECT_S: Final = 5
@@ -26,6 +28,16 @@ _PAGE: Final = 1000
 #: What a store says that knows no such list, as Google's S3 interface does of some.
 _NOT_KNOWN: Final = ("NotImplemented", "MethodNotAllowed")
 _DENIED: Final = (401, 403)
+_MISSING: Final = (
+    "Unfinished uploads to S3 cannot be removed: botocore is not installed. Install shardsmith[botocore], "
+    "or give the bucket a lifecycle rule AbortIncompleteMultipartUpload."
+)
+
+
+def warn_if_missing() -> None:
+    """Say in the log what collection on S3 cannot do because botocore is not installed."""
+    if find_spec("botocore") is None:
+        logger.warning(_MISSING)
 
 
 def abort_uploads(bucket: str, prefix: str, before: datetime) -> int:
@@ -34,10 +46,14 @@ def abort_uploads(bucket: str, prefix: str, before: datetime) -> int:
     One that its writer completes or aborts meanwhile is not counted.
 
     Raises:
-        StorageError: listing or aborting them is not permitted (`storage_denied`).
+        StorageError: listing or aborting them is not permitted (`storage_denied`), or botocore is not
+            installed (`botocore_missing`).
         StorageUnavailable: the store did not answer.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        raise StorageError(_MISSING, code="botocore_missing") from None
 
     aborted = 0
     try:

@@ -70,7 +70,7 @@ def test_locks_are_in_step() -> None:
             "requirements.lock",
             "fastapi==",
             "fastapi==9",
-            "has what requirements-dev.lock has not: fastapi==9",
+            "has what requirements-image.lock has not: fastapi==9",
         ),
         ("requirements.lock", "    # via", "--index-url https://example.org\n    # via", "names an index"),
         ("requirements-dev.lock", "    # via", "    # via file:///x", "names an index, a host or a file"),
@@ -115,7 +115,7 @@ def test_image_installs_the_lock_with_hashes(dockerfile: list[tuple[str, str]]) 
     installs = [run for run in of(dockerfile, "RUN") if "pip install" in run]
     assert len(installs) == 2
     assert "--require-hashes" in installs[0]
-    assert "-r requirements.lock" in installs[0]
+    assert "-r requirements-image.lock" in installs[0]
     assert "--no-deps" in installs[1]
 
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import re
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -287,6 +289,27 @@ def test_a_bucket_for_everyone_is_swept_without_a_signature(
     s3.answers = lambda method, path: (200, b"<ListMultipartUploadsResult></ListMultipartUploadsResult>")
     assert OPERATIONS["sweep"](store) == 0
     assert authorizations == [None]
+
+
+def test_without_botocore_the_start_and_each_sweep_say_what_is_missed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    use_s3(monkeypatch, "http://127.0.0.1:1")
+    open_store("s3://bucket")
+    assert caplog.messages == []
+    for name in ("botocore", "botocore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    open_store("memory://")
+    assert caplog.messages == []
+
+    store = open_store("s3://bucket")
+
+    advice = r"Install shardsmith\[botocore\], or give the bucket a lifecycle rule"
+    [warning] = caplog.messages
+    assert re.search(advice, warning)
+    with pytest.raises(StorageError, match=advice) as caught:
+        OPERATIONS["sweep"](store)
+    assert caught.value.code == "botocore_missing"
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])

@@ -84,7 +84,7 @@ class Feature:
     @property
     def num_unknown(self) -> int:
         """How many dimensions are unknown."""
-        return sum(dim is None for dim in self.shape)
+        return self.shape.count(None)
 
     @property
     def num_values(self) -> int | None:
@@ -268,10 +268,9 @@ def default_encoding(dtype: DType, shape: FeatureShape, kind: FeatureKind = "den
         return "list"
     if kind == "sequence":
         shape = shape[1:]
-    unknown = sum(dim is None for dim in shape)
-    zero = any(dim == 0 for dim in shape)
+    unknown = shape.count(None)
     listed = dtype.is_string or dtype.name in _LISTED
-    return "tensor" if not listed or unknown > 1 or (unknown and zero) else "list"
+    return "tensor" if not listed or unknown > 1 or (unknown and 0 in shape) else "list"
 
 
 def _shape_from_json(name: str, value: object) -> FeatureShape:

@@ -238,7 +238,7 @@ class ColumnReader:
         return convert_values(values, source, target, feature=name)
 
     def _in_storage(self, leaf: pa.Array[Any], source: DType) -> pa.Array[Any]:
-        if leaf.type == (storage := storage_type(source)):
+        if leaf.type == (storage := storage_type(source)) or pa.types.is_string(leaf.type):
             return leaf
         if source.is_string and not pa.types.is_fixed_size_binary(leaf.type):
             self.lease.charge(4 * len(leaf), "Strings of a batch")

@@ -73,7 +73,7 @@ def natural_type(dtype: DType) -> pa.DataType:
 
 
 def read_elements(dtype: DType, array: Any, lease: Lease) -> NDArray[Any] | Strings:
-    """The values of an array of the storage type, without nulls; numbers and the bytes of strings are views.
+    """The values of an array of the storage type or `utf8`, without nulls; all but the offsets are views.
 
     Raises:
         LimitExceeded: more than the budget.

@@ -43,10 +43,15 @@ def has_arrow_type(dtype: DType) -> bool:
 _MARKED: Final[dict[bytes, pa.DataType]] = {
     dtype.name.encode(): storage_type(dtype) for dtype in DTYPES.values() if not has_arrow_type(dtype)
 }
-_NUMBERS: Final[dict[pa.DataType, DType]] = {
-    storage_type(dtype): dtype
+#: The id of every other Arrow type whose values a feature holds.
+_UNMARKED: Final[dict[int, DType]] = {
+    storage_type(dtype).id: dtype
     for dtype in DTYPES.values()
     if (dtype.is_integer or dtype.is_float) and has_arrow_type(dtype)
+} | {
+    pa.bool_().id: BOOL,
+    **dict.fromkeys((pa.string().id, pa.large_string().id, pa.string_view().id), TEXT),
+    **dict.fromkeys((pa.binary().id, pa.large_binary().id, pa.binary_view().id, pa.binary(1).id), BYTES),
 }
 
 
@@ -203,17 +208,8 @@ def value_dtype(leaf: pa.DataType, marks: dict[bytes, bytes]) -> DType | None:
     Args:
         marks: the metadata of the column's field.
     """
-    types = pa.types
     mark = marks.get(DTYPE_KEY, b"")
-    if _MARKED.get(mark) == leaf:
-        return DTYPES[mark.decode()]
-    if types.is_boolean(leaf):
-        return BOOL
-    if types.is_string(leaf) or types.is_large_string(leaf) or leaf == pa.string_view():
-        return TEXT
-    if types.is_binary(leaf) or types.is_large_binary(leaf) or types.is_fixed_size_binary(leaf):
-        return BYTES
-    return BYTES if leaf == pa.binary_view() else _NUMBERS.get(leaf)
+    return DTYPES[mark.decode()] if _MARKED.get(mark) == leaf else _UNMARKED.get(leaf.id)
 
 
 def _unsupported(name: str, layout: pa.DataType) -> UnprocessableInput:

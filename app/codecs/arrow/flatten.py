@@ -26,7 +26,6 @@ Level = int | Ints
 #: named. What it does not use is never touched, but a system may refuse more than it could ever give.
 _MOST_RESERVED: Final = 2**30
 _STRINGS: Final = frozenset({pa.string(), pa.large_string(), pa.binary(), pa.large_binary()})
-_VIEWS: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,8 +196,8 @@ def unwrapped(array: pa.Array[Any], lease: Lease, feature: str) -> pa.Array[Any]
             places = np.arange(array.offset, array.offset + len(array))
             runs = pa.array(np.searchsorted(ends, places, side="right"))
             array = _looked_up(wrapped.values, runs, lease, feature)
-        elif layout in _VIEWS:
-            array = _copied_views(array, lease)
+        elif pa.types.is_string_view(layout) or pa.types.is_binary_view(layout):
+            array = _copy_views(array, lease)
         else:
             return array
 
@@ -225,7 +224,7 @@ def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Arra
     return found
 
 
-def _copied_views(array: Any, lease: Lease) -> pa.Array[Any]:
+def _copy_views(array: Any, lease: Lease) -> pa.Array[Any]:
     """Strings of a view one behind the other.
 
     Arrow's cast reads the views of nulls as well, which may be anything and are not validated: they are
@@ -243,7 +242,9 @@ def _copied_views(array: Any, lease: Lease) -> pa.Array[Any]:
     # The first of the four words of a view is the length of its string.
     lease.expand(int(views[:, 0].sum(dtype=np.int64)) + 8 * len(array), "Strings that are put into order")
     buffers = [validity if array.null_count else None, pa.py_buffer(views.data), *data]
-    return pa.Array.from_buffers(array.type, len(array), buffers).cast(_VIEWS[array.type])
+    return pa.Array.from_buffers(array.type, len(array), buffers).cast(
+        pa.string() if pa.types.is_string_view(array.type) else pa.binary()
+    )
 
 
 def _width(layout: pa.DataType) -> int | None:

@@ -25,7 +25,6 @@ from ..schemas.suggest import suggest_schema
 from .read import holds_scalars, require_scalars
 
 _LINE_END: Final = "\r\n"
-_UNQUOTED: Final = {'"NaN"': "NaN", '"Infinity"': "Infinity", '"-Infinity"': "-Infinity", "null": ""}
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
@@ -78,7 +77,9 @@ def _field_texts(
             texts = [_string_field(index, value, needs_quotes) for index, value in enumerate(values.unpack())]
         else:
             spelled = bytes(joined_values(values, feature.dtype, options)).decode()
-            texts = [_UNQUOTED.get(text, text) for text in spelled.split(",")] if len(values) else []
+            # NaN and infinities are strings or null in JSON.
+            spelled = spelled.replace('"', "").replace("null", "")
+            texts = spelled.split(",") if len(values) else []
     except ItemError as error:
         row = error.index if present is None else int(np.flatnonzero(present)[error.index])
         raise _located(error, feature, first_row + row) from None

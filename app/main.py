@@ -32,7 +32,7 @@ from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
-from .api.routers import care, datasets, examples, forms, health, records, tensors, versions
+from .api.routers import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
 from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
@@ -120,13 +120,14 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         title="Shardsmith",
         version=__version__,
         lifespan=lifespan,
+        docs_url=None,  # `pages` has one that needs no internet
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
         redirect_slashes=False,  # a redirect would lose the body of half the clients
     )
     app.state.services = services
     install_problem_handlers(app)
-    for module in (tensors, examples, records, datasets, versions, care, forms, health):
+    for module in (tensors, examples, records, datasets, versions, care, forms, health, pages):
         app.include_router(module.router)
     app.add_middleware(
         FastPath,

@@ -261,11 +261,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_every_module_and_page_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    modules = {f"shardsmith/{path.relative_to(ROOT / 'app')}" for path in (ROOT / "app").rglob("*.py")}
-    assert names == {*modules, "shardsmith/py.typed"}
+    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "app" / "api" / "pages").iterdir()]
+    assert names == {
+        *(f"shardsmith/{path.relative_to(ROOT / 'app')}" for path in sources),
+        "shardsmith/py.typed",
+    }
 
 
 SERVE_ONE_REQUEST = """

@@ -1,0 +1,10 @@
+"use strict";
+
+SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  presets: [SwaggerUIBundle.presets.apis],
+  tryItOutEnabled: true,
+  validatorUrl: null,
+});

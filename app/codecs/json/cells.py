@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import kernels
 from ..kernels.json_tape import NULL
 from .tape import Items, Kinds, Words
 
@@ -55,12 +56,16 @@ class Members:
         """Whether all have the same keys in the same order."""
         if not (counts == counts[0]).all():
             return False
-        places = starts + 2 * np.arange(int(counts[0]))[:, np.newaxis] + 1  # by key, then by row
-        keys = self.tape.words[places]
-        if not (keys == keys[:, :1]).all():
+        shape = int(counts[0]), self.num_rows
+        keys = np.empty(shape[0], np.int64)
+        kinds, words = np.empty(shape, np.uint8), np.empty(shape, np.uint64)
+        tape = self.tape
+        if not kernels.load().gather_members(
+            tape.kinds, tape.words, starts, keys, kinds.reshape(-1), words.reshape(-1)
+        ):
             return False
-        self.keys = keys[:, 0].tolist()
-        self._table = self.tape.kinds[places + 1], self.tape.words[places + 1]
+        self.keys = keys.tolist()
+        self._table = kinds, words
         self._column = {key: column for column, key in enumerate(self.keys)}
         return True
 

@@ -14,15 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...domain.limits import KIB, MIB
 from ...runtime.budget import Budget
 from .. import kernels
-from ..columns import MAX_BATCH_ROWS
+from ..columns import MAX_BATCH_ROWS, Ints
 from .ndjson_lines import Lines
-
-__all__ = ["INSTANCES", "ObjectReader", "RowsInText", "find_rows"]
 
 INSTANCES: Final = "instances"
 
@@ -31,6 +28,9 @@ _HEAD_BYTES: Final = 64 * KIB
 _AROUND_BYTES: Final = 1 * MIB
 #: Rows are handed out when they are so long together, even if they are fewer than was asked for.
 _MAX_TEXT: Final = 1 * MIB
+#: Where objects lie is kept of the first so many times MAX_BATCH_ROWS; the others are looked for twice.
+_KEPT: Final = 8
+_SPAN_BYTES: Final = 16 * (MAX_BATCH_ROWS + 1)
 _CLOSE: Final = 0x5D
 _BLANKS: Final = re.compile(r"[ \t\r\n]*+")
 
@@ -40,13 +40,16 @@ class RowsInText:
     """An array of objects in a text.
 
     Attributes:
-        begin, end: of the array.
         around: the text, with an array in its place that is empty.
+        first: where the first objects begin and end, some thousands in each pair.
+        position: of the comma or bracket behind those.
+        num_bytes: what is charged for `first`; the caller releases it.
     """
 
-    begin: int
-    end: int
     around: bytes
+    first: list[tuple[Ints, Ints]]
+    position: int
+    num_bytes: int
 
 
 def find_rows(text: memoryview, budget: Budget) -> RowsInText | None:
@@ -56,10 +59,27 @@ def find_rows(text: memoryview, budget: Budget) -> RowsInText | None:
         LimitExceeded, StreamInterrupted: the request has taken too long, or was given up.
     """
     begin = _find_array(str(text[:_HEAD_BYTES], "latin-1"))  # a character a byte
-    end = None if begin is None else _find_end(text, begin, budget)
-    if begin is None or end is None or begin + len(text) - end > _AROUND_BYTES:
+    if begin is None:
         return None
-    return RowsInText(begin, end, b"".join((text[:begin], b"[]", text[end:])))
+    walk = _Walk(text, begin)
+    first: list[tuple[Ints, Ints]] = []
+    position, num_bytes = begin, 0
+    while not walk.is_over:
+        is_kept = len(first) < _KEPT
+        budget.charge(_SPAN_BYTES if is_kept else 0, "Rows of JSON")  # which asks whether to go on, too
+        num_bytes += _SPAN_BYTES if is_kept else 0
+        found = walk.objects(MAX_BATCH_ROWS)
+        if found is None:
+            budget.release(num_bytes)
+            return None
+        if is_kept:
+            first.append(found)
+            position = walk.position
+    end = walk.position + 1
+    if begin + len(text) - end > _AROUND_BYTES:
+        budget.release(num_bytes)
+        return None
+    return RowsInText(b"".join((text[:begin], b"[]", text[end:])), first, position, num_bytes)
 
 
 def _find_array(head: str) -> int | None:
@@ -96,15 +116,6 @@ def _skip_blanks(head: str, position: int) -> int:
     return position if blanks is None else blanks.end()
 
 
-def _find_end(text: memoryview, begin: int, budget: Budget) -> int | None:
-    walk = _Walk(text, begin)
-    while not walk.is_over:
-        budget.charge(0, "Rows of JSON")  # asks whether to go on
-        if walk.objects(MAX_BATCH_ROWS) is None:
-            return None
-    return walk.position + 1
-
-
 class _Walk:
     """Along the objects of an array.
 
@@ -120,7 +131,7 @@ class _Walk:
     def is_over(self) -> bool:
         return bool(self._text[self.position] == _CLOSE)
 
-    def objects(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    def objects(self, most: int) -> tuple[Ints, Ints] | None:
         """The starts and ends of the next ones; None where something else stands there."""
         starts, ends = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
         count = kernels.load().find_objects(self._text, self.position, starts, ends)
@@ -137,29 +148,33 @@ class ObjectReader:
         max_rows: in one block; may change between blocks.
     """
 
-    def __init__(self, text: memoryview, begin: int, budget: Budget, max_rows: int) -> None:
+    def __init__(self, text: memoryview, rows: RowsInText, budget: Budget, max_rows: int) -> None:
         self.max_rows = max_rows
         self._text = text
-        self._begin = begin
+        self._rows = rows
         self._budget = budget
 
     def __iter__(self) -> Iterator[Lines]:
-        walk = _Walk(self._text, self._begin)
+        for starts, ends in self._rows.first:
+            yield from self._blocks(starts, ends)
+        self._rows.first.clear()
+        self._budget.release(self._rows.num_bytes)
+        walk = _Walk(self._text, self._rows.position)
         while not walk.is_over:
-            found = walk.objects(self.max_rows)
+            found = walk.objects(MAX_BATCH_ROWS)
             if found is None:
                 raise AssertionError("called for what is no array of objects")  # pragma: no cover
             yield from self._blocks(*found)
 
-    def _blocks(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Iterator[Lines]:
+    def _blocks(self, starts: Ints, ends: Ints) -> Iterator[Lines]:
         first = 0
         while first < len(starts):
             begin = int(starts[first])
             stop = max(first + 1, int(np.searchsorted(ends, begin + _MAX_TEXT, "right")))
-            size = int(ends[stop - 1]) - begin
+            rows = slice(first, min(stop, first + self.max_rows))
+            size = int(ends[rows][-1]) - begin
             self._budget.charge(size, "Rows of JSON")
             text = self._text[begin : begin + size]
-            rows = slice(first, stop)
             longest = int((ends[rows] - starts[rows]).max())
             yield Lines(text, starts[rows] - begin, ends[rows] - begin, longest, begin)
-            first = stop
+            first = rows.stop

@@ -120,12 +120,13 @@ def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget
     try:
         tape = _read_document(found.around, options, budget)
     except InputError:  # the general way finds it as well, and says where
+        budget.release(found.num_bytes)
         return None
     budget.release(tape.num_bytes)
     body = _read_body(tape.roots)
     if body.schema is not None:
         options = with_body_schema(body.schema.python(0), options, budget.limits)
-    reader = ObjectReader(text, found.begin, budget, head_rows(options))
+    reader = ObjectReader(text, found, budget, head_rows(options))
     depth = 1 if tape.root_kinds[0] == ARRAY else 2
     records = records_from_texts(reader, options, budget, enclosed_by=depth)
     return replace(records, is_declared=body.schema is not None)

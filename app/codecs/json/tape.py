@@ -39,8 +39,6 @@ KEY_OF: Final = {name: number for number, name in enumerate(FIXED_KEYS)}
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 #: Of so few items Python looks at the kinds faster than numpy.
 _SOME: Final = 1024
-#: Of so few arrays the children are gathered faster than it is seen that they lie evenly.
-_FEW: Final = 64
 
 _NONE: Final = np.empty(0, np.uint8)
 
@@ -152,13 +150,11 @@ class Items:
             return Items(tape, tape.kinds[block], tape.words[block]), of_one
         starts = np.ascontiguousarray(self.words).view(np.int64)
         counts = tape.words[starts].view(np.int64)
-        if len(starts) > _FEW:
-            count, stride = int(counts[0]), int(starts[1] - starts[0])
-            if stride > count and (np.diff(starts) == stride).all() and (counts == count).all():
-                kinds, words = view_rows(tape, int(starts[0]) + 1, len(starts), stride, count)
-                return Items(tape, kinds.reshape(-1), words.reshape(-1)), counts
-        kinds, words = np.empty(int(counts.sum()), np.uint8), np.empty(int(counts.sum()), np.uint64)
-        kernels.load().gather_blocks(tape.kinds, tape.words, starts + 1, counts, kinds, words)
+        num_items = int(counts.sum())
+        kinds, words = np.empty(num_items, np.uint8), np.empty(num_items, np.uint64)
+        kernels.load().gather_blocks(
+            tape.kinds, tape.words.view(np.uint8), starts + 1, counts, kinds, words.view(np.uint8)
+        )
         return Items(tape, kinds, words), counts
 
     def strings(self) -> Strings:
@@ -238,15 +234,6 @@ def gather_strings(strings: Strings, numbers: Words, in_b64: Kinds) -> tuple[Str
     data, offsets = np.empty(size, np.uint8), np.empty(len(numbers) + 1, np.int64)
     fault = kernels.load().gather_strings(strings.data, strings.offsets, numbers, in_b64, offsets, data)
     return Strings(data[: offsets[-1]] if fault < 0 else data[:0], offsets), fault
-
-
-def view_rows(tape: Tape, begin: int, num_rows: int, stride: int, width: int) -> tuple[Kinds, Words]:
-    """Views of `width` entries each `stride` entries from `begin` on."""
-    shape = (num_rows, width)
-    return (
-        np.ndarray(shape, np.uint8, tape.kinds.data, begin, (stride, 1)),
-        np.ndarray(shape, np.uint64, tape.words.data, 8 * begin, (8 * stride, 8)),
-    )
 
 
 def nest(items: Items, shape: Sequence[int]) -> Items:

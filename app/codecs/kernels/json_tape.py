@@ -521,21 +521,59 @@ def read_values(
     return starts.size
 
 
+def gather_members(
+    kinds: Bytes,
+    words: Words,
+    starts: Ints,
+    keys: MutableInts,
+    out_kinds: MutableBytes,
+    out_words: MutableWords,
+) -> bool:
+    """Gather the members of objects that have as many each, member by member.
+
+    Args:
+        starts: of the blocks of the objects.
+        keys: filled with those of the first object.
+        out_kinds, out_words: filled with the first member of all objects, then with the second.
+
+    Returns:
+        Whether all have the same keys in the same order; where not, what was filled means nothing.
+    """
+    num_objects = starts.size
+    for index in range(num_objects):
+        for member in range(keys.size):
+            at = starts[index] + 1 + 2 * member
+            key = np.int64(words[at])
+            if index == 0:
+                keys[member] = key
+            elif keys[member] != key:
+                return False
+            out_kinds[member * num_objects + index] = kinds[at + 1]
+            out_words[member * num_objects + index] = words[at + 1]
+    return True
+
+
 def gather_blocks(
-    kinds: Bytes, words: Words, starts: Ints, counts: Ints, out_kinds: MutableBytes, out_words: MutableWords
+    kinds: Bytes,
+    word_bytes: Bytes,
+    starts: Ints,
+    counts: Ints,
+    out_kinds: MutableBytes,
+    out_word_bytes: MutableBytes,
 ) -> None:
     """Copy the children of each block, one behind the other.
 
     Args:
+        word_bytes, out_word_bytes: the memory of their words.
         starts: of the children themselves.
     """
     at = 0
     for index in range(starts.size):
         begin = starts[index]
-        for child in range(begin, begin + counts[index]):
-            out_kinds[at] = kinds[child]
-            out_words[at] = words[child]
-            at += 1
+        count = counts[index]
+        copy_bytes(out_kinds, at, kinds, begin, count)
+        copy_bytes(out_word_bytes, 8 * at, word_bytes, 8 * begin, 8 * count)
+        at += count
 
 
 def gather_strings(

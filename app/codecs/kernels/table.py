@@ -9,7 +9,7 @@ from . import (
     crc32c,
     example_encode,
     framing,
-    json_objects,
+    json_rows,
     json_tape,
     json_write,
     message_read,
@@ -51,9 +51,11 @@ class Kernels:
         self.write_strings = compiled(message_values.write_strings)
         self.read_values = compiled(json_tape.read_values)
         self.add_keys = compiled(json_tape.add_keys)
+        self.gather_members = compiled(json_tape.gather_members)
         self.gather_blocks = compiled(json_tape.gather_blocks)
         self.gather_strings = compiled(json_tape.gather_strings)
-        self.find_objects = compiled(json_objects.find_objects)
+        self.find_objects = compiled(json_rows.find_objects)
+        self.find_lines = compiled(json_rows.find_lines)
         self.read_number_fields = compiled(number_fields.read_number_fields)
         self.find_scalars = compiled(json_write.find_scalars)
         self.find_arrays = compiled(json_write.find_arrays)

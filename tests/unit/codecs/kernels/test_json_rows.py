@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
+from app.codecs.kernels import json_rows
 
 
 def found(text: bytes, position: int = 0, most: int = 9) -> tuple[int, list[bytes], int]:
@@ -86,3 +87,65 @@ def test_every_array_of_objects_is_cut_into_them(
         objects += some
     assert position == len(text) - 1
     assert [json.loads(item) for item in objects] == rows
+
+
+def lines_of(text: bytes) -> list[tuple[int, int]]:
+    """Where each whole line begins and ends."""
+    ends = [position for position, byte in enumerate(text) if byte == 10]
+    return list(zip([0, *(end + 1 for end in ends)], ends, strict=False))
+
+
+class Finder:
+    """`find_lines`, going on from one call to the next."""
+
+    def __init__(self, most: int, enough: int) -> None:
+        self.starts, self.ends = np.full(most, -7), np.full(most, -7)
+        self.state = np.zeros(json_rows.NUM_STATE, np.int64)
+        self.enough = enough
+
+    def find(self, text: bytes) -> bool:
+        array = np.frombuffer(text, np.uint8)
+        return bool(kernels.load().find_lines(array, self.enough, self.starts, self.ends, self.state))
+
+    @property
+    def found(self) -> tuple[list[tuple[int, int]], int, int]:
+        """The lines that are not blank, the end of all lines, and the longest."""
+        begin, _, count, longest = self.state.tolist()
+        spans = list(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
+        assert spans[count:] == [(-7, -7)] * (len(spans) - count)
+        return spans[:count], begin, longest
+
+
+def expected_lines(text: bytes, most: int, enough: int) -> tuple[bool, list[tuple[int, int]], int, int]:
+    spans: list[tuple[int, int]] = []
+    end = longest = 0
+    for start, stop in lines_of(text):
+        end, longest = stop + 1, max(longest, stop - start)
+        if text[start:stop].strip(b" \t\r"):
+            spans.append((start, stop))
+        if len(spans) == most or end >= enough:
+            return True, spans, end, longest
+    return False, spans, end, longest
+
+
+@given(
+    st.lists(st.sampled_from([b"\n", b" ", b"\t\r", b"a", b"\x0b", b"\x8a", b"b" * 7, b"c" * 33, b"\n\n"])),
+    st.integers(0, 99),
+    st.integers(1, 5),
+    st.integers(1, 200),
+)
+@settings(deadline=None)
+def test_lines_are_found_however_the_text_comes(parts: list[bytes], cut: int, most: int, enough: int) -> None:
+    text = b"".join(parts)
+    finder = Finder(most, enough)
+    is_enough = finder.find(text[:cut])
+    assert (is_enough, *finder.found) == expected_lines(text[:cut], most, enough)
+    if not is_enough:
+        assert (finder.find(text), *finder.found) == expected_lines(text, most, enough)
+
+
+@pytest.mark.parametrize("size", range(70))
+def test_a_line_ends_wherever_its_line_feed_stands(size: int) -> None:
+    finder = Finder(1, 1)
+    assert finder.find(b"x" * size + b"\n" + b"x" * 40)
+    assert finder.found == ([(0, size)] if size else [], size + 1, size)

@@ -87,6 +87,7 @@ _MODULES: Final = (
 )
 
 _I8 = ir.IntType(8)
+_I32 = ir.IntType(32)
 _I64 = ir.IntType(64)
 
 # Untyped on purpose: numba fills `config` as it is imported.
@@ -178,6 +179,19 @@ def _word_from(_context: Any, address: Any) -> Any:  # noqa: ARG001 (numba match
 
 
 @_intrinsic
+def _prefetch(_context: Any, source: Any, begin: Any) -> Any:  # noqa: ARG001 (numba matches names)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _pointer(context, builder, signature.args[0], args[0], args[1])
+        kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
+        # Data, to be read, and kept in every level of the cache.
+        builder.call(prefetch, [address, _I32(0), _I32(3), _I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64), generate
+
+
+@_intrinsic
 def _bits(_context: Any, word: Any) -> Any:  # noqa: ARG001 (numba matches names)
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         zeros = builder.ctlz(args[0], ir.IntType(1)(1))
@@ -234,6 +248,7 @@ def _replace(plain: Any, compiled: Any) -> None:
 def _register_callees() -> None:
     _replace(memory.raw_copy, lambda target, at, source, begin, size: _copy(target, at, source, begin, size))
     _replace(memory.raw_load, lambda source, begin: _load(source, begin))
+    _replace(memory.raw_prefetch, lambda source, begin: _prefetch(source, begin))
     _replace(memory.raw_store, lambda target, at, word: _store(target, at, word))
     _replace(addresses.raw_address, lambda array: _address(array))
     _replace(addresses.raw_copy_from, lambda target, at, address, size: _copy_from(target, at, address, size))

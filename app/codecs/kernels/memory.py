@@ -10,32 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Bytes",
-    "Ints",
-    "MutableBytes",
-    "MutableFlags",
-    "MutableInts",
-    "MutableWords",
-    "Words",
-    "bit_length",
-    "copy_bytes",
-    "load_word",
-    "multiply_high",
-    "multiply_low",
-    "quotient_bits",
-    "raw_bit_length",
-    "raw_copy",
-    "raw_load",
-    "raw_multiply_high",
-    "raw_multiply_low",
-    "raw_quotient_bits",
-    "raw_store",
-    "same_bytes",
-    "store_u32",
-    "store_word",
-]
-
 # The names are what counts: `compile.py` derives a kernel's signature from its annotations. All are
 # one-dimensional and C-contiguous; those not called mutable may be read-only.
 Bytes = NDArray[np.uint8]
@@ -60,6 +34,10 @@ def raw_load(source: Bytes, begin: int) -> np.uint64:
 def raw_store(target: MutableBytes, at: int, word: np.uint64) -> None:
     """Unchecked store of eight bytes, little-endian, at any alignment."""
     target[at : at + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)
+
+
+def raw_prefetch(source: Bytes, begin: int) -> None:
+    """Fetch the cache line at `begin` ahead of its use. It may lie outside of `source`."""
 
 
 def raw_bit_length(word: np.uint64) -> int:

@@ -15,7 +15,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.messages.framing import compress, frame_footer, frame_header, iter_frames
+from app.codecs.compression.tfrecord import compress
+from app.codecs.messages.framing import frame_footer, frame_header, iter_frames
 from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.compression import Compression

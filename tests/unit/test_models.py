@@ -20,7 +20,7 @@ KERNELS = {
     "read_messages": {"codecs/messages/cells.py"},
     "encode_messages": {"codecs/messages/write.py"},
     # Records of a TFRecord: those of a body, those that are known to be whole, those of a damaged one.
-    "scan_frames": {"codecs/messages/frame_window.py", "codecs/messages/frames.py"},
+    "scan_frames": {"codecs/messages/frames.py", "codecs/messages/framing.py"},
     "find_header": {"codecs/messages/salvage.py"},
     # Numbers in text.
     "read_number_fields": {"codecs/csv/fields.py"},

@@ -78,14 +78,20 @@ MODE_INTS = 2  # `width` int64, to the arena
 MODE_CONTENT = 3  # one bytes value: where it lies, and `width` bytes of it behind a prefix, to the arena
 MODE_SPAN = 4  # one bytes value: where it lies
 
-#: Numbers that describe a feature:
-PLAN_FIELDS = 6
-_MODE = 0
-_KIND = 1  # of its Features; KIND_ABSENT where that is not known
-_WIDTH = 2
-_OUT = 3  # where its values begin in the arena
-_PREFIX = 4  # where the prefix begins in `prefixes`
-_PREFIX_END = 5
+#: Numbers of a key in the table of keys:
+KEY_FIELDS = 10
+MODE = 0
+KIND = 1  # of its Features; KIND_ABSENT where that is not known
+WIDTH = 2
+OUT = 3  # where its values begin in the arena
+PREFIX = 4  # where the prefix begins in `texts`, and where it ends
+PREFIX_END = 5
+KEY = 6  # where the key begins in `texts`, and where it ends
+KEY_END = 7
+NEXT = 8  # the key to expect behind it
+FITTING = 9  # how many rows have it as MODE and WIDTH say
+#: Rows of the table behind those of the keys, of which only NEXT counts: the beginning of each part.
+NUM_PARTS = 2
 
 #: Numbers that are noted for a feature whose key is not known: row, key begin, key end, kind, part.
 UNKNOWN_FIELDS = 5
@@ -116,22 +122,31 @@ def _compare(data: Bytes, begin: int, size: int, other: Bytes, other_begin: int,
     return size - other_size
 
 
+def _field(table: Ints, key: int, field: int) -> int:
+    """A number of a key that is in the table."""
+    return raw_int_from(raw_address(table) + 8 * (KEY_FIELDS * key + field))
+
+
+def _is_key(data: Bytes, begin: int, end: int, table: Ints, texts: Bytes, key: int) -> bool:
+    """Whether `data[begin:end]` is this key."""
+    at = _field(table, key, KEY)
+    size = end - begin
+    return _field(table, key, KEY_END) - at == size and same_bytes(data, begin, texts, at, size)
+
+
 def _find_key(
-    data: Bytes, begin: int, end: int, guess: int, keys: Bytes, key_offsets: Ints, low: int, high: int
+    data: Bytes, begin: int, end: int, guess: int, table: Ints, texts: Bytes, low: int, high: int
 ) -> int:
     """The number of the key `data[begin:end]` among the sorted keys `low` to `high`, or -1.
 
     The guess is tried first, then all by bisection.
     """
-    size = end - begin
-    if low <= guess < high:
-        at = key_offsets[guess]
-        if key_offsets[guess + 1] - at == size and same_bytes(data, begin, keys, at, size):
-            return guess
+    if low <= guess < high and _is_key(data, begin, end, table, texts, guess):
+        return guess
     while low < high:
         middle = (low + high) >> 1
-        at = key_offsets[middle]
-        order = _compare(data, begin, size, keys, at, key_offsets[middle + 1] - at)
+        at = _field(table, middle, KEY)
+        order = _compare(data, begin, end - begin, texts, at, _field(table, middle, KEY_END) - at)
         if order == 0:
             return middle
         if order < 0:
@@ -155,46 +170,39 @@ def read_messages(
     data: Bytes,
     starts: Ints,
     sizes: Ints,
-    stride: int,
     is_sequence: int,
-    keys: Bytes,
-    key_offsets: Ints,
+    table: MutableInts,
+    texts: Bytes,
     num_features: int,
-    plan: Ints,
-    prefixes: Bytes,
-    follow: MutableInts,
     heads: MutableBytes,
-    fitting: MutableInts,
     kinds: MutableFlags,
-    begins: MutableInts,
-    ends: MutableInts,
-    counts: MutableInts,
-    num_bytes: MutableInts,
+    numbers: MutableInts,
+    stride: int,
     arena: MutableBytes,
     unknown: MutableInts,
     stop: MutableInts,
 ) -> int:
     """Read the records at `starts`, of `sizes` bytes.
 
-    Cell `feature * stride + row` of `kinds` (0 at first), `begins`, `ends`, `counts` and `num_bytes` is
-    filled where the row has the feature. Where numbers go to the arena, only the kind is sure to be filled;
-    with `UNFIT` all are. Of a feature list, `kinds` are those of its steps, `counts` their numbers, and
-    `num_bytes` how many values each of them has: -1 where they differ, -2 where there is no step.
+    Cell `key * stride + row` is filled where the row has the feature. Of a feature list, the kind is that of
+    its steps, the count their number, and in place of the bytes is how many values each of them has: -1 where
+    they differ, -2 where there is no step.
 
     Args:
-        stride: cells from one feature to the next, at least as many as rows.
         is_sequence: 1 where feature lists are read, 0 where they are refused (`SEQUENCE`).
-        keys: the known keys, those of features before those of feature lists, both sorted; key `k` is
-            `keys[key_offsets[k]:key_offsets[k + 1]]`.
-        num_features: how many of them are keys of features.
-        plan: `PLAN_FIELDS` numbers for each key.
-        follow: by key number plus one, which key to expect next; first and last for the beginnings of the
-            parts. Kept from call to call.
+        table: `KEY_FIELDS` numbers for each known key, those of features before those of feature lists, both
+            sorted; and as many for the beginning of each part. `FITTING` is 0 at first; the values of rows
+            that fit lie one behind the other in the arena. `NEXT` is kept from call to call.
+        texts: the bytes of keys and prefixes.
+        num_features: how many keys are those of features.
         heads: `HEAD_SLOTS * HEAD_BYTES` bytes for each key and one more, zeros at first. Kept from call to
             call.
-        fitting: by key, 0 at first: how many rows have it as the plan says; the values of these rows lie one
-            behind the other in the arena.
-        arena: has room for the values of as many rows.
+        kinds: by cell, 0 at first.
+        numbers: by cell, where the Feature begins; behind these, by cell, where it ends; how many values it
+            has; and the bytes of a BytesList's values. Where the mode sends numbers to the arena, they are
+            sure to be filled with `UNFIT` alone.
+        stride: cells from one key to the next, at least as many as rows.
+        arena: has room for the values of all rows.
         unknown: filled with `UNKNOWN_FIELDS` numbers for each present feature with another key; of no length
             to pass over them.
         stop: filled as `STOP_FIELDS` says.
@@ -229,9 +237,8 @@ def read_messages(
                 continue
             part = FEATURES if tag == FIELD_1 else FEATURE_LISTS
             reason = _read_part(
-                data, position, position + size, part, row, stride, keys,
-                key_offsets, num_features, plan, prefixes, follow, heads, fitting,
-                kinds, begins, ends, counts, num_bytes, arena, unknown, stop,
+                data, position, position + size, part, row, table, texts, num_features, heads,
+                kinds, numbers, stride, arena, unknown, stop,
             )  # fmt: skip
             if reason != DONE:
                 return reason
@@ -248,33 +255,27 @@ def _read_part(
     end: int,
     part: int,
     row: int,
-    stride: int,
-    keys: Bytes,
-    key_offsets: Ints,
+    table: MutableInts,
+    texts: Bytes,
     num_features: int,
-    plan: Ints,
-    prefixes: Bytes,
-    follow: MutableInts,
     heads: MutableBytes,
-    fitting: MutableInts,
     kinds: MutableFlags,
-    begins: MutableInts,
-    ends: MutableInts,
-    counts: MutableInts,
-    num_bytes: MutableInts,
+    numbers: MutableInts,
+    stride: int,
     arena: MutableBytes,
     unknown: MutableInts,
     stop: MutableInts,
 ) -> int:
     """Read the entries of one part of a message."""
-    num_keys = key_offsets.size - 1
+    num_keys = table.size // KEY_FIELDS - NUM_PARTS
     low = 0 if part == FEATURES else num_features
     high = num_features if part == FEATURES else num_keys
-    previous = 0 if part == FEATURES else num_keys + 1
+    previous = num_keys + part
+    num_cells = kinds.size
     seen = 0
     most_tries = _TRIES
     while position < end:
-        key = follow[previous]
+        key = _field(table, previous, NEXT)
         value = -1
         body = 0
         entry_end = 0
@@ -295,23 +296,21 @@ def _read_part(
                 key_begin, key_end, entry_end = read_key(data, position, end)
                 tries = most_tries if key_begin >= 0 else 0
                 while tries > 0 and key < high:
-                    at = key_offsets[key]
-                    size = key_offsets[key + 1] - at
-                    if key_end - key_begin == size and same_bytes(data, key_begin, keys, at, size):
-                        kind = raw_int_from(raw_address(plan) + 8 * (PLAN_FIELDS * key + _KIND))
+                    if _is_key(data, key_begin, key_end, table, texts, key):
+                        kind = _field(table, key, KIND)
                         if kind != KIND_ABSENT:
                             value, body = read_body(data, key_end, entry_end, kind)
                         if value >= 0:
                             slot = head_slot(key, data[position + 1])
                             keep_head(heads, slot, data, position, value, body, entry_end)
                         break
-                    key = follow[key + 1]
+                    key = _field(table, key, NEXT)
                     tries -= 1
                 if (
                     key_begin >= 0
                     and value < 0
                     and unknown.size == 0
-                    and _find_key(data, key_begin, key_end, low, keys, key_offsets, low, high) < 0
+                    and _find_key(data, key_begin, key_end, low, table, texts, low, high) < 0
                     and _is_plain_entry(data, key_begin, key_end, entry_end)
                 ):  # nobody asks for it
                     seen |= _ENTRY
@@ -319,11 +318,10 @@ def _read_part(
                     most_tries = 1
                     continue
         if value >= 0:
-            at = raw_address(plan) + 8 * PLAN_FIELDS * key
-            mode, kind = raw_int_from(at + 8 * _MODE), raw_int_from(at + 8 * _KIND)
-            width, out = raw_int_from(at + 8 * _WIDTH), raw_int_from(at + 8 * _OUT)
+            mode, kind = _field(table, key, MODE), _field(table, key, KIND)
+            width, out = _field(table, key, WIDTH), _field(table, key, OUT)
             cell = key * stride + row
-            place = fitting[key]
+            place = _field(table, key, FITTING)
             if kinds[cell] == kind:  # the key is repeated
                 place -= 1
             is_plain = True
@@ -337,28 +335,28 @@ def _read_part(
                 count, value_bytes = count_values(data, body, entry_end, kind)
                 is_plain = count >= 0
                 if is_plain:
-                    begins[cell] = value
-                    ends[cell] = entry_end
-                    counts[cell] = count
-                    num_bytes[cell] = value_bytes
+                    numbers[cell] = value
+                    numbers[num_cells + cell] = entry_end
+                    numbers[2 * num_cells + cell] = count
+                    numbers[3 * num_cells + cell] = value_bytes
             else:
                 body = only_value(data, body, entry_end)
                 is_plain = body >= 0
                 if is_plain and mode == MODE_CONTENT:
-                    prefix, prefix_end = raw_int_from(at + 8 * _PREFIX), raw_int_from(at + 8 * _PREFIX_END)
+                    prefix, prefix_end = _field(table, key, PREFIX), _field(table, key, PREFIX_END)
                     is_plain = copy_content(
-                        data, body, entry_end, prefixes, prefix, prefix_end, width, arena, out + width * place
+                        data, body, entry_end, texts, prefix, prefix_end, width, arena, out + width * place
                     )
                 if is_plain:
-                    begins[cell] = body
-                    ends[cell] = entry_end
-                    counts[cell] = 1
+                    numbers[cell] = body
+                    numbers[num_cells + cell] = entry_end
+                    numbers[2 * num_cells + cell] = 1
             if is_plain:
                 kinds[cell] = np.uint8(kind)
-                fitting[key] = place + 1
+                table[KEY_FIELDS * key + FITTING] = place + 1
                 seen |= _ENTRY
                 position = entry_end
-                previous = key + 1
+                previous = key
                 continue
         tag, position = read_tag(data, position, end)
         size = 0
@@ -388,9 +386,8 @@ def _read_part(
                 return AMBIGUOUS
             stop[_POSITION] = ~count
             return MALFORMED
-        key = _find_key(
-            data, stop[_KEY_BEGIN], stop[_KEY_END], follow[previous], keys, key_offsets, low, high
-        )
+        guess = _field(table, previous, NEXT)
+        key = _find_key(data, stop[_KEY_BEGIN], stop[_KEY_END], guess, table, texts, low, high)
         most_tries = _TRIES if key >= 0 else 1
         if key < 0:
             if not valid_utf8(data, stop[_KEY_BEGIN], stop[_KEY_END]):
@@ -406,43 +403,39 @@ def _read_part(
                 unknown[filled + 4] = part
                 stop[_FILLED] = filled + UNKNOWN_FIELDS
             continue
-        follow[previous] = key
-        previous = key + 1
+        table[KEY_FIELDS * previous + NEXT] = key
+        previous = key
         cell = key * stride + row
-        at = raw_address(plan) + 8 * PLAN_FIELDS * key
-        kind = raw_int_from(at + 8 * _KIND)
+        kind = _field(table, key, KIND)
+        place = _field(table, key, FITTING)
         if kind != KIND_ABSENT and kinds[cell] == kind:  # the key is repeated
-            fitting[key] -= 1
-        begins[cell] = stop[_VALUE_BEGIN]
-        ends[cell] = stop[_VALUE_END]
-        counts[cell] = count
-        num_bytes[cell] = value_bytes
-        mode = raw_int_from(at + 8 * _MODE)
+            place -= 1
+        begin = stop[_VALUE_BEGIN]
+        value_end = stop[_VALUE_END]
+        mode = _field(table, key, MODE)
         if found == kind and mode != MODE_CELL:
-            width = raw_int_from(at + 8 * _WIDTH)
-            out = raw_int_from(at + 8 * _OUT)
+            width = _field(table, key, WIDTH)
+            out = _field(table, key, OUT)
             fits = count == (width if mode in (MODE_FLOATS, MODE_INTS) else 1)
             if fits and mode == MODE_FLOATS:
-                out += 4 * width * fitting[key]
-                read_numbers(data, begins[cell], ends[cell], KIND_FLOAT, arena, out)
+                read_numbers(data, begin, value_end, KIND_FLOAT, arena, out + 4 * width * place)
             elif fits and mode == MODE_INTS:
-                out += 8 * width * fitting[key]
-                read_numbers(data, begins[cell], ends[cell], KIND_INT64, arena, out)
+                read_numbers(data, begin, value_end, KIND_INT64, arena, out + 8 * width * place)
             elif fits:
-                body, entry_end = find_value(data, begins[cell], ends[cell])
-                begins[cell] = body
-                ends[cell] = entry_end
+                begin, value_end = find_value(data, begin, value_end)
                 if mode == MODE_CONTENT:
-                    prefix, prefix_end = raw_int_from(at + 8 * _PREFIX), raw_int_from(at + 8 * _PREFIX_END)
-                    out += width * fitting[key]
+                    prefix, prefix_end = _field(table, key, PREFIX), _field(table, key, PREFIX_END)
                     fits = copy_content(
-                        data, body, entry_end, prefixes, prefix, prefix_end, width, arena, out
+                        data, begin, value_end, texts, prefix, prefix_end, width, arena, out + width * place
                     )
             if not fits:
                 found += UNFIT
+        numbers[cell] = begin
+        numbers[num_cells + cell] = value_end
+        numbers[2 * num_cells + cell] = count
+        numbers[3 * num_cells + cell] = value_bytes
         kinds[cell] = np.uint8(found)
-        if found == kind:
-            fitting[key] += 1
+        table[KEY_FIELDS * key + FITTING] = place + 1 if found == kind else place
     stop[_SEEN] |= seen
     return DONE
 

@@ -18,17 +18,28 @@ from ..kernels.message_read import (
     AMBIGUOUS,
     DONE,
     FEATURES,
+    FITTING,
     FOREIGN,
     FULL,
+    KEY,
+    KEY_END,
+    KEY_FIELDS,
+    KIND,
+    MODE,
     MODE_CELL,
     MODE_CONTENT,
     MODE_FLOATS,
     MODE_INTS,
     MODE_SPAN,
-    PLAN_FIELDS,
+    NEXT,
+    NUM_PARTS,
+    OUT,
+    PREFIX,
+    PREFIX_END,
     SEQUENCE,
     STOP_FIELDS,
     UNKNOWN_FIELDS,
+    WIDTH,
 )
 from ..kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from ..records.lease import Lease
@@ -157,54 +168,44 @@ class MessageCells:
     def __init__(self, wanted: Sequence[Wanted], message: Message, *, max_unknown: int, lease: Lease) -> None:
         places = [(feature.part, feature.key.encode()) for feature in wanted]
         order = sorted(range(len(wanted)), key=places.__getitem__)
-        keys = [places[number][1] for number in order]
-        joined = b"".join(keys)
-        head_bytes = (len(keys) + 1) * HEAD_SLOTS * HEAD_BYTES
+        texts = [places[number][1] for number in order] + [wanted[number].prefix for number in order]
+        joined = b"".join(texts)
+        head_bytes = (len(order) + 1) * HEAD_SLOTS * HEAD_BYTES
         lease.charge(
-            (64 + 8 * PLAN_FIELDS) * len(keys) + len(joined) + head_bytes + 8 * UNKNOWN_FIELDS * max_unknown,
+            (64 + 8 * KEY_FIELDS) * len(order) + len(joined) + head_bytes + 8 * UNKNOWN_FIELDS * max_unknown,
             "The index of records",
         )
         self._message: Message = message
-        self._is_sequence = int(message == "sequence_example")
         self._num_features = [part for part, _ in places].count(FEATURES)
-        self._keys = np.frombuffer(joined, np.uint8)
-        self._key_offsets = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum([len(key) for key in keys], out=self._key_offsets[1:])
         #: Number of a feature -> that of its key.
-        self._key_of = np.empty(len(keys), np.int64)
-        self._key_of[order] = np.arange(len(keys))
+        self._key_of = np.empty(len(order), np.int64)
+        self._key_of[order] = np.arange(len(order))
         self._keys_of: list[int] = self._key_of.tolist()
-        self._follow = np.arange(len(keys) + 2, dtype=np.int64)
-        self._follow[-1] = self._num_features
+        self._texts = np.frombuffer(joined, np.uint8)
+        self._table = _key_table([wanted[number] for number in order], texts, self._num_features)
         self._heads = np.zeros(head_bytes, np.uint8)
-        prefixes = [wanted[number].prefix for number in order]
-        ends = np.cumsum([0, *[len(prefix) for prefix in prefixes]])
-        self._prefixes = np.frombuffer(b"".join(prefixes), np.uint8)
-        plan = [
-            (feature.mode, feature.kind, feature.width, 0, ends[key], ends[key + 1])
-            for key, feature in enumerate([wanted[number] for number in order])
-        ]
-        self._plan = np.array(plan, np.int64).reshape(-1, PLAN_FIELDS)
-        self._plan_of_cells = self._plan.copy()
-        for mode, mode_of_cells in _MODES_OF_CELLS.items():
-            self._plan_of_cells[self._plan[:, 0] == mode, 0] = mode_of_cells
-        #: Bytes that each feature's values take in the arena, a row.
-        value_bytes = [VALUE_BYTES[mode] for mode in self._plan[:, 0].tolist()]
-        self._row_bytes = self._plan[:, 2] * np.array(value_bytes, np.int64)
-        self._sizes: list[int] = self._row_bytes.tolist()
         self._unknown = np.empty(UNKNOWN_FIELDS * max_unknown, np.int64)
         self._num_unknown = 0
+        self._stop = np.zeros(STOP_FIELDS, np.int64)
+        #: By key, the mode asked for, and the one that the last call of `read` took.
+        self._wanted_modes: list[int] = self._table[: len(order), MODE].tolist()
+        self._modes = self._wanted_modes
+        #: By key, the bytes of a row's values in the arena.
+        self._value_bytes = [
+            VALUE_BYTES[mode] * width
+            for mode, width in zip(self._modes, self._table[:, WIDTH].tolist(), strict=False)
+        ]
+        self._row_bytes = sum(self._value_bytes)
+        self._fitting = [0] * len(order)
+        #: By key, where its values begin in the arena; for how many rows, and the bytes of the arena then.
+        self._places: list[int] = []
+        self._arena_rows, self._arena_bytes = -1, 0
+        self._arena = np.empty(0, np.uint8)
+        self._data = np.empty(0, np.uint8)
         self._lease = lease
         self._rows = self._stride = 0
         self._kinds = np.empty(0, np.uint8)
-        self._ints = np.empty((4, 0), np.int64)
-        self._modes: list[int] = []
-        self._fitting: list[int] = []
-        self._places: list[int] = []
-        self._arena = np.empty(0, np.uint8)
-        #: For how many rows the arena was last laid out, and the bytes that it takes then.
-        self._arena_rows, self._arena_bytes = -1, 0
-        self._data = np.empty(0, np.uint8)
+        self._numbers = np.empty(0, np.int64)
 
     def read(self, block: FrameBlock, first: int, last: int, lease: Lease) -> int:
         """Read the records `first` to `last` of the block.
@@ -222,55 +223,60 @@ class MessageCells:
                 (`not_an_example`).
         """
         self._rows = last - first
-        used = self._make_room()
+        self._make_room()
         starts, sizes = block.starts[first:last], block.sizes[first:last]
         # An integer takes a byte at least: where there is not as much, no memory is asked for.
-        fits = sum(self._sizes) * self._rows <= 8 * int(sizes.sum())
-        plan = self._plan if fits else self._plan_of_cells
-        self._arena = np.empty(0, np.uint8)
+        self._make_arena(lease, fits=self._row_bytes * self._rows <= 8 * int(sizes.sum()))
         self._data = np.frombuffer(block.data, np.uint8)
-        if fits:
-            self._make_arena(lease)
-        self._kinds[:used] = 0
-        begins, ends, counts, num_bytes = self._ints
-        fitting = np.zeros(len(self._key_of), np.int64)
-        stop = np.zeros(STOP_FIELDS, np.int64)
+        table = self._table
+        table[:, FITTING] = 0
         reason = kernels.load().read_messages(
-            self._data, starts, sizes, self._stride, self._is_sequence, self._keys, self._key_offsets,
-            self._num_features, plan.reshape(-1), self._prefixes, self._follow, self._heads, fitting,
-            self._kinds, begins, ends, counts, num_bytes, self._arena, self._unknown, stop,
+            self._data, starts, sizes, int(self._message == "sequence_example"), table.reshape(-1),
+            self._texts, self._num_features, self._heads, self._kinds, self._numbers, self._stride,
+            self._arena, self._unknown, self._stop,
         )  # fmt: skip
-        row, position, filled = stop[:3].tolist()
+        row, position, filled = self._stop[:3].tolist()
         self._num_unknown = filled // UNKNOWN_FIELDS
         if reason not in (DONE, FULL) and not self._num_unknown:
             raise _fault(reason, self._message, block.first_record + first + row, block.offset + position)
-        self._modes = plan[:, 0].tolist()
-        self._fitting = fitting.tolist()
+        self._fitting = table[: len(self._modes), FITTING].tolist()
         return last if reason == DONE else first + row
 
-    def _make_room(self) -> int:
+    def _make_room(self) -> None:
+        """A cell for each feature and row, with nothing in it."""
         self._stride = _stride(self._rows)
-        needed = self._stride * len(self._key_of)
+        needed = self._stride * len(self._modes)
         if needed > len(self._kinds):
             self._lease.charge(CELL_BYTES * (needed - len(self._kinds)), "The index of records")
             self._kinds = np.empty(needed, np.uint8)
-            self._ints = np.empty((4, needed), np.int64)
-        return needed
+            self._numbers = np.empty(4 * needed, np.int64)
+        self._kinds[:needed] = 0
 
-    def _make_arena(self, lease: Lease) -> None:
-        """Memory for the values of all rows."""
+    def _make_arena(self, lease: Lease, *, fits: bool) -> None:
+        """Memory for the values of all rows, where there can be as many; else cells say where they lie."""
+        modes = self._wanted_modes
+        if not fits:
+            modes = [_MODES_OF_CELLS.get(mode, mode) for mode in modes]
+        if modes is not self._modes:
+            self._modes = modes
+            self._table[: len(modes), MODE] = modes
+        self._arena = np.empty(0, np.uint8)
+        if not fits:
+            return
         if self._rows != self._arena_rows:
             # An odd number of cache lines each, lest the columns of one row fall on the same few of them.
-            lines: Ints = (self._row_bytes * self._rows + _CACHE_LINE - 1) // _CACHE_LINE | 1
-            ends = np.cumsum(lines * _CACHE_LINE)
-            self._plan[:, 3] = ends - lines * _CACHE_LINE
-            self._places = self._plan[:, 3].tolist()
-            self._arena_rows, self._arena_bytes = self._rows, int(ends[-1]) if len(ends) else 0
+            sizes = np.array([0, *self._value_bytes]) * self._rows
+            bounds = np.cumsum((-(-sizes // _CACHE_LINE) | 1) * _CACHE_LINE)
+            self._table[: len(modes), OUT] = bounds[:-1]
+            self._places = bounds[:-1].tolist()
+            self._arena_rows, self._arena_bytes = self._rows, int(bounds[-1])
         lease.charge(self._arena_bytes, "Values of a batch")
         self._arena = np.empty(self._arena_bytes, np.uint8)
 
     def unknown(self, block: FrameBlock, first: int) -> list[UnknownFeature]:
         """The unknown features that the last call of `read` noted, in the order of the records."""
+        if not self._num_unknown:
+            return []
         noted = self._unknown[: UNKNOWN_FIELDS * self._num_unknown].reshape(-1, UNKNOWN_FIELDS)
         return [
             UnknownFeature(block.first_record + first + row, str(block.data[begin:end], "utf-8"), kind, part)
@@ -286,7 +292,7 @@ class MessageCells:
 
     def _values(self, key: int) -> NDArray[np.uint8]:
         place = self._places[key]
-        return self._arena[place : place + self._fitting[key] * self._sizes[key]]
+        return self._arena[place : place + self._fitting[key] * self._value_bytes[key]]
 
     def cells(self, number: int, block: FrameBlock, first: int) -> Cells:
         """What the last call of `read` found of a feature; valid until the next one."""
@@ -296,8 +302,8 @@ class MessageCells:
         mode = self._modes[key]
         values = self._values(key) if VALUE_BYTES[mode] else self._arena[:0]
         return Cells(
-            self._data, self._kinds[part], self._ints[:, part], block.first_record + first, block.offset,
-            mode, values, self._fitting[key] == self._rows,
+            self._data, self._kinds[part], self._numbers.reshape(4, -1)[:, part], block.first_record + first,
+            block.offset, mode, values, self._fitting[key] == self._rows,
         )  # fmt: skip
 
     def _by_feature(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -314,7 +320,7 @@ class MessageCells:
 
         -1 where steps differ, -2 where there are none.
         """
-        counts, num_bytes = self._by_feature(self._ints[2]), self._by_feature(self._ints[3])
+        _, _, counts, num_bytes = map(self._by_feature, self._numbers.reshape(4, -1))
         is_list = self._key_of >= self._num_features
         return np.where(is_list[:, None], num_bytes, counts)
 
@@ -324,6 +330,31 @@ class MessageCells:
             return [True] * len(self._fitting)
         found: list[bool] = np.logical_or.reduce(self.kinds(), axis=1).tolist()
         return found
+
+
+def _key_table(wanted: Sequence[Wanted], texts: Sequence[bytes], num_features: int) -> Ints:
+    """The table of keys that the kernel takes.
+
+    Args:
+        wanted: in the order of their keys.
+        texts: the keys and then the prefixes, as they lie in memory.
+    """
+    num_keys = len(wanted)
+    table = np.zeros((num_keys + NUM_PARTS, KEY_FIELDS), np.int64)
+    keys, bounds = table[:num_keys], np.cumsum([0, *map(len, texts)])
+    for field, column in (
+        (MODE, [feature.mode for feature in wanted]),
+        (KIND, [feature.kind for feature in wanted]),
+        (WIDTH, [feature.width for feature in wanted]),
+        (KEY, bounds[:num_keys]),
+        (KEY_END, bounds[1 : num_keys + 1]),
+        (PREFIX, bounds[num_keys:-1]),
+        (PREFIX_END, bounds[num_keys + 1 :]),
+        (NEXT, np.arange(1, num_keys + 1)),
+    ):
+        keys[:, field] = column
+    table[num_keys:, NEXT] = 0, num_features
+    return table
 
 
 _OTHER_MESSAGE: Final = (

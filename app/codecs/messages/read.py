@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Set
 from typing import Final
 
 import numpy as np
@@ -33,8 +33,6 @@ from .values import ColumnBuilder, expected_kind
 
 #: What the columns of fixed shape may take in one batch.
 _BATCH_BYTES: Final = 16 * MIB
-#: Dtypes of which every value that a list holds is one.
-_AS_READ: Final = ("float32", "int64", "uint64")
 
 
 def parse_frames(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -67,12 +65,7 @@ def _parse(
     step = _rows_at_a_time(schema)
     keys = message_keys(schema)
     wanted = [_wanted(feature, keys[feature.name]) for feature in schema]
-    #: Features whose values need no look once they are read, and how many a row has.
-    as_read = {
-        feature.name: looked_for.width
-        for feature, looked_for in zip(schema, wanted, strict=True)
-        if looked_for.mode in (MODE_FLOATS, MODE_INTS) and feature.dtype.name in _AS_READ
-    }
+    as_read = {feature.name for feature in schema if _is_as_read(feature)}
     with Lease(budget) as kept:
         messages = MessageCells(wanted, schema.message, max_unknown=max_unknown, lease=kept)
         for block in frames:
@@ -87,20 +80,25 @@ def _parse(
 
 def _batch(
     schema: Schema,
-    as_read: Mapping[str, int],
+    as_read: Set[str],
     messages: MessageCells,
     block: FrameBlock,
     first: int,
     last: int,
     lease: Lease,
 ) -> Batch:
+    """The columns of the records that `messages` has read.
+
+    Args:
+        as_read: features whose values need no look where all rows have them.
+    """
     absent = AbsentColumns(last - first)
     columns = []
     for number, (feature, occurs) in enumerate(zip(schema, messages.occurring(), strict=True)):
         if feature.nullable and not occurs:
             columns.append(absent.column(feature))
         elif feature.name in as_read and (values := messages.whole_values(number)) is not None:
-            columns.append(Column(values.view(feature.dtype.numpy), width=as_read[feature.name]))
+            columns.append(Column(values.view(feature.dtype.numpy), width=feature.num_values or 0))
         else:
             columns.append(_column(feature, messages.cells(number, block, first), lease))
     return Batch(last - first, tuple(columns))
@@ -136,6 +134,14 @@ def _mode(feature: Feature) -> int:
     if not is_known or feature.was_int64:
         return MODE_CELL
     return MODE_FLOATS if feature.dtype.is_float else MODE_INTS
+
+
+def _is_as_read(feature: Feature) -> bool:
+    """Whether whatever the kernel reads are values of the feature, as they lie in a column."""
+    mode, dtype = _mode(feature), feature.dtype
+    if mode == MODE_CONTENT:
+        return dtype.kind != "bool" and not dtype.is_narrow
+    return mode in (MODE_FLOATS, MODE_INTS) and dtype.name in ("float32", "int64", "uint64")
 
 
 def _column(feature: Feature, cells: Cells, lease: Lease) -> Column:

@@ -21,10 +21,7 @@ from .. import kernels
 from ..compression.inflate import WBITS
 from ..compression.tfrecord import RescuedStream, detect_compression
 from ..kernels.framing import BAD_DATA, BAD_LENGTH, HEADER_BYTES, INCOMPLETE, TOO_LARGE
-from .frame_window import FrameBlock, FrameWindow, Stop
-from .framing import BLOCK_BYTES, frame_header
-
-__all__ = ["good_frames", "salvage_frames"]
+from .framing import BLOCK_BYTES, FrameBlock, FrameWindow, Stop, frame_header
 
 _REASONS: Final = {
     BAD_LENGTH: "bad_length",
@@ -105,7 +102,7 @@ class _Salvage:
     """Finds good frames in a window over the stream, and the next one behind each fault."""
 
     def __init__(self, stream: ByteStream, budget: Budget) -> None:
-        self._window = FrameWindow(stream, budget, BLOCK_BYTES)
+        self._window = FrameWindow(stream, budget)
         self._max_payload = budget.limits.max_record_bytes
         self._find_header = kernels.load().find_header
         self._work = 0

@@ -19,6 +19,7 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, peek, read_up_to
 from ..array import Array
 from ..compression.inflate import InflatedStream
+from ..compression.tfrecord import compress
 from ..kernels.framing import FOOTER_BYTES
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
@@ -26,7 +27,6 @@ from .framing import (
     HEADER_BYTES,
     OVERHEAD_BYTES,
     RunningCrc,
-    compress,
     corrupt_record,
     cut_record,
     frame_footer,

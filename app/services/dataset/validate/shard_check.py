@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....codecs.compression.tfrecord import RescuedStream
-from ....codecs.messages.frame_window import FrameBlock
-from ....codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES
+from ....codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES, FrameBlock
 from ....codecs.messages.messages import parse_messages
 from ....codecs.messages.salvage import salvage_frames
 from ....codecs.options import RecordsDecodeOptions

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from app.codecs import kernels
 from app.codecs.kernels import message_head, message_read
@@ -61,10 +62,12 @@ class Reading:
         prefix: bytes = b"",
         room: int = 1,
     ) -> None:
-        self.keys = np.frombuffer(b"xx", np.uint8)
-        self.plan = np.array([mode, kind, width, 8, 0, len(prefix), MODE_CELL, KIND_ABSENT, 0, 0, 0, 0])
-        self.prefixes = np.frombuffer(prefix, np.uint8)
-        self.follow = np.array([0, 1, 2, 1])
+        self.mode = mode
+        self.texts = np.frombuffer(b"x" + prefix, np.uint8)
+        self.table = np.zeros((2 + message_read.NUM_PARTS, message_read.KEY_FIELDS), np.int64)
+        self.table[0, :9] = mode, kind, width, 8, 1, 1 + len(prefix), 0, 1, 1
+        self.table[1, :9] = MODE_CELL, KIND_ABSENT, 0, 0, 1, 1, 0, 1, 2
+        self.table[3, message_read.NEXT] = 1
         self.heads = np.zeros(3 * message_head.HEAD_SLOTS * message_head.HEAD_BYTES, np.uint8)
         self.unknown = np.zeros(message_read.UNKNOWN_FIELDS * room, np.int64)
 
@@ -73,17 +76,22 @@ class Reading:
     ) -> int:
         self.data = np.frombuffer(data, np.uint8)
         rows = len(starts)
-        self.fitting = np.zeros(2, np.int64)
+        self.table[:, message_read.FITTING] = 0
         self.kinds = np.zeros((2, rows), np.uint8)
-        self.begins, self.ends, self.counts, self.num_bytes = np.zeros((4, 2, rows), np.int64)
+        numbers = np.zeros((4, 2, rows), np.int64)
+        self.begins, self.ends, self.counts, self.num_bytes = numbers
         self.arena = np.zeros(ROOM, np.uint8)
         self.stop = np.zeros(message_read.STOP_FIELDS, np.int64)
         return kernel.read_messages(
-            self.data, np.array(starts, np.int64), np.array(sizes, np.int64), rows, is_sequence, self.keys,
-            np.array([0, 1, 2]), 1, self.plan, self.prefixes, self.follow, self.heads, self.fitting,
-            self.kinds.reshape(-1), self.begins.reshape(-1), self.ends.reshape(-1), self.counts.reshape(-1),
-            self.num_bytes.reshape(-1), self.arena, self.unknown, self.stop,
+            self.data, np.array(starts, np.int64), np.array(sizes, np.int64), is_sequence,
+            self.table.reshape(-1), self.texts, 1, self.heads, self.kinds.reshape(-1), numbers.reshape(-1),
+            rows, self.arena, self.unknown, self.stop,
         )  # fmt: skip
+
+    @property
+    def fitting(self) -> NDArray[np.int64]:
+        """By key, how many rows have it as the mode says."""
+        return self.table[:2, message_read.FITTING]
 
     def read_all(self, kernel: kernels.Kernels, *messages: bytes, is_sequence: int = 1) -> int:
         sizes = [len(message) for message in messages]
@@ -96,7 +104,7 @@ class Reading:
         cells = [
             (self.begins[part, row], self.ends[part, row], self.counts[part, row])
             for part, row in np.argwhere(self.kinds).tolist()
-            if part == FEATURE_LISTS or self.plan[0] not in (MODE_FLOATS, MODE_INTS)
+            if part == FEATURE_LISTS or self.mode not in (MODE_FLOATS, MODE_INTS)
         ]
         return [*(array.tolist() for array in arrays), cells]
 

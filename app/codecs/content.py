@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import BOOL, DType
 from ..errors import UnprocessableInput
-from ..runtime.streams import Buffer, ByteStream, iter_exactly
+from ..runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly
 
 #: What one element of an object array of `bytes` takes beside its bytes: the reference and the header.
 STRING_OVERHEAD: Final = 8 + 33
@@ -51,20 +51,20 @@ def _checked(pieces: Iterator[bytes], dtype: DType, offset: int) -> Iterator[byt
 
 def swapped_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
     """The elements in the other byte order; a complex number is two of them."""
-    if swap_unit(dtype) == 1:
+    if _swap_unit(dtype) == 1:
         return pieces
     return _swapped(pieces, dtype)
 
 
 def _swapped(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
-    unit = swap_unit(dtype)
+    unit = _swap_unit(dtype)
     pending = bytearray()
-    for piece in pieces:
+    for piece in cut_pieces(pieces):
         pending += piece
         whole = len(pending) // unit * unit
         if whole:
             swapped, pending = pending[:whole], pending[whole:]
-            to_little_endian(swapped, dtype)
+            np.frombuffer(swapped, f"u{unit}").byteswap(inplace=True)
             yield swapped
 
 
@@ -72,17 +72,18 @@ def low_bit_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
     """The elements as TensorFlow holds them: the upper bits of those of 4 or 2 bits unset."""
     if not dtype.is_narrow:
         return pieces
-    return (in_low_bits(np.frombuffer(piece, np.uint8), dtype).data for piece in pieces)
+    return (in_low_bits(np.frombuffer(piece, np.uint8), dtype).data for piece in cut_pieces(pieces))
 
 
-def to_little_endian(content: bytearray, dtype: DType) -> None:
-    """Turn big-endian elements around, in place; a complex number is two of them."""
-    unit = swap_unit(dtype)
-    if unit > 1:
-        np.frombuffer(content, f"u{unit}").byteswap(inplace=True)
+def cut_pieces(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
+    """The same bytes, not copied, in pieces small enough to be copied without a charge."""
+    for piece in pieces:
+        view = memoryview(piece)
+        for begin in range(0, len(view), CHUNK_BYTES):
+            yield view[begin : begin + CHUNK_BYTES]
 
 
-def swap_unit(dtype: DType) -> int:
+def _swap_unit(dtype: DType) -> int:
     """How many bytes are turned around at a time."""
     return dtype.itemsize // 2 if dtype.kind == "complex" else dtype.itemsize
 

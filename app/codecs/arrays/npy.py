@@ -30,6 +30,7 @@ from ..arrow.elements import first_not_utf8
 from ..columns import Strings
 from ..content import checked_pieces, num_axes, read_content, row_major, swapped_pieces
 from ..options import TensorDecodeOptions, TensorEncodeOptions
+from ..records.lease import Lease
 
 _MAGIC: Final = b"\x93NUMPY"
 #: Version -> size of the length field, encoding of the text.
@@ -75,13 +76,13 @@ def read(stream: ByteStream, options: TensorDecodeOptions, budget: Budget) -> li
     return [read_npy(stream, budget, declared=options.dtype)]
 
 
-def write(arrays: Sequence[Array], _options: TensorEncodeOptions, _budget: Budget) -> Iterator[Buffer]:
+def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget) -> Iterator[Buffer]:
     """The array as `numpy.save` writes it: text as numpy's "U", other strings as "S".
 
     Raises:
         UnprocessableInput: not exactly one array (`no_tensors`, `several_tensors`), or as `npy_pieces`.
     """
-    header, _, content = npy_pieces(only_array(arrays, "npy"))
+    header, _, content = npy_pieces(only_array(arrays, "npy"), budget)
     return chain([header], content)
 
 
@@ -281,7 +282,7 @@ def _read_strings(stream: ByteStream, header: _Header, budget: Budget) -> String
     if header.fortran_order and num_axes(header.shape) > 1:
         units = _row_major(units.view(f"V{header.itemsize}"), header.shape, budget).view(units.dtype)
     width = header.itemsize // units.itemsize
-    strings = _strip(units.reshape(count, width), is_text=is_text)
+    strings = _strip(units.reshape(count, width), budget, is_text=is_text)
     budget.release(8 * (count + 1) + 2 * num_bytes - strings.nbytes)
     return strings
 
@@ -302,7 +303,7 @@ def _check_code_points(points: NDArray[Any], offset: int) -> None:
             )
 
 
-def _strip(units: NDArray[Any], *, is_text: bool) -> Strings:
+def _strip(units: NDArray[Any], budget: Budget, *, is_text: bool) -> Strings:
     """The strings of a table of bytes or code points, one a row, without the NULs at their ends."""
     count, width = units.shape
     offsets = np.zeros(count + 1, np.int64)
@@ -310,6 +311,9 @@ def _strip(units: NDArray[Any], *, is_text: bool) -> Strings:
     step = max(1, CHUNK_BYTES // (width * units.itemsize))
     for start in range(0, count, step):
         chunk = units[start : start + step]
+        # Marks, and what is kept; text other than ASCII is also counted, and decoded.
+        working = chunk.size * (4 if not is_text else 8 if chunk.max() <= 0x7F else 48)
+        budget.charge(working, "Strings of the NPY array")
         if chunk[:, -1].all():  # all strings are as wide as the table
             sizes, kept = np.full(len(chunk), width), chunk.reshape(-1)
         else:
@@ -321,22 +325,24 @@ def _strip(units: NDArray[Any], *, is_text: bool) -> Strings:
             kept = np.frombuffer(kept.astype("<u4").tobytes().decode("utf-32-le").encode(), np.uint8)
         parts.append(kept.astype(np.uint8))
         offsets[start + 1 : start + 1 + len(chunk)] = sizes
+        budget.release(working)
     np.cumsum(offsets, out=offsets)
     return Strings(np.concatenate(parts) if parts else np.empty(0, np.uint8), offsets)
 
 
-def npy_pieces(array: Array) -> tuple[bytes, int, Iterator[Buffer]]:
+def npy_pieces(array: Array, budget: Budget) -> tuple[bytes, int, Iterator[Buffer]]:
     """The header of the array, the bytes of its content, and the content, as `numpy.save` writes them.
 
     Raises:
         UnprocessableInput: numpy has no such array (`not_expressible`); text that is not UTF-8
             (`invalid_utf8`).
+        LimitExceeded: as the content is drawn, a string that is larger than the budget once it is padded.
     """
     dtype, shape = array.dtype, array.shape
     if len(shape) > _MAX_NUMPY_RANK:
         raise _not_expressible(f"it has {len(shape)} dimensions, and numpy holds at most {_MAX_NUMPY_RANK}")
     if dtype.is_string:
-        return _string_pieces(array.strings, shape, is_text=dtype is TEXT)
+        return _string_pieces(array.strings, shape, budget, is_text=dtype is TEXT)
     if not (dtype.in_numpy or dtype is _BFLOAT16):
         raise UnprocessableInput(
             f"NPY has no name for {dtype}. Choose 'raw', 'json' or 'tensorproto', or another dtype.",
@@ -357,7 +363,9 @@ def npy_header(descr: str, shape: Shape) -> bytes:
     return _MAGIC + b"\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
-def _string_pieces(strings: Strings, shape: Shape, *, is_text: bool) -> tuple[bytes, int, Iterator[Buffer]]:
+def _string_pieces(
+    strings: Strings, shape: Shape, budget: Budget, *, is_text: bool
+) -> tuple[bytes, int, Iterator[Buffer]]:
     lengths = np.diff(strings.offsets)
     ends = strings.offsets[1:][lengths > 0] - 1
     if (strings.data[ends] == 0).any():
@@ -369,7 +377,8 @@ def _string_pieces(strings: Strings, shape: Shape, *, is_text: bool) -> tuple[by
     num_bytes = stored.itemsize * len(strings)
     if num_bytes > _MAX_PADDED_BYTES:
         raise _not_expressible(f"every string would be padded to the longest one, {stored.itemsize} bytes")
-    return npy_header(stored.str, shape), num_bytes, _padded(strings, lengths, width, is_text=is_text)
+    content = _pad(strings, lengths, width, budget, is_text=is_text)
+    return npy_header(stored.str, shape), num_bytes, content
 
 
 def _count_characters(strings: Strings) -> NDArray[np.int64]:
@@ -388,16 +397,24 @@ def _count_characters(strings: Strings) -> NDArray[np.int64]:
     return counts
 
 
-def _padded(strings: Strings, lengths: NDArray[np.int64], width: int, *, is_text: bool) -> Iterator[Buffer]:
+def _pad(
+    strings: Strings, lengths: NDArray[np.int64], width: int, budget: Budget, *, is_text: bool
+) -> Iterator[Buffer]:
     step = max(1, CHUNK_BYTES // (width * (4 if is_text else 1)))
-    for start in range(0, len(strings), step):
-        part = strings.part(start, min(start + step, len(strings)))
-        units: NDArray[Any] = part.data
-        if is_text:
-            units = np.frombuffer(part.data.tobytes().decode().encode("utf-32-le"), "<u4")
-        table = np.zeros((len(part), width), units.dtype)
-        table[np.arange(width) < lengths[start : start + step, None]] = units
-        yield table.reshape(-1).view(np.uint8).data
+    with Lease(budget) as lease:
+        if step == 1:  # padded; text is also encoded, decoded, and in UTF-32
+            lease.charge(width * (16 if is_text else 1), "A string, padded,")
+        for start in range(0, len(strings), step):
+            part = strings.part(start, min(start + step, len(strings)))
+            units: NDArray[Any] = part.data
+            if is_text:
+                units = np.frombuffer(part.data.tobytes().decode().encode("utf-32-le"), "<u4")
+            table = np.zeros((len(part), width), units.dtype)
+            if step == 1:
+                table[0, : len(units)] = units
+            else:
+                table[np.arange(width) < lengths[start : start + step, None]] = units
+            yield table.reshape(-1).view(np.uint8).data
 
 
 def _not_expressible(why: str) -> UnprocessableInput:

@@ -126,7 +126,7 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget
         info = zipfile.ZipInfo(name + _SUFFIX, _EPOCH)
         info.external_attr, info.create_system = _MODE, 3
         with _named_errors(name):
-            header, size, content = npy_pieces(array)
+            header, size, content = npy_pieces(array, budget)
         info.file_size = len(header) + size  # decides whether it needs ZIP64
         members.append((info, header, content))
     return _archived(members)

@@ -54,6 +54,8 @@ _BINARY_SIZE: Final = "binary_data_size"
 #: What stands before every element of BYTES.
 _STRING_LENGTH: Final = struct.Struct("<I")
 _MAX_STRING_BYTES: Final = 2**32 - 1
+#: Strings whose offsets are Python's integers at one time.
+_STRINGS_AT_ONCE: Final = 65_536
 #: A response has to name its model.
 _MODEL_NAME: Final = "shardsmith"
 
@@ -252,7 +254,7 @@ def _parse_strings(content: bytearray, count: int, offset: int) -> Strings:
     """
     view = memoryview(content)
     offsets = np.zeros(count + 1, np.int64)
-    parts: list[memoryview] = []
+    data = bytearray()
     position = 0
     for index in range(count):
         begin = position + _STRING_LENGTH.size
@@ -264,7 +266,7 @@ def _parse_strings(content: bytearray, count: int, offset: int) -> Strings:
                 code="binary_data_size_mismatch",
                 offset=offset + position,
             )
-        parts.append(view[begin:end])
+        data += view[begin:end]
         offsets[index + 1] = end - begin
         position = end
     if position != len(view):
@@ -274,7 +276,7 @@ def _parse_strings(content: bytearray, count: int, offset: int) -> Strings:
             offset=offset + position,
         )
     np.cumsum(offsets, out=offsets)
-    return Strings(np.frombuffer(b"".join(parts), np.uint8), offsets)
+    return Strings(np.frombuffer(data, np.uint8), offsets)
 
 
 def _describe_tensors(
@@ -422,10 +424,11 @@ def _string_bytes(name: str, strings: Strings) -> int:
 
 def _serialize_strings(strings: Strings) -> Iterator[Buffer]:
     data, piece = strings.data.data, bytearray()
-    for begin, end in pairwise(strings.offsets.tolist()):
-        piece += _STRING_LENGTH.pack(end - begin)
-        piece += data[begin:end]
-        if len(piece) >= CHUNK_BYTES:
-            yield piece
-            piece = bytearray()
+    for first in range(0, len(strings), _STRINGS_AT_ONCE):
+        for begin, end in pairwise(strings.offsets[first : first + _STRINGS_AT_ONCE + 1].tolist()):
+            piece += _STRING_LENGTH.pack(end - begin)
+            piece += data[begin:end]
+            if len(piece) >= CHUNK_BYTES:
+                yield piece
+                piece = bytearray()
     yield piece

@@ -15,13 +15,13 @@ from ...domain.dtypes import DType
 from ...domain.tensor import Shape, num_elements
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, read_all
+from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream
 from ..array import Array, only_array
 from ..content import (
-    check_content,
     checked_pieces,
     column_major,
     content_view,
+    cut_pieces,
     num_axes,
     row_major,
     sign_extended,
@@ -41,22 +41,20 @@ def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> li
             (`content_size_mismatch`), a bool that is neither 0 nor 1 (`invalid_bool`).
         LimitExceeded: larger than the budget.
     """
-    dtype, shape, num_bytes = _declared_dtype(options), options.shape, options.body_bytes
-    if num_bytes is not None:
-        shape = _checked_shape(num_bytes, dtype, shape)
+    dtype, shape = _declared_dtype(options), options.shape
+    if options.body_bytes is not None:
+        shape = _checked_shape(options.body_bytes, dtype, shape)
+    content: Iterator[Buffer] = checked_pieces(_pieces(source, dtype, shape), dtype)
+    if options.byte_order == "big":
+        content = swapped_pieces(content, dtype)
     if shape is None:
-        body = read_all(source, budget)
-        shape = _checked_shape(len(body), dtype, None)
-        check_content(body, dtype)
-        if options.byte_order == "big" and dtype.itemsize > 1:
-            budget.charge(len(body), "The tensor, turned to little-endian,")
-            body = memoryview(b"".join(swapped_pieces(iter([body]), dtype)))
-            budget.release(len(body))
+        body = bytearray()
+        for piece in content:
+            budget.charge(len(piece), "The body")
+            body += piece
+        shape = (len(body) // dtype.itemsize,)
         array = Array(dtype, shape, np.frombuffer(body, dtype.numpy))
     else:
-        content: Iterator[Buffer] = checked_pieces(_pieces(source, dtype, shape), dtype)
-        if options.byte_order == "big":
-            content = swapped_pieces(content, dtype)
         array = Array(dtype, shape, content)
     if options.order == "C" or num_axes(shape) < 2:
         return [array]
@@ -78,6 +76,7 @@ def write(arrays: Sequence[Array], options: TensorEncodeOptions, budget: Budget)
     _check_raw_form(array.dtype)
     if options.order == "F" and num_axes(array.shape) > 1:
         array = array.read(budget)
+        budget.charge(array.num_bytes, "The tensor, turned to column-major order,")
         array = replace(array, content=column_major(array.values, array.shape))
     pieces = _sign_extended(array)
     return swapped_pieces(pieces, array.dtype) if options.byte_order == "big" else pieces
@@ -88,19 +87,19 @@ def _sign_extended(array: Array) -> Iterator[Buffer]:
     dtype = array.dtype
     if not dtype.is_narrow:
         return array.pieces()
-    return (content_view(sign_extended(np.frombuffer(piece, dtype.numpy), dtype)) for piece in array.pieces())
+    pieces = (np.frombuffer(piece, dtype.numpy) for piece in cut_pieces(array.pieces()))
+    return (content_view(sign_extended(piece, dtype)) for piece in pieces)
 
 
-def _pieces(source: ByteStream, dtype: DType, shape: Shape) -> Iterator[bytes]:
+def _pieces(source: ByteStream, dtype: DType, shape: Shape | None) -> Iterator[bytes]:
     """All of the body, which is refused as soon as it is seen not to be as long as its shape says."""
-    size, expected = 0, num_elements(shape) * dtype.itemsize
+    size, expected = 0, None if shape is None else num_elements(shape) * dtype.itemsize
     while piece := source.read(CHUNK_BYTES):
         size += len(piece)
-        if size > expected:
+        if expected is not None and size > expected:
             raise _wrong_size(f"more than {expected}", dtype, shape)
         yield piece
-    if size < expected:
-        raise _wrong_size(str(size), dtype, shape)
+    _checked_shape(size, dtype, shape)
 
 
 def _declared_dtype(options: TensorDecodeOptions) -> DType:

@@ -62,7 +62,7 @@ def _gather(records: Records, label: str, budget: Budget) -> list[Array]:
         num_rows += batch.num_rows
     if num_rows and not gathered:
         raise without_features(label)
-    return [feature.array(num_rows) for feature in gathered]
+    return [feature.array(num_rows, budget) for feature in gathered]
 
 
 class _Gathered:
@@ -108,15 +108,20 @@ class _Gathered:
         self._num_values += size
         return copied
 
-    def array(self, num_rows: int) -> Array:
-        """All rows."""
+    def array(self, num_rows: int, budget: Budget) -> Array:
+        """All rows; what was gathered goes into the array."""
         feature = self._feature
         steps = () if feature.kind != "sequence" else (self._num_steps or 0,)
         shape = (num_rows, *steps, *self._shape)
         if not feature.dtype.is_string:
             return Array(feature.dtype, shape, tuple(self._parts), feature.name)
+        held = sum(part.nbytes for part in (*self._parts, *self._offsets))
+        budget.charge(held, f"The strings, joined for {self._label},")
         data = np.concatenate([np.empty(0, np.uint8), *self._parts])
-        return Array(feature.dtype, shape, Strings(data, np.concatenate(self._offsets)), feature.name)
+        strings = Strings(data, np.concatenate(self._offsets))
+        self._parts, self._offsets, self._room = [], [], None
+        budget.release(held)
+        return Array(feature.dtype, shape, strings, feature.name)
 
     def _check_steps(self, lengths: Ints, first_row: int) -> None:
         """Refuse a row with another number of steps than the first one has."""

@@ -17,6 +17,7 @@ from ...domain.limits import KIB
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
+from ..content import cut_pieces
 from ..options import ArrowFormat
 from .guard import GuardedFile
 
@@ -107,15 +108,20 @@ def validate_batch(batch: pa.RecordBatch) -> None:
 
 
 class Collector:
-    """A writable file that hands out what was written."""
+    """A writable file that hands out what was written.
+
+    Args:
+        writer_reuses: the writer may change the memory of a buffer once it is written.
+    """
 
     closed = False
 
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+    def __init__(self, *, writer_reuses: bool) -> None:
+        self._writer_reuses = writer_reuses
+        self._pieces: list[bytes | pa.Buffer] = []
 
     def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
+        self._pieces.append(bytes(data) if self._writer_reuses else data)
         return len(data)
 
     def readable(self) -> bool:
@@ -133,16 +139,16 @@ class Collector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def taken(self) -> Iterator[bytes]:
-        """What was written since the last call; headers and paddings are joined, large pieces are not."""
+    def drain(self) -> Iterator[bytes]:
+        """What was written since the last call, copied; small pieces are joined, and large ones cut."""
         small: list[bytes] = []
         for piece in self._pieces:
             if len(piece) < _SMALL_BYTES:
-                small.append(piece)
+                small.append(bytes(piece))
                 continue
             yield b"".join(small)
-            yield piece
             small = []
+            yield from map(bytes, cut_pieces([memoryview(piece)]))
         yield b"".join(small)
         self._pieces = []
 
@@ -151,12 +157,12 @@ def serialize_arrow(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], arrow_format: ArrowFormat
 ) -> Iterator[Buffer]:
     """The batches as they come, uncompressed, one message each."""
-    sink = Collector()
+    sink = Collector(writer_reuses=False)
     options = pa.ipc.IpcWriteOptions(use_threads=False)
     open_ = pa.ipc.new_stream if arrow_format == "stream" else pa.ipc.new_file
     writer = open_(sink, schema, options=options)  # type: ignore[arg-type]  # a file by its methods
     for batch in batches:
         writer.write_batch(batch)
-        yield from sink.taken()
+        yield from sink.drain()
     writer.close()
-    yield from sink.taken()
+    yield from sink.drain()

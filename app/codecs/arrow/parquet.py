@@ -77,7 +77,7 @@ class ParquetReader:
         footer = _read_footer(file)
         budget.charge(_PARSED_RATIO * len(footer), "The footer of the Parquet file")
         self._footer = parse_footer(footer)
-        _check_arrow_schemas(self._footer)
+        budget.charge(_measure_arrow_schemas(self._footer), "The Arrow schema of the Parquet file")
         with arrow_faults("The footer of the Parquet file", "invalid_parquet"):
             self._parquet = self._open(())
             self.schema = self._parquet.schema_arrow
@@ -157,8 +157,12 @@ def _read_footer(file: ByteFile) -> bytes:
     return file.read_at(file.size - _TAIL_BYTES - size, size)
 
 
-def _check_arrow_schemas(footer: ParquetFooter) -> None:
-    """Check the Arrow schema that writers put into the footer, which Arrow believes as it stands."""
+def _measure_arrow_schemas(footer: ParquetFooter) -> int:
+    """The bytes that Arrow holds for the Arrow schema that writers put into the footer.
+
+    It is checked here, since Arrow believes it as it stands.
+    """
+    num_bytes = 0
     for text in footer.arrow_schemas:
         try:
             message = binascii.a2b_base64(text)
@@ -170,9 +174,10 @@ def _check_arrow_schemas(footer: ParquetFooter) -> None:
             schema = root_table(message[begin:]).table(2)
             if schema is None:
                 raise _broken("The Arrow schema in the footer is none")
-            measure_schema(schema)
+            num_bytes += measure_schema(schema)
         except struct.error:
             raise _broken("The Arrow schema in the footer is corrupt") from None
+    return num_bytes
 
 
 def _broken(what: str) -> MalformedInput:
@@ -298,10 +303,10 @@ def _serialize(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> Iterator[Bu
     """A file of these row groups, handed out as each is written. Compressed by Snappy, which all read."""
     import pyarrow.parquet as pq
 
-    sink: Any = Collector()
+    sink: Any = Collector(writer_reuses=True)
     writer = pq.ParquetWriter(sink, schema, compression="snappy")
     for table in row_groups:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
-        yield from sink.taken()
+        yield from sink.drain()
     writer.close()
-    yield from sink.taken()
+    yield from sink.drain()

@@ -18,16 +18,20 @@ from .. import kernels
 from ..columns import Column, Mask, Strings, bounds_of_present
 from ..json.errors import cell_error
 from ..json.items import convert_scalars
-from ..json.tape import Items
 from ..json.tape_reader import read_document
 from ..json.texts import quote
 from ..json.values import ItemError, Reading
 from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE
+from ..records.lease import Lease
 from ..rounding import rounded
 from ..schema_inference import HEAD_ROWS
 
 #: An integer of more digits is one only to waste time, which grows with their square.
 _MAX_DIGITS: Final = 1000
+#: Texts that are taken one by one, where something is special about one of them.
+_TEXTS_AT_ONCE: Final = 8192
+#: What such a text takes beside its characters: as bytes, decoded, and as JSON.
+_OBJECT_BYTES: Final = 200
 _INTEGER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 _NUMBER_TOKEN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _WORDS: Final = {
@@ -110,7 +114,9 @@ def read_numbers(texts: Strings) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]
     return kinds, words
 
 
-def build_column(feature: Feature, fields: Fields, reading: Reading, first_row: int, *, bare: bool) -> Column:
+def build_column(
+    feature: Feature, fields: Fields, reading: Reading, first_row: int, budget: Budget, *, bare: bool
+) -> Column:
     """The column of a scalar feature from its fields.
 
     Args:
@@ -126,23 +132,48 @@ def build_column(feature: Feature, fields: Fields, reading: Reading, first_row: 
     if feature.dtype.is_string:
         return Column(fields.texts, present=present)
     try:
-        return Column(convert_texts(fields.texts, feature.dtype, reading, bare=bare), present=present)
+        values = convert_texts(fields.texts, feature.dtype, reading, budget, bare=bare)
+        return Column(values, present=present)
     except ItemError as error:
         row = error.index if present is None else int(np.flatnonzero(present)[error.index])
         raise cell_error(error, feature.name, first_row + row) from None
 
 
-def convert_texts(texts: Strings, dtype: DType, reading: Reading, *, bare: bool) -> NDArray[Any]:
+def convert_texts(
+    texts: Strings, dtype: DType, reading: Reading, budget: Budget, *, bare: bool
+) -> NDArray[Any]:
     """The texts as numbers or booleans of `dtype`.
 
     Raises:
         ItemError: a text that is none, or a value that the dtype does not hold.
+        LimitExceeded: more than the budget; the values themselves are the caller's to charge.
     """
     values = _convert_at_once(texts, dtype, nonfinite=bare or reading.declared)
     if values is not None:
         return values
-    items = _parse([text.decode() for text in texts.unpack()], bare=bare)
-    return convert_scalars(items, dtype, reading)
+    parts = []
+    for first in range(0, max(1, len(texts)), _TEXTS_AT_ONCE):
+        some = texts.part(first, min(first + _TEXTS_AT_ONCE, len(texts)))
+        try:
+            parts.append(_convert_one_by_one(some, dtype, reading, budget, bare=bare))
+        except ItemError as error:
+            error.index += first
+            raise
+    return np.concatenate(parts)
+
+
+def _convert_one_by_one(
+    texts: Strings, dtype: DType, reading: Reading, budget: Budget, *, bare: bool
+) -> NDArray[Any]:
+    """By the reader of JSON, which takes many times the bytes of the texts."""
+    with Lease(budget) as lease:
+        lease.charge(_OBJECT_BYTES * len(texts) + 8 * len(texts.data), "Numbers in text")
+        text = f"[{','.join(_in_json(text.decode(), bare=bare) for text in texts.unpack())}]".encode()
+        tape = read_document(np.frombuffer(text, np.uint8), budget, bare=True)
+        try:
+            return convert_scalars(tape.roots.open()[0], dtype, reading)
+        finally:
+            budget.release(tape.num_bytes)
 
 
 def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
@@ -192,13 +223,6 @@ def _floats(kinds: NDArray[np.uint8], words: NDArray[np.uint64], dtype: DType) -
         doubles[kinds == NEGATIVE_ZERO] = -0.0
     values, lost = rounded(doubles, dtype)
     return None if lost.any() else values
-
-
-def _parse(texts: list[str], *, bare: bool) -> Items:
-    """The fields as what JSON would make of them."""
-    text = f"[{','.join(_in_json(text, bare=bare) for text in texts)}]".encode()
-    tape = read_document(np.frombuffer(text, np.uint8), Budget(), bare=True)
-    return tape.roots.open()[0]
 
 
 def _in_json(text: str, *, bare: bool) -> str:

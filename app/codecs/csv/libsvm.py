@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from ...domain.dtypes import FLOAT64, INT64
 from ...domain.feature import Feature
-from ...domain.limits import MIB
 from ...domain.schema import Schema
 from ...domain.tensor import MAX_DIM
-from ...errors import LimitExceeded, MalformedInput, SchemaConflict, UnprocessableInput
+from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..columns import MAX_BATCH_ROWS, Batch, Column, Ints, Mask, Records, Strings, part
@@ -37,10 +36,10 @@ from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease
 from ..schema_inference import HEAD_ROWS
 from .fields import convert_texts, read_numbers
+from .lines import drain, whole_lines
 
 #: What the features are called where nobody declares them.
 _LABEL, _QUERY, _FEATURES = "label", "qid", "features"
-_CHUNK: Final = 1 * MIB
 #: What is held at most for a byte of text: a mark, and offsets and numbers of tokens of two bytes.
 _BYTES_A_BYTE: Final = 72
 #: What a number takes at most while it is read.
@@ -99,12 +98,13 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     if options.schema is None:
         head = list(_head(blocks, options))
         schema = _infer(head, options).with_message(options.message)
-        # Taken from the list one by one, so that none is kept.
-        blocks = chain((head.pop(0) for _ in range(len(head))), blocks)
+        blocks = chain(drain(head), blocks)
     else:
         schema = options.schema.with_message(options.message).as_read()
-    roles = _find_roles(schema)
-    return Records(schema, _batches(blocks, schema, roles, options, budget))
+    reading = Reading(declared=options.schema is not None)
+    drops = options.undeclared == "drop"
+    builder = _BatchBuilder(schema, _find_roles(schema), reading, drops, budget)
+    return Records(schema, builder.build(blocks))
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
@@ -153,39 +153,16 @@ def _role(feature: Feature) -> str | None:
 
 def _read(source: ByteStream, budget: Budget) -> Iterator[_Lines]:
     row = 0
-    for text in _whole_lines(source, budget):
+    for text in whole_lines(source, budget, "LibSVM", lambda text: text.rfind(b"\n") + 1):
         held = len(text) + _BYTES_A_BYTE * len(text)
         budget.charge(held - len(text), "Lines of LibSVM, split,")
-        block = _split(text, row)
+        block = _split(text, row, budget)
         budget.release(held - block.nbytes)
         row += block.num_rows
         yield block
 
 
-def _whole_lines(source: ByteStream, budget: Budget) -> Iterator[bytes]:
-    """The text in pieces that end with a line, charged as they are read; the caller releases them."""
-    begun = bytearray()
-    needed = _CHUNK
-    while piece := source.read(_CHUNK):
-        budget.charge(len(piece), "Lines of LibSVM")
-        begun += piece
-        if len(begun) < needed:
-            continue
-        if end := begun.rfind(b"\n") + 1:
-            yield bytes(begun[:end])
-            del begun[:end]
-        if len(begun) > budget.limits.max_record_bytes:
-            raise LimitExceeded(
-                f"A line of LibSVM is longer than {budget.limits.max_record_bytes} bytes.",
-                code="record_too_large",
-            )
-        # A line that is not whole yet is looked at again when there is twice as much of it.
-        needed = max(_CHUNK, 2 * len(begun))
-    if begun:
-        yield bytes(begun)
-
-
-def _split(text: bytes, first_row: int) -> _Lines:
+def _split(text: bytes, first_row: int, budget: Budget) -> _Lines:
     """The rows of whole lines.
 
     Raises:
@@ -226,7 +203,7 @@ def _split(text: bytes, first_row: int) -> _Lines:
     has_query[row[is_query]] = True
     bounds = np.zeros(num_rows + 1, np.int64)
     np.cumsum(np.bincount(row[entries], minlength=num_rows), out=bounds[1:])
-    indices = _indices(_choose(tokens, is_key & ~is_query), row[entries] + first_row)
+    indices = _read_indices(_choose(tokens, is_key & ~is_query), row[entries] + first_row, budget)
     labels, queries, values = (_choose(tokens, chosen) for chosen in (is_label, query_values, entries))
     return _Lines(first_row, labels, queries, has_query, indices, values, bounds)
 
@@ -258,9 +235,9 @@ def _choose(strings: Strings, chosen: Mask) -> Strings:
     return Strings(strings.data[np.repeat(chosen, lengths)], offsets)
 
 
-def _indices(texts: Strings, rows: Ints) -> Ints:
+def _read_indices(texts: Strings, rows: Ints, budget: Budget) -> Ints:
     try:
-        indices: Ints = convert_texts(texts, INT64, Reading(), bare=False)
+        indices: Ints = convert_texts(texts, INT64, Reading(), budget, bare=False)
     except ItemError as error:
         raise _malformed(int(rows[error.index]), "has an index that is no integer of 64 bits") from None
     if (wrong := (indices < 0) | (indices >= MAX_DIM)).any():
@@ -301,82 +278,91 @@ def _infer(head: list[_Lines], options: RecordsDecodeOptions) -> Schema:
     return Schema(tuple(features))
 
 
-def _batches(
-    blocks: Iterable[_Lines],
-    schema: Schema,
-    roles: dict[str, int],
-    options: RecordsDecodeOptions,
-    budget: Budget,
-) -> Iterator[Batch]:
-    reading = Reading(declared=options.schema is not None)
-    with Lease(budget) as lease:
-        for block in blocks:
-            lease.charge(_VALUE_BYTES * (len(block.values) + 2 * block.num_rows), "Values of LibSVM")
-            batch = _batch(block, schema, roles, reading, options)
-            for first in range(0, batch.num_rows, MAX_BATCH_ROWS):
-                yield batch.rows(first, min(first + MAX_BATCH_ROWS, batch.num_rows))
-            lease.release()
-            budget.release(block.nbytes)
-            # What is released is not held while the next lines are read.
-            del batch, block
+@dataclass(frozen=True, slots=True)
+class _BatchBuilder:
+    """Makes batches of lines.
 
+    Attributes:
+        roles: as `_find_roles` gives them.
+        drops_undeclared: a qid that the schema does not have is left out.
+    """
 
-def _batch(
-    block: _Lines, schema: Schema, roles: dict[str, int], reading: Reading, options: RecordsDecodeOptions
-) -> Batch:
-    columns: list[Column] = [Column(np.empty(0))] * len(schema)
-    label, entries = schema.features[roles[_LABEL]], schema.features[roles[_FEATURES]]
-    rows = np.arange(block.num_rows) + block.first_row
-    columns[roles[_LABEL]] = Column(_convert(block.labels, label, reading, rows))
-    _check_indices(block, entries, reading, rows)
-    values = _convert(block.values, entries, reading, np.repeat(rows, np.diff(block.bounds)))
-    columns[roles[_FEATURES]] = Column(values, (block.bounds,), coordinates=block.indices[:, None])
-    if _QUERY in roles:
-        columns[roles[_QUERY]] = _query_column(block, schema.features[roles[_QUERY]], reading, rows)
-    elif block.has_query.any() and options.undeclared == "error":
-        row = int(rows[np.argmax(block.has_query)])
+    schema: Schema
+    roles: dict[str, int]
+    reading: Reading
+    drops_undeclared: bool
+    budget: Budget
+
+    def build(self, blocks: Iterable[_Lines]) -> Iterator[Batch]:
+        """The rows of all lines."""
+        with Lease(self.budget) as lease:
+            for block in blocks:
+                num_bytes = _VALUE_BYTES * (len(block.values) + 2 * block.num_rows)
+                lease.charge(num_bytes, "Values of LibSVM")
+                batch = self._batch(block)
+                for first in range(0, batch.num_rows, MAX_BATCH_ROWS):
+                    yield batch.rows(first, min(first + MAX_BATCH_ROWS, batch.num_rows))
+                lease.release()
+                self.budget.release(block.nbytes)
+                # What is released is not held while the next lines are read.
+                del batch, block
+
+    def _batch(self, block: _Lines) -> Batch:
+        columns: list[Column] = [Column(np.empty(0))] * len(self.schema)
+        label, entries = self.roles[_LABEL], self.roles[_FEATURES]
+        rows = np.arange(block.num_rows) + block.first_row
+        columns[label] = Column(self._convert(block.labels, label, rows))
+        self._check_indices(block, rows)
+        values = self._convert(block.values, entries, np.repeat(rows, np.diff(block.bounds)))
+        columns[entries] = Column(values, (block.bounds,), coordinates=block.indices[:, None])
+        if _QUERY in self.roles:
+            columns[self.roles[_QUERY]] = self._query_column(block, rows)
+        elif block.has_query.any() and not self.drops_undeclared:
+            row = int(rows[np.argmax(block.has_query)])
+            raise SchemaConflict(
+                f"Row {row} has a qid, which the schema lacks. Declare it, or set ?undeclared=drop.",
+                row=row,
+                feature=_QUERY,
+            )
+        return Batch(block.num_rows, tuple(columns))
+
+    def _query_column(self, block: _Lines, rows: Ints) -> Column:
+        place = self.roles[_QUERY]
+        present = None if block.has_query.all() else block.has_query
+        if present is not None and not self.schema.features[place].nullable:
+            row = int(rows[np.argmin(present)])
+            raise SchemaConflict(
+                f"Row {row} has no qid. Declare a schema in which {_QUERY!r} is nullable, or set ?infer=all.",
+                row=row,
+                feature=_QUERY,
+            )
+        return Column(self._convert(block.queries, place, rows[block.has_query]), present=present)
+
+    def _convert(self, texts: Strings, place: int, rows: Ints) -> NDArray[Any]:
+        """The numbers of the feature at `place` in the schema; `rows` are theirs, for errors."""
+        feature = self.schema.features[place]
+        try:
+            return convert_texts(texts, feature.dtype, self.reading, self.budget, bare=False)
+        except ItemError as error:
+            raise cell_error(error, feature.name, int(rows[error.index])) from None
+
+    def _check_indices(self, block: _Lines, rows: Ints) -> None:
+        """Refuse an index beyond the size of the feature."""
+        feature = self.schema.features[self.roles[_FEATURES]]
+        size = feature.known_values
+        if not (wrong := block.indices >= size).any():
+            return
+        at = int(np.argmax(wrong))
+        row = int(rows[np.searchsorted(block.bounds, at, "right") - 1])
+        hint = "Declare a larger shape."
+        if not self.reading.declared:
+            hint = f"None of the first {HEAD_ROWS} rows has one so high: set ?infer=all, or declare a schema."
         raise SchemaConflict(
-            f"Row {row} has a qid, which the schema lacks. Declare it, or set ?undeclared=drop.",
+            f"Row {row} has the index {block.indices[at]}, but the size of {feature.name!r} is {size}. "
+            f"{hint}",
             row=row,
-            feature=_QUERY,
+            feature=feature.name,
         )
-    return Batch(block.num_rows, tuple(columns))
-
-
-def _query_column(block: _Lines, feature: Feature, reading: Reading, rows: Ints) -> Column:
-    present = None if block.has_query.all() else block.has_query
-    if present is not None and not feature.nullable:
-        row = int(rows[np.argmin(present)])
-        raise SchemaConflict(
-            f"Row {row} has no qid. Declare a schema in which {_QUERY!r} is nullable, or set ?infer=all.",
-            row=row,
-            feature=_QUERY,
-        )
-    return Column(_convert(block.queries, feature, reading, rows[block.has_query]), present=present)
-
-
-def _convert(texts: Strings, feature: Feature, reading: Reading, rows: Ints) -> NDArray[Any]:
-    try:
-        return convert_texts(texts, feature.dtype, reading, bare=False)
-    except ItemError as error:
-        raise cell_error(error, feature.name, int(rows[error.index])) from None
-
-
-def _check_indices(block: _Lines, feature: Feature, reading: Reading, rows: Ints) -> None:
-    """Refuse an index beyond the size of the feature."""
-    size = feature.known_values
-    if not (wrong := block.indices >= size).any():
-        return
-    at = int(np.argmax(wrong))
-    row = int(rows[np.searchsorted(block.bounds, at, "right") - 1])
-    hint = "Declare a larger shape."
-    if not reading.declared:
-        hint = f"None of the first {HEAD_ROWS} rows has one so high: set ?infer=all, or declare a schema."
-    raise SchemaConflict(
-        f"Row {row} has the index {block.indices[at]}, but the size of {feature.name!r} is {size}. {hint}",
-        row=row,
-        feature=feature.name,
-    )
 
 
 def _lines(records: Records, roles: dict[str, int], options: RecordsEncodeOptions) -> Iterator[str]:

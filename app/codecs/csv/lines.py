@@ -7,10 +7,10 @@ skipped where a row has more than one field; where it has one, they are rows tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ from ..arrow.elements import first_not_utf8
 from ..columns import MAX_BATCH_ROWS, Strings
 from ..options import CsvDialect
 from ..records.lease import Lease
+
+T = TypeVar("T")
 
 _CHUNK: Final = 1 * MIB
 _BOM: Final = b"\xef\xbb\xbf"
@@ -61,7 +63,7 @@ class LineReader:
 
     def read(self, source: ByteStream) -> tuple[list[str], Iterator[Block]]:
         """The names in the header, and the rows below it."""
-        pieces = _whole_lines(source, self._budget)
+        pieces = whole_lines(source, self._budget, "CSV", _last_line_end, " Is a quote open?")
         first = next(pieces, b"")
         if first.startswith(_BOM):
             first = first[len(_BOM) :]
@@ -233,35 +235,54 @@ def _end_of_line(text: bytes) -> int:
             return end
 
 
-def _whole_lines(source: ByteStream, budget: Budget) -> Iterator[bytes]:
-    """The text in pieces that end with a line, charged as they are read; the caller releases them."""
+def whole_lines(
+    source: ByteStream, budget: Budget, form: str, find_end: Callable[[bytearray], int], hint: str = ""
+) -> Iterator[bytes]:
+    """The text in pieces that end with a line, charged as they are read; the caller releases them.
+
+    Args:
+        form: names the text in errors.
+        find_end: finds where the last whole line of a text ends; 0 where none does.
+        hint: what may be wrong where a line is too long.
+
+    Raises:
+        LimitExceeded: a line longer than `Limits.max_record_bytes` (`record_too_large`).
+    """
+    what = f"Lines of {form}"
     begun = bytearray()
     offset = 0
     needed = _CHUNK
-    while True:
-        piece = source.read(_CHUNK)
-        budget.charge(len(piece), "Lines of CSV")
+    while piece := source.read(_CHUNK):
+        budget.charge(len(piece), what)
         begun += piece
-        if piece and len(begun) < needed:
+        if len(begun) < needed:
             continue
-        end = len(begun) if not piece else _last_line_end(begun)
-        if end:
-            text = bytes(begun[:end])
-            if not piece and not text.endswith(b"\n"):
-                text += b"\n"
-            yield text
-            del begun[:end]
+        if end := find_end(begun):
+            yield _cut(begun, end, budget, what)
             offset += end
-        if not piece:
-            return
         if len(begun) > budget.limits.max_record_bytes:
             raise LimitExceeded(
-                f"A line of CSV is longer than {budget.limits.max_record_bytes} bytes. Is a quote open?",
+                f"A line of {form} is longer than {budget.limits.max_record_bytes} bytes.{hint}",
                 code="record_too_large",
                 offset=offset,
             )
         # A line that is not whole yet is looked at again when there is twice as much of it.
         needed = max(_CHUNK, 2 * len(begun))
+    if begun:
+        if not begun.endswith(b"\n"):
+            budget.charge(1, what)
+            begun += b"\n"
+        yield _cut(begun, len(begun), budget, what)
+
+
+def _cut(begun: bytearray, end: int, budget: Budget, what: str) -> bytes:
+    """Take the first `end` bytes out; they are charged twice while they are there twice."""
+    budget.charge(end, what)
+    with memoryview(begun) as view:
+        text = bytes(view[:end])
+    del begun[:end]
+    budget.release(end)
+    return text
 
 
 def _last_line_end(text: bytes | bytearray) -> int:
@@ -279,3 +300,10 @@ def _last_line_end(text: bytes | bytearray) -> int:
         # Inside quotes: back to the one that opened them.
         end = text.rfind(_QUOTE, 0, found - 1)
         quotes -= 1
+
+
+def drain(blocks: list[T]) -> Iterator[T]:
+    """The blocks in their order, taken out of the list as they are drawn, so that none is kept."""
+    blocks.reverse()
+    while blocks:
+        yield blocks.pop()

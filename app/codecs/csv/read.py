@@ -19,7 +19,7 @@ from ..records.lease import Lease
 from ..records.named_columns import check_columns, refuse_undeclared, require_present
 from ..schema_inference import HEAD_ROWS
 from .fields import build_column, find_fields, infer_feature, require_nullable
-from .lines import Block, LineReader
+from .lines import Block, LineReader, drain
 
 
 def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -43,7 +43,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
         head = list(_head(blocks, None if options.infer == "all" else HEAD_ROWS))
         schema = _infer(names, head, options, bare=bare)
         dropped = tuple(name for name in names if name not in schema.by_name)
-        blocks = chain(_drain(head), blocks)
+        blocks = chain(drain(head), blocks)
     else:
         schema = options.schema.with_message(options.message).as_read()
         if options.undeclared == "error":
@@ -94,13 +94,6 @@ def _head(blocks: Iterator[Block], num_rows: int | None) -> Iterator[Block]:
             return
 
 
-def _drain(blocks: list[Block]) -> Iterator[Block]:
-    """The blocks in their order, none of which is kept."""
-    blocks.reverse()
-    while blocks:
-        yield blocks.pop()
-
-
 def _infer(names: list[str], head: list[Block], options: RecordsDecodeOptions, *, bare: bool) -> Schema:
     features: list[Feature] = []
     for index, name in enumerate(names):
@@ -139,7 +132,7 @@ def _batches(
                     columns.append(absent.column(feature))
                 else:
                     fields = find_fields(block.fields.column(index))
-                    columns.append(build_column(feature, fields, reading, block.first_row, bare=bare))
+                    columns.append(build_column(feature, fields, reading, block.first_row, budget, bare=bare))
             yield Batch(num_rows, tuple(columns))
             del columns
             lease.release()

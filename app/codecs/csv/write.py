@@ -20,6 +20,7 @@ from ..json.texts import gather
 from ..json.values import ItemError
 from ..json.write import joined_values
 from ..options import RecordsEncodeOptions
+from ..records.lease import Lease
 from ..records.named_columns import without_features
 from ..schemas.suggest import suggest_schema
 from .read import holds_scalars, require_scalars
@@ -27,31 +28,34 @@ from .read import holds_scalars, require_scalars
 _LINE_END: Final = "\r\n"
 
 
-def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
     """A header, and one line a row as the batches come. Quotes stand only where they have to.
 
     Raises:
         UnprocessableInput: a feature that is no scalar, bytes that are not UTF-8 (`not_expressible`).
         InputError: a value that has no text under these options.
+        LimitExceeded: as the text is drawn, strings that are too large for the budget.
     """
     require_scalars(records.schema, lambda: suggest_schema(records, holds_scalars))
     if not len(records.schema):
         raise without_features("CSV")
-    return gather(_lines(records, replace(options, int64="number")))
+    return gather(_lines(records, replace(options, int64="number"), budget))
 
 
-def _lines(records: Records, options: RecordsEncodeOptions) -> Iterator[str]:
+def _lines(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[str]:
     needs_quotes = re.compile(f'[{re.escape(options.delimiter)}"\r\n]')
     join = options.delimiter.join
     yield join([_quote(name, needs_quotes) for name in records.schema.names]) + _LINE_END
     first_row = 0
     for batch in records.batches:
         for start, piece in _slices(batch):
-            columns = [
-                _field_texts(column, feature, options, first_row + start, needs_quotes)
-                for feature, column in zip(records.schema, piece.columns, strict=True)
-            ]
-            yield "".join([join(fields) + _LINE_END for fields in zip(*columns, strict=True)])
+            with Lease(budget) as lease:
+                lease.charge(_text_bytes(piece), "The text of strings")
+                columns = [
+                    _field_texts(column, feature, options, first_row + start, needs_quotes)
+                    for feature, column in zip(records.schema, piece.columns, strict=True)
+                ]
+                yield "".join([join(fields) + _LINE_END for fields in zip(*columns, strict=True)])
         first_row += batch.num_rows
 
 
@@ -61,6 +65,12 @@ def _slices(batch: Batch) -> Iterator[tuple[int, Batch]]:
     step = max(1, MIB // row_bytes)
     for start in range(0, batch.num_rows, step):
         yield start, batch.rows(start, min(start + step, batch.num_rows))
+
+
+def _text_bytes(batch: Batch) -> int:
+    """What strings take as fields, in quotes, joined and encoded; beyond ASCII a character takes 4 bytes."""
+    strings = (column.values.data for column in batch.columns if isinstance(column.values, Strings))
+    return sum(len(data) * (5 if data.max(initial=0) < 128 else 14) for data in strings)
 
 
 def _field_texts(

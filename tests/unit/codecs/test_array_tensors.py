@@ -1166,7 +1166,7 @@ def test_what_raw_does_not_hold() -> None:
     ("limit", "options"),
     [
         (100, {"dtype": "uint8", "shape": None}),
-        (150, {"dtype": "int16", "shape": None, "byte_order": "big"}),
+        (99, {"dtype": "int16", "shape": None, "byte_order": "big"}),
         (150, {"dtype": "uint8", "shape": (10, 10), "order": "F"}),
     ],
 )

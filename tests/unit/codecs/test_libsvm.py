@@ -188,7 +188,7 @@ def test_what_no_line_says_is_refused_with_its_row(row: dict[str, Any], refusal:
 def test_a_line_is_bounded() -> None:
     limits = Limits(max_record_bytes=2**20)
     line = b"1 " + b"1:1 " * 2**19
-    assert read_text(line, limits=limits) == Refusal("record_too_large")
+    assert read_text(line, limits=limits) == Refusal("record_too_large", offset=0)
     many = read(FORM, b"1 1:1\n" * 400_000, limits=limits)
     assert isinstance(many, Rows)
     assert (len(many.rows), max(many.batches), many.left) == (400_000, 8192, 0)

@@ -15,6 +15,7 @@ APP = Path(__file__).parents[2] / "app"
 KERNELS = {
     # JSON: rows and tensors on one tape, and where rows lie in a large text.
     "read_values": {"codecs/json/tape_reader.py"},
+    "read_floats": {"codecs/json/items.py"},
     "find_objects": {"codecs/json/objects.py"},
     # Examples and SequenceExamples.
     "read_messages": {"codecs/messages/cells.py"},

@@ -23,7 +23,7 @@ IGNORED_MEMBERS: Final = frozenset({"signature_name", "id", "model_name", "model
 _MEMBERS: Final = frozenset({"dtype", "datatype", "shape", "name", "parameters"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DataForm:
     """`{"name", "dtype" or "datatype", "shape", "data"}`; all but `data` may be missing."""
 
@@ -71,15 +71,11 @@ def read_data_form(
         raise _invalid('lacks "data"', pointer)
     if names >= {"dtype", "datatype"}:
         raise _invalid('has both "dtype" and "datatype"', pointer)
-    dtype, shape, name = (
-        members[key].python(0) if key in members else None
-        for key in ("datatype" if "datatype" in names else "dtype", "shape", "name")
-    )
     return DataForm(
         Items.none() if data is None else members[data],
-        _dtype(dtype, pointer),
-        _shape(shape, member_pointer(pointer, "shape")),
-        _name(name, member_pointer(pointer, "name")),
+        _dtype(members.get("datatype" if "datatype" in names else "dtype"), pointer),
+        _shape(members.get("shape"), pointer),
+        _name(members.get("name"), pointer),
     )
 
 
@@ -91,7 +87,8 @@ def _invalid(what: str, pointer: str) -> MalformedInput:
     )
 
 
-def _dtype(value: object, pointer: str) -> DType | None:
+def _dtype(member: Items | None, pointer: str) -> DType | None:
+    value = None if member is None else member.python(0)
     if value is None:
         return None
     if not isinstance(value, str):
@@ -103,22 +100,24 @@ def _dtype(value: object, pointer: str) -> DType | None:
         raise
 
 
-def _shape(value: object, pointer: str) -> Shape | None:
+def _shape(member: Items | None, pointer: str) -> Shape | None:
+    value = None if member is None else member.python(0)
     if value is None:
         return None
     if not isinstance(value, list):
-        raise _invalid('has a "shape" that is not an array of integers', pointer)
+        raise _invalid('has a "shape" that is not an array of integers', pointer + "/shape")
     try:
         return check_shape(value)
     except InputError as error:
-        error.location = replace(error.location, pointer=pointer)
+        error.location = replace(error.location, pointer=pointer + "/shape")
         raise
 
 
-def _name(value: object, pointer: str) -> str | None:
+def _name(member: Items | None, pointer: str) -> str | None:
+    value = None if member is None else member.python(0)
     if value is None or isinstance(value, str):
         return value
-    raise _invalid('has a "name" that is not a string', pointer)
+    raise _invalid('has a "name" that is not a string', pointer + "/name")
 
 
 def check_name(name: str, limits: Limits) -> None:

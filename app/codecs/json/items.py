@@ -26,6 +26,7 @@ from ...domain.dtypes import (
 )
 from ...domain.tensor import Shape
 from ...errors import LossyConversion, MalformedInput
+from .. import kernels
 from ..columns import Strings
 from ..kernels.json_tape import (
     ARRAY,
@@ -69,6 +70,11 @@ _EXACT_BELOW: Final = 2.0**53
 #: The least integer that rounds to an infinite float64.
 _OVERFLOW: Final = 2**1024 - 2**970
 _64_BITS: Final = (1 << 64) - 1
+#: What integers and floats are read from: where the dtype is inferred, and where it is declared.
+_AS_INTEGERS: Final = (_INTEGERS, _INTEGERS | {DECIMAL_NUMBER, TEXT_ITEM})
+_AS_FLOATS: Final = (_NUMBERS, _NUMBERS | {NULL})
+_NO_SINGLES: Final = np.empty(0, np.float32)
+_NO_DOUBLES: Final = np.empty(0, np.float64)
 _SPARSE: Final = frozenset({"values", "indices"})
 _RAGGED: Final = frozenset({"values", "row_splits"})
 
@@ -102,7 +108,7 @@ def _mask_of(kinds: frozenset[int]) -> Mask:
     return np.isin(np.arange(256), list(kinds))
 
 
-def _require(items: Items, allowed: frozenset[int], dtype: DType) -> set[int]:
+def _require(items: Items, allowed: frozenset[int], dtype: DType) -> frozenset[int]:
     """The kinds that occur, if all are allowed."""
     found = items.found()
     if not found <= allowed:
@@ -130,8 +136,7 @@ def unexpected(items: Items, index: int, dtype: DType) -> ItemError:
 
 
 def _integers(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
-    allowed = _INTEGERS | ({DECIMAL_NUMBER, TEXT_ITEM} if reading.declared else set())
-    found = _require(items, allowed, dtype)
+    found = _require(items, _AS_INTEGERS[reading.declared], dtype)
     low, high = dtype.bounds
     values = np.ascontiguousarray(items.words).view(np.int64)
     outside: Mask | None = None
@@ -150,15 +155,10 @@ def _integers(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
         )
     if dtype.is_narrow:
         values = values.astype(np.int8 if dtype.kind == "int" else np.uint8)
-    return _own(values.astype(dtype.numpy, copy=False), items)
+    return values.astype(dtype.numpy)  # in memory of their own, not in that of the tape
 
 
-def _own(values: NDArray[Any], items: Items) -> NDArray[Any]:
-    """The values in memory of their own, not in that of the tape."""
-    return values.copy() if np.may_share_memory(values, items.tape.words) else values
-
-
-def _exact_integers(items: Items, values: Ints, found: set[int]) -> tuple[Ints, Mask, Mask]:
+def _exact_integers(items: Items, values: Ints, found: frozenset[int]) -> tuple[Ints, Mask, Mask]:
     """The integers, which of them are to be read as uint64, and which 64 bits do not hold."""
     values, kinds = values.copy(), items.kinds
     unsigned, outside = kinds == UNSIGNED, kinds == LARGE
@@ -202,9 +202,9 @@ def _inexact(items: Items, index: int) -> ItemError:
 def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
     if reading.declared and items.has(TEXT_ITEM):
         items = _with_words(items)
-    found = _require(items, _NUMBERS | ({NULL} if reading.null_is_nan else set()), dtype)
-    if found == {INTEGER} and _all_within(items, 2 ** PRECISION[dtype.name]):
-        return np.ascontiguousarray(items.words).view(np.int64).astype(np.float64).astype(dtype.numpy)
+    if (plain := _plain_floats(items, dtype)) is not None:
+        return plain
+    found = _require(items, _AS_FLOATS[reading.null_is_nan], dtype)
     exact = np.ascontiguousarray(items.words).view(np.float64)
     if not found <= {DECIMAL_NUMBER, NONFINITE}:
         exact = _as_doubles(items, exact, found, dtype)
@@ -223,13 +223,22 @@ def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
             raise _float_overflow(index, dtype)
     if found & {INTEGER, UNSIGNED, LARGE}:
         _require_exact(items, exact, values, dtype)
-    return _own(values, items)
+    return values.copy() if values is exact else values
 
 
-def _all_within(items: Items, limit: int) -> bool:
-    """Whether all integers are from `-limit` to `limit`."""
-    integers = np.ascontiguousarray(items.words).view(np.int64)
-    return -limit <= int(integers.min()) and int(integers.max()) <= limit
+def _plain_floats(items: Items, dtype: DType) -> NDArray[Any] | None:
+    """The items as float32 or float64, if nothing has to be asked about any of them."""
+    if dtype is FLOAT32:
+        values: NDArray[Any] = np.empty(len(items), np.float32)
+        singles, doubles = values, _NO_DOUBLES
+    elif dtype is FLOAT64:
+        values = np.empty(len(items), np.float64)
+        singles, doubles = _NO_SINGLES, values
+    else:
+        return None
+    kinds, words = np.ascontiguousarray(items.kinds), np.ascontiguousarray(items.words)
+    are_read = kernels.load().read_floats(kinds, words, 1 << PRECISION[dtype.name], singles, doubles)
+    return values if are_read else None
 
 
 def _with_words(items: Items) -> Items:
@@ -244,7 +253,7 @@ def _with_words(items: Items) -> Items:
 
 
 def _as_doubles(
-    items: Items, exact: NDArray[np.float64], found: set[int], dtype: DType
+    items: Items, exact: NDArray[np.float64], found: frozenset[int], dtype: DType
 ) -> NDArray[np.float64]:
     kinds, words = items.kinds, np.ascontiguousarray(items.words)
     if found == {INTEGER}:
@@ -394,10 +403,14 @@ def flatten(items: Items) -> tuple[Items, Shape]:
     while ARRAY in (found := items.found()):
         if len(found) > 1:
             raise _ragged(items, shape)
+        if len(items) == 1:
+            items = items.children(0)
+            shape.append(len(items))
+            continue
         children, counts = items.open()
-        if len(counts) > 1 and (counts != counts[0]).any():
+        if (counts != counts[0]).any():
             raise _ragged(items, shape)
-        shape.append(int(counts[0]))
+        shape.append(counts.item(0))
         items = children
     return items, tuple(shape)
 

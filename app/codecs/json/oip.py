@@ -83,7 +83,7 @@ def _read_input(name: str, form: DataForm, pointer: str, budget: Budget) -> tupl
     row_shape = shape[1:]
     feature = Feature(name, dtype, row_shape, encoding=default_encoding(dtype, row_shape))
     if found == shape:
-        return form.data.open()[0], feature
+        return form.data.children(0), feature
     # A shape with a 0 in it declares as many empty arrays as it likes.
     num_lists = sum(num_elements(shape[:axis]) for axis in range(1, len(shape)))
     num_entries = num_lists + len(items) * (len(shape) - 1)

@@ -75,7 +75,7 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
     elif body.kind == "columns":
         columns = members_of(body.value, 0)
         num_rows = _count_rows(columns)
-        block = ColumnBlock({name: cells.open()[0] for name, cells in columns.items()}, num_rows, num_bytes)
+        block = ColumnBlock({name: cells.children(0) for name, cells in columns.items()}, num_rows, num_bytes)
     else:
         remaining = budget.remaining
         inputs, schema = read_oip_columns(body.value, options.schema, budget)

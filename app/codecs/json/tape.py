@@ -43,7 +43,9 @@ _SOME: Final = 1024
 _NONE: Final = np.empty(0, np.uint8)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Neither is frozen, and nobody changes one: frozen they take three times as long to make, and a small tensor
+# has a dozen of them.
+@dataclass(slots=True, eq=False)
 class Tape:
     """Some JSON texts.
 
@@ -92,13 +94,14 @@ class Tape:
         return bytes(found[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Items:
     """Some values of a tape, in any order."""
 
     tape: Tape
     kinds: Kinds
     words: Words
+    _found: frozenset[int] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -119,22 +122,17 @@ class Items:
 
     def only(self, kind: int) -> bool:
         """Whether all are of this kind."""
-        if len(self.kinds) == 1:
-            return bool(self.kinds[0] == kind)
         return self.found() <= {kind}
 
     def has(self, kind: int) -> bool:
         """Whether one is of this kind."""
         return kind in self.found()
 
-    def found(self) -> set[int]:
+    def found(self) -> frozenset[int]:
         """The kinds that occur."""
-        if len(self.kinds) <= _SOME:
-            kinds = self.kinds.tobytes()
-            first = kinds[:1]
-            return set(first) if kinds == first * len(kinds) else set(kinds)
-        least, greatest = int(self.kinds.min()), int(self.kinds.max())
-        return {least} if least == greatest else set(np.flatnonzero(np.bincount(self.kinds)).tolist())
+        if self._found is None:
+            self._found = _kinds_in(self.kinds)
+        return self._found
 
     def counts(self) -> Ints:
         """Of arrays and objects: how many children or members each has."""
@@ -142,12 +140,10 @@ class Items:
 
     def open(self) -> tuple[Items, Ints]:
         """Of arrays: the children of all, and how many each has."""
-        tape = self.tape
         if len(self.words) == 1:
-            start = int(self.words[0])
-            of_one = tape.words[start : start + 1].view(np.int64).copy()
-            block = slice(start + 1, start + 1 + int(of_one[0]))
-            return Items(tape, tape.kinds[block], tape.words[block]), of_one
+            children = self.children(0)
+            return children, np.array([len(children)], np.int64)
+        tape = self.tape
         starts = np.ascontiguousarray(self.words).view(np.int64)
         counts = tape.words[starts].view(np.int64)
         num_items = int(counts.sum())
@@ -156,6 +152,12 @@ class Items:
             tape.kinds, tape.words.view(np.uint8), starts + 1, counts, kinds, words.view(np.uint8)
         )
         return Items(tape, kinds, words), counts
+
+    def children(self, index: int) -> Items:
+        """Of one array: its children."""
+        tape, start = self.tape, self.words.item(index)
+        block = slice(start + 1, start + 1 + tape.words.item(start))
+        return Items(tape, tape.kinds[block], tape.words[block])
 
     def strings(self) -> Strings:
         """Of strings: their bytes, copied, so that the memory of the tape can be used again."""
@@ -168,20 +170,22 @@ class Items:
 
     def python(self, index: int) -> Any:
         """One value as what Python's parser gives for it; for errors, and small values."""
-        kind, word = int(self.kinds[index]), int(self.words[index])
-        if kind in (entries.ARRAY, entries.OBJECT):
-            begin, count = word + 1, int(self.tape.words[word])
-            width = 2 if kind == entries.OBJECT else 1
-            block = slice(begin, begin + width * count)
-            children = Items(self.tape, self.tape.kinds[block], self.tape.words[block])
-            values = []
-            for child in range(count):
-                values.append(children.python(width * child + width - 1))  # noqa: PERF401 (one frame a level)
-            if kind == entries.ARRAY:
-                return values
-            return dict(zip(self.member_names(index), values, strict=True))
+        kind, word = self.kinds.item(index), self.words.item(index)
         if kind == entries.STRING:
             return self.tape.string(word).decode()
+        if kind == entries.ARRAY:
+            children = self.children(index)
+            if children.only(entries.INTEGER):
+                return children.words.view(np.int64).tolist()
+            values = []
+            for child in range(len(children)):
+                values.append(children.python(child))  # noqa: PERF401 (one frame a level)
+            return values
+        if kind == entries.OBJECT:
+            members = {}
+            for name, member in members_of(self, index).items():
+                members[name] = member.python(0)
+            return members
         if kind == entries.INTEGER:
             return int(self.words[index : index + 1].view(np.int64)[0])
         if kind == entries.LARGE:
@@ -199,13 +203,23 @@ class Items:
 
     def member_names(self, index: int) -> list[str]:
         """Of an object: the names of its members."""
-        begin, count = int(self.words[index]) + 1, int(self.tape.words[int(self.words[index])])
-        return [self.tape.name(key) for key in self.tape.words[begin : begin + 2 * count : 2].tolist()]
+        tape, start = self.tape, self.words.item(index)
+        keys = tape.words[start + 1 : start + 1 + 2 * tape.words.item(start) : 2]
+        return [tape.name(key) for key in keys.tolist()]
 
     def member(self, name: str) -> Items:
         """Of one object: the member of this name, which it has."""
         at = int(self.words[0]) + 2 + 2 * self.member_names(0).index(name)
         return Items(self.tape, self.tape.kinds[at : at + 1], self.tape.words[at : at + 1])
+
+
+def _kinds_in(kinds: Kinds) -> frozenset[int]:
+    if len(kinds) <= _SOME:
+        some = kinds.tobytes()
+        first = some[:1]
+        return frozenset(first) if some == first * len(some) else frozenset(some)
+    least, greatest = int(kinds.min()), int(kinds.max())
+    return frozenset([least] if least == greatest else np.flatnonzero(np.bincount(kinds)).tolist())
 
 
 _DESCRIPTIONS: Final = {
@@ -260,15 +274,16 @@ def nest(items: Items, shape: Sequence[int]) -> Items:
 
 def members_of(objects: Items, index: int) -> dict[str, Items]:
     """The members of one object, each as the one item of its own."""
-    tape, begin = objects.tape, int(objects.words[index]) + 1
+    tape, at = objects.tape, objects.words.item(index) + 2
+    kinds, words = tape.kinds, tape.words
     members: dict[str, Items] = {}
     for name in objects.member_names(index):
-        members[name] = Items(tape, tape.kinds[begin + 1 : begin + 2], tape.words[begin + 1 : begin + 2])
-        begin += 2
+        members[name] = Items(tape, kinds[at : at + 1], words[at : at + 1])
+        at += 2
     return members
 
 
-_NO_STRINGS: Final = Strings(_NONE, np.zeros(1, np.int64))
+NO_STRINGS: Final = Strings(_NONE, np.zeros(1, np.int64))
 _EMPTY: Final = Tape(
-    _NONE, _NONE, np.empty(0, np.uint64), _NO_STRINGS, _NO_STRINGS, _NONE, np.empty(0, np.uint64), 0
+    _NONE, _NONE, np.empty(0, np.uint64), NO_STRINGS, NO_STRINGS, _NONE, np.empty(0, np.uint64), 0
 )

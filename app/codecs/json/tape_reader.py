@@ -19,7 +19,7 @@ from ...runtime.budget import Budget
 from .. import kernels
 from ..columns import Strings
 from ..kernels import json_tape as entries
-from .tape import FIXED_KEYS, KEY_OF, Ints, Items, Kinds, Tape
+from .tape import FIXED_KEYS, KEY_OF, NO_STRINGS, Ints, Items, Kinds, Tape
 
 _SEED: Final = secrets.randbits(63)
 #: Texts up to this size are read in memory that the thread keeps: some 27 bytes for each byte of it.
@@ -33,6 +33,10 @@ _KEY_BYTES: Final = 100
 _NAME_BYTES: Final = 250
 #: Keys beside the expected ones that there is room for, unless a text turns out to have more.
 _FEW_KEYS: Final = 64
+#: Characters that there is room for, for each of them.
+_KEY_CHARS: Final = 16
+#: A thread keeps a table of keys up to this size; the keys are a client's.
+_KEPT_TABLE: Final = 64 * KIB
 #: A small text has an entry for so many bytes, unless it turns out to have more.
 _BYTES_AN_ENTRY: Final = 8
 #: So many bytes of a large text say how close its entries are: in long strings there are next to none.
@@ -113,14 +117,69 @@ class _Space:
         self.word_bytes, self.stack_bytes = self.words.view(np.uint8), self.stack_words.view(np.uint8)
 
 
-class _ThreadSpace(threading.local):
-    """Where each thread reads small texts. Nothing refers to it after a read: the tape has copies."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _KnownKeys:
+    """The keys that a reader expects, numbered.
+
+    Attributes:
+        names: by number.
+        plain: by number, whether JSON spells the key as it is.
+        slots: as `find_key` takes them.
+        follow: by number plus one, which key to expect next.
+    """
+
+    names: dict[int, str]
+    keys: Strings
+    plain: Kinds
+    slots: Ints
+    follow: Ints
+
+
+class _KeyTable:
+    """The keys of a tape: those that are known, with room for more, and what is noted while it is read.
+
+    A tape without other keys leaves all of it as it was, but for `follow`, which is a guess.
+    """
+
+    __slots__ = ("chars", "follow", "is_small", "known", "offsets", "plain", "slots", "stamps", "state")
+
+    def __init__(self, known: _KnownKeys, room: int, follow: Ints | None) -> None:
+        num_keys, num_chars = len(known.keys), len(known.keys.data)
+        self.known = known
+        self.chars = np.empty(num_chars + _KEY_CHARS * room, np.uint8)
+        self.chars[:num_chars] = known.keys.data
+        self.offsets = np.empty(num_keys + room + 1, np.int64)
+        self.offsets[: num_keys + 1] = known.keys.offsets
+        self.plain, self.slots, self.follow = known.plain.copy(), known.slots.copy(), known.follow.copy()
+        if follow is not None:
+            self.follow[: len(follow)] = follow
+        self.stamps = np.empty(num_keys + room, np.int64)
+        arrays = (self.chars, self.offsets, self.plain, self.slots, self.follow, self.stamps)
+        #: Whether it may be kept beyond the request.
+        self.is_small = sum(array.nbytes for array in arrays) <= _KEPT_TABLE
+        self.state = np.empty(entries.NUM_STATE, np.int64)
+
+    def begin(self) -> None:
+        """Get ready for the next tape."""
+        self.stamps.fill(0)
+        self.state.fill(0)
+        self.state[entries.KEYS] = len(self.known.names)
+
+
+class _OfThread(threading.local):
+    """What each thread keeps. Nothing refers to it after a read.
+
+    Attributes:
+        space: where small texts are read; the tape has copies.
+        table: the last table of keys that no tape has taken.
+    """
 
     def __init__(self) -> None:
         self.space = _Space(_Arrays(), _SMALL_TEXT + _FEW_ENTRIES, _SMALL_TEXT)
+        self.table: _KeyTable | None = None
 
 
-_THREAD: Final = _ThreadSpace()
+_THREAD: Final = _OfThread()
 
 
 class TapeReader:
@@ -134,7 +193,8 @@ class TapeReader:
 
     def __init__(self, names: Iterable[str], budget: Budget, *, bare: bool, enclosed_by: int = 0) -> None:
         self._budget = budget
-        self._names = FIXED_KEYS + tuple(name for name in dict.fromkeys(names) if name not in KEY_OF)
+        self._names = tuple(names)
+        self._known = _number_keys(self._names, _FEW_KEYS)
         self._max_depth = max(budget.limits.max_json_depth, 1)
         self._options = _options(bare, budget.limits.max_json_depth, enclosed_by)
         self._density: float | None = None
@@ -180,7 +240,7 @@ class TapeReader:
         return density if self._density is None else min(density, self._density)
 
     def _size(self, room: int, text_bytes: int) -> int:
-        return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._names))
+        return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._known.names))
 
     def _read(
         self, text: NDArray[np.uint8], starts: Ints, ends: Ints, space: _Space, num_charged: int | None
@@ -190,23 +250,12 @@ class TapeReader:
         Args:
             num_charged: what is charged already for a tape that keeps `space`; None: it gets copies.
         """
-        # Tables of many keys are not kept: they are as large as the text of a client wants them to be.
-        make_table = _known_keys if self._key_room == _FEW_KEYS else _known_keys.__wrapped__
-        known = make_table(self._names, self._key_room)
-        key_room = len(known.plain)
-        key_chars = np.empty(len(known.chars) + min(len(text), 16 * self._key_room) + 1, np.uint8)
-        key_chars[: len(known.chars)] = known.chars
-        key_offsets, key_plain, slots = known.offsets.copy(), known.plain.copy(), known.slots.copy()
-        follow = known.follow.copy()
-        if self._follow is not None:
-            follow[: len(self._follow)] = self._follow
-        state = np.zeros(entries.NUM_STATE, np.int64)
-        state[entries.KEYS] = len(self._names)
+        table = self._take_table()
+        known, state = table.known, table.state
         read = kernels.load().read_values(
             text, starts, ends, self._options, space.kinds, space.words, space.word_bytes, space.stack_kinds,
-            space.stack_words, space.stack_bytes, space.chars, space.offsets, key_chars, key_offsets,
-            key_plain, slots, follow, np.zeros(key_room, np.int64), np.empty(self._max_depth, np.int64),
-            state,
+            space.stack_words, space.stack_bytes, space.chars, space.offsets, table.chars, table.offsets,
+            table.plain, table.slots, table.follow, table.stamps, np.empty(self._max_depth, np.int64), state,
         )  # fmt: skip
         told = state.tolist()
         status = told[entries.STATUS]
@@ -216,37 +265,56 @@ class TapeReader:
             self._no_entries = status == entries.NO_ROOM
             if not self._no_entries:
                 self._key_room = min(4 * self._key_room, len(text) + _FEW_ENTRIES)
+                # Not kept: it is as large as the text of a client wants it to be.
+                self._known = _number_keys.__wrapped__(self._names, self._key_room)
             return None
-        self._follow = follow
         size, top, num_keys = told[entries.SIZE], told[entries.TOP], told[entries.KEYS]
         num_strings, num_chars = told[entries.STRINGS], told[entries.CHARS]
         self._density = _MARGIN * size / max(len(text), 1)
-        num_bytes = _NAME_BYTES * (num_keys - len(self._names))
+        keys, names = known.keys, known.names
+        num_bytes = _NAME_BYTES * (num_keys - len(names))
         if num_charged is None:
             num_bytes += self._size(size + len(starts), len(text))
         self._budget.charge(num_bytes, "The parsed JSON")
+        if num_keys > len(names):
+            keys, names = (
+                Strings(table.chars[: table.offsets[num_keys]], table.offsets[: num_keys + 1]),
+                names.copy(),
+            )
+            self._follow = table.follow
+        elif table.is_small:
+            _THREAD.table = table
         kinds, words = space.kinds[:size], space.words[:size]
-        chars, offsets = space.chars[:num_chars], space.offsets[: num_strings + 1]
+        strings = NO_STRINGS
+        if num_strings:
+            strings = Strings(space.chars[:num_chars], space.offsets[: num_strings + 1])
         if num_charged is None:
-            kinds, words, chars, offsets = kinds.copy(), words.copy(), chars.copy(), offsets.copy()
-        keys = known.keys
-        if num_keys > len(self._names):
-            keys = Strings(key_chars[: key_offsets[num_keys]], key_offsets[: num_keys + 1])
+            kinds, words = kinds.copy(), words.copy()
+            if num_strings:
+                strings = Strings(strings.data.copy(), strings.offsets.copy())
         tape = Tape(
             text,
             kinds,
             words,
-            Strings(chars, offsets),
+            strings,
             keys,
             space.stack_kinds[:top].copy(),
             space.stack_words[:top].copy(),
             num_bytes + (num_charged or 0),
-            known.names.copy(),
+            names,
         )
         if told[entries.UNREAD_NUMBERS]:
             for some in (Items(tape, tape.kinds, tape.words), tape.roots):
                 _read_unsure(some)
         return tape
+
+    def _take_table(self) -> _KeyTable:
+        """A table of keys, ready for a tape; the thread's own until that is known to take no keys from it."""
+        table, _THREAD.table = _THREAD.table, None
+        if table is None or table.known is not self._known:
+            table = _KeyTable(self._known, self._key_room, self._follow)
+        table.begin()
+        return table
 
 
 @lru_cache(maxsize=16)
@@ -260,38 +328,19 @@ def _sample_density(text: NDArray[np.uint8]) -> float:
     return _MARGIN * sum(np.count_nonzero(sample == separator) for separator in _SEPARATORS) / _SAMPLE_BYTES
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _KnownKeys:
-    """The table of keys of `read_values` before a text is read.
-
-    Attributes:
-        names: by number.
-    """
-
-    names: dict[int, str]
-    chars: NDArray[np.uint8]
-    offsets: Ints
-    keys: Strings
-    plain: Kinds
-    slots: Ints
-    follow: Ints
-
-
 @lru_cache(maxsize=16)
-def _known_keys(names: tuple[str, ...], more: int) -> _KnownKeys:
-    """The table of these keys, with room for some more."""
-    encoded = [name.encode() for name in names]
-    room = len(names) + more
-    offsets, plain = np.zeros(room + 1, np.int64), np.zeros(room, np.uint8)
-    np.cumsum([len(key) for key in encoded], out=offsets[1 : len(names) + 1])
-    plain[: len(names)] = [_PLAIN_KEY.fullmatch(name) is not None for name in names]
-    chars = np.frombuffer(b"".join(encoded), np.uint8)
+def _number_keys(names: tuple[str, ...], more: int) -> _KnownKeys:
+    """The fixed keys and these, with slots for some more."""
+    known = FIXED_KEYS + tuple(name for name in dict.fromkeys(names) if name not in KEY_OF)
+    keys = Strings.pack(name.encode() for name in known)
+    room = len(known) + more
+    plain = np.zeros(room, np.uint8)
+    plain[: len(known)] = [_PLAIN_KEY.fullmatch(name) is not None for name in known]
     slots = np.full(1 << (2 * room + 2).bit_length(), -1, np.int64)
-    kernels.load().add_keys(chars, offsets, len(names), slots, _SEED)
+    kernels.load().add_keys(keys.data, keys.offsets, len(known), slots, _SEED)
     # Behind no key, and behind each of those that are fixed, the first that is not; then one after the other.
     follow = np.maximum(np.arange(room + 1), len(FIXED_KEYS))
-    keys = Strings(chars, offsets[: len(names) + 1])
-    return _KnownKeys(dict(enumerate(names)), chars, offsets, keys, plain, slots, follow)
+    return _KnownKeys(dict(enumerate(known)), keys, plain, slots, follow)
 
 
 def _read_unsure(items: Items) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.dtypes import STRING, DType
-from ...domain.tensor import Shape, check_shape
+from ...domain.tensor import MAX_RANK, Shape, check_shape
 from ...errors import InputError
 from ..array import Array, RaggedTensor
 from ..kernels.json_tape import ARRAY
@@ -42,7 +42,9 @@ def read_array(
         items, nested = flatten(data)
         dtype = dtype or _infer(items, reading)
         found = _without_parts(nested, items) if dtype.kind == "complex" else nested
-        shape = fit_shape(_checked(found, pointer), shape, pointer)
+        if len(found) > MAX_RANK:  # no dimension that is there in a text is too large
+            _refuse_rank(found, pointer)
+        shape = fit_shape(found, shape, pointer)
         values = convert(items, dtype, reading)
     except ItemError as error:
         path = unravel(error.index, nested) if error.path is None else error.path
@@ -60,9 +62,9 @@ def _located(error: ItemError, path: Shape, pointer: str, hint: str = "") -> Inp
     return error.error(error.detail + hint, code=error.code, pointer="/".join([pointer, *map(str, path)]))
 
 
-def _checked(shape: Shape, pointer: str) -> Shape:
+def _refuse_rank(shape: Shape, pointer: str) -> None:
     try:
-        return check_shape(shape)
+        check_shape(shape)
     except InputError as error:
         error.location = replace(error.location, pointer=pointer)
         raise
@@ -85,7 +87,7 @@ def _not_complex(index: int) -> ItemError:
 
 def is_nested(data: Items) -> bool:
     """Whether a value is arrays in an array."""
-    return data.only(ARRAY) and data.open()[0].has(ARRAY)
+    return data.only(ARRAY) and data.children(0).has(ARRAY)
 
 
 def read_ragged(data: Items, dtype: DType | None, pointer: str, reading: Reading) -> RaggedTensor:

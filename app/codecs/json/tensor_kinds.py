@@ -22,13 +22,14 @@ from ..array import Array, RaggedTensor, SparseTensor
 from ..kernels.json_tape import ARRAY
 from ..options import TensorDecodeOptions
 from ..tensors.components import ragged_tensor, sparse_tensor
-from .forms import DataForm, member_pointer, read_data_form
+from .forms import DataForm, read_data_form
 from .tape import Items
 from .tensor_array import read_array
 from .values import Reading
 
 _SPARSE: Final = frozenset({"values", "indices", "dense_shape"})
 _RAGGED: Final = frozenset({"values", "row_splits"})
+_DECLARED: Final = Reading()
 
 
 def are_parts(names: Set[str]) -> bool:
@@ -50,7 +51,7 @@ def read_parts(
     dtype = _agreed_dtype(form, options, pointer)
     reading = Reading.of(options.nonfinite, declared=dtype is not None)
     shape = None if is_sparse else form.shape
-    values = read_array(form.data, dtype, shape, member_pointer(pointer, "values"), reading)
+    values = read_array(form.data, dtype, shape, pointer + "/values", reading)
     try:
         tensor = (
             _read_sparse(members, values, pointer, form.name)
@@ -93,16 +94,16 @@ def _check_shape(tensor: SparseTensor | RaggedTensor, form: DataForm, options: T
 
 def _read_sparse(members: Mapping[str, Items], values: Array, pointer: str, name: str | None) -> SparseTensor:
     indices, dense_shape = (
-        read_array(members[key], INT64, None, member_pointer(pointer, key), Reading())
+        read_array(members[key], INT64, None, f"{pointer}/{key}", _DECLARED)
         for key in ("indices", "dense_shape")
     )
     return sparse_tensor(indices, values, dense_shape, name=name)
 
 
 def _read_splits(members: Mapping[str, Items], pointer: str) -> list[Array]:
-    pointer = member_pointer(pointer, "row_splits")
+    pointer += "/row_splits"
     splits = members["row_splits"]
-    cuts = splits.open()[0] if splits.only(ARRAY) else Items.none()
+    cuts = splits.children(0) if splits.only(ARRAY) else Items.none()
     if not len(cuts) or not cuts.only(ARRAY):
         raise MalformedInput(
             '"row_splits" takes a list of one or more arrays, outermost first.',
@@ -110,6 +111,5 @@ def _read_splits(members: Mapping[str, Items], pointer: str) -> list[Array]:
             pointer=pointer,
         )
     return [
-        read_array(cut, INT64, None, member_pointer(pointer, level), Reading())
-        for level, cut in enumerate(cuts.each())
+        read_array(cut, INT64, None, f"{pointer}/{level}", _DECLARED) for level, cut in enumerate(cuts.each())
     ]

@@ -55,15 +55,14 @@ def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[
 
 
 def _held_bytes(tensor: AnyTensor) -> int:
-    shape = (len(tensor.values),) if isinstance(tensor, SparseTensor) else _array_of(tensor).shape
-    return tensor.num_bytes + (STRING_OVERHEAD * num_elements(shape) if tensor.dtype.is_string else 0)
+    if not tensor.dtype.is_string:
+        return tensor.num_bytes
+    values = tensor.values if isinstance(tensor, RaggedTensor) else tensor
+    count = len(values.values) if isinstance(values, SparseTensor) else num_elements(values.shape)
+    return tensor.num_bytes + STRING_OVERHEAD * count
 
 
-def _array_of(tensor: Array | RaggedTensor) -> Array:
-    return tensor.values if isinstance(tensor, RaggedTensor) else tensor
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     """One tensor of the body, not yet read.
 
@@ -86,10 +85,10 @@ def _read_tensors(body: Items, options: TensorDecodeOptions, limits: Limits) -> 
             code="several_tensors",
         )
     tensors = [_read_entry(entry, options) for entry in entries]
-    for tensor in tensors:
-        if tensor.name is not None:
-            check_name(tensor.name, limits)
-    check_distinct(tensor.name for tensor in tensors)
+    names = [tensor.name for tensor in tensors if tensor.name is not None]
+    for name in names:
+        check_name(name, limits)
+    check_distinct(names)
     _check_kind(tensors, options)
     return tensors
 
@@ -134,7 +133,7 @@ def _entries(body: Items, limits: Limits) -> list[_Entry]:
     if value.only(ARRAY):
         if (key == "tensors" and is_alone) or (key in ("inputs", "outputs") and is_oip(value)):
             _check_count(value, limits)
-            return [_Entry(item, f"{pointer}/{index}") for index, item in enumerate(value.open()[0].each())]
+            return [_Entry(item, f"{pointer}/{index}") for index, item in enumerate(value.children(0).each())]
         if key in ("inputs", "instances"):
             return [_Entry(value, pointer)]
     elif value.only(OBJECT) and (key == "inputs" or (key == "columns" and is_alone)):
@@ -171,12 +170,13 @@ def _read_entry(entry: _Entry, options: TensorDecodeOptions) -> AnyTensor:
     names = members.keys()
     if "data" not in names and are_parts(names):
         parts = read_parts(members, pointer, options)
-        return replace(parts, name=_agreed(parts.name, entry.name, "name", pointer))
+        name = _agreed(parts.name, entry.name, "name", pointer)
+        return parts if name == parts.name else replace(parts, name=name)
     if not is_object or names == {"b64"}:
         form = DataForm(value)
     elif names & {"data", "datatype"}:
         form = read_data_form(members, pointer)
-        pointer = member_pointer(pointer, "data")
+        pointer += "/data"
     else:
         raise _ambiguous(value, pointer)
     dtype = _agreed(form.dtype, options.dtype, "dtype", pointer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from ...domain.tensor import Shape
@@ -28,6 +29,7 @@ class Reading:
     null_is_nan: bool = False
 
     @classmethod
+    @cache
     def of(cls, nonfinite: Literal["error", "null", "bare"], *, declared: bool) -> Reading:
         return cls(declared, nonfinite == "null")
 

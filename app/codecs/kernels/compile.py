@@ -22,6 +22,7 @@ from . import (
     crc32c,
     example_encode,
     framing,
+    json_floats,
     json_number,
     json_rows,
     json_string,
@@ -58,6 +59,8 @@ _TYPES: Final[dict[str, Any]] = {
     "MutableFlags": _array(types.uint8, readonly=False),
     "MutableInts": _array(types.int64, readonly=False),
     "MutableWords": _array(types.uint64, readonly=False),
+    "MutableSingles": _array(types.float32, readonly=False),
+    "MutableDoubles": _array(types.float64, readonly=False),
 }
 
 #: Without numba's reference counting (`_nrt`): kernels allocate nothing, the caller holds their arrays, and
@@ -81,6 +84,7 @@ _MODULES: Final = (
     json_string,
     json_rows,
     json_tape,
+    json_floats,
     json_write,
     parquet,
     record_index,

@@ -19,6 +19,8 @@ MutableBytes = NDArray[np.uint8]
 MutableFlags = NDArray[np.uint8]
 MutableInts = NDArray[np.int64]
 MutableWords = NDArray[np.uint64]
+MutableSingles = NDArray[np.float32]
+MutableDoubles = NDArray[np.float64]
 
 
 def raw_copy(target: MutableBytes, at: int, source: Bytes, begin: int, size: int) -> None:

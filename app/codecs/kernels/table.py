@@ -9,6 +9,7 @@ from . import (
     crc32c,
     example_encode,
     framing,
+    json_floats,
     json_rows,
     json_tape,
     json_write,
@@ -54,6 +55,7 @@ class Kernels:
         self.gather_members = compiled(json_tape.gather_members)
         self.gather_blocks = compiled(json_tape.gather_blocks)
         self.gather_strings = compiled(json_tape.gather_strings)
+        self.read_floats = compiled(json_floats.read_floats)
         self.find_objects = compiled(json_rows.find_objects)
         self.find_lines = compiled(json_rows.find_lines)
         self.read_number_fields = compiled(number_fields.read_number_fields)

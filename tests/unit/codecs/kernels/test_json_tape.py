@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import math
+import re
 import tracemalloc
 from typing import Any
 
@@ -172,6 +173,49 @@ def test_keys_of_one_slot_cannot_be_made_without_the_seed() -> None:
         np.frombuffer(b"".join(keys), np.uint8), offsets, len(keys), slots, 0x1B872B4F9D3C
     )
     assert (np.diff(np.flatnonzero(slots >= 0)) > 1).mean() > 0.9
+
+
+def test_a_tape_shows_nothing_of_the_one_before() -> None:
+    names = ("a", "b")
+    texts = [
+        (b'{"a": 1, "b": 2}', {"a": 1, "b": 2}),
+        (b'{"x": 1, "b": 2, "y": 3}', {"x": 1, "b": 2, "y": 3}),
+        (b'{"y": 1, "a": 2, "z": 3}', {"y": 1, "a": 2, "z": 3}),
+        (b'{"a": 1, "a": 2}', None),
+        (b'{"a": 1, "w": {"a": 2', None),
+        (b'{"b": {"b": {"a": 1}}}', {"b": {"b": {"a": 1}}}),
+        (b'{"w": 1, "x": 1, "w": 2}', None),
+        (b'[{"a": 1}, {"b": 2, "a": 1}, {"a": 3}]', [{"a": 1}, {"b": 2, "a": 1}, {"a": 3}]),
+    ]
+    kept = []
+    for first, second in itertools.product(texts, texts):
+        for text, expected in (first, second):
+            array = np.frombuffer(text, np.uint8)
+            if expected is None:
+                with pytest.raises(Unread):
+                    read_document(array, Budget(LIMITS), bare=False, names=names)
+                continue
+            tape = read_document(array, Budget(LIMITS), bare=False, names=names)
+            assert tape.roots.python(0) == expected
+            assert len(tape.keys) == len(FIXED_KEYS) + 2 + len(set(re.findall(rb"[w-z]", text)))
+            kept.append((tape, expected))
+    assert all(tape.roots.python(0) == expected for tape, expected in kept)
+    other = read_document(np.frombuffer(b'{"a": 1}', np.uint8), Budget(LIMITS), bare=False, names=("c", "d"))
+    assert other.roots.member_names(0) == ["a"]
+    assert len(other.keys) == len(FIXED_KEYS) + 3
+
+
+@pytest.mark.parametrize("names", [("k" * 100_000,), tuple(f"k{index}" for index in range(5_000))])
+def test_a_thread_keeps_no_large_table_of_keys(names: tuple[str, ...]) -> None:
+    for some in (names, ()):  # what the process keeps, and then another table in its place
+        read_document(np.frombuffer(b"{}", np.uint8), Budget(), bare=False, names=some)
+    tracemalloc.start()
+    try:
+        read_document(np.frombuffer(b"{}", np.uint8), Budget(), bare=False, names=names)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 16
+    finally:
+        tracemalloc.stop()
 
 
 def test_tables_of_many_keys_are_not_kept() -> None:

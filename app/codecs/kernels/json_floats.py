@@ -1,0 +1,47 @@
+"""Numbers of a JSON tape to float32 or float64."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .json_tape import DECIMAL_NUMBER, INTEGER, NEGATIVE_ZERO, NONFINITE
+from .memory import Bytes, MutableDoubles, MutableSingles, Words
+
+#: From here on a float64 rounds to an infinite float32: half a step beyond the greatest one.
+_SINGLE_OVERFLOW = 2.0**128 - 2.0**103
+
+
+def read_floats(
+    kinds: Bytes, words: Words, limit: int, singles: MutableSingles, doubles: MutableDoubles
+) -> bool:
+    """Write all items to `singles`, rounded to nearest, or to `doubles` where the other is empty.
+
+    Args:
+        limit: integers between this and its negative are exact.
+
+    Returns:
+        Whether all are numbers and none overflows; where not, what was written means nothing.
+    """
+    integers = words.view(np.int64)
+    decimals = words.view(np.float64)
+    is_single = singles.size > 0
+    overflow = _SINGLE_OVERFLOW if is_single else np.inf
+    size = min(len(kinds), len(words), len(singles) if is_single else len(doubles))
+    are_read = size == len(kinds)
+    for index in range(size):
+        kind = kinds[index]
+        value = decimals[index]
+        is_read = kind == NONFINITE or (kind == DECIMAL_NUMBER and -overflow < value < overflow)
+        if kind == INTEGER:
+            is_read = -limit <= integers[index] <= limit
+            value = np.float64(integers[index])
+        elif kind == NEGATIVE_ZERO:
+            is_read = True
+            value = -0.0
+        are_read &= is_read
+        value = value if is_read else 0.0
+        if is_single:
+            singles[index] = value
+        else:
+            doubles[index] = value
+    return are_read

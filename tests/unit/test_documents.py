@@ -8,12 +8,15 @@ from typing import Final
 import pytest
 from pydantic import BaseModel
 
+from app import resources
 from app.api.dataset_parameters import AppendQuery, DownloadQuery, PublishVersionQuery, RowsQuery
 from app.api.parameters import RepairQuery
 from app.api.routers.care import CollectQuery
+from app.domain.limits import MIB
+from app.services.dataset.publish.room import ROOM_BYTES
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 HTTP: Final = (ROOT / "docs" / "http.md").read_text("utf-8")
 FOLDERS: Final = ("app", "tests", "docs", "bin", "benchmarks", "openapi", "examples", "docker", ".ci")
 
@@ -50,6 +53,19 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 def anchors(document: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_memory_that_the_page_on_sizing_names_is_what_a_process_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = (ROOT / "docs" / "how-to" / "sizing.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) MiB \| (\d+) MiB \| (\d+) \|$", page, re.MULTILINE)
+    assert len(rows) == 4
+    for limit, memory, publications in rows:
+        monkeypatch.setattr(resources, "available_memory", lambda _, limit=limit: int(limit) * MIB)
+        assert resources.memory_for_requests() == int(memory) * MIB
+        # Beside others, publications have half of all memory together.
+        assert max(1, int(memory) * MIB // 2 // ROOM_BYTES) == int(publications)
 
 
 @pytest.mark.parametrize(

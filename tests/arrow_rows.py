@@ -15,7 +15,7 @@ The layouts are those of columns (app/codecs/columns.py), so that nothing is con
 Uniform dimensions of a ragged value, behind its last cut, are one `fixed_size_list(storage, product)` inside;
 the coordinates of a sparse one lie row-major.
 
-Storage is `app.codecs.arrow.elements.storage_type`. A null stands for an absent feature and only ever at
+Storage is `storage_type`. A null stands for an absent feature and only ever at
 the top.
 """
 
@@ -27,14 +27,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.codecs.arrow.elements import read_elements, storage_type
-from app.codecs.columns import Batch, Column, Ints, Records, Strings
-from app.codecs.content import sign_extended
-from app.codecs.records.lease import Lease
+from app.codecs.columns import Batch, Column, Ints, Records, Strings, no_values
+from app.domain.dtypes import DType
 from app.domain.feature import Feature
 from app.domain.schema import Schema
 from app.domain.tensor import num_elements
-from app.runtime.budget import Budget
+
+
+def storage_type(dtype: DType) -> pa.DataType:
+    """The Arrow type of one element: the bits of floats that Arrow lacks, the values of narrow integers."""
+    if dtype.is_string:
+        return pa.binary()
+    if dtype.kind == "complex":
+        return pa.binary(dtype.itemsize)
+    if dtype.is_float and dtype.in_numpy:
+        return pa.from_numpy_dtype(dtype.numpy)
+    kind = "int" if dtype.kind == "int" else "uint"
+    return pa.from_numpy_dtype(np.dtype(f"{kind}{8 * dtype.itemsize}"))
 
 
 def column_type(feature: Feature) -> pa.DataType:
@@ -111,8 +120,17 @@ def _read(feature: Feature, array: Any) -> Column:
     if feature.kind != "ragged" and pa.types.is_list(array.type):
         array, bounds = _items(array)
         splits.append(bounds)
-    values = read_elements(feature.dtype, array, Lease(Budget()))
+    values = _read_elements(feature.dtype, array)
     return Column(values, tuple(splits), present, width, shapes, coordinates)
+
+
+def _read_elements(dtype: DType, array: Any) -> Any:
+    if not len(array):
+        return no_values(dtype)
+    if dtype.is_string:
+        return Strings.pack(array.to_pylist())
+    memory = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * dtype.itemsize :]
+    return memory[: len(array) * dtype.itemsize].view(dtype.numpy)
 
 
 def _items(array: Any) -> tuple[Any, Ints]:
@@ -181,7 +199,9 @@ def _write_elements(feature: Feature, values: Any) -> Any:
     if isinstance(values, Strings):
         offsets = pa.py_buffer(values.offsets.astype(np.int32).data)
         return pa.Array.from_buffers(storage, len(values), [None, offsets, pa.py_buffer(values.data.data)])
-    memory = np.ascontiguousarray(sign_extended(values, feature.dtype)).view(np.uint8)
+    if feature.dtype.is_narrow and feature.dtype.is_integer:  # the upper bits of which may be unset
+        values = values.astype(np.int8 if feature.dtype.kind == "int" else np.uint8)
+    memory = np.ascontiguousarray(values).view(np.uint8)
     return pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(memory.data)])
 
 

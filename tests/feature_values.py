@@ -13,12 +13,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.messages.framing import iter_frames
 from app.domain.dtypes import DTYPES, DType, parse_feature_dtype
 from app.domain.feature import Encoding, Feature, FeatureKind
 from app.domain.schema import Message, Schema
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema
 
 NAMES = [name for name in DTYPES if name != "string"] + ["text", "bytes"]
@@ -244,14 +241,6 @@ def tables_of(draw: st.DrawFn, *kinds: FeatureKind, message: Message = "example"
     schema = Schema(tuple(draw(_FEATURES[draw(st.sampled_from(kinds))](name)) for name in names), message)
     rows = draw(st.integers(0, 4))
     return Table(schema, [[draw(_VALUES[f.kind](f)) for f in schema] for _ in range(rows)])
-
-
-def payloads(data: bytes) -> list[bytes]:
-    found: list[bytes] = []
-    for block in iter_frames(MemoryStream(data), Budget()):
-        pairs = zip(block.starts.tolist(), block.sizes.tolist(), strict=True)
-        found += [bytes(block.data[start : start + size]) for start, size in pairs]
-    return found
 
 
 def field(tag: int, payload: bytes) -> bytes:

@@ -1,7 +1,15 @@
-"""TFRecord frames, written by the service's own framing, for tests of what stands on it."""
+"""TFRecord frames, written and read without the service."""
 
-from app.codecs.messages.framing import frame_footer, frame_header
+import struct
+
+from tests.readers import masked_crc32c, parse_frames
 
 
 def frame(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload + frame_footer(payload)
+    length = struct.pack("<Q", len(payload))
+    return b"".join(part + struct.pack("<I", masked_crc32c(part)) for part in (length, payload))
+
+
+def payloads(data: bytes) -> list[bytes]:
+    """The payloads of a whole file without compression."""
+    return list(parse_frames(data))

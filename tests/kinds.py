@@ -1,4 +1,4 @@
-"""Random rows of every kind of feature, in the layouts of `app/codecs/arrow/batches.py`."""
+"""Random rows of every kind of feature, in the layouts of `tests/arrow_rows.py`."""
 
 from typing import Any
 

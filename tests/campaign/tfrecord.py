@@ -7,17 +7,10 @@ from collections.abc import Iterator
 
 from tests.readers import masked_crc32c
 
-__all__ = ["frame", "inflate", "read_rows"]
+__all__ = ["inflate", "read_rows"]
 
 #: Longer payloads are left to the SHA-256 of the shard, and to TensorFlow.
 _CHECKED_BYTES = 2000
-
-
-def frame(payload: bytes) -> bytes:
-    """A record of TFRecord."""
-    length = struct.pack("<Q", len(payload))
-    checksums = [struct.pack("<I", masked_crc32c(data)) for data in (length, payload)]
-    return length + checksums[0] + payload + checksums[1]
 
 
 def inflate(data: bytes, compression: str) -> bytes:

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.codecs.compression.zstd import zstd
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.domain.limits import KIB, MIB
 from app.main import create_app_with
@@ -26,6 +25,7 @@ from app.settings import Settings
 from openapi.recorded import serving
 from tests import records_forms, tensor_forms
 from tests.e2e.service import Service, needs_curl, start
+from tests.zstandard import zstd
 
 ENCODE: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,

@@ -16,11 +16,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.json import ndjson
-from app.codecs.messages.example import parse_example, serialize_example
-from app.codecs.messages.framing import HEADER_BYTES
-from app.codecs.messages.tfrecord import decode, encode
-from app.codecs.messages.write import encode_blocks
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.dtypes import DTYPES, parse_feature_dtype
 from app.domain.feature import Feature
@@ -28,7 +23,9 @@ from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.errors import InputError
 from app.runtime.budget import Budget
+from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.services.examples import convert_row
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import (
     UNKNOWN_FIELDS,
@@ -37,10 +34,11 @@ from tests.feature_values import (
     features,
     field,
     mutations,
-    payloads,
     values,
 )
+from tests.frames import frame, payloads
 from tests.tensorflow_features import tensorflow_feature
+from tests.unit.codecs.seam import decode, encode
 
 _SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
@@ -85,8 +83,7 @@ def tensorflow_example(schema: Schema, row: list[tuple[Any, tuple[int, ...]] | N
 
 
 def encoded(schema: Schema, *batches: pa.RecordBatch, lossy: bool = False) -> bytes:
-    options = RecordsEncodeOptions(lossy=lossy)
-    return b"".join(encode(from_arrow(schema, iter(batches)), options, Budget()))
+    return encode("tfrecord", from_arrow(schema, iter(batches)), lossy=lossy)
 
 
 @_SETTINGS
@@ -95,7 +92,7 @@ def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
     batch = batch_of(table)
     data = encoded(table.schema, batch)
     assert payloads(data) == [tensorflow_example(table.schema, row) for row in table.rows]
-    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
+    records = decode("tfrecord", data, schema=table.schema)
     decoded = list(as_arrow(records))
     for part in decoded:
         part.validate(full=True)
@@ -151,13 +148,13 @@ def test_lossy_float64_is_what_a_floatlist_makes_of_it(values: list[float]) -> N
 @_SETTINGS
 def test_decimals_of_json_are_what_tensorflow_makes_of_python_floats(rows: list[list[float]]) -> None:
     body = b"".join(json.dumps({"x": floats}).encode() + b"\n" for floats in rows)
-    records = ndjson.decode(MemoryStream(body), RecordsDecodeOptions(), Budget())
+    records = decode("ndjson", body)
     examples = []
     for floats in rows:
         example = tf.train.Example()
         example.features.feature["x"].float_list.value[:] = floats
         examples.append(example.SerializeToString())
-    assert payloads(b"".join(encode(records, RecordsEncodeOptions(), Budget()))) == examples
+    assert payloads(encode("tfrecord", records)) == examples
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5))
@@ -170,7 +167,7 @@ def test_lossy_uint64_keeps_its_bits(values: list[int]) -> None:
     data = encoded(schema, batch, lossy=True)
     example = tf.train.Example.FromString(payloads(data)[0])
     assert [value % 2**64 for value in example.features.feature["x"].int64_list.value] == values
-    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget())
+    records = decode("tfrecord", data, schema=schema)
     assert next(as_arrow(records)).to_pylist() == [{"x": values}]
 
 
@@ -179,8 +176,11 @@ def test_lossy_uint64_keeps_its_bits(values: list[int]) -> None:
 def test_one_row_is_one_bare_message(table: Table) -> None:
     for row in table.rows[:1]:
         message = tensorflow_example(table.schema, row)
-        records = parse_example(message, RecordsDecodeOptions(schema=table.schema), Budget())
-        assert serialize_example(records, RecordsEncodeOptions(), Budget()) == message
+        options = RecordsDecodeOptions(schema=table.schema), RecordsEncodeOptions()
+        written, _ = convert_row(
+            MemoryStream(message), "example", "example", *options, Budget(), Spool(None, 0)
+        )
+        assert written == message
 
 
 def test_parse_example_reads_what_was_declared() -> None:
@@ -251,7 +251,7 @@ def tensorflow_reads(message: bytes) -> dict[str, Any] | None:
 
 
 def we_read(message: bytes) -> dict[str, Any]:
-    records = parse_example(message, RecordsDecodeOptions(), Budget())
+    records = decode("tfrecord", frame(message))
     (row,) = [row for batch in as_arrow(records) for row in rows_of(batch)]
     return {name: value for name, value in row.items() if value is not None}
 
@@ -444,7 +444,6 @@ def test_bfloat16_is_widened_exactly() -> None:
     bits[(bits & 0x7F80) == 0x7F80] = 0
     fixed: Any = pa.FixedSizeListArray.from_arrays(pa.array(bits), 256)
     batch = pa.RecordBatch.from_arrays([fixed], schema=arrow_schema(schema))
-    block = next(encode_blocks(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
-    example = tf.train.Example.FromString(bytes(block.data[HEADER_BYTES:-4]))
+    example = tf.train.Example.FromString(payloads(encoded(schema, batch))[0])
     expected = bits.view(ml_dtypes.bfloat16).astype(np.float32)
     assert np.array_equal(np.array(example.features.feature["x"].float_list.value, np.float32), expected)

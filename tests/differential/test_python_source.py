@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.json import ndjson
-from app.codecs.messages import tfrecord
-from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.codecs.schemas.python_source import serialize_python
 from app.domain.dtypes import DTYPES
 from app.domain.feature import Feature
 from app.domain.schema import Schema
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
+from tests.unit.codecs.seam import decode, encode
 
 tf = importlib.import_module("tensorflow")
 
@@ -323,8 +319,8 @@ def test_our_own_bytes(tmp_path: Path) -> None:
     row = {f"f{index}": value for index, (_, value) in enumerate(ROWS)}
     schema = Schema.from_json({"features": {**features, "name": {"dtype": "text", "nullable": True}}})
     body = "\n".join(json.dumps(item) for item in (row, {**row, "name": "ü"})).encode()
-    records = ndjson.decode(MemoryStream(body), RecordsDecodeOptions(schema=schema), Budget())
+    records = decode("ndjson", body, schema=schema)
     path = tmp_path / "rows.tfrecord"
-    path.write_bytes(b"".join(map(bytes, tfrecord.encode(records, RecordsEncodeOptions(), Budget()))))
+    path.write_bytes(encode("tfrecord", records))
     expected = {**row, "f7": [1 - 2j]}
     assert loaded(schema, path) == [{**expected, "name": []}, {**expected, "name": ["ü".encode()]}]

@@ -9,31 +9,29 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
-from app.codecs.messages.tfrecord import decode, encode
-from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.feature import Feature
 from app.domain.schema import Schema
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.feature_values import Table, payloads, tables_of
+from tests.feature_values import Table, tables_of
+from tests.frames import payloads
 from tests.tensorflow_features import message_of
+from tests.unit.codecs.seam import decode, encode
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 _TABLES = tables_of("dense", "ragged", "sparse")
 
 
 def encoded(schema: Schema, *batches: pa.RecordBatch) -> list[bytes]:
-    return payloads(b"".join(encode(from_arrow(schema, iter(batches)), RecordsEncodeOptions(), Budget())))
+    return payloads(encode("tfrecord", from_arrow(schema, iter(batches))))
 
 
 @_SETTINGS
 @given(_TABLES)
 def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
     batch = table.batch()
-    data = b"".join(encode(from_arrow(table.schema, iter([batch])), RecordsEncodeOptions(), Budget()))
+    data = encode("tfrecord", from_arrow(table.schema, iter([batch])))
     assert payloads(data) == [message_of(table.schema, row) for row in table.rows]
-    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
+    records = decode("tfrecord", data, schema=table.schema)
     decoded = list(as_arrow(records))
     for part in decoded:
         part.validate(full=True)
@@ -113,8 +111,8 @@ def test_coordinates_stay_in_their_order_and_tensorflow_sorts_them() -> None:
     as_is = tf.io.SparseFeature("x/indices_0", "x/values", tf.int64, 9, already_sorted=True)
     assert tf.io.parse_example(messages, {"x": as_is})["x"].indices.numpy()[:, 1].tolist() == [7, 2, 2]
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema))
-    data = b"".join(encode(from_arrow(schema, iter([batch])), RecordsEncodeOptions(), Budget()))
-    (decoded,) = as_arrow(decode(MemoryStream(data), RecordsDecodeOptions(schema=schema), Budget()))
+    data = encode("tfrecord", from_arrow(schema, iter([batch])))
+    (decoded,) = as_arrow(decode("tfrecord", data, schema=schema))
     assert decoded.to_pylist() == rows
 
 

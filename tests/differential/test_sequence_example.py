@@ -12,24 +12,26 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.codecs.messages.example import parse_example, serialize_example
-from app.codecs.messages.tfrecord import decode, encode
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.domain.schema import Schema, message_keys
 from app.errors import InputError
 from app.runtime.budget import Budget
+from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.services.examples import convert_row
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, payloads, tables_of
+from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, tables_of
+from tests.frames import frame, payloads
 from tests.tensorflow_features import message_of
+from tests.unit.codecs.seam import decode, encode
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 _TABLES = tables_of("dense", "ragged", "sparse", "sequence", "sequence", message="sequence_example")
 
 
 def encoded(schema: Schema, *batches: pa.RecordBatch) -> bytes:
-    return b"".join(encode(from_arrow(schema, iter(batches)), RecordsEncodeOptions(), Budget()))
+    return encode("tfrecord", from_arrow(schema, iter(batches)))
 
 
 @_SETTINGS
@@ -38,7 +40,7 @@ def test_every_row_is_tensorflows_bytes_and_returns(table: Table) -> None:
     batch = table.batch()
     data = encoded(table.schema, batch)
     assert payloads(data) == [message_of(table.schema, row) for row in table.rows]
-    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=table.schema), Budget())
+    records = decode("tfrecord", data, schema=table.schema)
     decoded = list(as_arrow(records))
     for part in decoded:
         part.validate(full=True)
@@ -62,8 +64,11 @@ def test_a_slice_of_a_batch_is_its_rows(table: Table, begin: int) -> None:
 def test_one_row_is_one_bare_message(table: Table) -> None:
     for row in table.rows[:1]:
         message = message_of(table.schema, row)
-        records = parse_example(message, RecordsDecodeOptions(schema=table.schema), Budget())
-        assert serialize_example(records, RecordsEncodeOptions(), Budget()) == message
+        options = RecordsDecodeOptions(schema=table.schema), RecordsEncodeOptions()
+        written, _ = convert_row(
+            MemoryStream(message), "example", "example", *options, Budget(), Spool(None, 0)
+        )
+        assert written == message
 
 
 def test_a_row_without_anything_has_the_parts_of_its_schema() -> None:
@@ -249,8 +254,7 @@ def tensorflow_reads(message: bytes) -> tuple[dict[str, Any], dict[str, Any]] | 
 
 
 def we_read(message: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    options = RecordsDecodeOptions(message="sequence_example")
-    records = parse_example(message, options, Budget())
+    records = decode("tfrecord", frame(message), message="sequence_example")
     context: dict[str, Any] = {}
     lists: dict[str, Any] = {}
     keys = message_keys(records.schema)
@@ -426,10 +430,9 @@ def test_the_deliberate_refusals(reason: str, message: bytes, code: str) -> None
 
 def test_a_record_that_is_cut_anywhere_is_refused() -> None:
     message = videos()[0]
-    options = RecordsDecodeOptions(schema=_VIDEO)
     for cut in range(1, len(message)):
         if tensorflow_reads(message[:cut]) is None:
             with pytest.raises(InputError) as caught:
-                list(as_arrow(parse_example(message[:cut], options, Budget())))
+                list(as_arrow(decode("tfrecord", frame(message[:cut]), schema=_VIDEO)))
             assert caught.value.code == "malformed_example"
             assert caught.value.location.row == 0

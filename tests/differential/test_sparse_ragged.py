@@ -11,17 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor, in_memory
-from app.codecs.forms import TENSOR_CODECS, FormName
-from app.codecs.messages.sparse_proto import parse_sparse, serialize_many_sparse, serialize_sparse
-from app.codecs.messages.tensor_proto_write import make_message
-from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
+from app.codecs.forms import FormName
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.errors import InputError
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryFile
-from tests.bodies import body_of
 from tests.elements import element_bytes
+from tests.unit.codecs.seam import serialize, tensors_of
 
 tf = importlib.import_module("tensorflow")
 
@@ -29,20 +24,12 @@ WITH_KERNEL = [dtype for dtype in DTYPES.values() if dtype.has_kernel]
 BEYOND = [dtype for dtype in DTYPES.values() if not dtype.has_kernel and dtype.numpy.isbuiltin != 1]
 
 
-def encoded(form: FormName, *tensors: AnyTensor, **options: Any) -> bytes:
-    encode = TENSOR_CODECS[form].encode
-    return b"".join(encode(tensors, TensorEncodeOptions(**options), Budget()))
-
-
-def decoded(form: FormName, data: bytes, **options: Any) -> list[AnyTensor]:
-    codec, given = TENSOR_CODECS[form], TensorDecodeOptions(**options, held=True)
-    return [in_memory(item, Budget()) for item in codec.decode(body_of(codec, data), given, Budget())]
-
-
-def strings(tensor: Any) -> Array:
-    values = np.empty(int(tf.size(tensor)), object)
-    values[:] = tf.reshape(tensor, [-1]).numpy().tolist()
-    return Array(STRING, tuple(tensor.shape), values)
+def parsed(strings: Any) -> SparseTensor:
+    """The sparse tensor that a tensor of strings stands for."""
+    message = tf.io.serialize_tensor(strings).numpy()
+    [found] = tensors_of("tensorproto", message, kind="sparse")
+    assert isinstance(found, SparseTensor)
+    return found
 
 
 @st.composite
@@ -78,9 +65,8 @@ def assert_same(ours: SparseTensor, theirs: Any) -> None:
 def test_serialize_sparse_is_equalled_and_read(dtype: DType, data: st.DataObject) -> None:
     ours = data.draw(sparse_tensors(dtype))
     theirs = tf.io.serialize_sparse(tf_sparse(ours))
-    assert b"".join(serialize_sparse(ours)) == tf.io.serialize_tensor(theirs).numpy()
-    assert encoded("tensorproto", ours) == tf.io.serialize_tensor(theirs).numpy()
-    assert_same(parse_sparse(strings(theirs), Budget()), tf_sparse(ours))
+    assert serialize("tensorproto", ours) == tf.io.serialize_tensor(theirs).numpy()
+    assert_same(parsed(theirs), tf_sparse(ours))
 
 
 @pytest.mark.parametrize("dtype", WITH_KERNEL, ids=str)
@@ -89,17 +75,16 @@ def test_serialize_sparse_is_equalled_and_read(dtype: DType, data: st.DataObject
 def test_serialize_many_sparse_is_equalled_and_read(dtype: DType, data: st.DataObject, rank: int) -> None:
     ours = data.draw(sparse_tensors(dtype, rank=rank))
     theirs = tf.io.serialize_many_sparse(tf_sparse(ours))
-    assert b"".join(serialize_many_sparse(ours)) == tf.io.serialize_tensor(theirs).numpy()
-    assert encoded("tensorproto", ours, sparse="many") == tf.io.serialize_tensor(theirs).numpy()
+    assert serialize("tensorproto", ours, sparse="many") == tf.io.serialize_tensor(theirs).numpy()
     back = tf.io.deserialize_many_sparse(theirs, tf.dtypes.as_dtype(dtype.tf_enum))
-    assert_same(parse_sparse(strings(theirs), Budget()), back)
+    assert_same(parsed(theirs), back)
 
 
 @given(rows=st.lists(sparse_tensors(INT64, rank=2), min_size=1, max_size=4))
 @settings(deadline=None, max_examples=30)
 def test_rows_of_different_shapes_are_read_as_tensorflow_reads_them(rows: list[SparseTensor]) -> None:
     stacked = tf.stack([tf.io.serialize_sparse(tf_sparse(row)) for row in rows])
-    assert_same(parse_sparse(strings(stacked), Budget()), tf.io.deserialize_many_sparse(stacked, tf.int64))
+    assert_same(parsed(stacked), tf.io.deserialize_many_sparse(stacked, tf.int64))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +96,7 @@ def test_serialize_many_sparse_refuses_what_we_refuse(indices: Any, shape: Any) 
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.serialize_many_sparse(tf_sparse(ours))
     with pytest.raises(InputError):
-        serialize_many_sparse(ours)
+        serialize("tensorproto", ours, sparse="many")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +108,7 @@ def test_components_that_tensorflow_refuses_are_refused(indices: Any, values: An
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.deserialize_many_sparse(tf.stack([parts]), tf.int64)
     with pytest.raises(InputError):
-        parse_sparse(strings(tf.stack(parts)), Budget())
+        parsed(tf.stack(parts))
 
 
 ROW = st.lists(st.integers(-9, 9), max_size=3)
@@ -139,8 +124,7 @@ def test_nested_arrays_are_cut_as_tensorflow_cuts_them(nested: list[Any]) -> Non
         return  # of different depths
     if not isinstance(theirs, tf.RaggedTensor) or not int(tf.size(theirs.flat_values)):
         return
-    options = TensorDecodeOptions(dtype=INT64, kind="ragged")
-    (ours,) = TENSOR_CODECS["json"].decode(MemoryFile(json.dumps(nested).encode()), options, Budget())
+    (ours,) = tensors_of("json", json.dumps(nested).encode(), dtype=INT64, kind="ragged")
     assert isinstance(ours, RaggedTensor)
     assert ours.values.values.tolist() == theirs.flat_values.numpy().tolist()
     cuts = [cut.numpy().tolist() for cut in theirs.nested_row_splits]
@@ -151,7 +135,7 @@ def test_a_tfrecord_of_a_ragged_tensor_is_put_together_by_tensorflow(tmp_path: P
     values = Array.of(np.arange(6, dtype="<f4").reshape(3, 2), DTYPES["float32"])
     ours = RaggedTensor(values, (np.array([0, 2, 2]), np.array([0, 1, 3])))
     path = tmp_path / "ragged"
-    path.write_bytes(encoded("tfrecord", ours))
+    path.write_bytes(serialize("tfrecord", ours))
     flat, *splits = list(tf.data.TFRecordDataset(str(path)))
     theirs = tf.RaggedTensor.from_nested_row_splits(
         tf.io.parse_tensor(flat, tf.float32), [tf.io.parse_tensor(cut, tf.int64) for cut in splits]
@@ -160,9 +144,9 @@ def test_a_tfrecord_of_a_ragged_tensor_is_put_together_by_tensorflow(tmp_path: P
     with tf.io.TFRecordWriter(str(path)) as writer:
         for part in (theirs.flat_values, *theirs.nested_row_splits):
             writer.write(tf.io.serialize_tensor(part).numpy())
-    assert path.read_bytes() == encoded("tfrecord", ours)
-    [found] = decoded("tfrecord", path.read_bytes(), kind="ragged")
-    assert encoded("tfrecord", found) == path.read_bytes()
+    assert path.read_bytes() == serialize("tfrecord", ours)
+    [found] = tensors_of("tfrecord", path.read_bytes(), kind="ragged")
+    assert serialize("tfrecord", found) == path.read_bytes()
 
 
 @pytest.mark.parametrize("form", ["json", "npz", "safetensors", "tfrecord", "b64"])
@@ -170,14 +154,14 @@ def test_tensors_of_different_shapes_are_records_of_their_own(form: FormName, tm
     shapes = [(2, 3), (), (0, 4), (5,), (1, 1, 7)]
     arrays = [np.arange(np.prod(shape, dtype=int), dtype="<f4").reshape(shape) for shape in shapes]
     named = [replace(Array.of(array, DTYPES["float32"]), name=f"t{i}") for i, array in enumerate(arrays)]
-    tensors = decoded(form, encoded(form, *named))
+    tensors = tensors_of(form, serialize(form, *named))
     path = tmp_path / "tensors"
-    path.write_bytes(encoded("tfrecord", *tensors))
+    path.write_bytes(serialize("tfrecord", *tensors))
     records = tf.data.TFRecordDataset(str(path)).map(lambda record: tf.io.parse_tensor(record, tf.float32))
     for record, array in zip(records, arrays, strict=True):
         assert record.shape == array.shape
         assert record.numpy().tolist() == array.tolist()
-    again = decoded("tfrecord", encoded(form, *tensors) if form == "tfrecord" else path.read_bytes())
+    again = tensors_of("tfrecord", serialize(form, *tensors) if form == "tfrecord" else path.read_bytes())
     assert [item.shape for item in again if isinstance(item, Array)] == shapes
 
 
@@ -192,16 +176,16 @@ def only_string(tensors: list[AnyTensor]) -> Any:
 @settings(deadline=None, max_examples=50)
 def test_the_websafe_alphabet_is_tensorflows(data: bytes) -> None:
     tensor = Array(STRING, (), np.array([data], object))
-    digits = encoded("json", tensor, b64="websafe").split(b'"b64":"')[1].split(b'"')[0]
+    digits = serialize("json", tensor, b64="websafe").split(b'"b64":"')[1].split(b'"')[0]
     assert digits == tf.io.encode_base64(data).numpy()
-    assert only_string(decoded("json", b'{"b64":"' + digits + b'"}')) == data
+    assert only_string(tensors_of("json", b'{"b64":"' + digits + b'"}')) == data
     padded = tf.io.encode_base64(data, pad=True).numpy()
-    assert only_string(decoded("json", b'{"b64":"' + padded + b'"}')) == data
+    assert only_string(tensors_of("json", b'{"b64":"' + padded + b'"}')) == data
 
 
 def test_a_tensor_proto_as_websafe_base64_is_parsed_in_the_graph() -> None:
     tensor = Array.of(np.array([-np.inf, 1.5], "<f4"), DTYPES["float32"])
-    digits = encoded("b64", tensor, b64="websafe").split(b'"')[3]
+    digits = serialize("b64", tensor, b64="websafe").split(b'"')[3]
     parsed = tf.io.parse_tensor(tf.io.decode_base64(digits), tf.float32)
     assert parsed.numpy().tolist() == [-np.inf, 1.5]
-    assert b"".join(make_message(tensor)) == tf.io.decode_base64(digits).numpy()
+    assert serialize("tensorproto", tensor) == tf.io.decode_base64(digits).numpy()

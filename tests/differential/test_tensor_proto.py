@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.array import Array
-from app.codecs.messages.tensor_proto import parse_tensor_proto
-from app.codecs.messages.tensor_proto_write import make_message
 from app.domain.dtypes import DTYPES, STRING, DType, dtype_from_tf_enum
 from app.domain.limits import Limits
 from app.errors import InputError, UnprocessableInput
 from app.runtime.budget import Budget
 from tests.elements import element_bytes
+from tests.unit.codecs.seam import serialize, tensors_of
 
 tf = importlib.import_module("tensorflow")
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2  # noqa: E402 (TensorFlow itself comes first)
@@ -36,7 +35,13 @@ def tf_tensor(tensor: Array) -> Any:
 
 
 def serialized(tensor: Array) -> bytes:
-    return b"".join(make_message(tensor))
+    return serialize("tensorproto", tensor)
+
+
+def parsed(message: bytes, limits: Limits | None = None) -> Array:
+    [found] = tensors_of("tensorproto", message, Budget(limits))
+    assert isinstance(found, Array)
+    return found
 
 
 def elements(tensor: Any) -> list[bytes]:
@@ -87,7 +92,7 @@ def assert_interchangeable(tensor: Array) -> None:
     theirs = tf.io.serialize_tensor(tf_tensor(tensor)).numpy()
     assert serialized(tensor) == theirs
     assert_same(tensor, tf.io.parse_tensor(serialized(tensor), tf_dtype(tensor.dtype)))
-    assert_same(parse_tensor_proto(theirs, Budget()), tf_tensor(tensor))
+    assert_same(parsed(theirs), tf_tensor(tensor))
 
 
 @pytest.mark.parametrize("rank", [64, 65, 254])
@@ -95,7 +100,7 @@ def assert_interchangeable(tensor: Array) -> None:
 def test_as_many_dimensions_as_tensorflow_holds(rank: int, dim: int) -> None:
     shape = (1,) * (rank - 1) + (dim,)
     theirs = tf.io.serialize_tensor(tf.fill(shape, 2.0)).numpy()
-    ours = parse_tensor_proto(theirs, Budget())
+    ours = parsed(theirs)
     assert ours.shape == shape
     assert serialized(ours) == theirs
 
@@ -107,7 +112,7 @@ def test_one_dimension_more_is_refused_by_both() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.parse_tensor(proto, tf.float32)
     with pytest.raises(InputError):
-        parse_tensor_proto(proto, Budget())
+        parsed(proto)
 
 
 def shape_proto(*dims: int) -> Any:
@@ -163,7 +168,7 @@ def test_typed_values_and_their_repetition(name: str, data: st.DataObject, shape
         dtype=dtype.tf_enum, tensor_shape=shape_proto(*shape), **{field: given_values}
     )
     message = proto.SerializeToString()
-    assert_same(parse_tensor_proto(message, Budget()), tf.io.parse_tensor(message, tf_dtype(dtype)))
+    assert_same(parsed(message), tf.io.parse_tensor(message, tf_dtype(dtype)))
 
 
 @pytest.mark.parametrize("dtype", BEYOND, ids=str)
@@ -174,7 +179,7 @@ def test_dtypes_without_a_kernel_are_read_back_by_both_readers(
 ) -> None:
     ours = draw_tensor(data, dtype, shape)
     assert_same(ours, tf.io.parse_tensor(serialized(ours), tf_dtype(dtype)))
-    assert parse_tensor_proto(serialized(ours), Budget()).values.tobytes() == ours.values.tobytes()
+    assert parsed(serialized(ours)).values.tobytes() == ours.values.tobytes()
     if dtype.name.endswith("fnuz") and 0 in shape:
         return  # make_ndarray reads the content of these, and nothing else
     array = tf.make_ndarray(tensor_pb2.TensorProto.FromString(serialized(ours)))
@@ -190,7 +195,7 @@ def test_make_tensor_proto_is_read_and_where_it_writes_content_equalled(
         return  # it writes the content of these, and nothing else
     values = np.resize(np.arange(16, dtype=np.uint8) & (1 << dtype.num_bits) - 1, shape).view(dtype.numpy)
     message = tf.make_tensor_proto(values, dtype=tf_dtype(dtype), shape=shape).SerializeToString()
-    ours = parse_tensor_proto(message, Budget())
+    ours = parsed(message)
     assert ours.values.tolist() == values.reshape(-1).tolist()
     if dtype.is_float and shape:
         assert serialized(ours) == message
@@ -209,7 +214,7 @@ def test_quantized_tensors_are_those_of_tensorflow(dtype: DType) -> None:
 def test_what_make_tensor_proto_writes(dtype: DType, shape: tuple[int, ...]) -> None:
     values: Any = np.full(shape, b"ab", object) if dtype.is_string else np.ones(shape, dtype.numpy)
     proto = tf.make_tensor_proto(values, dtype=tf_dtype(dtype), shape=shape)
-    ours = parse_tensor_proto(proto.SerializeToString(), Budget())
+    ours = parsed(proto.SerializeToString())
     assert_same(ours, tf.io.parse_tensor(proto.SerializeToString(), tf_dtype(dtype)))
     assert ours.values.tolist() == values.reshape(-1).tolist()
 
@@ -235,7 +240,7 @@ ONE = b"\x2d\0\0\x80?"
     ],
 )
 def test_unusual_messages_are_read_alike(message: bytes) -> None:
-    ours = parse_tensor_proto(message, Budget())
+    ours = parsed(message)
     assert_same(ours, tf.io.parse_tensor(message, tf_dtype(ours.dtype)))
 
 
@@ -282,7 +287,7 @@ DELIBERATE: dict[str, tuple[int, bytes, str]] = {
 def test_deliberate_refusals(enum: int, message: bytes, code: str) -> None:
     tf.io.parse_tensor(message, tf.dtypes.as_dtype(enum))
     with pytest.raises(InputError) as caught:
-        parse_tensor_proto(message, Budget())
+        parsed(message)
     assert caught.value.code == code
 
 
@@ -317,7 +322,7 @@ def test_what_is_accepted_of_mutated_messages_tensorflow_reads_alike(base: bytes
         if message:
             mutate(message, at % len(message), byte)
     try:
-        ours = parse_tensor_proto(bytes(message), Budget(Limits(max_decoded_bytes=2**20)))
+        ours = parsed(bytes(message), Limits(max_decoded_bytes=2**20))
     except InputError:
         return
     assert_same(ours, tf.io.parse_tensor(bytes(message), tf_dtype(ours.dtype)))
@@ -334,7 +339,7 @@ def test_dtypes_are_those_that_tensorflow_reads_and_a_kernel_those_it_serializes
     if zero is None or enum in (20, 21):  # resource and variant: handles without a value
         assert dtype is None
         with pytest.raises(UnprocessableInput) as caught:
-            parse_tensor_proto(message, Budget())
+            parsed(message)
         assert caught.value.code == "unsupported_dtype"
         return
     assert dtype is not None
@@ -345,4 +350,4 @@ def test_dtypes_are_those_that_tensorflow_reads_and_a_kernel_those_it_serializes
         assert not dtype.has_kernel
         return
     assert dtype.has_kernel
-    assert serialized(parse_tensor_proto(theirs, Budget())) == theirs
+    assert serialized(parsed(theirs)) == theirs

@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from app.codecs.array import Array
-from app.codecs.messages.tensor_proto_write import make_message
-from app.codecs.messages.tensor_tfrecord import read, write
-from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.compression import Compression
 from app.domain.dtypes import DTYPES
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
+from tests.unit.codecs.seam import serialize, tensors_of
 
 tf = importlib.import_module("tensorflow")
 
@@ -35,7 +31,7 @@ def theirs() -> list[Any]:
 
 
 def ours(compression: Compression) -> bytes:
-    return b"".join(write(map(make_message, TENSORS), TensorEncodeOptions(compression=compression)))
+    return serialize("tfrecord", *TENSORS, compression=compression)
 
 
 def test_bytes_are_those_of_tensorflows_writer(tmp_path: Path) -> None:
@@ -63,7 +59,7 @@ def test_we_read_tensorflows(tmp_path: Path, compression: str) -> None:
     with tf.io.TFRecordWriter(str(path), compression) as writer:
         for tensor in theirs():
             writer.write(tf.io.serialize_tensor(tensor).numpy())
-    found = read(MemoryStream(path.read_bytes()), TensorDecodeOptions(held=True), Budget())
+    found = tensors_of("tfrecord", path.read_bytes())
     for item, expected in zip(found, TENSORS, strict=True):
         assert (item.dtype, item.shape) == (expected.dtype, expected.shape)
         assert item.values.tolist() == expected.values.tolist()

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.json import ndjson
-from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from app.codecs.options import RecordsEncodeOptions
 from app.codecs.schemas.features_json import parse_features, serialize_dataset_info, serialize_features
 from app.domain.feature import stored_features
 from app.domain.limits import MIB, Limits
@@ -22,9 +21,9 @@ from app.domain.schema import Schema
 from app.domain.shard_plan import default_num_shards
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
-from app.runtime.streams import MemoryStream
 from app.services.datasets import DatasetOptions, Datasets, PublishOptions
 from app.storage.obstore_store import open_store
+from tests.unit.codecs.seam import decode
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -51,11 +50,10 @@ class Published:
     def append(self, rows: list[Row], split: str = "train") -> None:
         body = "".join(json.dumps(row) + "\n" for row in rows).encode()
         budget = Budget()
-        options = RecordsDecodeOptions(schema=self.schema)
         self.datasets.append(
             self.name,
             split,
-            ndjson.decode(MemoryStream(body), options, budget),
+            decode("ndjson", body, budget, schema=self.schema),
             key=None,
             digest=lambda: "",
             options=RecordsEncodeOptions(lossy=True),

@@ -15,16 +15,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.compression.tfrecord import compress
-from app.codecs.messages.framing import frame_footer, frame_header, iter_frames
-from app.codecs.messages.tfrecord import decode, encode
-from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.compression import Compression
 from app.domain.schema import Schema
 from app.errors import InputError
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
+from tests.unit.codecs.seam import decode, encode
 
 _TENSORFLOWS: dict[Compression, str] = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 COMPRESSIONS: list[Compression] = list(_TENSORFLOWS)
@@ -43,16 +38,19 @@ def read_by_tensorflow(path: Path, data: bytes, compression: Compression) -> lis
     return [record.numpy() for record in dataset]
 
 
-def framed(payloads: list[bytes]) -> bytes:
-    return b"".join(frame_header(len(payload)) + payload + frame_footer(payload) for payload in payloads)
+BYTES = Schema.from_json({"features": {"record": {"dtype": "bytes"}}})
 
 
-def read(data: bytes, compression: Compression | None = None) -> list[bytes]:
-    found: list[bytes] = []
-    for block in iter_frames(MemoryStream(data), Budget(), compression=compression):
-        ends = (block.starts + block.sizes).tolist()
-        found += [bytes(block.data[a:b]) for a, b in zip(block.starts.tolist(), ends, strict=True)]
-    return found
+def framed(payloads: list[bytes], compression: Compression = "none") -> bytes:
+    """The payloads as records, whatever they hold."""
+    batch = pa.RecordBatch.from_arrays([pa.array(payloads, pa.binary())], schema=arrow_schema(BYTES))
+    rows = from_arrow(BYTES, [batch] if payloads else [])
+    return encode("tfrecord", rows, as_bytes=True, compression=compression)
+
+
+def read(data: bytes, compression: Compression | None = None) -> list[Any]:
+    rows = decode("tfrecord", data, as_bytes=True, compression=compression)
+    return [record for batch in as_arrow(rows) for record in batch.column(0).to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +71,13 @@ def test_both_read_what_the_other_writes(folder: Path, compression: Compression)
     theirs = written_by_tensorflow(folder / f"theirs-{compression}", payloads, compression)
     assert read(theirs) == payloads
     assert read(theirs, compression) == payloads
-    ours = b"".join(compress([framed(payloads)], compression))
+    ours = framed(payloads, compression)
     assert read_by_tensorflow(folder / f"ours-{compression}", ours, compression) == payloads
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_no_records_are_read_as_none_by_both(folder: Path, compression: Compression) -> None:
-    empty = b"".join(compress([], compression))
+    empty = framed([], compression)
     assert read(empty, compression) == []
     assert read_by_tensorflow(folder / f"empty-{compression}", empty, compression) == []
     assert read(written_by_tensorflow(folder / "none", [], compression), compression) == []
@@ -105,8 +103,7 @@ def test_a_dataset_of_tensorflow_parses_our_rows(folder: Path, compression: Comp
     batches = [
         pa.RecordBatch.from_pylist(rows[begin : begin + 700], schema=arrow) for begin in range(0, 3000, 700)
     ]
-    options = RecordsEncodeOptions(compression=compression)
-    data = b"".join(encode(from_arrow(SCHEMA, iter(batches)), options, Budget()))
+    data = encode("tfrecord", from_arrow(SCHEMA, iter(batches)), compression=compression)
     path = folder / f"rows-{compression}"
     path.write_bytes(data)
     spec = {
@@ -119,7 +116,7 @@ def test_a_dataset_of_tensorflow_parses_our_rows(folder: Path, compression: Comp
     assert parsed["image"].numpy().reshape(3000, 6).tolist() == [row["image"] for row in rows]
     assert parsed["label"].numpy().tolist() == [row["label"] for row in rows]
     assert parsed["tags"].to_list() == [row["tags"] for row in rows]
-    records = decode(MemoryStream(data), RecordsDecodeOptions(schema=SCHEMA), Budget())
+    records = decode("tfrecord", data, schema=SCHEMA)
     assert [row for batch in as_arrow(records) for row in batch.to_pylist()] == rows
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.codecs.forms import FormName
-from app.codecs.messages.framing import HEADER_BYTES, OVERHEAD_BYTES, frame_footer, frame_header
+from tests.frames import frame
 
 __all__ = ["FRAMINGS", "Framing", "join", "split"]
 
@@ -42,14 +42,14 @@ def join(payloads: Sequence[bytes]) -> bytes:
 
 
 def _frame_tfrecord(payloads: Sequence[bytes]) -> bytes:
-    return b"".join(frame_header(len(payload)) + payload + frame_footer(payload) for payload in payloads)
+    return b"".join(map(frame, payloads))
 
 
 def _tfrecord_payloads(body: bytes) -> Iterator[bytes]:
     while body:
         size = int.from_bytes(body[:8], "little")
-        yield body[HEADER_BYTES : HEADER_BYTES + size]
-        body = body[OVERHEAD_BYTES + size :]
+        yield body[12 : 12 + size]
+        body = body[16 + size :]
 
 
 def _frame_b64(payloads: Sequence[bytes]) -> bytes:

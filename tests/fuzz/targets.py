@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from starlette.datastructures import Headers
 
@@ -20,11 +20,7 @@ from app.api.multipart import open_multipart
 from app.api.negotiation import choose_input, choose_output, parse_json_bytes
 from app.api.transcoding import DecodedBody
 from app.codecs.array import AnyTensor, Array, in_memory
-from app.codecs.compression.inflate import Container
 from app.codecs.forms import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
-from app.codecs.messages import tensor_tfrecord
-from app.codecs.messages.framing import iter_frames
-from app.codecs.messages.salvage import salvage_frames
 from app.codecs.options import (
     RecordsDecodeOptions,
     RecordsEncodeOptions,
@@ -35,10 +31,9 @@ from app.codecs.schemas.declared import parse_schema
 from app.codecs.schemas.features_json import serialize_features
 from app.codecs.schemas.pbtxt import serialize_pbtxt
 from app.codecs.schemas.python_source import serialize_python
-from app.codecs.tensors.forms import read_arrays
 from app.domain.compression import Compression
 from app.domain.dtypes import parse_dtype
-from app.domain.limits import MIB, Limits
+from app.domain.limits import KIB, MIB, Limits
 from app.domain.losses import LostRange
 from app.domain.schema import Schema
 from app.errors import InputError
@@ -48,9 +43,11 @@ from app.runtime.streams import ByteStream, MemoryStream, read_all
 from app.services.describe import describe_records, describe_tensors
 from app.services.examples import RowForm, convert_row
 from app.services.records import encode_records, open_records
+from app.services.repair import repair_records
 from app.services.tensors import TensorConversion, convert_tensors
 from tests.bodies import body_of, stream_of
 from tests.column_checks import check_batch
+from tests.frames import frame
 from tests.fuzz.framing import FRAMINGS, Framing
 
 __all__ = [
@@ -195,9 +192,13 @@ TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (
     ("tfrecord", TensorEncodeOptions(compression="gzip", sparse="many")),
     ("b64", TensorEncodeOptions()),
 )
+Container = Literal["gzip", "zlib", "zstd"]
 ENCODINGS: Final[tuple[Container, ...]] = ("gzip", "zlib", "zstd")
 SALVAGE_VARIANTS: Final[tuple[Compression | None, ...]] = ("none", None)
 _SMALL_READ: Final = 7
+#: A TensorProto of one byte, and one of 256 KiB.
+_SHORT_RECORD: Final = frame(bytes.fromhex("0804 1204 1202 0801 2201 00"))
+_LONG_RECORD: Final = frame(bytes.fromhex("0804 1206 1204 08808010 22808010") + bytes(256 * KIB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,18 +297,20 @@ def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, tu
     codec = TENSOR_CODECS[form]
     if options.kind in ("sparse", "ragged"):
         return
-    decode = codec.decode
-    if form == "tfrecord":  # in which short records are not streamed
-        decode = read_arrays(partial(tensor_tfrecord.read, streamed_from=1))
+    # Where the first record of a TFRecord is long, the records are streamed; short ones are not.
+    first = (_SHORT_RECORD, _LONG_RECORD) if form == "tfrecord" else (b"", b"")
+    if first[0]:
+        options = replace(options, dtype=None, shape=None)
 
-    def read(budget: Budget, *, held: bool, num_bytes: int | None = None) -> list[AnyTensor]:
-        source = body_of(codec, body) if held or codec.needs == "file" else turn.stream(body)
-        given = replace(options, held=held, body_bytes=num_bytes)
-        return [in_memory(item, budget) for item in decode(source, given, budget)]
+    def read(budget: Budget, *, held: bool, has_length: bool = False) -> list[AnyTensor]:
+        data = first[not held] + body
+        source = body_of(codec, data) if held or codec.needs == "file" else turn.stream(data)
+        given = replace(options, held=held, body_bytes=len(data) if has_length else None)
+        return [in_memory(item, budget) for item in codec.decode(source, given, budget)][bool(first[0]) :]
 
     held = _held(partial(read, held=True))
-    for num_bytes in (None, len(body)):
-        streamed = _held(partial(read, held=False, num_bytes=num_bytes))
+    for has_length in (False, True):
+        streamed = _held(partial(read, held=False, has_length=has_length))
         if held != streamed and streamed != "late_field":
             raise AssertionError(f"{held!r:.500} became {streamed!r:.500} where it is streamed")
 
@@ -349,9 +352,13 @@ def _salvaged(compression: Compression | None, body: bytes, turn: Turn) -> objec
     if compression == "none" and len(good) + sum(item.num_bytes for item in lost) != len(body):
         raise AssertionError("some bytes are neither kept nor lost")
     whole = bytearray()
+    options = RecordsDecodeOptions(as_bytes=True, compression=compression)
     try:
-        for block in iter_frames(turn.stream(body), Budget(LIMITS), compression=compression):
-            whole += block.data
+        source: Any = turn.stream(body)
+        records = RECORDS_CODECS["tfrecord"].decode(source, options, Budget(LIMITS))
+        for batch in records.batches:
+            strings: Any = batch.columns[0].values
+            whole += b"".join(map(frame, strings.unpack()))
     except InputError:
         # Not all records before the fault: those in a block with it are not handed out.
         if not good.startswith(whole):
@@ -363,13 +370,8 @@ def _salvaged(compression: Compression | None, body: bytes, turn: Turn) -> objec
 
 
 def _salvage(stream: ByteStream, compression: Compression | None) -> tuple[bytes, list[LostRange]]:
-    good, lost = bytearray(), []
-    for item in salvage_frames(stream, Budget(LIMITS), compression=compression):
-        if isinstance(item, LostRange):
-            lost.append(item)
-        else:
-            good += item.data
-    return bytes(good), lost
+    repair = repair_records(stream, compression, Budget(LIMITS))
+    return b"".join(map(bytes, repair.chunks)), repair.losses.ranges
 
 
 _ROW_FORMS: Final[tuple[RowForm, ...]] = ("json", "example", "b64")

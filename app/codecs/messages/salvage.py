@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
+from ...domain import losses as bounds
 from ...domain.compression import Compression
 from ...domain.limits import KIB, MIB
 from ...domain.losses import Losses, LostRange
@@ -36,8 +37,6 @@ _WORK_PER_BYTE: Final = 8
 _WORK: Final = 64 * MIB
 #: What a look at a good length behind damage counts as: some 12 microseconds, whatever it promises.
 _LOOK_BYTES: Final = 16 * KIB
-#: Each takes some 20 microseconds: half a minute in all.
-_MAX_RANGES: Final = 1_000_000
 
 _HEAD_BYTES: Final = 64 * KIB
 
@@ -121,7 +120,7 @@ class _Salvage:
                 if stop.is_fault(window):
                     begin = window.offset + position
                     ranges += 1
-                    if ranges > _MAX_RANGES:
+                    if ranges > bounds.MAX_RANGES:
                         raise self._too_damaged()
                     position, is_record = self._behind(stop)
                     end = window.offset + position

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from starlette.datastructures import Headers
 
@@ -10,7 +12,6 @@ from app.api.content_encoding import (
     parse_content_encoding,
     require_identity,
 )
-from app.codecs.compression.deflate import Coding
 from app.errors import MalformedInput, NotAcceptable, UnknownEncoding
 
 
@@ -78,7 +79,7 @@ def test_fault_16_stacked_and_unknown_codings_are_refused(lines: list[str]) -> N
     ],
 )
 def test_the_client_chooses_how_its_answer_is_encoded(
-    line: str, coding: Coding | None, required: bool
+    line: str, coding: Literal["gzip", "zstd"] | None, required: bool
 ) -> None:
     expected = None if coding is None else AnswerCoding(coding, required)
     assert choose_coding(headers("accept-encoding", line)) == expected

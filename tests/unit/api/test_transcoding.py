@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from starlette.datastructures import Headers
@@ -15,15 +16,15 @@ from starlette.datastructures import Headers
 from app.api.content_encoding import AnswerCoding
 from app.api.transcoding import DecodedBody, encoded_answer, transcoded
 from app.api.work import Answer, Work
-from app.codecs.compression.inflate import Container
-from app.codecs.compression.zstd import zstd
 from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, StreamInterrupted
 from app.runtime.budget import Budget
 from app.runtime.streams import Buffer, ByteStream, MemoryStream
 from app.services.deferred import completed
+from tests.zstandard import zstd
 
 TEXT = b"some text, again and again; " * 1000
+Container = Literal["gzip", "zlib", "zstd"]
 COMPRESS: dict[Container, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "zlib": zlib.compress,

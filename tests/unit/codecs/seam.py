@@ -109,12 +109,13 @@ def describe(feature: Feature) -> str:
     return f"{kind}{feature.dtype}{shape}{'?' if feature.nullable else ''}"
 
 
-def decode(form: FormName, body: bytes, budget: Budget, chunk: int | None = None, **options: Any) -> Records:
+def decode(
+    form: FormName, body: bytes, budget: Budget | None = None, chunk: int | None = None, **options: Any
+) -> Records:
     """The records of a body, not drawn yet."""
     codec = RECORDS_CODECS[form]
-    assert codec.decode is not None
     source: Any = MemoryFile(body) if codec.needs == "file" else stream_of(body, chunk)
-    return codec.decode(source, RecordsDecodeOptions(**options), budget)
+    return codec.decode(source, RecordsDecodeOptions(**options), budget or Budget())
 
 
 def read(
@@ -161,14 +162,18 @@ def assert_rows(found: Rows | Refusal, rows: list[dict[str, Any]]) -> None:
     assert repr(found.rows) == repr(rows)
 
 
+def encode(form: FormName, records: Records, budget: Budget | None = None, **options: Any) -> bytes:
+    """The bytes of the records in this form. `options` are those of `RecordsEncodeOptions`."""
+    chunks = RECORDS_CODECS[form].encode(records, RecordsEncodeOptions(**options), budget or Budget())
+    return b"".join(map(bytes, chunks))
+
+
 def write(
     form: FormName, records: Records, *, limits: Limits | None = None, **options: Any
 ) -> bytes | Refusal:
-    """The bytes of the records in this form. `options` are those of `RecordsEncodeOptions`."""
-    codec = RECORDS_CODECS[form]
-    assert codec.encode is not None
+    """The same, or why it is refused."""
     try:
-        return b"".join(map(bytes, codec.encode(records, RecordsEncodeOptions(**options), Budget(limits))))
+        return encode(form, records, Budget(limits), **options)
     except InputError as error:
         return Refusal.of(error)
 
@@ -296,11 +301,15 @@ def values_of(item: AnyTensor, budget: Budget | None = None) -> Values:
     return Values(tensor.dtype.name, tuple(shape), _plain(values, tensor.dtype), item.name, parts)
 
 
-def write_tensors(form: FormName, tensors: Sequence[AnyTensor], **options: Any) -> bytes | Refusal:
+def serialize(form: FormName, *tensors: AnyTensor, **options: Any) -> bytes:
     """The bytes of the tensors in this form. `options` are those of `TensorEncodeOptions`."""
-    codec = TENSOR_CODECS[form]
-    assert codec.encode is not None
+    chunks = TENSOR_CODECS[form].encode(tensors, TensorEncodeOptions(**options), Budget())
+    return b"".join(map(bytes, chunks))
+
+
+def write_tensors(form: FormName, tensors: Sequence[AnyTensor], **options: Any) -> bytes | Refusal:
+    """The same, or why it is refused."""
     try:
-        return b"".join(map(bytes, codec.encode(tensors, TensorEncodeOptions(**options), Budget())))
+        return serialize(form, *tensors, **options)
     except InputError as error:
         return Refusal.of(error)

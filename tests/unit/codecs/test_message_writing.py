@@ -25,7 +25,8 @@ from app.domain.schema import Schema
 from app.errors import LimitExceeded, LossyConversion
 from app.runtime.budget import Budget
 from tests.arrow_rows import from_arrow
-from tests.feature_values import Table, field, payloads, tables_of
+from tests.feature_values import Table, field, tables_of
+from tests.frames import payloads
 from tests.unit.codecs.seam import Refusal, decode, read, records, schema_of, write
 
 

@@ -223,7 +223,7 @@ def test_many_good_lengths_without_a_record_are_given_up_in_time(claim: int) -> 
 
 
 def test_damage_in_too_many_places_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.codecs.messages.salvage._MAX_RANGES", 3)  # a million take too long
+    monkeypatch.setattr("app.domain.losses.MAX_RANGES", 3)  # a million take too long
     bad = flipped(frame(b"x"), 12)
     assert len(salvaged(bad * 3)[1]) == 3
     with pytest.raises(UnprocessableInput) as caught:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from app.codecs.json.records import decode_bodies
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import KIB, Limits
 from app.errors import Overloaded, StorageError
@@ -86,6 +85,8 @@ def test_one_that_is_refused_does_not_spoil_the_others(
 def test_one_that_meets_a_defect_does_not_spoil_the_others(
     appends: SmallAppends, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    decode_bodies = vars(small_appends)["decode_bodies"]
+
     def defective(bodies: list[bytes], *rest: Any) -> Any:
         if any(b"666" in body for body in bodies):
             raise RuntimeError("a defect")
@@ -193,6 +194,8 @@ def test_datasets_are_served_in_turn(
     client.datasets.create("e", SCHEMA, DatasetOptions())
     client.datasets.destination("e")
     order: list[list[bytes]] = []
+
+    decode_bodies = vars(small_appends)["decode_bodies"]
 
     def seen(bodies: list[bytes], *rest: Any) -> Any:
         order.append(bodies)

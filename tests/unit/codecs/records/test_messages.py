@@ -17,7 +17,8 @@ from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.bodies import stream_of
-from tests.feature_values import Table, payloads, tables_of
+from tests.feature_values import Table, tables_of
+from tests.frames import payloads
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.codecs.messages.framing import FrameBlock
 from app.domain.shard_plan import ShardPlan
 from app.errors import CorruptData
 from app.runtime.budget import Budget
@@ -30,7 +30,7 @@ class Marked:
     def of(cls, *marks: bool) -> "Marked":
         return cls(marks, sum(marks))
 
-    def mask(self, block: FrameBlock, first: int) -> NDArray[np.bool_]:
+    def mask(self, block: Any, first: int) -> NDArray[np.bool_]:
         return np.array(self.marks[first : first + block.num_records], np.bool_)
 
 

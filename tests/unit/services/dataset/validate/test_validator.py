@@ -356,7 +356,7 @@ def test_gzip_of_two_members_is_told() -> None:
 
 
 def test_damage_in_too_many_places_ends_the_look_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.codecs.messages.salvage._MAX_RANGES", 2)
+    monkeypatch.setattr("app.domain.losses.MAX_RANGES", 2)
     bad = flipped(12)(GOOD[0])
     found = check(bad * 4, 4)
     assert [code for code, *_ in codes(found)] == ["bad_payload"] * 2 + ["too_damaged", "wrong_count"]

@@ -2,7 +2,7 @@
 
 The standard library's parser is the one that keeps integer and float tokens apart exactly. What it
 lets pass is refused here: duplicate keys, NaN and Infinity, lone surrogates, deep nesting, integers
-of thousands of digits. (1e400 becomes an infinite `float`; only a `NonFinite` is a real infinity.)
+of thousands of digits. (1e400 becomes an infinite `float`.)
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from .bounds import check_depth, take_census, too_deep
 
-__all__ = ["JsonDocument", "NegativeZero", "NonFinite", "parse_json"]
-
 _BOM: Final = b"\xef\xbb\xbf"
 #: Nothing is given back that was matched: of each repetition that can be, `re` keeps more than 100 bytes.
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -31,26 +29,12 @@ _SURROGATES: Final = re.compile(
     r"|\\."
 )
 _NON_FINITE_TOKEN: Final = re.compile(rf"{_STRING}|(NaN|-?Infinity)", re.DOTALL)
-#: Also matches inside strings and in `1e-0`, which costs such a text some speed and nothing else.
-_NEGATIVE_ZERO_TOKEN: Final = re.compile(r"-0(?![0-9.eE])")
 _LONG_INTEGER: Final = re.compile(rf"{_STRING}|(-?[0-9]{{500,}})", re.DOTALL)
 _KEY_OR_BRACKET: Final = re.compile(rf"({_STRING})(\s*:)?|[{{}}\[\]]", re.DOTALL)
 
 
 #: Characters of a text that is read in less than a tenth of a second.
 _LARGE: Final = 4 * MIB
-
-
-class NonFinite(float):
-    """NaN or an infinity that was written as such, unlike a decimal that overflowed."""
-
-    __slots__ = ()
-
-
-class NegativeZero(int):
-    """The integer token `-0`: 0 among integers, -0.0 among floats (Go writes a float's -0.0 so)."""
-
-    __slots__ = ()
 
 
 class _DuplicateKey(Exception):
@@ -66,8 +50,7 @@ class JsonDocument:
     """A parsed text.
 
     Attributes:
-        value: dict, list, str, int, float, bool or None; `NonFinite` for bare NaN and Infinity,
-            `NegativeZero` for -0.
+        value: dict, list, str, int, float, bool or None.
         num_bytes: what was charged for it and for the arrays made of it; release it with them.
     """
 
@@ -140,13 +123,6 @@ def _refuse_token(_: str) -> NoReturn:
     raise _NonFiniteToken
 
 
-_NEGATIVE_ZERO: Final = NegativeZero()
-
-
-def _signed_integer(digits: str) -> int:
-    return _NEGATIVE_ZERO if digits == "-0" else int(digits)
-
-
 def _float(digits: str) -> float:
     return float(digits)
 
@@ -155,30 +131,28 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
-def _decoder(*, bare_nonfinite: bool, negative_zero: bool, large: bool) -> json.JSONDecoder:
+def _decoder(*, bare_nonfinite: bool, large: bool) -> json.JSONDecoder:
     return json.JSONDecoder(
         object_pairs_hook=_unique,
-        parse_constant=NonFinite if bare_nonfinite else _refuse_token,
-        # A call for each number: only for texts that have such a token, and for large ones, since other
-        # threads run between calls of Python functions, and not while C reads an array of numbers.
+        parse_constant=float if bare_nonfinite else _refuse_token,
+        # A call for each number, for large texts: other threads run between calls of Python functions, and
+        # not while C reads an array of numbers.
         parse_float=_float if large else None,
-        parse_int=_signed_integer if negative_zero else _int if large else None,
+        parse_int=_int if large else None,
     )
 
 
-#: By whether bare NaN is accepted, whether the text may hold the token -0, and whether it is large.
+#: By whether bare NaN is accepted, and whether the text is large.
 _DECODERS: Final = {
-    (bare, negative, large): _decoder(bare_nonfinite=bare, negative_zero=negative, large=large)
+    (bare, large): _decoder(bare_nonfinite=bare, large=large)
     for bare in (False, True)
-    for negative in (False, True)
     for large in (False, True)
 }
 
 
 def _parse(text: str, max_depth: int, *, bare_nonfinite: bool) -> Any:
-    negative_zero = "-" in text and _NEGATIVE_ZERO_TOKEN.search(text) is not None
     try:
-        return _DECODERS[bare_nonfinite, negative_zero, len(text) > _LARGE].decode(text)
+        return _DECODERS[bare_nonfinite, len(text) > _LARGE].decode(text)
     except _DuplicateKey:
         raise _duplicate_key(text) from None
     except _NonFiniteToken:

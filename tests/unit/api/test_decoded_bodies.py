@@ -42,8 +42,12 @@ def inflated(body: bytes, container: Container, *, n: int = 64 * KIB, chunk: int
 
 
 def refused(body: bytes, container: Container, *, chunk: int | None = None) -> InputError:
+    stream = DecodedBody(stream_of(body, chunk), container, Budget())
+    pieces: list[bytes] = []
     with pytest.raises(InputError) as caught:
-        inflated(body, container, chunk=chunk)
+        pieces.extend(iter(lambda: stream.read(64 * KIB), b""))
+    if isinstance(caught.value, MalformedInput):
+        assert caught.value.location.offset == sum(map(len, pieces))
     return caught.value
 
 
@@ -128,6 +132,15 @@ def test_every_body_that_is_cut_short_is_refused(container: Container, chunk: in
     for end in range(len(body)):
         error = refused(body[:end], container, chunk=chunk)
         assert (type(error), error.code) == (MalformedInput, "truncated"), end
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_damage_behind_much_that_is_whole_is_refused_at_its_place(container: Container) -> None:
+    body = bytearray(compressed(random.Random(5).randbytes(400_000), container))
+    body[-1] ^= 1
+    error = refused(bytes(body), container)
+    assert error.code == "invalid_compression"
+    assert (error.location.offset or 0) > 250_000
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

@@ -64,6 +64,13 @@ def test_an_error_says_what_to_do(body: bytes, error: type[Exception], hint: str
     assert hint in found.detail
 
 
+def test_bodies_that_are_no_rows_are_told_of_those_that_are() -> None:
+    found = read("json", b"5")
+    assert isinstance(found, Refusal)
+    assert found.error is AmbiguousInput
+    assert '{"instances": [{...}, ...]}' in found.detail
+
+
 def test_lines_in_one_json_text_are_named_as_ndjson() -> None:
     found = read("json", b'{"a":1}\n{"a":2}')
     assert isinstance(found, Refusal)
@@ -143,10 +150,16 @@ def test_a_schema_may_stand_behind_the_rows_of_a_large_body() -> None:
 
 def test_a_schema_is_given_once() -> None:
     body = b'{"instances":[{"a":1}],"schema":{"features":{"a":{"dtype":"int8"}}}}'
-    assert read("json", body, schema=INT8) == Refusal("schema_twice")
+    twice = read("json", body, schema=INT8)
+    assert twice == Refusal("schema_twice")
+    assert isinstance(twice, Refusal)
+    assert twice.pointer == "/schema"
     assert_rows(read("json", body, schema=INT8, schema_of_dataset=True), [{"a": 1}])
     other = read("json", body, schema=schema_of(a="int16"), schema_of_dataset=True)
     assert other == Refusal("schema_conflict")
+    two = b'{"instances":[{"a":1,"b":2}],"schema":{"features":{"a":{"dtype":"int8"},"b":{"dtype":"int8"}}}}'
+    reordered = read("json", two, schema=schema_of(b="int8", a="int8"), schema_of_dataset=True)
+    assert_rows(reordered, [{"b": 2, "a": 1}])
 
 
 @pytest.mark.parametrize("known", [schema_of(a={"dtype": "float32", "shape": [None]}, b="text")])

@@ -18,7 +18,7 @@ from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from tests.unit.codecs.records.kinds import rows_of, schemas
-from tests.unit.codecs.seam import Refusal, records, schema_of, write
+from tests.unit.codecs.seam import Refusal, Rows, assert_rows, read, records, schema_of, write
 
 PIECE_BYTES = 256 * 1024
 FORMS: list[tuple[FormName, Literal["rows", "columns"]]] = [
@@ -287,6 +287,11 @@ def test_any_rows_are_what_python_would_write(
     if schema.message == "sequence_example":
         flat = [{**row["context"], **row["feature_lists"]} for row in flat]
     assert {name: [row[name] for row in flat] for name in schema.names} == values
+    if nonfinite == "string":
+        sent = read("json", json.dumps(body).encode(), schema=schema)
+        assert isinstance(sent, Rows)
+        assert_rows(read("json", found.encode(), schema=schema), sent.rows)
+        assert_rows(read("ndjson", lines.encode(), pieces=(None, 7), schema=schema), sent.rows)
     if options == {"nonfinite": "string", "int64": "number", "b64": "standard"}:
         assert json.dumps(values) == json.dumps(body["columns"])
 

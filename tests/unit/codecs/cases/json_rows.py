@@ -547,6 +547,21 @@ CASES: dict[str, list[Group]] = {
             (b'{"a":[1,2],"b":[1]}', ('row_count_mismatch', None, 'b', None)),
             (b'{"a":1}', ('no_rows', None, 'a', None)),
             (b'{"columns":{"a":{"b64":""}}}', ('no_rows', None, 'a', None)),
+            (b'{"inputs":{"a":[],"b":[1]}}', ('row_count_mismatch', None, 'b', None)),
+            (b'[{"a":1},{"b":"x"}]', ({'a': 'int64?', 'b': 'text?'}, [[1, None], [None, b'x']])),
+            (b'[{"b":[-0,1.5]}]', ({'b': 'float64[2]'}, [[[-0.0, 1.5]]])),
+            (b'{"b":[[-0,1.5]]}', ({'b': 'float64[2]'}, [[[-0.0, 1.5]]])),
+            (b'{"schema":{"features":{"x":{"dtype":"int8","shape":[-0]}}},"instances":[{"x":[]}]}',
+             ({'x': 'int8[0]'}, [[[]]])),
+            (b'{"a":[1],"a":[2]}', ('duplicate_key', None, None, 9)),
+            (b'[{"a":1e400}]', ('out_of_range', 0, 'a', None)),
+            (b'[{"a":9223372036854775808}]', ('out_of_range', 0, 'a', None)),
+            (b'[{"a":9007199254740993},{"a":1.5}]', ('inexact_integer', 0, 'a', None)),
+            (b'[{"\\udc00":1}]', ('lone_surrogate', None, None, 3)),
+            (b'[{"":1}]', ('invalid_feature_name', None, '', None)),
+            (b'"a"', ('ambiguous_json', None, None, None)),
+            (b'{"instances":{"a":[1]}}', ('ambiguous_json', None, None, None)),
+            (b'{"instances":[],"a":[1]}', ('ambiguous_json', None, None, None)),
             (b'5', ('ambiguous_json', None, None, None)),
             (b'null', ('ambiguous_json', None, None, None)),
             (b'[1]', ('ambiguous_json', None, None, None)),
@@ -581,6 +596,15 @@ CASES: dict[str, list[Group]] = {
         ('json', None, {}, [
             (b'[{"context":{},"feature_lists":{}}]', ('unsupported_kind', 0, None, None)),
             (b'[{"a":1},{"a":"x"}]', ('schema_conflict', 1, 'a', None)),
+        ]),
+    ],
+    'bodies of one JSON text, of numbers that are none': [
+        ('json', None, {'nonfinite': 'bare'}, [
+            (b'[{"a":NaN},{"a":1}]', ({'a': 'float64'}, [[nan], [1.0]])),
+        ]),
+        ('json', None, {'nonfinite': 'null'}, [
+            (b'[{"a":[null,1]}]', ({'a': 'float64[2]'}, [[[nan, 1.0]]])),
+            (b'[{"a":null},{"a":1.5}]', ({'a': 'float64?'}, [[None], [1.5]])),
         ]),
     ],
     'inputs of Open Inference': [

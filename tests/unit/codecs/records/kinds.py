@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from app.domain.dtypes import BYTES, DTYPES, TEXT, DType
 from app.domain.feature import Feature, FeatureKind, FeatureShape, default_encoding
 from app.domain.schema import Schema
 
-__all__ = ["features", "rows_of", "schemas"]
-
 NUMBERS = [
     dtype for dtype in DTYPES.values() if dtype.kind in ("bool", "int", "uint", "float") and dtype.has_kernel
+]
+#: Of one byte or less, and quantized; neither is in a list of an Example.
+NARROW = [
+    dtype for dtype in DTYPES.values() if dtype.kind in ("int", "uint", "float") and not dtype.has_kernel
 ]
 COMPLEX = [dtype for dtype in DTYPES.values() if dtype.kind == "complex"]
 _SMALL = st.integers(0, 3)
@@ -40,7 +43,9 @@ def features(name: str) -> st.SearchStrategy[Feature]:
     kinds: list[FeatureKind] = ["dense", "ragged", "sparse", "sequence"]
 
     def of_kind(kind: FeatureKind) -> st.SearchStrategy[Feature]:
-        dtypes = st.sampled_from([*NUMBERS, TEXT, BYTES, *(COMPLEX if kind in ("dense", "sequence") else [])])
+        dtypes = st.sampled_from(
+            [*NUMBERS, TEXT, BYTES, *([*COMPLEX, *NARROW] if kind in ("dense", "sequence") else [])]
+        )
         made = st.tuples(dtypes, _shapes(kind), st.booleans())
         return made.map(lambda parts: _feature(name, kind, *parts))
 
@@ -64,9 +69,10 @@ def _scalars(dtype: DType) -> st.SearchStrategy[Any]:
     if dtype.kind == "bool":
         return st.booleans()
     if dtype.is_integer:
-        bits = 8 * dtype.itemsize
-        low, high = (0, 2**bits - 1) if dtype.kind == "uint" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        return st.integers(low, high)
+        return st.integers(*dtype.bounds)
+    if dtype.is_float and dtype.itemsize == 1:
+        every = np.arange(1 << dtype.num_bits, dtype=np.uint8).view(dtype.numpy).astype(np.float64)
+        return st.sampled_from(every[np.isfinite(every)].tolist())
     if dtype.is_float:
         words = st.sampled_from(["NaN", "Infinity", "-Infinity", -0.0])
         return st.one_of(st.integers(-128, 128).map(lambda number: number / 2), words)

@@ -1,4 +1,4 @@
-"""Features of every kind through JSON in rows, columns, NDJSON and one example, and back."""
+"""Features of every kind as JSON: what is inferred, declared, refused and written."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.columns import Records
-from app.codecs.json import ndjson, write_rows
-from app.codecs.json import records as records_json
-from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
-from app.runtime.budget import Budget
-from app.runtime.streams import MemoryFile
-from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.bodies import stream_of
+from tests.arrow_rows import as_arrow, from_arrow
 from tests.unit.codecs.records.kinds import rows_of, schemas
+from tests.unit.codecs.seam import Refusal, decode, encode, read
 
 SEQUENCES = "sequence_example"
 
@@ -29,28 +24,17 @@ def schema_of(**features: Any) -> Schema:
 
 
 def decoded(body: Any, **options: Any) -> Records:
-    text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return records_json.decode(MemoryFile(text), RecordsDecodeOptions(**options), Budget())
-
-
-def checked(records: Records) -> Records:
-    batches = list(as_arrow(records))
-    for batch in batches:
-        batch.validate(full=True)
-        assert batch.schema == arrow_schema(records.schema)
-    return from_arrow(records.schema, iter(batches), records.num_rows)
+    return decode("json", body if isinstance(body, bytes) else json.dumps(body).encode(), **options)
 
 
 def encoded(records: Records, **options: Any) -> Any:
-    return json.loads(
-        b"".join(write_rows.encode(checked(records), RecordsEncodeOptions(**options), Budget()))
-    )
+    return json.loads(encode("json", records, **options))
 
 
-def refused(body: Any, **options: Any) -> InputError:
-    with pytest.raises(InputError) as caught:
-        list(as_arrow(decoded(body, **options)))
-    return caught.value
+def refused(body: Any, **options: Any) -> Refusal:
+    found = read("json", body if isinstance(body, bytes) else json.dumps(body).encode(), **options)
+    assert isinstance(found, Refusal)
+    return found
 
 
 def shaped(row: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -70,32 +54,6 @@ SCHEMAS_WITH_ROWS = schemas().flatmap(lambda schema: st.tuples(st.just(schema), 
 def exact(value: Any) -> str:
     """As text, in which 1, 1.0 and true differ."""
     return json.dumps(value, sort_keys=True)
-
-
-@settings(deadline=None, max_examples=50)
-@given(case=SCHEMAS_WITH_ROWS)
-def test_rows_columns_and_lines_round_trip(case: tuple[Schema, list[dict[str, Any]]]) -> None:
-    schema, rows = case
-    expected = [shaped(row, schema) for row in rows]
-    assert exact(encoded(decoded(expected, schema=schema))) == exact(expected)
-    columns = {name: [row[name] for row in rows] for name in schema.names}
-    found = encoded(decoded({"columns": columns}, schema=schema), layout="columns")
-    assert exact(found.get("columns", found)) == exact(columns)
-    lines = "".join(json.dumps(row) + "\n" for row in expected).encode()
-    records = ndjson.decode(stream_of(lines, 7), RecordsDecodeOptions(schema=schema), Budget())
-    written = b"".join(write_rows.encode_lines(checked(records), RecordsEncodeOptions(), Budget()))
-    assert exact([json.loads(line) for line in written.splitlines()]) == exact(expected)
-
-
-@settings(deadline=None, max_examples=25)
-@given(case=SCHEMAS_WITH_ROWS)
-def test_one_example_round_trips(case: tuple[Schema, list[dict[str, Any]]]) -> None:
-    schema, rows = case
-    for row in rows[:1]:
-        text = json.dumps(shaped(row, schema)).encode()
-        records = records_json.parse_row(text, RecordsDecodeOptions(schema=schema), Budget())
-        written = write_rows.format_row(checked(records), RecordsEncodeOptions(), Budget())
-        assert exact(json.loads(written)) == exact(json.loads(text))
 
 
 @settings(deadline=None, max_examples=25)
@@ -248,7 +206,7 @@ STEPS = {"dtype": "int64", "shape": [None], "kind": "sequence"}
 )
 def test_rows_that_are_no_sequence_examples(rows: list[Any], options: Any, code: str, row: int) -> None:
     error = refused(rows, **({"message": SEQUENCES} | options))
-    assert (error.code, error.location.row) == (code, row)
+    assert (error.code, error.row) == (code, row)
 
 
 def test_what_a_schema_does_not_name_may_be_dropped() -> None:
@@ -259,12 +217,12 @@ def test_what_a_schema_does_not_name_may_be_dropped() -> None:
 
 def test_a_sequence_in_an_example_is_refused() -> None:
     error = refused([{"x": [1]}], schema=schema_of(x=STEPS), message="example")
-    assert (error.code, error.location.feature) == ("invalid_feature", "x")
+    assert (error.code, error.feature) == ("invalid_feature", "x")
 
 
 def test_otherwise_a_row_of_context_and_feature_lists_is_refused() -> None:
     error = refused([{"context": {}, "feature_lists": {}}])
-    assert (error.code, error.location.row) == ("unsupported_kind", 0)
+    assert (error.code, error.row) == ("unsupported_kind", 0)
     assert "?message=sequence_example" in error.detail
     declared = schema_of(a={"dtype": "int64", "nullable": True})
     assert refused([{"context": {}, "feature_lists": {}}], schema=declared).code == "unsupported_kind"
@@ -316,13 +274,13 @@ def test_rows_after_the_head_have_to_fit_an_inferred_ragged_feature(later: Any, 
         assert encoded(decoded(rows))[-1] == {"x": [[1], []]}
         return
     error = refused(rows)
-    assert (error.code, error.location.row, error.location.feature) == (code, 1000, "x")
+    assert (error.code, error.row, error.feature) == (code, 1000, "x")
 
 
 def test_a_ragged_row_conflicts_with_an_inferred_dense_shape() -> None:
     rows = [{"x": [[1, 2]]}, {"x": [[1, 2], [3, 4]]}] * 500 + [{"x": [[1, 2], [3]]}]
     error = refused(rows)
-    assert (error.code, error.location.row) == ("schema_conflict", 1000)
+    assert (error.code, error.row) == ("schema_conflict", 1000)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +293,7 @@ def test_a_ragged_row_conflicts_with_an_inferred_dense_shape() -> None:
 )
 def test_sparse_and_ragged_objects_need_a_schema(value: Any) -> None:
     error = refused([{"x": value}])
-    assert (error.code, error.location.row, error.location.feature) == ("unsupported_kind", 0, "x")
+    assert (error.code, error.row, error.feature) == ("unsupported_kind", 0, "x")
     assert "schema declares" in error.detail
 
 
@@ -463,10 +421,7 @@ def test_faulty_values_of_every_kind(kind: str, dtype: str, token: str, code: st
 )
 def test_exact_values_of_every_kind(kind: str, dtype: str, token: str, written: str) -> None:
     body, schema = in_kind(kind, dtype, token)
-    text = b"".join(
-        write_rows.encode(checked(decoded(body, schema=schema)), RecordsEncodeOptions(), Budget())
-    )
-    assert f"[{written}]" in text.decode()
+    assert f"[{written}]" in encode("json", decoded(body, schema=schema)).decode()
 
 
 ANY_JSON = st.recursive(

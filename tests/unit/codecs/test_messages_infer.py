@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.codecs.messages import framing
 from app.domain.limits import Limits
 from app.runtime.budget import Budget
-from tests.feature_values import varint
+from tests.feature_values import field, varint
 from tests.unit.codecs.messages import (
     ONE,
     STEP,
@@ -68,16 +67,16 @@ INT, FLOAT = ints(7), floats(0)
 
 
 @pytest.mark.parametrize("message", ["example", "sequence_example"])
-@pytest.mark.parametrize("block_bytes", [1024, 64 * 1024])
-def test_exactly_the_first_1000_records_count(
-    message: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(framing, "BLOCK_BYTES", block_bytes)
-    make = (
-        (lambda **named: lists(**{name: [value] for name, value in named.items()}))
-        if message != "example"
-        else example
-    )
+@pytest.mark.parametrize("beside", [0, 700])
+def test_exactly_the_first_1000_records_count(message: str, beside: int) -> None:
+    """In one block of records, and in some of which none ends there."""
+    unknown = field(0x7A, bytes(beside)) if beside else b""
+
+    def make(**named: bytes) -> bytes:
+        if message == "example":
+            return example(named) + unknown
+        return lists(**{name: [value] for name, value in named.items()}) + unknown
+
     head = [make(x=INT)] * 999
     found = tfrecord(*head, make(x=INT, y=INT), make(y=INT), message=message)
     assert list(inferred(found)) == ["x", "y"]

@@ -1,6 +1,8 @@
 """Rounding to floats of few bits, against exact arithmetic."""
 
+import io
 import json
+from bisect import bisect
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -8,9 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from app.codecs.rounding import rounded
 from app.domain.dtypes import DTYPES, DType
-from tests.unit.codecs.seam import Refusal, read_tensors
+from tests.unit.codecs.seam import Refusal, read, read_tensors, schema_of
 
 BFLOAT16 = DTYPES["bfloat16"]
 SMALL = [dtype for dtype in DTYPES.values() if dtype.is_float and dtype.itemsize == 1]
@@ -36,10 +37,12 @@ def test_decimals_round_to_the_nearest_value(dtype: DType) -> None:
     for low, high in pairwise(values):
         middle = (low + high) / 2  # exact: a few bits more than the dtype has
         drawn += [low, np.nextafter(middle, -np.inf), np.nextafter(middle, np.inf)]
-    found, lost = rounded(np.array(drawn), dtype)
-    assert not lost.any()
-    for number, held in zip(drawn, found.astype(np.float64).tolist(), strict=True):
-        distance = min(abs(Fraction(number) - Fraction(value)) for value in values)
+    found = from_json(drawn, dtype)
+    assert not isinstance(found, Refusal)
+    for number, held in zip(drawn, found, strict=True):
+        above = bisect(values, number)
+        beside = values[max(above - 1, 0) : above + 1]
+        distance = min(abs(Fraction(number) - Fraction(value)) for value in beside)
         assert abs(Fraction(number) - Fraction(held)) == distance
 
 
@@ -47,24 +50,25 @@ def test_decimals_round_to_the_nearest_value(dtype: DType) -> None:
 def test_overflow_is_seen_wherever_it_begins(dtype: DType) -> None:
     values = finite(dtype)
     largest, step = values[-1], values[-1] - values[-2]
-    for sign in (1, -1):
-        numbers = np.array([largest, largest + 0.49 * step, largest + 0.51 * step, 1e5, 1e30, 1e300]) * sign
-        found, lost = rounded(numbers, dtype)
-        assert lost.tolist() == [False, False, True, True, True, True]
-        assert found[:2].astype(np.float64).tolist() == [sign * largest] * 2
+    for sign in (1.0, -1.0):
+        assert from_json([sign * largest, sign * (largest + 0.49 * step)], dtype) == [sign * largest] * 2
+        for number in (largest + 0.51 * step, 1e5, 1e30, 1e300):
+            assert from_json([0.0, sign * number], dtype) == Refusal("out_of_range")
 
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_the_least_integer_is_lost_too(width: int) -> None:
-    least = np.array([-(1 << (width - 1)), 5], f"int{width}")
-    assert rounded(least, DTYPES["float4_e2m1fn"])[1].tolist() == [True, False]
+    body = io.BytesIO()
+    np.savez(body, x=np.array([4, -(1 << (width - 1))], f"int{width}"))
+    found = read("npz", body.getvalue(), schema=schema_of(x="float4_e2m1fn"))
+    assert found == Refusal("out_of_range", 1, "x")
 
 
 def test_what_a_dtype_has_no_bits_for_is_lost() -> None:
-    specials = np.array([np.inf, -np.inf, np.nan])
     expected = {"float8_e5m2": [False] * 3, "float4_e2m1fn": [True] * 3}
     for dtype in SMALL:
-        assert rounded(specials, dtype)[1].tolist() == expected.get(dtype.name, [True, True, False])
+        lost = [isinstance(from_json([word], dtype), Refusal) for word in ("Infinity", "-Infinity", "NaN")]
+        assert lost == expected.get(dtype.name, [True, True, False])
 
 
 @pytest.mark.parametrize("dtype", SMALL, ids=str)
@@ -102,5 +106,5 @@ def test_infinities_and_nans_that_a_dtype_has_are_kept() -> None:
 
 def test_a_bfloat16_is_rounded_once() -> None:
     just_above_the_middle = 1 + 2**-8 + 2**-40
-    found, _ = rounded(np.array([just_above_the_middle, -just_above_the_middle, 1e-45, 3.39e38]), BFLOAT16)
-    assert found.astype(np.float64).tolist() == [1 + 2**-7, -1 - 2**-7, 0, 3.3895313892515355e38]
+    found = from_json([just_above_the_middle, -just_above_the_middle, 1e-45, 3.39e38], BFLOAT16)
+    assert found == [1 + 2**-7, -1 - 2**-7, 0, 3.3895313892515355e38]

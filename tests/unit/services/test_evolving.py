@@ -1,5 +1,6 @@
 """Rows that widen the schema of their dataset: only where that was asked for, as far as it is sound."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -352,6 +353,37 @@ def test_an_integer_that_float32_does_not_hold_stays_one(
     with pytest.raises(SchemaConflict, match=r"float32 does not hold all its integers.* new dataset"):
         append(client, b'[{"x": 1}]', schema=schema(x="float32"), evolve=True)
     assert values(client) == [1] * known + [large]
+
+
+LARGE = 2**24 + 1
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [1, None, LARGE],
+        [None, -LARGE],
+        [[1, 2], None, [3, LARGE]],
+        [[], None, [3, LARGE]],
+        [[[1, 2], [3, 4]], [[1, 2], [3, LARGE]]],
+        [[[1], []], None, [[2, LARGE]]],
+    ],
+)
+def test_a_large_integer_is_found_wherever_it_stands(inner: ObstoreStore, cells: list[Any]) -> None:
+    append(Client(inner), json.dumps([{"x": cell} for cell in cells]).encode())
+    assert marks(Client(inner))["beyond_float32"] is True
+
+
+@pytest.mark.parametrize("exact", [*range(2**24 - 2, 2**24 + 1), *(1 << bit for bit in range(25, 63, 9))])
+def test_an_integer_that_float32_holds_may_become_one(inner: ObstoreStore, exact: int) -> None:
+    append(Client(inner), b'[{"x": %d}, {"x": %d}]' % (exact, -exact))
+    assert "beyond_float32" not in marks(Client(inner))
+
+
+@pytest.mark.parametrize("of", ["float32", "int32", {"dtype": "int64", "encoding": "raw"}])
+def test_what_was_declared_is_not_looked_at(inner: ObstoreStore, of: Any) -> None:
+    append(Client(inner), b'[{"x": 16777216}]', schema=schema(x=of))
+    assert "beyond_float32" not in marks(Client(inner))
 
 
 @pytest.mark.parametrize("exact", [2**24, -(2**63), 2**62, 3 * 2**40])

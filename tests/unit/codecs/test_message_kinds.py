@@ -8,17 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.codecs.columns import Records
-from app.codecs.messages.framing import iter_frames
-from app.codecs.messages.messages import encode_messages, parse_messages
-from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from app.runtime.budget import Budget
-from app.runtime.streams import MemoryStream
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.bodies import stream_of
 from tests.feature_values import Table, tables_of
 from tests.frames import payloads
+from tests.unit.codecs.seam import decode, encode
 
 _SETTINGS = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
@@ -31,18 +27,13 @@ def schema_of(**features: Any) -> Schema:
     return Schema.from_json({"features": features})
 
 
-def encoded(
-    schema: Schema, *rows: dict[str, Any], budget: Budget | None = None, lossy: bool = False
-) -> bytes:
+def encoded(schema: Schema, *rows: dict[str, Any], lossy: bool = False) -> bytes:
     batch = pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema))
-    options = RecordsEncodeOptions(lossy=lossy)
-    blocks = encode_messages(from_arrow(schema, iter([batch])), options, budget or Budget())
-    return b"".join(block.data for block in blocks)
+    return encode("tfrecord", from_arrow(schema, iter([batch])), lossy=lossy)
 
 
-def parsed(data: bytes, budget: Budget | None = None, **options: Any) -> Records:
-    budget = budget or Budget()
-    return parse_messages(iter_frames(MemoryStream(data), budget), RecordsDecodeOptions(**options), budget)
+def parsed(data: bytes, **options: Any) -> Records:
+    return decode("tfrecord", data, **options)
 
 
 def rows_of(records: Records) -> list[dict[str, Any]]:
@@ -61,9 +52,7 @@ def test_rows_of_every_kind_return_from_their_messages(table: Table, begin: int,
         batch = batch.slice(begin)
     budget = Budget()
     records = from_arrow(table.schema, iter([batch]))
-    data = b"".join(block.data for block in encode_messages(records, RecordsEncodeOptions(), budget))
-    frames = iter_frames(stream_of(data, chunk), budget)
-    found = parse_messages(frames, RecordsDecodeOptions(schema=table.schema), budget)
+    found = decode("tfrecord", encode("tfrecord", records, budget), budget, chunk, schema=table.schema)
     assert found.schema == table.schema
     gathered = []
     for part in as_arrow(found):

@@ -21,7 +21,7 @@ from app.runtime.budget import Budget
 from app.runtime.streams import ByteStream
 from tests.bodies import stream_of
 from tests.frames import frame
-from tests.unit.codecs.seam import Refusal, read_tensors, values_of, write_tensors
+from tests.unit.codecs.seam import Refusal, alike, read_tensors, same_tensors, values_of, write_tensors
 
 #: Forms whose arrays arrive.
 FORMS: tuple[FormName, ...] = ("npy", "raw", "tensorproto", "safetensors", "tfrecord")
@@ -83,8 +83,9 @@ def code_of(function: Any, *arguments: Any, **options: Any) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_dtype_that_a_form_holds_arrives(form: FormName) -> None:
-    shape = LONG.shape if form == "tfrecord" else (3, 4)
-    for array in (array_of(dtype, shape) for dtype in NUMBERS):
+    for dtype in NUMBERS:
+        shape = (3, 90_000 // dtype.itemsize) if form == "tfrecord" else (3, 4)
+        array = array_of(dtype, shape)
         body = write_tensors(form, [array])
         if isinstance(body, Refusal) or (form == "tfrecord" and array.dtype.itemsize < 4):
             continue
@@ -92,9 +93,9 @@ def test_every_dtype_that_a_form_holds_arrives(form: FormName) -> None:
         [found] = arriving(form, body, len(body), **options)
         assert found.is_arriving
         held = read_tensors(form, body, pieces=(None, 7 if len(body) < 2000 else 70_000), **options)
-        assert repr(held) == repr([values_of(found)])
+        assert same_tensors(held, [values_of(found)])
         assert isinstance(held, list)
-        assert repr(held[0].values) == repr(values_of(array).values)
+        assert alike(held[0].values, values_of(array).values)
 
 
 @pytest.mark.parametrize("output", [*FORMS, "json", "b64"])

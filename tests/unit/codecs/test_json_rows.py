@@ -116,11 +116,11 @@ def test_the_first_thousand_rows_decide(
         assert (found.left, max(found.batches)) == (0, min(MAX_BATCH_ROWS, max(found.batches)))
 
 
-@pytest.mark.parametrize("faulty", [None, 0, 999, 1000, 1001, 9191, 9192, 19_999, 39_999])
+@pytest.mark.parametrize("faulty", [None, 0, 999, 1000, 1001, 9191, 9192, 19_999, 23_999])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_rows_of_a_large_array_are_read_some_at_a_time(faulty: int | None, wrapped: bool) -> None:
     row = {"x": 1.5, "s": 'a[]{}"\\', "t": [[1, 2], [3]], "n": None, "id": 0}
-    texts = [json.dumps({**row, "id": index}) for index in range(40_000)]
+    texts = [json.dumps({**row, "id": index}) for index in range(24_000)]
     if faulty is not None:
         texts[faulty] = '{"x": 1, "x": 2}'
     before = '{"signature_name": "s", "instances": [' if wrapped else " ["
@@ -128,7 +128,7 @@ def test_rows_of_a_large_array_are_read_some_at_a_time(faulty: int | None, wrapp
     found = read("json", body, infer="head")
     if faulty is None:
         assert isinstance(found, Rows)
-        assert [row["id"] for row in found.rows] == list(range(40_000))
+        assert [row["id"] for row in found.rows] == list(range(24_000))
         assert found.rows[7] == {"x": 1.5, "s": b'a[]{}"\\', "t": [[1, 2], [3]], "id": 7}
         assert (found.dropped, found.left) == (("n",), 0)
         assert found.peak < 20 * MIB
@@ -170,10 +170,11 @@ def test_known_features_are_not_inferred(known: Any) -> None:
 
 
 def test_many_features_of_which_each_row_has_one() -> None:
-    found = read("ndjson", b"".join(b'{"f%d":%d}\n' % (row % 3000, row) for row in range(6000)), infer="all")
+    body = b"".join(b'{"f%d":%d}\n' % (row % 1500, row) for row in range(3000))
+    found = read("ndjson", body, infer="all")
     assert isinstance(found, Rows)
-    assert len(found.schema) == 3000
-    assert all(row[f"f{index % 3000}"] == index for index, row in enumerate(found.rows))
+    assert len(found.schema) == 1500
+    assert all(row[f"f{index % 1500}"] == index for index, row in enumerate(found.rows))
     assert sum(value is not None for value in found.rows[1].values()) == 1
 
 

@@ -317,9 +317,19 @@ REFUSED: dict[str, tuple[bytes, str, int]] = {
     "packed values of half a varint": (V + b"\x3a\x01\x80", "truncated", 11),
     "a dimension longer than its shape": (b"\x08\x01\x12\x03\x12\x02\x08", "truncated", 4),
     "field 0": (V + b"\x00\x01", "invalid_protobuf", 8),
+    "a tag of six bytes": (V + b"\x88\x80\x80\x80\x80\x00\x01", "invalid_protobuf", 8),
+    "a tag of more than 32 bits": (V + b"\x88\x80\x80\x80\x70\x01", "invalid_protobuf", 8),
+    "wire type 6": (V + b"\x0e\x00", "invalid_protobuf", 8),
+    "a varint of more than 64 bits": (V + b"\x18" + b"\xff" * 9 + b"\x02", "invalid_protobuf", 9),
+    "the least dimension": (proto("float32", [2**63]), "invalid_shape", 0),
     "a group": (V + b"\x7b\x7c", "invalid_protobuf", 8),
     "a dimension of -1": (proto("float32", [2**64 - 1]), "invalid_shape", 0),
     "a name that is not UTF-8": (b"\x08\x01\x12\x07\x12\x05\x08\x01\x12\x01\xff", "invalid_protobuf", 10),
+    "a packed varint of 65 bits": (
+        proto("int32", [1], field(7, b"\xff" * 9 + b"\x02")),
+        "invalid_protobuf",
+        -1,
+    ),
     "a varint of 11 bytes": (proto("int32", [1], field(7, b"\x80" * 10 + b"\0")), "invalid_protobuf", -1),
     **{
         f"dtype {enum}": (b"\x08" + varint(enum) + b"\x12\x00", "unsupported_dtype", 0)

@@ -308,11 +308,11 @@ def test_what_is_no_schema_of_rows_is_refused(text: str, code: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "feature { name: '" + "a" * 2**20,
-        "feature { name: '" + "a" * 2**20 + "'",
-        "feature { name: '" + "\\n" * 2**19 + "'",
-        'feature { name: "' + "\\n" * 2**19 + '"',
-        "#\n" * 2**19 + "x",
+        "feature { name: '" + "a" * 2**18,
+        "feature { name: '" + "a" * 2**18 + "'",
+        "feature { name: '" + "\\n" * 2**17 + "'",
+        'feature { name: "' + "\\n" * 2**17 + '"',
+        "#\n" * 2**17 + "x",
     ],
     ids=["open", "plain", "escapes", "double", "comments"],
 )

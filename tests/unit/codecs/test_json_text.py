@@ -87,6 +87,8 @@ def test_the_values_are_those_that_were_written(
         ('{"é": 1, "a": {"b": 1, "b": 2}}', "duplicate_key", 24),
         ('{"a": 1, "\\u0061": 2}', "duplicate_key", 9),
         ('{"a": "\\"a\\":", "a": 2}', "duplicate_key", 16),
+        ('{"a": [1], "a": 2}', "duplicate_key", 11),
+        ('[{"a": 1}, {"a": [{}], "b": 1, "b": 2}]', "duplicate_key", 31),
         ('["\\ud800"]', "lone_surrogate", 2),
         ('["\\udc00\\ud800"]', "lone_surrogate", 2),
         ('["é\\\\", "\\uD83D\\uDE00", "\\uDFFF"]', "lone_surrogate", 26),

@@ -314,6 +314,8 @@ REFUSED: dict[str, tuple[bytes, str, int]] = {
     "cut in content": (V + b"\x22\x05\0\0\x80?", "truncated", 8),
     "cut in a value": (V + b"\x2d\0\0\x80", "truncated", 8),
     "packed values of half a float": (V + b"\x2a\x05\0\0\x80?\0", "truncated", 15),
+    "values that end inside a varint": (proto("int32", [1], field(7, b"\x80")), "truncated", -1),
+    "values that end inside another varint": (proto("int32", [2], field(7, b"\1\x80")), "truncated", -1),
     "packed values of half a varint": (V + b"\x3a\x01\x80", "truncated", 11),
     "a dimension longer than its shape": (b"\x08\x01\x12\x03\x12\x02\x08", "truncated", 4),
     "field 0": (V + b"\x00\x01", "invalid_protobuf", 8),

@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.limits import MIB
+from ...domain.limits import KIB, MIB
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from .. import kernels
 from ..kernels import json_rows
 
-_CHUNK: Final = 1 * MIB
+#: Read at a time: what the processor's own cache holds, beside where it is put.
+_CHUNK: Final = 256 * KIB
 _BOM: Final = b"\xef\xbb\xbf"
 #: Lines are handed out when they are so long together, even if they are fewer than was asked for.
 _MAX_TEXT: Final = 1 * MIB

@@ -57,12 +57,15 @@ def round_floats(
     changed = floats != values
     if not changed.any():
         return floats
-    changed &= ~np.isnan(values)
-    if not changed.any():
-        return floats
-    refused = _refused(values, floats, changed, options)
-    if refused is not None and refused.any():
-        raise _error(feature, values, floats, refused, places)
+    # False where there is a NaN.
+    is_small = bool(floats.max() < _EXACT_UP_TO and floats.min() > -_EXACT_UP_TO)
+    if options.exact or not is_small:
+        changed &= ~np.isnan(values)
+        if not changed.any():
+            return floats
+        refused = _refused(values, floats, changed, options)
+        if refused.any():
+            raise _error(feature, values, floats, refused, places)
     if options.rounded is not None:
         options.rounded.add(feature.name, places.rows(changed) if options.rounded.with_rows else None)
     return floats
@@ -73,14 +76,12 @@ def _refused(
     floats: NDArray[np.float32],
     changed: NDArray[np.bool_],
     options: RecordsEncodeOptions,
-) -> NDArray[np.bool_] | None:
-    """Which of the values that change are not to be rounded; None: none of them."""
+) -> NDArray[np.bool_]:
+    """Which of the values that change are not to be rounded."""
     if options.exact:
         return changed
     if options.lossy:
         return changed & np.isinf(floats)
-    if floats.max() < _EXACT_UP_TO and floats.min() > -_EXACT_UP_TO:  # false where there is a NaN
-        return None
     return changed & (np.abs(values) > _EXACT_UP_TO)
 
 

@@ -10,7 +10,7 @@ import pytest
 from app.codecs.columns import MAX_BATCH_ROWS
 from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsDecodeOptions
-from app.domain.limits import MIB, Limits
+from app.domain.limits import KIB, MIB, Limits
 from app.errors import AmbiguousInput, LimitExceeded, LossyConversion, MalformedInput, SchemaConflict
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
@@ -233,7 +233,7 @@ def test_rows_stream_within_little_memory() -> None:
     found = codec.decode(source, RecordsDecodeOptions(schema=INT8), budget)
     assert source.taken == 0
     assert next(found.batches).num_rows == MAX_BATCH_ROWS
-    assert source.taken == MIB
+    assert source.taken == 256 * KIB
     assert sum(batch.num_rows for batch in found.batches) == 1_000_000 - MAX_BATCH_ROWS
     assert budget.peak < 10 * MIB
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
@@ -360,17 +359,18 @@ def _deliver(answer: Answer, promise: Promise[Answer], pipe: OutputPipe) -> None
 
 
 def counted(answer: Answer, budget: Budget) -> Answer:
-    """The answer; its bytes count as what the body becomes.
+    """The answer; its bytes count from now on as what the body becomes.
 
     Drawing them raises LimitExceeded where that is too much for the size of the body.
     """
+    answer.chunks = _count_chunks(answer.chunks, budget)
+    return answer
 
-    def chunks() -> Iterator[Buffer]:
-        for chunk in answer.chunks:
-            budget.amplify("answered", memoryview(chunk).nbytes)
-            yield chunk
 
-    return replace(answer, chunks=chunks())
+def _count_chunks(chunks: Iterator[Buffer], budget: Budget) -> Iterator[Buffer]:
+    for chunk in chunks:
+        budget.amplify("answered", memoryview(chunk).nbytes)
+        yield chunk
 
 
 def _counting(work: Work) -> Work:

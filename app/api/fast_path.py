@@ -100,7 +100,8 @@ def quick_conversion(
         def quick(_: str, body: bytes, budget: Budget) -> Answer:
             with ExitStack() as resources:
                 answer = counted(convert(MemoryStream(body), budget, resources), budget)
-                return replace(answer, chunks=iter(list(answer.chunks)))
+                answer.chunks = iter(list(answer.chunks))
+                return answer
 
         return quick
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -108,15 +107,12 @@ def encoded_answer(answer: Answer, coding: AnswerCoding) -> Answer:
         if not is_compressible(answer.media_type):
             return answer
         head, size = _drawn(answer.chunks)
-        chunks = chain(head, answer.chunks)
+        answer.chunks = chain(head, answer.chunks)
         if size < _MIN_BYTES:
-            return replace(answer, chunks=chunks)
-        answer = replace(answer, chunks=chunks)
-    return replace(
-        answer,
-        chunks=compress_as_it_comes(answer.chunks, coding.coding),
-        headers={**answer.headers, "Content-Encoding": coding.coding},
-    )
+            return answer
+    answer.chunks = compress_as_it_comes(answer.chunks, coding.coding)
+    answer.headers = {**answer.headers, "Content-Encoding": coding.coding}
+    return answer
 
 
 def _drawn(chunks: Iterator[Buffer]) -> tuple[list[Buffer], int]:

@@ -11,11 +11,12 @@ from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """What a conversion gives back: headers, and bytes that are drawn in the worker thread.
 
     Attributes:
+        chunks: drawn once; the answer's way out may put others in their place, which draw these.
         late_headers: asked once all bytes are drawn; sent only with answers completed first.
         early_headers: asked once the first bytes are drawn; sent only with answers that begin before all are.
     """

@@ -45,9 +45,9 @@ class TensorDecodeOptions:
         nonfinite: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity in JSON.
         compression: of `tfrecord`; None detects it.
         lossy: floats are rounded to a narrower `dtype` of floats.
-        body_bytes: the length of the body, where it is known beforehand.
-        held: the caller reads all tensors into memory; otherwise each of those that come one by one is given
-            up before the next is asked for.
+        body_bytes: of a form that is read as a stream: the length of the body, where it is known beforehand.
+        held: of such a form: the caller reads all tensors into memory; otherwise each of those that come one
+            by one is given up before the next is asked for.
         dtypes: what a schema declares the elements of the arrays of these names to be; only bfloat16 in NPZ
             needs it.
     """

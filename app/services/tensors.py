@@ -109,7 +109,9 @@ def convert_tensors(
         streams = False
     # From TFRecord to TFRecord no more than one tensor is held; other forms need to know them all.
     one_by_one = conversion.input_form != "tfrecord" or conversion.output_form == "tfrecord"
-    options = replace(conversion.decode, body_bytes=num_bytes, held=not (streams and one_by_one))
+    options = conversion.decode
+    if codec.needs == "stream":
+        options = replace(options, body_bytes=num_bytes, held=not (streams and one_by_one))
     body = as_needed(source, codec, budget, spool, resources)
     tensors = codec.decode(body, options, budget)
     if not streams:

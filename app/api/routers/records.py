@@ -13,7 +13,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ...codecs.forms import MEDIA_TYPES, MESSAGE_FORMS, RECORDS_CODECS, FormName
+from ...codecs.options import RecordsDecodeOptions
 from ...domain.losses import Losses
+from ...domain.schema import Schema
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
@@ -176,21 +178,35 @@ def _prepare(
     chosen: Chosen[FormName],
 ) -> Conversion:
     """What is done with the body of a request that says this."""
+    encode = records_options(query.encode_options(), chosen)
+    #: How a body is read that is the rows alone. The schema may take long to parse: made for the first body.
+    kept: tuple[FormName, RecordsDecodeOptions] | None = None
 
-    def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
-        schema = declared_schema(query.schema_, services)
-        source, of_rows, schema = unwrap(body, headers, schema, services.limits)
+    def reading(of_rows: Headers, schema: Schema | None) -> tuple[FormName, RecordsDecodeOptions]:
         input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
-        losses = Losses() if query.damaged == "skip" else None
         decode = query.decode_stream_options(
             schema, output_form=chosen.form, json_bytes=parse_json_bytes(of_rows)
         )
-        decode = replace(decode, losses=losses, csv=query.csv_dialect(of_rows, query.from_))
+        return input_form, replace(decode, csv=query.csv_dialect(of_rows, query.from_))
+
+    def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+        nonlocal kept
+        source = body
+        if kept is None:
+            schema = declared_schema(query.schema_, services)
+            source, of_rows, schema = unwrap(body, headers, schema, services.limits)
+            input_form, decode = reading(of_rows, schema)
+            if of_rows is headers and not names_dataset(query):
+                kept = input_form, decode
+        else:
+            input_form, decode = kept
+        losses = None
+        if query.damaged == "skip":
+            losses = Losses()
+            decode = replace(decode, losses=losses)
         records = open_records(source, input_form, decode, budget, services.spool, resources)
-        converted = encode_records(
-            records, chosen.form, records_options(query.encode_options(), chosen), budget
-        )
+        converted = encode_records(records, chosen.form, encode, budget)
         return records_answer(converted, chosen.media_type, losses=losses)
 
     return convert

@@ -84,7 +84,7 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
         block = ColumnBlock(inputs, max(map(len, inputs.values()), default=0), num_bytes)
         options = replace(options, schema=schema)
     records = records_from_blocks(iter([block]), options, budget)
-    return replace(records, is_declared=body.schema is not None)
+    return records if body.schema is None else replace(records, is_declared=True)
 
 
 def _read_document(text: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Tape:

@@ -129,11 +129,16 @@ def test_it_answers_as_the_ordinary_way_does(request_: Request, monkeypatch: pyt
     assert first == second == ordinary
 
 
-def test_what_is_small_and_right_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(*_: object, **__: object) -> None:
         raise AssertionError("the ordinary way")
 
     monkeypatch.setattr(Exchanges, "run", run)
+
+
+@pytest.mark.usefixtures("no_ordinary_way")
+def test_what_is_small_and_right_takes_it() -> None:
     with service() as (app, runner):
         for name in (
             "numbers",
@@ -200,6 +205,30 @@ def test_appends_are_answered_as_on_the_ordinary_way(
         monkeypatch.setattr(FastPath, "_quick", lambda *_: None)
         ordinary = told_but_id(runner.run(post(app, request_)))
     assert quick == ordinary
+
+
+def multipart(schema: str, rows: bytes) -> bytes:
+    return (
+        b'--b\r\nContent-Disposition: form-data; name="schema"\r\n\r\n' + schema.encode()
+        + b'\r\n--b\r\nContent-Disposition: form-data; name="data"\r\n'
+        + b"Content-Type: application/x-ndjson\r\n\r\n" + rows + b"\r\n--b--\r\n"
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("no_ordinary_way")
+def test_what_is_kept_of_a_request_says_nothing_of_its_body() -> None:
+    form = {"content-type": "multipart/form-data; boundary=b"}
+    bodies = [
+        multipart(json.dumps({"features": {"x": {"dtype": dtype}}}), b'{"x": 1}')
+        for dtype in ("float32", "int64", "float32")
+    ]
+    lines = {"content-type": "application/x-ndjson"}
+    declared = '/v1/records/serialize?to=csv&schema={"features":{"x":{"dtype":"float32"}}}'
+    with service() as (app, runner):
+        answers = [runner.run(post(app, ("/v1/records/serialize?to=ndjson", form, body))) for body in bodies]
+        assert [answer.text for answer in answers] == ['{"x":1.0}\n', '{"x":1}\n', '{"x":1.0}\n']
+        for path, expected in ((declared, "x\n1.0\n"), ("/v1/records/serialize?to=csv", "x\n1\n")) * 2:
+            assert runner.run(post(app, (path, lines, b'{"x": 1}\n'))).text.replace("\r", "") == expected
 
 
 def test_a_client_may_ask_in_more_ways_than_are_remembered() -> None:

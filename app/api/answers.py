@@ -113,11 +113,13 @@ def dropped_headers(names: Sequence[str]) -> dict[str, str]:
 
 def _naming_headers(header: str, names: Sequence[str]) -> dict[str, str]:
     """The names, percent-encoded; as many as a header holds."""
+    if not names:
+        return {}
     encoded = [quote(name) for name in names]
     ends = accumulate(len(name) + len(", ") for name in encoded)
     fitting = sum(end <= _NAMED_BYTES for end in ends)
     more = [] if fitting == len(encoded) else ["..."]
-    return {header: ", ".join(encoded[:fitting] + more)} if encoded else {}
+    return {header: ", ".join(encoded[:fitting] + more)}
 
 
 def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Losses | None = None) -> Answer:

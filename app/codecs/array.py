@@ -162,7 +162,8 @@ class SparseTensor:
                 f"{[len(self.values), len(self.dense_shape)]}, not {list(self.indices.shape)}.",
                 code="shape_mismatch",
             )
-        outside = (self.indices < 0) | (self.indices >= np.array(self.dense_shape, np.int64))
+        # A negative index is a large one without its sign.
+        outside = self.indices.view(np.uint64) >= np.array(self.dense_shape, np.uint64)
         if outside.any():
             where = int(np.argmax(outside.any(axis=1)))
             raise UnprocessableInput(

@@ -66,10 +66,10 @@ def to_stored(records: Records, budget: Budget) -> Records:
         LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.
     """
-    schema = stored_schema(records.schema)
     if not _has_components(records.schema):
-        return replace(records, schema=schema)
-    return Records(schema, _stored_batches(records, budget), records.num_rows)
+        check_stored_names(records.schema)
+        return records
+    return Records(stored_schema(records.schema), _stored_batches(records, budget), records.num_rows)
 
 
 def _stored_batches(records: Records, budget: Budget) -> Iterator[Batch]:

@@ -35,7 +35,7 @@ class Array:
             piece or in a tuple of them; strings packed, or an object array of `bytes`. Its reader has charged
             it to the budget. Of an array that is arriving, an iterator over the same bytes in pieces cut
             anywhere: drawn once, and to its end, because what follows the array is checked behind the last
-            piece. Nobody writes to a piece.
+            piece. Pieces are read-only.
         name: None where the form has no names, or gave none.
     """
 

@@ -76,7 +76,7 @@ class Strings:
 
     def part(self, first: int, last: int) -> Strings:
         """The strings `first` to `last`; their data is a view."""
-        offsets = _rebased(self.offsets[first : last + 1])
+        offsets = _rebase(self.offsets[first : last + 1])
         begin = int(self.offsets[first])
         return Strings(self.data[begin : begin + int(offsets[-1])], offsets)
 
@@ -132,7 +132,7 @@ class Column:
         for level, split in enumerate(self.splits, 1):
             if shapes is not None and level == len(self.splits):
                 shapes = shapes[first:last]
-            splits.append(_rebased(split[first : last + 1]))
+            splits.append(_rebase(split[first : last + 1]))
             first, last = int(split[first]), int(split[last])
         return Column(
             part(self.values, first * self.width, last * self.width),
@@ -146,6 +146,16 @@ class Column:
     def steps(self) -> Column:
         """Of a sequence, the column whose rows are the steps of all rows."""
         return Column(self.values, self.splits[1:], None, self.width, self.shapes)
+
+    def find_row(self, bounds: Ints, index: int) -> int:
+        """The row of the batch that has an item.
+
+        Args:
+            bounds: by row that has the feature, where its items begin, and where the last ones end.
+            index: of the item.
+        """
+        row = int(np.searchsorted(bounds, index, "right")) - 1
+        return row if self.present is None else int(np.flatnonzero(self.present)[row])
 
     def value_bounds(self, num_rows: int) -> Ints:
         """Where the values of each row that has the feature begin, and where the last ones end."""
@@ -283,7 +293,7 @@ def _join_columns(parts: Sequence[Column], num_rows: Sequence[int]) -> Column:
 def join_values(parts: Sequence[NDArray[Any] | Strings]) -> NDArray[Any] | Strings:
     """The values of all parts, one behind the other."""
     strings = [part for part in parts if isinstance(part, Strings)]
-    return join_strings(strings) if strings else np.concatenate(parts)  # type: ignore[arg-type]
+    return join_strings(strings) if strings else np.concatenate(parts)  # type: ignore[arg-type]  # none are Strings
 
 
 def join_strings(parts: Sequence[Strings]) -> Strings:
@@ -360,7 +370,7 @@ def bounds_of_present(bounds: Ints, present: Mask | None) -> Ints:
     return bounds if present is None else bounds[np.append(present, True)]
 
 
-def _rebased(split: Ints) -> Ints:
+def _rebase(split: Ints) -> Ints:
     return split - split[0] if split[0] else split
 
 

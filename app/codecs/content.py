@@ -38,10 +38,10 @@ def checked_pieces(pieces: Iterator[bytes], dtype: DType, *, offset: int = 0) ->
     """
     if not (dtype is BOOL or dtype.is_narrow):
         return pieces
-    return _checked(pieces, dtype, offset)
+    return _check_pieces(pieces, dtype, offset)
 
 
-def _checked(pieces: Iterator[bytes], dtype: DType, offset: int) -> Iterator[bytes]:
+def _check_pieces(pieces: Iterator[bytes], dtype: DType, offset: int) -> Iterator[bytes]:
     first = 0
     for piece in pieces:
         check_content(piece, dtype, offset=offset, first=first)
@@ -53,10 +53,10 @@ def swapped_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
     """The elements in the other byte order; a complex number is two of them."""
     if _swap_unit(dtype) == 1:
         return pieces
-    return _swapped(pieces, dtype)
+    return _swap(pieces, dtype)
 
 
-def _swapped(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
+def _swap(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
     unit = _swap_unit(dtype)
     pending = bytearray()
     for piece in cut_pieces(pieces):

@@ -13,16 +13,6 @@ from ..domain.rounded import RoundedFeatures
 from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
 
-__all__ = [
-    "ArrowFormat",
-    "ByteOrder",
-    "ElementOrder",
-    "RecordsDecodeOptions",
-    "RecordsEncodeOptions",
-    "TensorDecodeOptions",
-    "TensorEncodeOptions",
-]
-
 ByteOrder = Literal["little", "big"]
 #: How the elements of a raw body lie: row-major (C) or column-major (Fortran).
 ElementOrder = Literal["C", "F"]
@@ -161,7 +151,7 @@ class RecordsEncodeOptions:
         delimiter: of `csv`: one ASCII character between two fields.
         as_bytes: each record of a `tfrecord` or `b64` answer is a row's one value of bytes, not a message.
         lossy: float64 may go into a FloatList and uint64 into an Int64List, whatever becomes of the values.
-        exact: a float64 that a FloatList would round is refused, also where nobody declared it.
+        exact: a float64 that a FloatList would round is refused, even where its dtype was inferred.
         rounded: notes the features of which values were rounded; None notes nothing.
     """
 

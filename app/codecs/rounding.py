@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import DType
 
-__all__ = ["rounded"]
-
 #: Halfway from the greatest float4, 6, to what would come next, 8: from here on rounding is up.
 _FLOAT4_OVERFLOW: Final = 7.0
 
@@ -28,7 +26,7 @@ def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[n
         return values, np.zeros(values.shape, np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
         is_rounded_twice = values.dtype == np.float64 and dtype.numpy.isbuiltin != 1
-        converted = (_rounded_to_odd(values) if is_rounded_twice else values).astype(dtype.numpy)
+        converted = (_round_to_odd(values) if is_rounded_twice else values).astype(dtype.numpy)
         finite = np.isfinite(converted)
         if finite.all() and dtype.has_infinity and dtype.has_nan:
             return converted, np.zeros(values.shape, np.bool_)
@@ -41,7 +39,7 @@ def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[n
     return converted, lost
 
 
-def _rounded_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def _round_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """The values as float32 that round to fewer bits as the values themselves do.
 
     `ml_dtypes` makes a float32 of a float64 first, and a little more than half way becomes half way. An

@@ -81,7 +81,7 @@ def _in_view_of(feature: Feature, found: Cells, reading: Reading) -> Feature:
     if not feature.inferred or feature.kind == "sequence":
         return feature
     try:
-        nesting, items = _opened(feature.name, found.items, found.row_numbers(0))
+        nesting, items = _open(feature.name, found.items, found.row_numbers(0))
         dims = _dense_shape(nesting)
         is_float = feature.may_become_float32 and len(items) > 0 and infer_dtype(items, reading).is_float
     except (InputError, ItemError):
@@ -104,7 +104,7 @@ def infer_feature(name: str, found: Cells, reading: Reading, *, sequence: bool =
         dtype, shape = _infer_steps(name, present, rows, reading)
         shape, kind = (None, *shape), "sequence"
     else:
-        nesting, items = _opened(name, present, rows)
+        nesting, items = _open(name, present, rows)
         dtype = _infer_dtype(name, items, nesting, rows, reading)
         shape, kind = _infer_shape(nesting)
     encoding = default_encoding(dtype, shape, kind)
@@ -126,7 +126,7 @@ def _infer_steps(name: str, cells: Items, rows: Ints, reading: Reading) -> tuple
         )
     steps, counts = cells.open()
     step_rows = np.repeat(rows, counts)
-    nesting, items = _opened(name, steps, step_rows)
+    nesting, items = _open(name, steps, step_rows)
     dtype = _infer_dtype(name, items, nesting, step_rows, reading)
     if (step := nesting.first_uneven()) is not None:
         raise _ragged(name, step_rows[step], "A step of a feature list is one dense array, and this is none.")
@@ -148,7 +148,7 @@ def _infer_dtype(name: str, items: Items, nesting: Nesting, rows: Ints, reading:
     return dtype
 
 
-def _opened(name: str, cells: Items, rows: Ints) -> tuple[Nesting, Items]:
+def _open(name: str, cells: Items, rows: Ints) -> tuple[Nesting, Items]:
     """The values of all cells, and how the arrays of each axis cut them."""
     nesting, items = Nesting(), cells
     while items.has(ARRAY):

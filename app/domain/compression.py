@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-__all__ = ["SUFFIXES", "Compression"]
-
 #: The names of `tf.io.TFRecordOptions`, in lower case.
 Compression = Literal["none", "gzip", "zlib"]
 

@@ -1,7 +1,7 @@
 """Division: how the rows that were appended to one split are dealt out to several.
 
-Where a row goes follows from what the row is, by a seeded hash: so it goes there whoever asks and
-however often, and no row that a version holds ever moves to another split in a later one.
+A seeded hash of the row decides where it goes. So the answer is always the same, and no row of a version
+moves to another split in a later one.
 
 The hashes are part of the storage format: they never change.
 """
@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from ..errors import MalformedInput, UnprocessableInput
 from .names import check_split_name
 from .splitmix64 import STEP, mix
-
-__all__ = ["Division", "parse_fractions"]
 
 #: Splits that rows are dealt out to at most.
 _MAX_SPLITS: Final = 100

@@ -26,27 +26,6 @@ import numpy as np
 
 from ..errors import MalformedInput
 
-__all__ = [
-    "BOOL",
-    "BYTES",
-    "DTYPES",
-    "FLOAT32",
-    "FLOAT64",
-    "INT64",
-    "PRECISION",
-    "STRING",
-    "TEXT",
-    "WITHIN_FLOAT32",
-    "DType",
-    "DTypeName",
-    "Kind",
-    "dtype_from_numpy",
-    "dtype_from_tf_enum",
-    "parse_dtype",
-    "parse_feature_dtype",
-    "tf_enum_name",
-]
-
 Kind = Literal["bool", "int", "uint", "float", "complex", "string"]
 #: `text` and `bytes` are the two readings of `string`.
 DTypeName = Literal[

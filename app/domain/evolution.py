@@ -27,8 +27,6 @@ from .dtypes import FLOAT32, INT64, DType
 from .feature import Feature, FeatureShape
 from .schema import Schema, message_keys
 
-__all__ = ["DECLARE_ANEW", "widen"]
-
 #: The way out where a dtype cannot be widened.
 DECLARE_ANEW: Final = "Append to a new dataset, and declare its schema."
 
@@ -67,7 +65,7 @@ def widen(stored: Schema, offered: Schema) -> Schema:
     if widened.to_json(stored=True) == stored.to_json(stored=True):
         return stored
     _require_same_keys(widened, stored)
-    return _checked(widened, stored)
+    return _check(widened, stored)
 
 
 def _require_same_keys(widened: Schema, stored: Schema) -> None:
@@ -131,7 +129,7 @@ def _wider_shape(feature: Feature, offered: Feature, stored: Schema) -> FeatureS
     return tuple(old if old == new else None for old, new in zip(feature.shape, offered.shape, strict=True))
 
 
-def _checked(schema: Schema, stored: Schema) -> Schema:
+def _check(schema: Schema, stored: Schema) -> Schema:
     """A schema that was put together, if it is one that could have been declared."""
     try:
         return Schema.from_json(schema.to_json(stored=True), stored=True)
@@ -145,7 +143,7 @@ def _checked(schema: Schema, stored: Schema) -> Schema:
 
 def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) -> SchemaConflict:
     return SchemaConflict(
-        f"Feature {feature.name!r} is {_described(offered)} in these rows and {_described(feature)} in the "
+        f"Feature {feature.name!r} is {_describe(offered)} in these rows and {_describe(feature)} in the "
         f"dataset, and is not widened to both: {allowed}. A feature may be added, be absent, have a "
         f"dimension of another length, or a wider dtype that is stored alike; nothing else changes. "
         f"{DECLARE_ANEW}",
@@ -154,5 +152,5 @@ def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) 
     )
 
 
-def _described(feature: Feature) -> str:
+def _describe(feature: Feature) -> str:
     return json.dumps(feature.to_json(), separators=(",", ":"))

@@ -113,7 +113,7 @@ class Feature:
 
     @property
     def may_become_float32(self) -> bool:
-        """Whether it is an int64 that nobody asked for, all stored values of which float32 holds exactly."""
+        """Whether it is an inferred int64, and float32 holds all its stored values exactly."""
         return (
             self.inferred
             and not self.beyond_float32
@@ -137,14 +137,14 @@ class Feature:
 
     @property
     def as_stored(self) -> Feature:
-        """The feature of the Examples that the rows become: float64 that nobody declared is rounded."""
+        """The feature of the Examples that the rows become: an inferred float64 is rounded."""
         return replace(self, dtype=FLOAT32) if self.inferred and self.may_round else self
 
     @property
     def as_read(self) -> Feature:
-        """The feature of further rows: float32 that nobody declared is read as float64, and rounded later.
+        """The feature of further rows: an inferred float32 is read as float64, and rounded later.
 
-        So it is known which values change.
+        That way it is known which values change.
         """
         rounds = self.inferred and self.encoding == "list" and self.dtype is FLOAT32
         return replace(self, dtype=FLOAT64) if rounds else self

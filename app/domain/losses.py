@@ -34,7 +34,7 @@ class LostRange:
 
     Attributes:
         offset: of the first of them, in the uncompressed input.
-        num_bytes: 0 where compressed bytes cannot be inflated, of which nobody knows how many they held.
+        num_bytes: 0 where compressed bytes cannot be inflated, so that their number is unknown.
         reason: `bad_length`, `bad_payload`, `record_too_large`, `truncated`, or the code of a broken
             compression.
         is_record: they are one record, whose length is good.

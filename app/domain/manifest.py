@@ -16,8 +16,6 @@ from .names import check_file_name, check_split_name
 from .schema import Schema, SchemaJson
 from .stored_values import count, digest, text
 
-__all__ = ["FileEntry", "Manifest", "ManifestJson", "ShardEntry", "SplitEntry"]
-
 
 class FileJson(TypedDict):
     """A file beside the shards; the SHA-256 of its bytes is in hexadecimal."""

@@ -12,17 +12,6 @@ from typing import Final
 
 from ..errors import MalformedInput, UnprocessableInput
 
-__all__ = [
-    "Version",
-    "check_append_id",
-    "check_dataset_name",
-    "check_file_name",
-    "check_idempotency_key",
-    "check_split_name",
-    "is_append_id",
-    "parse_version",
-]
-
 #: TFDS 4.9.10 loads such names with `builder_from_directory`, hyphens and leading digits included.
 _DATASET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 #: TFDS splits instructions at dots and brackets, so a split's name has none.
@@ -52,7 +41,7 @@ def check_dataset_name(name: str) -> str:
     Raises:
         MalformedInput: it cannot (`invalid_dataset_name`).
     """
-    return _matching(
+    return _match(
         _DATASET,
         name,
         "invalid_dataset_name",
@@ -72,7 +61,7 @@ def check_split_name(name: str) -> str:
             "A split cannot be called 'all': TFDS reads that as every split together. Use another name.",
             code="reserved_split_name",
         )
-    return _matching(
+    return _match(
         _SPLIT,
         name,
         "invalid_split_name",
@@ -86,7 +75,7 @@ def parse_version(text: str) -> Version:
     Raises:
         MalformedInput: not of that form (`invalid_version`).
     """
-    _matching(_VERSION, text, "invalid_version", "A version is 'latest' or x.y.z, as in 1.0.0")
+    _match(_VERSION, text, "invalid_version", "A version is 'latest' or x.y.z, as in 1.0.0")
     return Version(*map(int, text.split(".")))
 
 
@@ -96,7 +85,7 @@ def check_file_name(name: str) -> str:
     Raises:
         MalformedInput: it cannot (`invalid_file_name`).
     """
-    return _matching(_FILE, name, "invalid_file_name", "A file's name is 1 to 255 of A-Z a-z 0-9 . _ -")
+    return _match(_FILE, name, "invalid_file_name", "A file's name is 1 to 255 of A-Z a-z 0-9 . _ -")
 
 
 def is_append_id(text: str) -> bool:
@@ -110,7 +99,7 @@ def check_append_id(text: str) -> str:
     Raises:
         MalformedInput: it cannot (`invalid_append_id`).
     """
-    return _matching(_APPEND_ID, text, "invalid_append_id", "An append's id is 32 hexadecimal digits")
+    return _match(_APPEND_ID, text, "invalid_append_id", "An append's id is 32 hexadecimal digits")
 
 
 def check_idempotency_key(text: str) -> str:
@@ -120,7 +109,7 @@ def check_idempotency_key(text: str) -> str:
         MalformedInput: it cannot be one (`invalid_idempotency_key`).
     """
     quoted = len(text) >= 2 and text[0] == text[-1] == '"'
-    return _matching(
+    return _match(
         _KEY,
         text[1:-1] if quoted else text,
         "invalid_idempotency_key",
@@ -128,7 +117,7 @@ def check_idempotency_key(text: str) -> str:
     )
 
 
-def _matching(pattern: re.Pattern[str], text: str, code: str, rule: str) -> str:
+def _match(pattern: re.Pattern[str], text: str, code: str, rule: str) -> str:
     if pattern.fullmatch(text) is None:
         raise MalformedInput(f"{rule}; got {text[:80]!a}.", code=code)
     return text

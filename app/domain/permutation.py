@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from .splitmix64 import mix
 
-__all__ = ["Permutation"]
-
 #: A round does little to a small range: with 8, some orders of five numbers came twice as often as others.
 _ROUNDS: Final = 8
 _ROUNDS_OF_SMALL: Final = 24

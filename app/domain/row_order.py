@@ -11,8 +11,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["IN_ORDER", "MAX_SHUFFLE_BUFFER", "RowOrder", "Slots"]
-
 #: A place in it is found with 32 random bits. What it may hold in memory is another, lower bound.
 MAX_SHUFFLE_BUFFER: Final = 2**31
 

@@ -18,31 +18,8 @@ from typing import Final, Literal, NotRequired, get_args
 from typing_extensions import TypedDict
 
 from ..errors import LimitExceeded, MalformedInput, UnprocessableInput
-from .feature import (
-    Encoding,
-    Feature,
-    FeatureJson,
-    FeatureKind,
-    FeatureShape,
-    default_encoding,
-    stored_features,
-)
+from .feature import Feature, FeatureJson, stored_features
 from .limits import Limits
-
-# A schema and its features are imported from here.
-__all__ = [
-    "Encoding",
-    "Feature",
-    "FeatureKind",
-    "FeatureShape",
-    "Message",
-    "Schema",
-    "SchemaJson",
-    "check_feature_names",
-    "check_stored_names",
-    "default_encoding",
-    "stored_features",
-]
 
 #: The protobuf message that a row becomes.
 Message = Literal["example", "sequence_example"]
@@ -134,7 +111,7 @@ class Schema:
         return self if features == self.features else Schema(features, self.message)
 
     def with_floats_inferred(self) -> Schema:
-        """This schema of a body that declares none: nobody has asked for its floats to be rounded."""
+        """This schema with all floats marked as inferred, for a body that declares none."""
         if all(feature.inferred or not feature.dtype.is_float for feature in self.features):
             return self
         features = (
@@ -144,7 +121,7 @@ class Schema:
         return Schema(tuple(features), self.message)
 
     def with_doubles_inferred(self) -> Schema:
-        """This schema, by which nobody asks for float64 in lists, which do not hold it."""
+        """This schema with float64 in lists marked as inferred, since lists do not hold it."""
         features = (
             replace(feature, inferred=True) if feature.may_round else feature for feature in self.features
         )

@@ -15,19 +15,6 @@ from typing import Final
 from .compression import SUFFIXES, Compression
 from .limits import MIB
 
-__all__ = [
-    "MAX_SHARDS",
-    "BaseShard",
-    "Covering",
-    "ShardPlan",
-    "covering",
-    "default_num_shards",
-    "leading_full",
-    "most_shards",
-    "plan_split",
-    "record_offsets",
-]
-
 #: `DEFAULT_MIN_SHARD_SIZE` and `DEFAULT_MAX_SHARD_SIZE` of TFDS's shard_utils.py.
 _MIN_SHARD_BYTES: Final = 64 * MIB
 _MAX_SHARD_BYTES: Final = 1024 * MIB
@@ -36,7 +23,7 @@ _PREFERRED: Final = 1024
 
 #: A manifest names every shard and is read whole.
 MAX_SHARDS: Final = 10_000
-#: So many shards may be as small as they like; beyond, they have so many bytes on average.
+#: Up to `_SMALL_SHARDS` shards may have any size; more need at least `_LEAST_BYTES` on average.
 _SMALL_SHARDS: Final = 256
 _LEAST_BYTES: Final = 4 * MIB
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["count", "digest", "text"]
-
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 

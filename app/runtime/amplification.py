@@ -8,8 +8,6 @@ from typing import Final, Literal
 
 from ..errors import LimitExceeded
 
-__all__ = ["ALLOWANCE_BYTES", "CELL_BYTES", "ROW_BYTES", "Amplification", "Way"]
-
 #: What any body may become, however small it is.
 ALLOWANCE_BYTES: Final = 64 * 1024 * 1024
 #: What a row and a cell of a table count at least: without a value they take no memory, but time.

@@ -98,12 +98,14 @@ class Budget:
         self.peak = max(self.peak, self._used)
 
     def exchange(self, held: int, needed: int, what: str) -> None:
-        """Have `needed` bytes in place of the `held` ones, and never less than the fewer of both.
+        """Replace a charge of `held` bytes by one of `needed` bytes, in one step.
 
-        What was charged for one thing covers the next one while it is made of it. To release first and charge
-        then may wait for memory, with all of it there and none of it charged.
+        Releasing first and charging then could wait for memory while all of it is there and none is charged.
 
-        Raises: as `charge`.
+        Raises:
+            LimitExceeded: more than the request may hold, or it has taken too long.
+            Overloaded: more than there is while others hold what they do.
+            StreamInterrupted: the request was given up.
         """
         if needed > held:
             self.charge(needed - held, what)

@@ -12,21 +12,18 @@ from numpy.typing import NDArray
 
 from .budget import Budget
 
-__all__ = ["BufferPool"]
-
 
 class BufferPool:
     """Buffers to be filled and lent out to be read. Safe to use from several threads, as `budget` is not.
 
-    What is lent comes back when its last reader drops it, and not a moment before: whoever was given it
-    may keep it for longer than the call took, as a client of HTTP does that sends it once more. Who that
-    is, and in which thread, does not matter.
+    A lent buffer comes back when its last reader drops it, in whichever thread. A reader may keep it longer
+    than the call it was given to, as an HTTP client does that sends a request again.
 
     Args:
-        budget: charged for all buffers, be they taken, lent or free, until the pool is closed.
+        budget: charged for all buffers (taken, lent and free) until the pool is closed.
         what: names them in the error.
-        most_lent: how many are lent at a time as a rule. Where more are held, the oldest are not waited for
-            any longer: from then on they belong to whoever holds them, and are charged to nobody.
+        most_lent: how many are lent at a time as a rule. Beyond that the oldest are given up: they belong to
+            their readers, and are no longer charged.
     """
 
     def __init__(self, budget: Budget, what: str, *, most_lent: int) -> None:
@@ -69,7 +66,7 @@ class BufferPool:
             self._forget(len(buffer))
 
     def lend(self, buffer: NDArray[np.uint8], size: int) -> memoryview:
-        """The first `size` bytes of a buffer that was taken, to be read for as long as anybody likes."""
+        """The first `size` bytes of a buffer that was taken, to be read for any time."""
         view = buffer[:size]
         with self._lock:
             self._lent[id(buffer)] = len(buffer)

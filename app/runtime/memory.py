@@ -10,14 +10,11 @@ from typing import Final
 from ..errors import LimitExceeded, Overloaded, StreamInterrupted
 from .turns import offer_turn, waiting
 
-__all__ = ["MemoryPool", "MemoryShare"]
-
-#: How long a request that has begun waits for others to give memory back; as long as for a worker.
+#: How long a request that has begun waits for memory; as long as for a worker.
 _LONGEST_WAIT_S: Final = 10.0
 #: A share grows and shrinks in steps, so that most charges need no lock.
 _STEP: Final = 1024 * 1024
-#: What was given back may stay with the allocator. No more of it than this share of the pool does, before
-#: more is handed out.
+#: Freed memory may stay with the allocator: at most this share of the pool, before more is handed out.
 _LARGEST_UNUSED: Final = 0.25
 
 
@@ -57,14 +54,23 @@ class MemoryPool:
         return MemoryShare(self, max_seconds)
 
     def reserve(self, share: MemoryShare, num_bytes: int) -> None:
-        """Take so much for what has yet to begin. Raises: Overloaded."""
+        """Take memory for a request that has yet to begin.
+
+        Raises:
+            Overloaded: there is no room.
+        """
         with self._changed:
             self._require_room(num_bytes)
             self._used += num_bytes
             share.held += num_bytes
 
     def grow(self, share: MemoryShare, num_bytes: int) -> None:
-        """Take so much for what computes, or wait for it. Raises: as `MemoryShare.charge`."""
+        """Take memory for a request that computes, or wait for it.
+
+        Raises:
+            Overloaded: there is no room, and none came in time.
+            StreamInterrupted: the request was given up.
+        """
         if self._freed > _LARGEST_UNUSED * self.max_bytes:
             self._freed = 0  # without the lock: at worst two threads ask the allocator
             self._return_unused()
@@ -74,7 +80,7 @@ class MemoryPool:
                 self._begun.add(share)
             if self._take(share, num_bytes):
                 return
-        with waiting(), self._changed:  # in this order: nobody shall wait for a turn with the lock
+        with waiting(), self._changed:  # in this order: a thread that waits for a turn must not hold the lock
             self._wait_for_room(share, num_bytes)
             self._take(share, num_bytes)
 
@@ -139,8 +145,8 @@ class MemoryPool:
 class MemoryShare:
     """What one request holds of a pool, from before it begins until it ends, however it ends.
 
-    Its charges are made by one thread at a time. Beside memory it bounds time: where the request has taken
-    too long, or nobody wants its answer any more, the next charge fails.
+    Its charges are made by one thread at a time. It also bounds time: if the request has taken too
+    long, or was given up, the next charge fails.
     """
 
     def __init__(self, pool: MemoryPool, max_seconds: float) -> None:
@@ -210,15 +216,15 @@ class MemoryShare:
             )
 
     def give_up(self) -> None:
-        """Nobody wants the answer any more."""
+        """The answer is no longer wanted."""
         self._given_up = True
 
     def retain(self) -> None:
-        """One part more of the program holds something of the request, until it calls `end`."""
+        """Add a holder of the share, which calls `end` later."""
         self._pool.retain_for(self)
 
     def end(self) -> None:
-        """One part less does; with the last of them everything is given back."""
+        """Remove a holder; with the last one everything is given back."""
         self._pool.end_for(self)
 
 

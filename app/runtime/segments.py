@@ -8,8 +8,6 @@ from typing import Protocol
 
 from .streams import ByteFile
 
-__all__ = ["Segment", "SegmentedFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -22,8 +22,6 @@ from typing import Final, Self
 from ..errors import SpoolFull, SpoolUnavailable
 from .streams import Buffer
 
-__all__ = ["Spool", "SpoolFile"]
-
 #: No request gets more than one part of so many, for its body and its answer.
 _SHARES: Final = 4
 
@@ -183,7 +181,7 @@ class SpoolFile:
     def view(self) -> memoryview:
         """As `WholeBody`; nothing can be appended from then on.
 
-        Nobody else has the file, so it cannot become shorter than its mapping, which would be a fatal signal.
+        The file is private, so it cannot become shorter than its mapping, which would be a fatal signal.
         """
         with self._lock, _disk_errors():
             if self._file.closed:

@@ -31,13 +31,14 @@ class ByteStream(Protocol):
 class ViewStream(ByteStream, Protocol):
     """A stream whose bytes lie in memory in large stretches, which need not be copied.
 
-    The stretches count against the budget of whoever made the stream, not of its reader.
+    The stretches are charged by the owner of the stream, not by its reader.
     """
 
     def read_view(self) -> memoryview:
         """What is left of a stretch, or the next one, to which nothing writes any more; empty at the end.
 
-        Raises: as `read`.
+        Raises:
+            StreamInterrupted: the sender went away before the end.
         """
         ...
 
@@ -63,7 +64,7 @@ class WholeBody(ByteFile, Protocol):
     """A body that is there as a whole, be it in memory or on disk."""
 
     def view(self) -> memoryview:
-        """All of it, read-only, for as long as anybody holds what is made of it.
+        """All of it, read-only; valid as long as a view of it is held.
 
         Of a file it is a mapping: what is read of it takes no memory that the system cannot take back.
 

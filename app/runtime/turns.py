@@ -15,19 +15,16 @@ from typing import Final
 
 from ..errors import Overloaded
 
-__all__ = ["Turns", "has_turn", "offer_turn", "pause", "waiting"]
-
-#: So long a thread computes while others wait: what Linux gives a thread that shares a processor with
-#: others of its priority (`RR_TIMESLICE`, include/linux/sched/rt.h). Short work is never interrupted.
+#: How long a thread computes while others wait: as long as Linux lets threads of one priority
+#: (`RR_TIMESLICE`, include/linux/sched/rt.h). Shorter work is never interrupted.
 _SLICE_S: Final = 0.1
-#: A turn is a courtesy: whoever has begun goes on without one rather than wait longer, so that no lock
-#: that it holds can stop everything. Large JSON is computed on for many seconds without a pause. Whoever
-#: has not begun is refused.
+#: How long a thread waits for a turn. Work that has begun then goes on without one, so that a lock that it
+#: holds cannot stop everything; other work is refused. Large JSON takes many seconds in one turn.
 _PATIENCE_S: Final = 30.0
 
 
-#: Threads that hand the interpreter's lock to one another several times in a switch interval never let it
-#: time out for the event loop: then they pause, so long and so often at most, until the loop has had it.
+#: Threads that hand the interpreter's lock to one another several times in a switch interval never let the
+#: event loop have it. They pause for `_PAUSE_S`, at most `_PAUSES` times, until the loop has run.
 _PAUSE_S: Final = 0.001
 _PAUSES: Final = 20
 
@@ -44,7 +41,7 @@ class Turns:
         self._is_late = is_late
         self._lock = threading.Lock()
         self._free = count
-        #: Who comes back from waiting goes before who has yet to begin, so that what has begun ends.
+        #: Threads that come back from waiting go before those that have yet to begin.
         self._returning: deque[threading.Lock] = deque()
         self._queue: deque[threading.Lock] = deque()
 
@@ -95,7 +92,7 @@ class Turns:
         _this.holder, _this.since = self, time.monotonic()
 
     def _free_or_gate(self, queue: deque[threading.Lock]) -> threading.Lock | None:
-        """None with a turn; else a lock that is released by who hands one over."""
+        """None if a turn was free; else a lock that is released when one is handed over."""
         with self._lock:
             if self._free > 0:
                 self._free -= 1

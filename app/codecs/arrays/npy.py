@@ -94,7 +94,8 @@ def read_npy(
     Args:
         declared: what the client says the elements are; only bfloat16 needs it.
 
-    Raises: as `read`.
+    Raises:
+        InputError: what `read` names.
     """
     header = _read_header(stream, budget.limits, declared)
     dtype = header.dtype

@@ -129,10 +129,10 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget
             header, size, content = npy_pieces(array, budget)
         info.file_size = len(header) + size  # decides whether it needs ZIP64
         members.append((info, header, content))
-    return _archived(members)
+    return _archive(members)
 
 
-def _archived(members: Sequence[tuple[zipfile.ZipInfo, bytes, Iterator[Buffer]]]) -> Iterator[Buffer]:
+def _archive(members: Sequence[tuple[zipfile.ZipInfo, bytes, Iterator[Buffer]]]) -> Iterator[Buffer]:
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:
         for info, header, content in members:

@@ -43,7 +43,7 @@ def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> li
     """
     dtype, shape = _declared_dtype(options), options.shape
     if options.body_bytes is not None:
-        shape = _checked_shape(options.body_bytes, dtype, shape)
+        shape = _check_shape(options.body_bytes, dtype, shape)
     content: Iterator[Buffer] = checked_pieces(_pieces(source, dtype, shape), dtype)
     if options.byte_order == "big":
         content = swapped_pieces(content, dtype)
@@ -99,7 +99,7 @@ def _pieces(source: ByteStream, dtype: DType, shape: Shape | None) -> Iterator[b
         if expected is not None and size > expected:
             raise _wrong_size(f"more than {expected}", dtype, shape)
         yield piece
-    _checked_shape(size, dtype, shape)
+    _check_shape(size, dtype, shape)
 
 
 def _declared_dtype(options: TensorDecodeOptions) -> DType:
@@ -112,7 +112,7 @@ def _declared_dtype(options: TensorDecodeOptions) -> DType:
     return options.dtype
 
 
-def _checked_shape(num_bytes: int, dtype: DType, shape: Shape | None) -> Shape:
+def _check_shape(num_bytes: int, dtype: DType, shape: Shape | None) -> Shape:
     """The declared shape or the one that follows from the length, where the length fits."""
     if shape is None and num_bytes % dtype.itemsize == 0:
         return (num_bytes // dtype.itemsize,)

@@ -42,7 +42,7 @@ from ..records.body_schema import with_body_schema
 from ..records.named_columns import refuse_undeclared, require_present
 from . import oip
 
-#: An array of so many bytes is read as its rows are drawn: it takes more than what reading it does.
+#: Arrays of at least this size are read as their rows are drawn.
 _STREAMED_FROM: Final = 8 * MIB
 #: What reading an array takes at most: a piece of it, one that is left over, and as much compressed.
 _STREAMED_BYTES: Final = 3 * MIB
@@ -108,11 +108,11 @@ def _rows_of(found: Sequence[Array], options: RecordsDecodeOptions, budget: Budg
     arrays = {array.name or "": _held_if_small(array, budget) for array in found}
     num_rows = _count_rows(arrays)
     if options.schema is None:
-        schema = _inferred(arrays, budget).with_message(options.message)
+        schema = _infer(arrays, budget).with_message(options.message)
     else:
         narrow = {name for name, array in arrays.items() if array.dtype.name in WITHIN_FLOAT32}
         schema = options.schema.with_message(options.message).as_read(narrow)
-        arrays = _fitted(arrays, schema, options, budget)
+        arrays = _fit_all(arrays, schema, options, budget)
     batch_rows = _batch_rows(schema, arrays, num_rows, budget)
     return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)
 
@@ -142,7 +142,7 @@ def _count_rows(arrays: Mapping[str, Array]) -> int:
     return 0 if first is None else arrays[first].shape[0]
 
 
-def _inferred(arrays: Mapping[str, Array], budget: Budget) -> Schema:
+def _infer(arrays: Mapping[str, Array], budget: Budget) -> Schema:
     check_feature_names(list(arrays), budget.limits)
     return Schema(
         tuple(
@@ -154,7 +154,7 @@ def _inferred(arrays: Mapping[str, Array], budget: Budget) -> Schema:
     )
 
 
-def _fitted(
+def _fit_all(
     arrays: Mapping[str, Array], schema: Schema, options: RecordsDecodeOptions, budget: Budget
 ) -> dict[str, Array]:
     """The arrays that the schema names; those in memory as the dtypes that it declares."""

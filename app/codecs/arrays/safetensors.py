@@ -105,7 +105,7 @@ def read(body: ByteStream | ByteFile, _options: TensorDecodeOptions, budget: Bud
         _check_end(stream, end)
     else:
         last = laid_out[-1].name
-        content = _ended(arrays[last].pieces(), stream, end)
+        content = _check_end_after(arrays[last].pieces(), stream, end)
         arrays[last] = replace(arrays[last], content=content)
     if laid_out != entries:
         arrays = {name: array.read(budget) for name, array in arrays.items()}
@@ -254,7 +254,7 @@ def _shown(entry: _Entry) -> str:
     return f"the array {entry.name[:64]!r}"
 
 
-def _ended(pieces: Iterator[Buffer], stream: ByteStream, end: int) -> Iterator[Buffer]:
+def _check_end_after(pieces: Iterator[Buffer], stream: ByteStream, end: int) -> Iterator[Buffer]:
     """The pieces, behind which the body has to end."""
     yield from pieces
     _check_end(stream, end)

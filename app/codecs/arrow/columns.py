@@ -19,7 +19,7 @@ from ..convert import convert_strings, convert_values
 from ..records.lease import Lease
 from .elements import read_elements, storage_type
 from .features import value_dtype
-from .flatten import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrapped
+from .flatten import FlatValues, Ints, flatten_arrow, members, node_counts, row_bounds, row_of, unwrap
 from .times import has_numbers, write_out
 
 Values = NDArray[Any] | Strings
@@ -49,14 +49,14 @@ class ColumnReader:
             InputError: as `flatten_arrow` and `convert_values`. Errors carry feature and row.
         """
         if not isinstance(column.type, pa.FixedShapeTensorType):
-            column = unwrapped(column, self.lease, self.feature.name)
+            column = unwrap(column, self.lease, self.feature.name)
         rows = self.rows
         if not column.null_count:
             return self._column(flatten_arrow(column, rows, self.lease, self.feature.name))
         present = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
         self._require_nullable(int(rows[np.argmin(present)]))
         self.lease.charge(column.nbytes, "Rows without nulls")
-        found = _filtered(column, present)
+        found = _filter(column, present)
         flat = flatten_arrow(found, rows[present], self.lease, self.feature.name)
         return replace(self._column(flat), present=present)
 
@@ -280,7 +280,7 @@ class ColumnReader:
         )
 
 
-def _filtered(column: Any, present: NDArray[np.bool_]) -> pa.Array[Any]:
+def _filter(column: Any, present: NDArray[np.bool_]) -> pa.Array[Any]:
     """The rows that are present, which keep their type."""
     mask = pa.array(present)
     if isinstance(column.type, pa.BaseExtensionType):

@@ -109,15 +109,15 @@ def flatten_arrow(array: pa.Array[Any], rows: Ints, lease: Lease, feature: str) 
     levels: list[Level] = []
     while True:
         tensor = array.type
-        array = unwrapped(array, lease, feature)
+        array = unwrap(array, lease, feature)
         if isinstance(tensor, pa.FixedShapeTensorType):
             array = _tensor_values(array, tensor, levels, lease)
         elif pa.types.is_fixed_size_list(array.type):
             levels.append(array.type.list_size)
-            array = _flattened(array)
+            array = _flatten(array)
         elif is_list(array.type):
             levels.append(_offsets(array, lease, feature))
-            array = _flattened(array)
+            array = _flatten(array)
         else:
             return FlatValues(rows, levels, array)
         if array.null_count and not pa.types.is_null(array.type):
@@ -135,7 +135,7 @@ def _null_inside(flat: FlatValues, feature: str) -> UnprocessableInput:
     )
 
 
-def _flattened(array: Any) -> pa.Array[Any]:
+def _flatten(array: Any) -> pa.Array[Any]:
     values: pa.Array[Any] = array.flatten()
     return values
 
@@ -167,7 +167,7 @@ def _tensor_values(
     physical: list[int] = list(tensor.shape)
     order: list[int] = list(tensor.permutation or range(len(physical)))
     levels.extend(physical[axis] for axis in order)
-    values = _flattened(array)
+    values = _flatten(array)
     if order == sorted(order):
         return values
     size = num_elements(physical)
@@ -177,7 +177,7 @@ def _tensor_values(
     return values.take(pa.array((starts + within).reshape(-1)))
 
 
-def unwrapped(array: pa.Array[Any], lease: Lease, feature: str) -> pa.Array[Any]:
+def unwrap(array: pa.Array[Any], lease: Lease, feature: str) -> pa.Array[Any]:
     """The same values without extension, dictionary, run ends or views at this level.
 
     Raises:
@@ -189,22 +189,22 @@ def unwrapped(array: pa.Array[Any], lease: Lease, feature: str) -> pa.Array[Any]
         if isinstance(layout, pa.BaseExtensionType):
             array = wrapped.storage
         elif isinstance(layout, pa.DictionaryType):
-            array = _looked_up(wrapped.dictionary, wrapped.indices, lease, feature)
+            array = _look_up(wrapped.dictionary, wrapped.indices, lease, feature)
         elif isinstance(layout, pa.RunEndEncodedType):
             lease.charge(16 * len(array), "Runs of values")
             ends = wrapped.run_ends.to_numpy()
             places = np.arange(array.offset, array.offset + len(array))
             runs = pa.array(np.searchsorted(ends, places, side="right"))
-            array = _looked_up(wrapped.values, runs, lease, feature)
+            array = _look_up(wrapped.values, runs, lease, feature)
         elif pa.types.is_string_view(layout) or pa.types.is_binary_view(layout):
             array = _copy_views(array, lease)
         else:
             return array
 
 
-def _looked_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Array[Any]:
+def _look_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Array[Any]:
     """`values[indices]`, charged by what comes out: a long string may be named again and again."""
-    values = unwrapped(values, lease, feature)
+    values = unwrap(values, lease, feature)
     width = _width(values.type)
     if width is None:
         if values.type not in _STRINGS:

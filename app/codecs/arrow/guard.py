@@ -1,4 +1,4 @@
-"""What Arrow's reader is given: IPC messages whose memory is charged before Arrow allocates it.
+"""A file object for Arrow's reader, which charges the memory of IPC messages before Arrow allocates it.
 
 Arrow checks the structure of every message, and `RecordBatch.validate(full=True)` the values. Neither bounds
 what a few bytes can stand for: compressed buffers, rows without any memory of their own, and schemas whose
@@ -179,14 +179,35 @@ def read_field_metadata(message: memoryview) -> dict[bytes, bytes]:
 
 
 def unsupported(what: str) -> UnprocessableInput:
-    """The error of Arrow that is correct and not read."""
+    """The error for valid Arrow that is not supported."""
     return UnprocessableInput(f"{what}.", code="unsupported_arrow")
 
 
-class GuardedFile:
+class FileObject:
+    """What pyarrow asks of a file object before it reads or writes one."""
+
+    closed = False
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class GuardedFile(FileObject):
     """A readable file for Arrow's stream reader, over a stream or a file in Arrow's format.
 
-    A file is a stream behind eight bytes, with a footer behind its end, which is not looked at.
+    A file is a stream after eight bytes, followed by a footer, which is not read.
 
     `read` raises:
         MalformedInput: cut short (`truncated`), corrupt (`invalid_arrow`), or followed by something else
@@ -194,8 +215,6 @@ class GuardedFile:
         UnprocessableInput: a legal message that is not read (`unsupported_arrow`).
         LimitExceeded: more than the budget, or more rows than bytes can stand for.
     """
-
-    closed = False
 
     def __init__(self, source: ByteStream, budget: Budget) -> None:
         self._source = source
@@ -208,12 +227,6 @@ class GuardedFile:
 
     def readable(self) -> bool:
         return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     def close(self) -> None:
         """Release what the last batch was charged."""

@@ -1,8 +1,8 @@
-"""Arrow IPC, stream and file: record batches from bytes that nobody vouches for, and bytes from batches.
+"""Arrow IPC, stream and file: untrusted bytes to record batches, and batches to bytes.
 
-Arrow's reader believes what a batch says, and crashes later, where its values are looked at. So every batch
-is validated in full; what a message may take is charged before Arrow reads it (`guard.py`). The footer of a
-file is not read: a file whose dictionaries stand behind the batches that use them is not served.
+Arrow's reader believes what a batch says, and crashes later, when its values are read. So every batch is
+validated in full, and what a message may take is charged before Arrow reads it (`guard.py`). The footer of a
+file is not read: a file whose dictionaries come after the batches that use them is refused.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..content import cut_pieces
 from ..options import ArrowFormat
-from .guard import GuardedFile
+from .guard import FileObject, GuardedFile
 
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
-#: What is not worth a piece of its own.
+#: Smaller pieces are joined.
 _SMALL_BYTES: Final = 64 * KIB
 #: What pyarrow raises on bytes that it does not understand.
 _FAULTS: Final = (pa.ArrowException, ArithmeticError, LookupError, OSError, TypeError, ValueError)
-#: What dates and times are stored as that Arrow holds to a range.
+#: The storage of the dates and times whose range Arrow validates.
 _NUMBERS_BEHIND: Final[dict[pa.DataType, pa.DataType]] = {
     pa.date64(): pa.int64(),
     pa.time32("s"): pa.int32(),
@@ -38,10 +38,10 @@ _NUMBERS_BEHIND: Final[dict[pa.DataType, pa.DataType]] = {
 
 @contextmanager
 def arrow_faults(what: str, code: str = "invalid_arrow", *, row: int | None = None) -> Iterator[None]:
-    """Errors of pyarrow inside the block are those of the input, at `row` or behind it.
+    """Report errors of pyarrow inside the block as errors of the input, at `row` or after it.
 
     Raises:
-        MalformedInput: with the first line of what pyarrow says.
+        MalformedInput: with the first line of pyarrow's message.
         UnprocessableInput: it does not read such input (`unsupported_arrow`, or as `code` says).
     """
     try:
@@ -107,14 +107,12 @@ def validate_batch(batch: pa.RecordBatch) -> None:
     batch.validate(full=True)
 
 
-class Collector:
+class Collector(FileObject):
     """A writable file that hands out what was written.
 
     Args:
         writer_reuses: the writer may change the memory of a buffer once it is written.
     """
-
-    closed = False
 
     def __init__(self, *, writer_reuses: bool) -> None:
         self._writer_reuses = writer_reuses
@@ -124,20 +122,8 @@ class Collector:
         self._pieces.append(bytes(data) if self._writer_reuses else data)
         return len(data)
 
-    def readable(self) -> bool:
-        return False
-
     def writable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def drain(self) -> Iterator[bytes]:
         """What was written since the last call, copied; small pieces are joined, and large ones cut."""

@@ -1,6 +1,6 @@
 """Records as Parquet: the columns are those of `records.py`, read and written through Arrow.
 
-Row groups come in from bytes that nobody vouches for, and go out as they are made.
+Row groups are read from untrusted bytes, and written as they are made.
 Source: parquet.apache.org, "File Format"; the reading and the writing are Arrow's.
 """
 
@@ -21,11 +21,12 @@ from ..columns import MAX_BATCH_ROWS, Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.lease import Lease
 from ..records.named_columns import without_features
-from .guard import measure_schema, root_table
+from .guard import FileObject, measure_schema, root_table
 from .ipc import Collector, arrow_faults, validate_batch
 from .parquet_footer import ParquetFooter, parse_footer
 from .parquet_pages import measure_pages
 from .records import records_from_arrow
+from .thrift import invalid_parquet
 from .write import export_schema, write_batches
 
 if TYPE_CHECKING:  # imported where it is used: it takes 9 MB, also of a service that never sees Parquet
@@ -34,14 +35,14 @@ if TYPE_CHECKING:  # imported where it is used: it takes 9 MB, also of a service
 _MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
 _TAIL_BYTES: Final = 8
-#: What a footer takes in memory for each of its bytes while it is read, and then: an empty struct of one
-#: byte becomes one of a hundred.
+#: What a footer takes in memory for each of its bytes, while it is read and afterwards: an empty struct of
+#: one byte becomes an object of a hundred.
 _PARSED_RATIO: Final = 100
 _HELD_RATIO: Final = 8
-#: A column is read so much at a time, and not all of it at once.
+#: A column is read in pieces of this size.
 _READ_BYTES: Final = 256 * KIB
 _BATCH_BYTES: Final = 16 * MIB
-#: A row group ends behind the batch that takes it past one of these.
+#: A row group ends with the batch that takes it past one of these.
 _GROUP_BYTES: Final = 64 * MIB
 _GROUP_ROWS: Final = 128 * 1024
 
@@ -62,7 +63,7 @@ class ParquetReader:
     Attributes:
         schema: as Arrow reads it.
         names: of its columns.
-        num_rows: as the footer says, and as will have been read at the end.
+        num_rows: as the footer says; reading fails at the end if there were more or fewer.
 
     Raises:
         MalformedInput: no Parquet file, or a corrupt one (`invalid_parquet`, `truncated`).
@@ -167,27 +168,21 @@ def _measure_arrow_schemas(footer: ParquetFooter) -> int:
         try:
             message = binascii.a2b_base64(text)
         except (binascii.Error, TypeError, ValueError):
-            raise _broken("The Arrow schema in the footer is no base64") from None
+            raise invalid_parquet("The Arrow schema in the footer is no base64") from None
         # Behind a continuation marker and a length; before 0.15 behind a length alone.
         begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
         try:
             schema = root_table(message[begin:]).table(2)
             if schema is None:
-                raise _broken("The Arrow schema in the footer is none")
+                raise invalid_parquet("The Arrow schema in the footer is none")
             num_bytes += measure_schema(schema)
         except struct.error:
-            raise _broken("The Arrow schema in the footer is corrupt") from None
+            raise invalid_parquet("The Arrow schema in the footer is corrupt") from None
     return num_bytes
 
 
-def _broken(what: str) -> MalformedInput:
-    return MalformedInput(f"{what}.", code="invalid_parquet")
-
-
-class _SeekableFile:
-    """A `ByteFile` as Arrow wants files."""
-
-    closed = False
+class _SeekableFile(FileObject):
+    """A `ByteFile` that pyarrow reads anywhere."""
 
     def __init__(self, file: ByteFile) -> None:
         self._file = file
@@ -212,14 +207,8 @@ class _SeekableFile:
     def readable(self) -> bool:
         return True
 
-    def writable(self) -> bool:
-        return False
-
     def seekable(self) -> bool:
         return True
-
-    def close(self) -> None:
-        """The file is its owner's to close."""
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)

@@ -1,8 +1,7 @@
 """The footer of a Parquet file, read without Arrow.
 
-pyarrow's own accessors are no choice for bytes from outside: where a column contradicts itself (size
-statistics of another length than its levels ask for, in 26.0), an exception that nobody catches ends the
-process.
+pyarrow's own accessors are not safe for untrusted bytes: where a column contradicts itself (in 26.0, size
+statistics whose length does not fit its levels), an uncaught C++ exception ends the process.
 
 Source: github.com/apache/parquet-format, `src/main/thrift/parquet.thrift`, version 2.12.
 """
@@ -13,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from ...errors import MalformedInput
-from .thrift import Incomplete, parse_struct
+from .thrift import Incomplete, invalid_parquet, parse_struct
 
 T = TypeVar("T")
 
@@ -68,7 +66,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """What the reader has to know before Arrow is asked.
+    """What the reader has to know before it calls Arrow.
 
     Attributes:
         arrow_schemas: the values of the key `ARROW:schema`.
@@ -88,14 +86,14 @@ def parse_footer(data: bytes) -> ParquetFooter:
     try:
         fields, end = parse_struct(data, max_items=_MAX_ITEMS)
     except Incomplete:
-        raise _broken("The footer of the Parquet file does not end") from None
+        raise invalid_parquet("The footer of the Parquet file does not end") from None
     if end != len(data):
-        raise _broken("The footer of the Parquet file is followed by something else")
+        raise invalid_parquet("The footer of the Parquet file is followed by something else")
     leaves = list(_leaves(_typed(fields, 2, list)))
     groups = [_row_group(group, leaves) for group in _typed(fields, 4, list)]
     num_rows = _number(fields, 3)
     if sum(group.num_rows for group in groups) != num_rows:
-        raise _broken(f"The row groups have other than the {num_rows} rows that the footer declares")
+        raise invalid_parquet(f"The row groups have other than the {num_rows} rows that the footer declares")
     pairs = [pair for pair in _typed(fields, 5, list) if isinstance(pair, dict)] if 5 in fields else []
     schemas = [pair.get(2, b"") for pair in pairs if pair.get(1) == b"ARROW:schema"]
     return ParquetFooter(num_rows, groups, schemas)
@@ -107,7 +105,7 @@ def _leaves(elements: list[Any]) -> Iterator[Leaf]:
     open_: list[list[Any]] = []
     for index, element in enumerate(elements):
         if not isinstance(element, dict) or (index and not open_) or len(open_) > _MAX_DEPTH:
-            raise _broken("The schema of the Parquet file is no tree, or too deep")
+            raise invalid_parquet("The schema of the Parquet file is no tree, or too deep")
         repetition = element.get(3) if index else None
         repeated = bool(open_ and open_[-1][1]) or repetition == _REPEATED
         lacking = bool(open_ and open_[-1][2]) or repetition in (_OPTIONAL, _REPEATED)
@@ -122,13 +120,13 @@ def _leaves(elements: list[Any]) -> Iterator[Leaf]:
         while open_ and not open_[-1][0]:
             open_.pop()
     if open_:
-        raise _broken("The schema of the Parquet file is no tree")
+        raise invalid_parquet("The schema of the Parquet file is no tree")
 
 
 def _row_group(group: Any, leaves: list[Leaf]) -> RowGroup:
     chunks = _typed(group, 1, list)
     if len(chunks) != len(leaves):
-        raise _broken("A row group has other columns than the schema")
+        raise invalid_parquet("A row group has other columns than the schema")
     return RowGroup(_number(group, 3), [_chunk(*pair) for pair in zip(chunks, leaves, strict=True)])
 
 
@@ -147,7 +145,7 @@ def _chunk(chunk: Any, leaf: Leaf) -> ColumnChunk:
 def _typed(fields: Any, number: int, kind: type[T]) -> T:
     value = fields.get(number) if isinstance(fields, dict) else None
     if not isinstance(value, kind):
-        raise _broken(f"The footer of the Parquet file lacks a {kind.__name__}")
+        raise invalid_parquet(f"The footer of the Parquet file lacks a {kind.__name__}")
     return value
 
 
@@ -155,9 +153,5 @@ def _number(fields: Any, number: int) -> int:
     """A number that is not negative; 0 where it is absent."""
     value = fields.get(number, 0) if isinstance(fields, dict) else -1
     if not isinstance(value, int) or not 0 <= value <= _MAX_INT64:
-        raise _broken("The footer of the Parquet file has a number that cannot be")
+        raise invalid_parquet("The footer of the Parquet file has a number that cannot be")
     return value
-
-
-def _broken(what: str) -> MalformedInput:
-    return MalformedInput(f"{what}.", code="invalid_parquet")

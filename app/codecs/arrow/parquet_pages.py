@@ -21,13 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain.limits import KIB, MIB
-from ...errors import MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteFile
 from .. import kernels
 from .ipc import arrow_faults
 from .parquet_footer import ColumnChunk, Leaf
-from .thrift import Incomplete, parse_struct
+from .thrift import Incomplete, invalid_parquet, parse_struct
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _PLAIN_DICTIONARY, _DELTA_STRINGS, _RLE_DICTIONARY = 2, 7, 8
@@ -111,7 +110,7 @@ def measure_pages(
         LimitExceeded: a page whose lengths are looked at is larger than the budget.
     """
     if chunk.stop > file.size:
-        raise _broken(f"Column {chunk.path[:64]!r} lies outside of the file")
+        raise invalid_parquet(f"Column {chunk.path[:64]!r} lies outside of the file")
     found = ColumnPages(chunk.path, chunk.leaf)
     pages = _Pages(file, chunk, budget)
     #: The pages with strings of the dictionary written out.
@@ -120,7 +119,7 @@ def measure_pages(
     for header, position in pages.headers():
         kind, inflated, stored = (header.get(number, -1) for number in (1, 2, 3))
         if not _is_size(inflated) or not _is_size(stored):
-            raise _broken(f"A page of column {chunk.path[:64]!r} declares an impossible size")
+            raise invalid_parquet(f"A page of column {chunk.path[:64]!r} declares an impossible size")
         found.largest = max(found.largest, inflated + stored)
         if kind == _DICTIONARY:
             found.dictionary_bytes += inflated
@@ -154,7 +153,7 @@ def _is_size(value: object) -> bool:
 def _num_values(header: Any) -> int:
     count = header.get(1, -1) if isinstance(header, dict) else -1
     if not isinstance(count, int) or not _is_size(count):
-        raise _broken("A page declares an impossible number of values")
+        raise invalid_parquet("A page declares an impossible number of values")
     return count
 
 
@@ -174,7 +173,7 @@ class _Pages:
             yield header, position + size
             stored = header.get(3)
             if not isinstance(stored, int) or stored < 0:
-                raise _broken("A page has no size")
+                raise invalid_parquet("A page has no size")
             position += size + stored
 
     def _read_header(self, position: int) -> tuple[dict[int, Any], int]:
@@ -187,7 +186,7 @@ class _Pages:
                 if len(data) < size:
                     break
                 size *= 4
-        raise _broken(f"The page at byte {position} has a header that does not end")
+        raise invalid_parquet(f"The page at byte {position} has a header that does not end")
 
     def longest_string(self, header: dict[int, Any], position: int) -> int:
         """The bytes of the longest string of a dictionary."""
@@ -205,7 +204,7 @@ class _Pages:
         if isinstance(version_2, dict):
             sizes: list[Any] = [version_2.get(number, 0) for number in (5, 6)]
             if not all(map(_is_size, sizes)) or (num_levels := sum(sizes)) > header[3]:
-                raise _broken("A page declares impossible levels")
+                raise invalid_parquet("A page declares impossible levels")
         data = self._inflate(header, position, num_levels)
         if data is None:
             total = -1
@@ -216,7 +215,7 @@ class _Pages:
             total = kernels.load().sum_deltas(data, start) if start < len(data) else 0
         self._budget.release(charged)
         if total < 0:
-            raise _broken(f"The strings of column {self._chunk.path[:64]!r} have impossible lengths")
+            raise invalid_parquet(f"The strings of column {self._chunk.path[:64]!r} have impossible lengths")
         return total
 
     def _charge(self, header: dict[int, Any]) -> int:
@@ -237,7 +236,3 @@ class _Pages:
         codec: Any = pa.Codec(name)
         with arrow_faults(f"A page of column {self._chunk.path[:64]!r}", "invalid_parquet"):
             return np.frombuffer(codec.decompress(stored, header[2] - num_levels), np.uint8)
-
-
-def _broken(what: str) -> MalformedInput:
-    return MalformedInput(f"{what}.", code="invalid_parquet")

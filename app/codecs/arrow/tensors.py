@@ -35,7 +35,7 @@ from ..records.named_columns import check_columns
 from .columns import ColumnReader
 from .elements import natural_type, write_elements
 from .features import DTYPE_KEY, has_arrow_type, value_dtype
-from .flatten import flatten_arrow, unwrapped
+from .flatten import flatten_arrow, unwrap
 from .ipc import ArrowReader, arrow_faults, serialize_arrow
 
 _MARK_KEY: Final = b"shardsmith:tensors"
@@ -79,7 +79,7 @@ class _Column:
         """Keep a copy of the values, charged to `budget`."""
         with Lease(budget) as lease:
             if not isinstance(array.type, pa.FixedShapeTensorType):
-                array = unwrapped(array, lease, self.name)
+                array = unwrap(array, lease, self.name)
             self._add(array, first_row, budget, lease)
 
     def _add(self, array: pa.Array[Any], first_row: int, budget: Budget, lease: Lease) -> None:

@@ -55,7 +55,7 @@ class _Parser:
             if byte < 128:
                 return value
             shift += 7
-        raise _broken()
+        raise invalid_parquet()
 
     def _zigzag(self) -> int:
         value = self._varint()
@@ -78,7 +78,7 @@ class _Parser:
 
     def _value(self, kind: int, depth: int) -> Any:
         if depth > _MAX_DEPTH:
-            raise _broken()
+            raise invalid_parquet()
         if kind in _INTEGERS:
             return self._zigzag()
         if kind == _BINARY:
@@ -91,15 +91,16 @@ class _Parser:
             return self._byte()
         if kind == _DOUBLE:
             return self._bytes(8)
-        raise _broken()
+        raise invalid_parquet()
 
     def _list(self, depth: int) -> list[Any]:
         head = self._byte()
         count = self._varint() if head >> 4 == 15 else head >> 4
         if count > self._max_items:
-            raise _broken()
+            raise invalid_parquet()
         return [self._value(head & 15, depth + 1) for _ in range(count)]
 
 
-def _broken() -> MalformedInput:
-    return MalformedInput("The metadata of the Parquet file is corrupt.", code="invalid_parquet")
+def invalid_parquet(what: str = "The metadata of the Parquet file is corrupt") -> MalformedInput:
+    """The error of a file that is no Parquet."""
+    return MalformedInput(f"{what}.", code="invalid_parquet")

@@ -64,7 +64,7 @@ def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Arra
 
 
 def _as_integers(values: Any) -> pa.Array[Any]:
-    return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())  # type: ignore[no-any-return]
+    return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())  # type: ignore[no-any-return]  # some Array
 
 
 def _text(values: Any, feature: str) -> pa.Array[Any]:
@@ -86,7 +86,7 @@ def _text(values: Any, feature: str) -> pa.Array[Any]:
     _refuse(beyond, f"type {layout} that no calendar has", feature)
     if pa.types.is_timestamp(layout):
         text = compute.replace_substring(text, " ", "T")
-    return compute.binary_join_element_wise(text, "Z", "") if in_zone else text  # type: ignore[no-any-return]
+    return compute.binary_join_element_wise(text, "Z", "") if in_zone else text  # type: ignore[no-any-return]  # some Array
 
 
 def _refuse(wrong: Any, what: str, feature: str) -> None:
@@ -101,12 +101,12 @@ def _refuse(wrong: Any, what: str, feature: str) -> None:
 
 def _number(values: Any, target: DType, feature: str) -> pa.Array[Any]:
     if target.is_float or target.kind == "complex":
-        return values.cast(pa.float64())  # type: ignore[no-any-return]
+        return values.cast(pa.float64())  # type: ignore[no-any-return]  # some Array
     integers = pa.uint64() if target.kind == "uint" else pa.int64()
     if values.type.bit_width < 128:  # which Arrow does not turn into integers where digits follow the point
         values = values.cast(pa.decimal128(38, values.type.scale))
     try:
-        return values.cast(integers)  # type: ignore[no-any-return]
+        return values.cast(integers)  # type: ignore[no-any-return]  # some Array
     except pa.ArrowInvalid:
         pass
     # Found one by one, since Arrow does not say where.

@@ -120,7 +120,7 @@ def _check(feature: Feature, column: Column, num_rows: int, first_row: int) -> N
             raise UnprocessableInput(
                 f"Feature {feature.name!r} is text, but holds bytes that are not UTF-8. Declare it as bytes.",
                 code="invalid_utf8",
-                row=first_row + _find_row(column, column.value_bounds(num_rows), value),
+                row=first_row + column.find_row(column.value_bounds(num_rows), value),
                 feature=feature.name,
             )
     if column.shapes is not None and column.shapes.size and column.shapes.max() > _MAX_INT32:
@@ -131,15 +131,9 @@ def _check(feature: Feature, column: Column, num_rows: int, first_row: int) -> N
             f"Feature {feature.name!r} has a dimension of {largest}; Arrow's tensors have dimensions of "
             "32 bits. Choose another output form.",
             code="not_expressible",
-            row=first_row + _find_row(column, items, item),
+            row=first_row + column.find_row(items, item),
             feature=feature.name,
         )
-
-
-def _find_row(column: Column, bounds: Ints, index: int) -> int:
-    """The row of the batch whose items, cut by `bounds`, have the one at `index`."""
-    row = int(np.searchsorted(bounds, index, "right")) - 1
-    return row if column.present is None else int(np.flatnonzero(column.present)[row])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from ...runtime.streams import Buffer
 from . import zstd
 from .inflate import WBITS
 
-__all__ = ["Coding", "compress_as_it_comes"]
-
 Coding = Literal["gzip", "zstd"]
 
 #: As nginx (`gzip_comp_level`): the higher levels take several times as long for a few per cent.

@@ -18,8 +18,6 @@ from ...domain.compression import Compression
 from ...errors import MalformedInput
 from ...runtime.streams import Buffer
 
-__all__ = ["DEFLATE_LEVEL", "StreamFrame", "deflate_piece", "deflater_name", "inflate_piece"]
-
 #: Measured with zlib 1.2.13 on source text, small int64s and normal float32s: 85, 72 and 35 MB/s a core, and
 #: files at most 6% larger than level 6 makes them at 43, 36 and 36 MB/s; level 9 fell to 13, 2 and 35.
 DEFLATE_LEVEL: Final = 4
@@ -47,11 +45,11 @@ def inflate_piece(data: Buffer, raw_size: int, *, is_first: bool) -> bytes:
     """What `deflate_piece` was given, alone or with the header or trailer of its stream.
 
     Args:
-        raw_size: how many bytes that was: one more is as wrong as one less, and no second one is made.
+        raw_size: the exact number of bytes expected.
         is_first: the container's header stands before it.
 
     Raises:
-        MalformedInput: it does not inflate, or not to so many bytes (`invalid_compression`).
+        MalformedInput: it does not inflate, or not to `raw_size` bytes (`invalid_compression`).
     """
     inflater = zlib.decompressobj(_WITH_HEADER if is_first else _RAW)
     try:

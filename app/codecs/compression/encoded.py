@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from ...runtime.streams import Buffer
 
-__all__ = ["Encoded", "headers_of"]
-
 
 class Encoded(Iterator[Buffer]):
     """What an encoder gives where its form needs HTTP headers of its own.

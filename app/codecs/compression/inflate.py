@@ -17,14 +17,12 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream, read_up_to
 from . import zstd
 
-__all__ = ["WBITS", "Container", "InflatedStream", "ZlibDecompressor"]
-
 Container = Compression | Literal["zstd"]
 
 #: zlib's `wbits`: a window of 32 KiB, in the container of that name.
 WBITS: Final[dict[Compression, int]] = {"zlib": 15, "gzip": 31}
 
-#: Gathered before it is looked at: nothing, not even what is refused, shall depend on how it arrives.
+#: Gathered before it is inflated, so that results and errors do not depend on how the body arrives.
 _READ_BYTES: Final = 64 * KIB
 #: What a decompressor is given at one time. It copies what it leaves: more would make small members slow.
 _FED_BYTES: Final = 16 * KIB
@@ -33,10 +31,10 @@ _MOST_BYTES: Final = 1 * MIB
 #: Small bodies may be very compressible.
 _RATIO_COUNTS_FROM: Final = 1 * MIB
 
-#: Where members or frames are many, so many bytes has each on average: to begin one takes up to 16 us.
+#: The least average size of members or frames where there are many: beginning one takes up to 16 us.
 _LEAST_MEMBER_BYTES: Final = 64
 
-#: How the libraries say that something does not begin as it has to, and that a window is too large.
+#: Texts in the errors of the libraries: a bad header, and a window that is too large.
 _NO_BEGINNING: Final = ("header", "Unknown frame descriptor")
 _LARGE_WINDOW: Final = "too much memory"
 

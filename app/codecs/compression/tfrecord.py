@@ -18,8 +18,6 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from .inflate import WBITS, InflatedStream, ZlibDecompressor
 
-__all__ = ["RescuedStream", "compress", "detect_compression"]
-
 #: zlib's own default; no time stamp stands in the header, so that equal rows give equal bytes.
 _LEVEL: Final = 6
 

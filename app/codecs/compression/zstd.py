@@ -12,11 +12,9 @@ from typing import Final
 from ...domain.limits import MIB
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
-
-__all__ = ["FLUSH_BLOCK", "WINDOW_BYTES", "ZstdError", "compressor", "decompressor", "zstd"]
+    from backports import zstd as zstd
 
 ZstdError = zstd.ZstdError
 FLUSH_BLOCK: Final = zstd.ZstdCompressor.FLUSH_BLOCK

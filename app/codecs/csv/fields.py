@@ -26,7 +26,7 @@ from ..records.lease import Lease
 from ..rounding import rounded
 from ..schema_inference import HEAD_ROWS
 
-#: An integer of more digits is one only to waste time, which grows with their square.
+#: Longer integers are refused: parsing takes time that grows with the square of their digits.
 _MAX_DIGITS: Final = 1000
 #: Texts that are taken one by one, where something is special about one of them.
 _TEXTS_AT_ONCE: Final = 8192
@@ -42,10 +42,10 @@ _BARE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A column of some rows: the texts of those that have one.
+    """One column of some rows: the texts of the rows that have a field.
 
     Attributes:
-        present: by row, whether it has one; None where every row has.
+        present: by row, whether it has a field; None where every row has.
     """
 
     texts: Strings
@@ -54,7 +54,7 @@ class Fields:
 
 
 def find_fields(column: Any) -> Fields:
-    """The fields of an Arrow array of strings, where they lie; a null is a row without one."""
+    """The fields of an Arrow array of strings, not copied; a null is a row without a field."""
     validity, offsets, data = column.buffers()
     first, num_rows = column.offset, len(column)
     bounds = np.frombuffer(offsets, np.int32)[first : first + num_rows + 1].astype(np.int64)
@@ -64,7 +64,7 @@ def find_fields(column: Any) -> Fields:
         present = np.unpackbits(bits, count=first + num_rows, bitorder="little")[first:].view(np.bool_)
     text = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     texts = Strings(text[bounds[0] : bounds[-1]], bounds - bounds[0])
-    # Of a null there is no character.
+    # Nulls have no characters.
     return Fields(Strings(texts.data, bounds_of_present(texts.offsets, present)), present, num_rows)
 
 
@@ -193,7 +193,7 @@ def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
 
 
 def _convert_at_once(texts: Strings, dtype: DType, *, nonfinite: bool) -> NDArray[Any] | None:
-    """All texts, where nothing about them is special; else None."""
+    """The values of all texts, or None where one of them needs `_convert_one_by_one`."""
     kinds, words = read_numbers(texts)
     if dtype is BOOL:
         return kinds == TRUE if (kinds >= TRUE).all() else None

@@ -38,7 +38,7 @@ from ..schema_inference import HEAD_ROWS
 from .fields import convert_texts, read_numbers
 from .lines import drain, whole_lines
 
-#: What the features are called where nobody declares them.
+#: The names of the features where no schema is declared.
 _LABEL, _QUERY, _FEATURES = "label", "qid", "features"
 #: What is held at most for a byte of text: a mark, and offsets and numbers of tokens of two bytes.
 _BYTES_A_BYTE: Final = 72
@@ -415,8 +415,5 @@ def _number_texts(
         try:
             yield from bytes(joined_values(values, feature.dtype, options)).decode().split(",")
         except ItemError as error:
-            index = begin + error.index
-            row = int(np.searchsorted(column.value_bounds(num_rows), index, "right")) - 1
-            if column.present is not None:
-                row = int(np.flatnonzero(column.present)[row])
+            row = column.find_row(column.value_bounds(num_rows), begin + error.index)
             raise cell_error(error, feature.name, first_row + row) from None

@@ -1,7 +1,7 @@
 """The text of a CSV -> the fields of whole lines, as strings.
 
-Source: RFC 4180; UTF-8, with or without a byte order mark. `pyarrow.csv` splits the lines. It takes an open
-quote, text around a quoted field and a NUL as they are, so these are looked for first. Blank lines are
+Source: RFC 4180; UTF-8, with or without a byte order mark. `pyarrow.csv` splits the lines. It accepts an open
+quote, text around a quoted field and a NUL, so these are refused first. Blank lines are
 skipped where a row has more than one field; where it has one, they are rows that lack it.
 """
 
@@ -79,7 +79,7 @@ class LineReader:
                 "The body is empty; the first line of a CSV names the columns.", code="no_header", row=0
             )
         self._check(line, None)
-        # Some may stand in quotes; so many are more than a schema has anyhow.
+        # An upper bound: delimiters in quotes count, too.
         num_columns = line.count(self._delimiter) + 1
         if num_columns > self._budget.limits.max_features:
             raise LimitExceeded(
@@ -160,7 +160,7 @@ class LineReader:
             raise
 
     def _check(self, text: bytes, first_row: int | None) -> None:
-        """Refuse what pyarrow would take without a word.
+        """Refuse what pyarrow would accept silently.
 
         Args:
             first_row: of the text; None is the header.
@@ -194,7 +194,7 @@ class LineReader:
                 raise self._fault(text, int(outside[0]), what, first_row)
 
     def _check_quotes(self, text: bytes, raw: Any, quotes: Any, first_row: int | None) -> None:
-        """By turns a quote opens at the start of a field, and closes at its end; two in it are one."""
+        """Quotes alternate between the start and the end of a field; two in a row inside it mean one."""
         if len(quotes) % 2:
             raise self._fault(text, int(quotes[-1]), "A quote is opened and never closed", first_row)
         opening, closing = quotes[::2], quotes[1::2]
@@ -286,7 +286,7 @@ def _cut(begun: bytearray, end: int, budget: Budget, what: str) -> bytes:
 
 
 def _last_line_end(text: bytes | bytearray) -> int:
-    """Behind the last line feed with an even number of quotes before it, or 0."""
+    """The end of the last line feed that has an even number of quotes before it, or 0."""
     # Not `text.count`, which takes ten times as long.
     quotes = np.count_nonzero(np.frombuffer(text, np.uint8) == _QUOTE) if _QUOTE in text else 0
     end = len(text)

@@ -211,10 +211,7 @@ def _cell_texts(column: Column, num_rows: int, feature: Feature, spelling: Spell
             column, num_rows, feature, spelling
         )
     except ItemError as error:
-        bounds = column.value_bounds(num_rows)
-        row = int(np.searchsorted(bounds, error.index, side="right")) - 1
-        if column.present is not None:
-            row = int(np.flatnonzero(column.present)[row])
+        row = column.find_row(column.value_bounds(num_rows), error.index)
         raise cell_error(error, feature.name, first_row + row) from None
     return texts if column.present is None else spread(texts, column.present)
 

@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from ...domain.feature import Feature
 from ...domain.limits import MIB
-from ...domain.schema import LIST_PREFIX, Feature, Schema, message_keys
+from ...domain.schema import LIST_PREFIX, Schema, message_keys
 from ...errors import SchemaConflict
 from ...runtime.budget import Budget
 from .. import kernels

@@ -10,8 +10,6 @@ from ...errors import MalformedInput, SchemaConflict
 from ..options import RecordsDecodeOptions
 from ..schemas.declared import schema_from_value
 
-__all__ = ["with_body_schema"]
-
 
 def with_body_schema(
     value: Any,

@@ -6,8 +6,6 @@ from types import TracebackType
 
 from ...runtime.budget import Budget
 
-__all__ = ["Lease", "TooLargeAtOnce"]
-
 
 class TooLargeAtOnce(Exception):
     """Values that a few bytes stand for are more than `Lease.expands_to`: read fewer rows at a time."""

@@ -35,7 +35,7 @@ def serialize_features(schema: Schema) -> bytes:
             "Ask for schema.pbtxt.",
             code="inexpressible_schema",
         )
-    return _json(_features_dict({feature.name: _noted(feature) for feature in schema}))
+    return _json(_features_dict({feature.name: _add_note(feature) for feature in schema}))
 
 
 def parse_features(value: Mapping[str, Any], limits: Limits | None = None) -> Schema:
@@ -49,7 +49,7 @@ def parse_features(value: Mapping[str, Any], limits: Limits | None = None) -> Sc
     return schema_with_notes(plain_features(value), notes(value), _without_note, limits or Limits())
 
 
-def _noted(feature: Feature) -> dict[str, Any]:
+def _add_note(feature: Feature) -> dict[str, Any]:
     comes_back = _without_note(feature) == [feature]
     return features_content(feature, None if comes_back else format_note(feature))
 

@@ -1,4 +1,4 @@
-"""Reading the features of a `features.json`, whoever wrote it.
+"""Reading the features of any `features.json`.
 
 Source: TFDS 4.9.10, `core/features/` (the classes) and `core/example_serializer.py` (the names and types
 under which each is stored). What is made of a feature is what stands in the records:
@@ -19,7 +19,6 @@ under which each is stored). What is made of a feature is what stands in the rec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -27,6 +26,8 @@ from typing import Any, Final
 from ...domain.feature import Feature, FeatureShape
 from ...domain.tensor import MAX_DIM
 from ...errors import InputError, MalformedInput, UnprocessableInput
+from ...runtime.budget import Budget
+from ..json.text import parse_json
 from .note import is_note
 
 _MAX_DEPTH: Final = 64
@@ -79,7 +80,7 @@ def plain_features(value: Mapping[str, Any]) -> list[Feature]:
 
 def notes(value: Mapping[str, Any]) -> Iterator[str]:
     """The descriptions that are notes of ours; they stand at the features of the outermost FeaturesDict."""
-    _, content = _opened("", value)
+    _, content = _open("", value)
     for feature in _features_of("", content).values():
         description = feature.get("description") if isinstance(feature, dict) else None
         if isinstance(description, str) and is_note(description):
@@ -90,7 +91,7 @@ def _stored(name: str, value: object, depth: int) -> Iterator[_Stored]:
     """What a record holds for one feature of a features.json."""
     if depth > _MAX_DEPTH:
         raise _invalid(name, f"is nested more than {_MAX_DEPTH} deep")
-    kind, content = _opened(name, value)
+    kind, content = _open(name, value)
     if kind == "FeaturesDict":
         for key, inner in _features_of(name, content).items():
             for stored in _stored(key, inner, depth + 1):
@@ -165,7 +166,7 @@ def _feature(stored: _Stored) -> Feature:
         ) from None
 
 
-def _opened(name: str, value: object) -> tuple[str, Mapping[str, Any]]:
+def _open(name: str, value: object) -> tuple[str, Mapping[str, Any]]:
     """The class of a feature, without its module, and what it holds: in any of the forms that TFDS reads."""
     if not isinstance(value, dict):
         raise _invalid(name, "is not an object")
@@ -179,7 +180,7 @@ def _opened(name: str, value: object) -> tuple[str, Mapping[str, Any]]:
     if "type" in value:
         content = value.get("content", {})
         if isinstance(content, str):
-            content = _parsed(name, content)
+            content = _parse_text(name, content)
         if kind == "FeaturesDict" and "proto_cls" not in value:
             content = {"features": content}
     else:
@@ -191,11 +192,12 @@ def _opened(name: str, value: object) -> tuple[str, Mapping[str, Any]]:
     return kind, content
 
 
-def _parsed(name: str, text: str) -> object:
+def _parse_text(name: str, text: str) -> object:
+    """The JSON in a string, read strictly: a feature that stands twice would be lost."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise _invalid(name, "holds a string that is no JSON") from None
+        return parse_json(text.encode("utf-8", "replace"), Budget()).value
+    except InputError as error:
+        raise _invalid(name, f"holds a string that is no JSON: {error.detail.rstrip('.')}") from None
 
 
 def _features_of(name: str, content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Reading a `schema.pbtxt`, whoever wrote it.
+"""Reading any `schema.pbtxt`.
 
 Source: `tensorflow_metadata/proto/v0/schema.proto` 1.21. What is made of a feature:
 
@@ -64,10 +64,10 @@ def plain_features(message: Message) -> tuple[list[Feature], bool]:
         else item
         for item in features
     ]
-    return _combined(by_name(features), [*_ragged(message), *_sparse(message)]), is_sequence
+    return _combine(by_name(features), [*_ragged(message), *_sparse(message)]), is_sequence
 
 
-def _combined(features: dict[str, Feature], candidates: Iterable[Feature]) -> list[Feature]:
+def _combine(features: dict[str, Feature], candidates: Iterable[Feature]) -> list[Feature]:
     """The features, with the components of each candidate put together where they are exactly its."""
     places = {name: place for place, name in enumerate(features)}
     for candidate in candidates:

@@ -21,7 +21,7 @@ from typing import Final
 
 from ...domain.feature import Feature, stored_features
 from ...domain.schema import Schema, message_keys
-from .text_format import quoted
+from .text_format import quote
 
 #: The STRUCT feature of a SequenceExample whose fields are its feature lists.
 SEQUENCE: Final = "##SEQUENCE##"
@@ -68,7 +68,7 @@ def _components(feature: Feature, note: str | None) -> Iterator[str]:
 
 def _sequence(schema: Schema, notes: dict[str, str]) -> Iterator[str]:
     yield "feature {"
-    yield f"  name: {quoted(SEQUENCE)}"
+    yield f"  name: {quote(SEQUENCE)}"
     yield "  type: STRUCT"
     yield "  struct_domain {"
     keys = message_keys(schema)
@@ -94,12 +94,12 @@ def _feature(
     """One `feature`; `counted` states its extent as a count even where a shape could."""
     nullable = feature.nullable if nullable is None else nullable
     yield "feature {"
-    yield f"  name: {quoted(feature.name)}"
+    yield f"  name: {quote(feature.name)}"
     yield f"  type: {_type(feature)}"
     if not nullable:
         yield "  presence { min_fraction: 1 min_count: 1 }"
     yield f"  {_extent(feature, counted=counted or nullable)}"
-    if annotation := " ".join(f"comment: {quoted(comment)}" for comment in comments):
+    if annotation := " ".join(f"comment: {quote(comment)}" for comment in comments):
         yield f"  annotation {{ {annotation} }}"
     if domain := domain or _domain(feature):
         yield f"  {domain}"
@@ -137,11 +137,11 @@ def _extent(feature: Feature, *, counted: bool) -> str:
 def _sparse_feature(feature: Feature) -> Iterator[str]:
     *indices, values = stored_features(feature)
     yield "sparse_feature {"
-    yield f"  name: {quoted(feature.name)}"
+    yield f"  name: {quote(feature.name)}"
     yield "  dense_shape { " + "".join(f"dim {{ size: {dim} }} " for dim in feature.shape) + "}"
     for index in indices:
-        yield f"  index_feature {{ name: {quoted(index.name)} }}"
-    yield f"  value_feature {{ name: {quoted(values.name)} }}"
+        yield f"  index_feature {{ name: {quote(index.name)} }}"
+    yield f"  value_feature {{ name: {quote(values.name)} }}"
     yield "}"
 
 
@@ -152,13 +152,13 @@ def _representations(features: Iterable[Feature]) -> Iterator[str]:
     yield "  value {"
     for feature in features:
         values, *cuts = stored_features(feature)
-        partitions = [f"row_length: {quoted(cut.name)}" for cut in cuts]
+        partitions = [f"row_length: {quote(cut.name)}" for cut in cuts]
         partitions += [f"uniform_row_length: {dim}" for dim in feature.inner_shape]
         yield "    tensor_representation {"
-        yield f"      key: {quoted(feature.name)}"
+        yield f"      key: {quote(feature.name)}"
         yield "      value {"
         yield "        ragged_tensor {"
-        yield f"          feature_path {{ step: {quoted(values.name)} }}"
+        yield f"          feature_path {{ step: {quote(values.name)} }}"
         for partition in partitions:
             yield f"          partition {{ {partition} }}"
         yield "        }"

@@ -148,37 +148,37 @@ def _spec(feature: Feature) -> str:
 def _value(feature: Feature, parsed: str) -> str:
     """The value of a feature, from what TensorFlow parsed."""
     if feature.encoding != "list":
-        return _decoded_row(feature, parsed)
+        return _decode_row(feature, parsed)
     shape = feature.shape
     if (
         feature.kind == "dense"
         and not _is_fixed_len_sequence(feature)
         and (feature.num_unknown or feature.nullable)
     ):
-        # Of a feature without elements nobody can tell whether it is there.
+        # A feature without elements looks the same whether it is there or not.
         absent_axis = not feature.num_unknown and feature.known_values > 0
-        parsed = _reshaped(f"{parsed}.values", (None, *shape) if absent_axis else shape)
+        parsed = _reshape(f"{parsed}.values", (None, *shape) if absent_axis else shape)
     return _cast(feature.dtype, parsed)
 
 
-def _decoded_row(feature: Feature, parsed: str) -> str:
+def _decode_row(feature: Feature, parsed: str) -> str:
     if not feature.nullable:
-        return _decoded(feature, parsed)
+        return _decode(feature, parsed)
     # Nothing is decoded where there is nothing; the branches have to agree in rank and dtype.
     empty = [0, *(dim or 0 for dim in feature.shape)]
     return (
         f"tf.cond(\n        tf.size({parsed}.values) > 0,\n"
-        f"        lambda: tf.expand_dims({_decoded(feature, f'{parsed}.values[0]')}, 0),\n"
+        f"        lambda: tf.expand_dims({_decode(feature, f'{parsed}.values[0]')}, 0),\n"
         f"        lambda: tf.zeros({empty}, {_tf(feature.dtype)}),\n    )"
     )
 
 
-def _decoded(feature: Feature, string: str) -> str:
+def _decode(feature: Feature, string: str) -> str:
     """The array behind one encoded string."""
     dtype = _tf(feature.dtype)
     if feature.encoding == "tensor":
         return f"tf.ensure_shape(tf.io.parse_tensor({string}, {dtype}), {_dims(feature.shape)})"
-    return _reshaped(_raw(feature.dtype, string), feature.shape)
+    return _reshape(_raw(feature.dtype, string), feature.shape)
 
 
 def _is_decodable(feature: Feature) -> bool:
@@ -208,12 +208,12 @@ def _step_value(feature: Feature, parsed: str) -> str:
     step = feature.step
     if step.encoding == "list":
         if len(step.shape) > 1 and step.num_unknown:
-            return _ragged_steps(step, parsed, _reshaped("step", step.shape))
+            return _ragged_steps(step, parsed, _reshape("step", step.shape))
         return _cast(feature.dtype, parsed)
     if step.num_unknown:
-        return _ragged_steps(step, parsed, _decoded(step, "step"))
+        return _ragged_steps(step, parsed, _decode(step, "step"))
     spec = f"tf.TensorSpec({_dims(step.shape)}, {_tf(step.dtype)})"
-    return f"tf.map_fn(lambda step: {_decoded(step, 'step')}, {parsed}, fn_output_signature={spec})"
+    return f"tf.map_fn(lambda step: {_decode(step, 'step')}, {parsed}, fn_output_signature={spec})"
 
 
 def _ragged_steps(step: Feature, parsed: str, expression: str) -> str:
@@ -233,7 +233,7 @@ def _is_fixed_len_sequence(feature: Feature) -> bool:
     return len(feature.shape) > 1 and feature.shape[0] is None
 
 
-def _reshaped(expression: str, shape: FeatureShape) -> str:
+def _reshape(expression: str, shape: FeatureShape) -> str:
     return f"tf.reshape({expression}, {[-1 if dim is None else dim for dim in shape]})"
 
 

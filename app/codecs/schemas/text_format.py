@@ -46,7 +46,7 @@ _SIMPLE_ESCAPES: Final = {
 _CLOSING: Final = {b"{": b"}", b"<": b">"}
 
 
-def quoted(content: str) -> str:
+def quote(content: str) -> str:
     """A string literal of the text format: printable ASCII as it is, all other bytes in octal."""
     plain = "".join(
         f"\\{chr(byte)}" if byte in b'"\\' else chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
@@ -170,11 +170,11 @@ class _Reader:
             raise self._unexpected("a value")
         pieces = []
         while self._kind == "string":
-            pieces.append(self._unescaped())
+            pieces.append(self._read_string())
             self._advance()
         return b"".join(pieces)
 
-    def _unescaped(self) -> bytes:
+    def _read_string(self) -> bytes:
         raw, end = self._text[1:-1], 0
         # Not re.sub, which keeps every piece as an object until the end.
         content = bytearray()

@@ -293,6 +293,7 @@ def test_features_of_others(feature: Any, expected: dict[str, Any]) -> None:
         ({"type": "Tensor", "content": {"shape": []}}, "invalid_schema", "no dtype"),
         ({"type": "Tensor", "content": {"dtype": "int64", "shape": 3}}, "invalid_schema", "shape"),
         ({"type": "Tensor", "content": "{"}, "invalid_schema", "no JSON"),
+        ({"type": "FeaturesDict", "content": '{"a": {}, "a": {}}'}, "invalid_schema", "twice"),
         ({"type": "Tensor", "content": []}, "invalid_schema", "no object"),
         (
             {"type": "FeaturesDict", "proto_cls": "p", "content": {"features": []}},

@@ -79,6 +79,11 @@ class Array:
         """The strings, packed."""
         return self.content if isinstance(self.content, Strings) else Strings.pack(self.values)
 
+    @property
+    def elements(self) -> NDArray[Any] | Strings:
+        """The content, which is in memory, in one piece."""
+        return self.strings if self.dtype.is_string else self.values
+
     def read(self, budget: Budget) -> Array:
         """The array in memory; itself if it is there.
 
@@ -136,30 +141,29 @@ class SparseTensor:
     """The elements of an array that are given; the others are zero, or the empty string.
 
     Attributes:
-        dtype: of the values.
         dense_shape: of the whole array.
         indices: int64 `[n, rank]`, C-contiguous: the coordinates of each value, in the order in which they
             came. Nothing is sorted, and what stands twice is not summed up.
-        values: `n` of them, flat, as `Array.values`.
+        values: `[n]`, in memory.
 
     Raises:
         UnprocessableInput: a coordinate beyond `dense_shape` (`index_out_of_bounds`); components that
             do not fit one another (`shape_mismatch`).
     """
 
-    dtype: DType
     dense_shape: Shape
     indices: NDArray[np.int64]
-    values: NDArray[Any]
+    values: Array
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if self.values.ndim != 1 or self.values.dtype != self.dtype.numpy or self.indices.dtype != np.int64:
-            raise ValueError("values must be flat, of the dtype's numpy type, and indices int64")
-        if self.indices.shape != (len(self.values), len(self.dense_shape)):
+        if len(self.values.shape) != 1 or self.indices.dtype != np.int64:
+            raise ValueError("values must have one axis, and indices must be int64")
+        expected = (*self.values.shape, len(self.dense_shape))
+        if self.indices.shape != expected:
             raise UnprocessableInput(
-                f"{len(self.values)} values of {len(self.dense_shape)} dimensions take indices of shape "
-                f"{[len(self.values), len(self.dense_shape)]}, not {list(self.indices.shape)}.",
+                f"{expected[0]} values of {expected[1]} dimensions take indices of shape {list(expected)}, "
+                f"not {list(self.indices.shape)}.",
                 code="shape_mismatch",
             )
         # A negative index is a large one without its sign.
@@ -173,9 +177,13 @@ class SparseTensor:
             )
 
     @property
+    def dtype(self) -> DType:
+        return self.values.dtype
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of values and indices."""
-        return self.indices.nbytes + Array(self.dtype, (len(self.values),), self.values).num_bytes
+        return self.indices.nbytes + self.values.num_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,21 +6,21 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import Any, Final, Literal, Required, cast
+from typing import Final, Literal, Required, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from ..codecs.array import AnyTensor, RaggedTensor, SparseTensor
+from ..codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
 from ..codecs.columns import Column, Records, Strings
 from ..codecs.messages.infer import measured_shape
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python
-from ..domain.dtypes import DType, DTypeName
+from ..domain.dtypes import DTypeName
 from ..domain.feature import Feature
 from ..domain.schema import Schema, SchemaJson
+from ..domain.tensor import num_elements
 from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
 
 __all__ = [
@@ -138,21 +138,21 @@ def describe_tensors(tensors: Sequence[AnyTensor]) -> bytes:
 def _describe(tensor: AnyTensor) -> TensorDescriptionJson:
     kind: Literal["dense", "sparse", "ragged"]
     if isinstance(tensor, RaggedTensor):
-        kind, values = "ragged", tensor.values.values
+        kind, values = "ragged", tensor.values
         num_rows = len(tensor.row_splits[0]) - 1
         shape: Sequence[int | None] = (num_rows, *[None] * len(tensor.row_splits), *tensor.values.shape[1:])
     elif isinstance(tensor, SparseTensor):
         kind, values, shape = "sparse", tensor.values, tensor.dense_shape
     else:
-        kind, values, shape = "dense", tensor.values, tensor.shape
+        kind, values, shape = "dense", tensor, tensor.shape
     return {
         "name": tensor.name,
         "kind": kind,
         "dtype": tensor.dtype.name,
         "shape": list(shape),
-        "num_elements": len(values),
+        "num_elements": num_elements(values.shape),
         "num_bytes": tensor.num_bytes,
-        **_values(tensor.dtype, values).to_json(),
+        **_statistics_of(values).to_json(),
     }
 
 
@@ -217,11 +217,11 @@ class _FeatureStatistics:
         return {**described, **self._values.to_json()}
 
 
-def _values(dtype: DType, values: NDArray[Any]) -> LengthStatistics | NumberStatistics:
-    if dtype.is_string:
+def _statistics_of(array: Array) -> LengthStatistics | NumberStatistics:
+    if array.dtype.is_string:
         lengths = LengthStatistics()
-        lengths.add(np.fromiter(map(len, values), np.int64, len(values)))
+        lengths.add(np.diff(array.strings.offsets))
         return lengths
-    numbers = NumberStatistics(dtype)
-    numbers.add(values)
+    numbers = NumberStatistics(array.dtype)
+    numbers.add(array.values)
     return numbers

@@ -44,11 +44,13 @@ def sparse_tensors(draw: st.DrawFn, dtype: DType, *, rank: int | None = None) ->
         size = len(indices) * dtype.itemsize
         content = element_bytes(draw(st.binary(min_size=size, max_size=size)), dtype)
         values = np.frombuffer(content, dtype.numpy)
-    return SparseTensor(dtype, shape, np.array(indices, np.int64).reshape(len(indices), len(shape)), values)
+    coordinates = np.array(indices, np.int64).reshape(len(indices), len(shape))
+    return SparseTensor(shape, coordinates, Array.of(values, dtype))
 
 
 def tf_sparse(tensor: SparseTensor) -> Any:
-    values = tf.constant(tensor.values, tf.dtypes.as_dtype(tensor.dtype.tf_enum), [len(tensor.values)])
+    dtype = tf.dtypes.as_dtype(tensor.dtype.tf_enum)
+    values = tf.constant(tensor.values.values, dtype, tensor.values.shape)
     return tf.sparse.SparseTensor(tensor.indices, values, np.array(tensor.dense_shape, np.int64))
 
 
@@ -56,7 +58,7 @@ def assert_same(ours: SparseTensor, theirs: Any) -> None:
     assert ours.dtype.tf_enum == theirs.dtype.as_datatype_enum
     assert ours.dense_shape == tuple(theirs.dense_shape.numpy().tolist())
     assert ours.indices.tolist() == theirs.indices.numpy().tolist()
-    assert [repr(value) for value in ours.values] == [repr(value) for value in theirs.values.numpy()]
+    assert [repr(value) for value in ours.values.values] == [repr(value) for value in theirs.values.numpy()]
 
 
 @pytest.mark.parametrize("dtype", [*WITH_KERNEL, *BEYOND], ids=str)
@@ -92,7 +94,7 @@ def test_rows_of_different_shapes_are_read_as_tensorflow_reads_them(rows: list[S
     [([[2, 0], [0, 1]], [3, 4]), ([[0, 1], [0, 1]], [3, 4]), ([[0], [1]], [3])],
 )
 def test_serialize_many_sparse_refuses_what_we_refuse(indices: Any, shape: Any) -> None:
-    ours = SparseTensor(INT64, tuple(shape), np.array(indices), np.array([1, 2]))
+    ours = SparseTensor(tuple(shape), np.array(indices), Array.of(np.array([1, 2]), INT64))
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.serialize_many_sparse(tf_sparse(ours))
     with pytest.raises(InputError):

@@ -57,9 +57,8 @@ def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[
 def _held_bytes(tensor: AnyTensor) -> int:
     if not tensor.dtype.is_string:
         return tensor.num_bytes
-    values = tensor.values if isinstance(tensor, RaggedTensor) else tensor
-    count = len(values.values) if isinstance(values, SparseTensor) else num_elements(values.shape)
-    return tensor.num_bytes + STRING_OVERHEAD * count
+    shape = tensor.shape if isinstance(tensor, Array) else tensor.values.shape
+    return tensor.num_bytes + STRING_OVERHEAD * num_elements(shape)
 
 
 @dataclass(slots=True)

@@ -100,11 +100,10 @@ def _name_member(name: str | None, options: TensorEncodeOptions) -> str:
 
 
 def _sparse_texts(tensor: SparseTensor, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
-    values = Array(tensor.dtype, (len(tensor.values),), tensor.values)
     indices = Array.of(tensor.indices, INT64)
     dense_shape = Array.of(np.array(tensor.dense_shape, np.int64), INT64)
     yield f'{{{_name_member(tensor.name, options)}"dtype":"{tensor.dtype}","values":'
-    for label, array in (("", values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
+    for label, array in (("", tensor.values), (',"indices":', indices), (',"dense_shape":', dense_shape)):
         yield label
         yield from _data_texts(array, tensor.name, array.shape, options)
     yield "}"
@@ -127,7 +126,7 @@ def _ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> Iterato
 def _nested_ragged_texts(tensor: RaggedTensor, options: TensorEncodeOptions) -> Iterator[str | Buffer]:
     """Nested arrays, some rows of the outermost axis at a time."""
     dtype = tensor.dtype
-    values = tensor.values.strings if dtype.is_string else tensor.values.values
+    values = tensor.values.elements
     inner = tensor.values.shape[1:]
     firsts = tensor.row_splits[0]  # of each row, along the first axis of the values
     for splits in tensor.row_splits[1:]:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.feature import Feature
-from ...domain.tensor import Shape
+from ...domain.tensor import Shape, num_elements
 from ...errors import InputError
 from .. import kernels
 from ..array import Array
-from ..columns import Column, Ints, Strings
+from ..columns import Column, Ints, Strings, join_strings
 from ..content import narrow_faults
 from ..kernels.message_read import MODE_CONTENT
 from ..kernels.message_wire import KIND_ABSENT
@@ -112,12 +112,14 @@ class _TensorColumn:
     def build(self) -> Column:
         builder, feature = self._builder, self._feature
         shapes = np.zeros((builder.rows, len(feature.shape)), np.int64)
-        values: list[NDArray[Any]] = [np.empty(0, feature.dtype.numpy)] * builder.rows
+        counts = np.zeros(builder.rows, np.int64)
+        tensors: list[Array] = []
         for row, tensor in self._tensors():
             shapes[row] = tensor.shape
-            values[row] = tensor.values
-        starts = builder.value_starts(np.array([len(row) for row in values], np.int64), "elements")
-        flat = self._strings(values, starts) if feature.dtype.is_string else self._numbers(values, starts)
+            counts[row] = num_elements(tensor.shape)
+            tensors.append(tensor)
+        starts = builder.value_starts(counts, "elements")
+        flat = self._strings(tensors, starts) if feature.dtype.is_string else self._numbers(tensors, starts)
         if feature.num_unknown < 2:
             return builder.column(flat, starts)
         return builder.column(flat, starts, shapes if builder.present is None else shapes[builder.present])
@@ -149,19 +151,22 @@ class _TensorColumn:
             )
         return tensor
 
-    def _numbers(self, values: list[NDArray[Any]], starts: Ints) -> NDArray[Any]:
+    def _numbers(self, tensors: list[Array], starts: Ints) -> NDArray[Any]:
         dtype = self._feature.dtype.numpy
         flat = self._builder.empty(int(starts[-1]), np.dtype(dtype))
-        for row, array in enumerate(values):
-            flat[starts[row] : starts[row] + len(array)] = array.view(dtype)
+        end = 0
+        for tensor in tensors:
+            values = tensor.values.view(dtype)
+            flat[end : end + len(values)] = values
+            end += len(values)
         return flat
 
-    def _strings(self, values: list[NDArray[Any]], starts: Ints) -> Strings:
-        strings = [value for array in values for value in array]
-        self._builder.lease.charge(sum(map(len, strings)) + 16 * len(strings), "Strings of a batch")
-        packed = Strings.pack(strings)
-        self._builder.check_text(packed, starts)
-        return packed
+    def _strings(self, tensors: list[Array], starts: Ints) -> Strings:
+        strings = [tensor.strings for tensor in tensors]
+        self._builder.lease.charge(sum(part.nbytes for part in strings) + 16, "Strings of a batch")
+        joined = join_strings(strings) if strings else Strings.pack([])
+        self._builder.check_text(joined, starts)
+        return joined
 
 
 def _fits(shape: Shape, feature: Feature) -> bool:

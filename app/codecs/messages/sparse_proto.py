@@ -6,8 +6,8 @@ Source: tensorflow/core/kernels/serialize_sparse_op.cc and deserialize_sparse_st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Any, Final
+from itertools import chain, pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ...errors import InputError, LimitExceeded, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..array import Array, SparseTensor
+from ..columns import join_values, part
 from ..tensors.components import sparse_tensor
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import (
@@ -38,7 +39,7 @@ _EMPTY_AT_ONCE: Final = 1024
 
 def serialize_sparse(tensor: SparseTensor) -> Message:
     """What `tf.io.serialize_sparse` gives: a string `[3]` of the protos of indices, values, dense_shape."""
-    strings = _serialize_entries(tensor, tensor.indices, slice(None), tensor.dense_shape)
+    strings = _serialize_entries(tensor, tensor.indices, 0, len(tensor.indices), tensor.dense_shape)
     header = tensor_proto_header(STRING, (_PARTS,))
     return sized_message(len(header) + sum(map(len, strings)), [header, *strings])
 
@@ -67,22 +68,22 @@ def serialize_many_sparse(tensor: SparseTensor) -> Message:
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     stops = [*starts[1:].tolist(), len(rows)]
     filled = {
-        row: b"".join(_serialize_entries(tensor, inner, slice(start, stop), shape))
+        row: b"".join(_serialize_entries(tensor, inner, start, stop, shape))
         for row, start, stop in zip(rows[starts].tolist(), starts.tolist(), stops, strict=False)
     }
-    empty = b"".join(_serialize_entries(tensor, inner, slice(0, 0), shape))
+    empty = b"".join(_serialize_entries(tensor, inner, 0, 0, shape))
     header = tensor_proto_header(STRING, (num_rows, _PARTS))
     num_bytes = len(header) + sum(map(len, filled.values())) + (num_rows - len(filled)) * len(empty)
     return sized_message(num_bytes, chain([header], _fill_rows(filled, empty, num_rows)))
 
 
 def _serialize_entries(
-    tensor: SparseTensor, indices: NDArray[np.int64], entries: slice, dense_shape: Shape
+    tensor: SparseTensor, indices: NDArray[np.int64], first: int, last: int, dense_shape: Shape
 ) -> list[Buffer]:
-    """Some entries of a sparse tensor as three strings of a TensorProto, in pieces."""
-    values = tensor.values[entries]
+    """The entries `first` to `last` of a sparse tensor as three strings of a TensorProto, in pieces."""
+    values = part(tensor.values.elements, first, last)
     protos = (
-        make_message(Array.of(indices[entries], INT64)),
+        make_message(Array.of(indices[first:last], INT64)),
         serialize_tensor_content(Array(tensor.dtype, (len(values),), values)),
         make_message(Array.of(np.array(dense_shape, np.int64), INT64)),
     )
@@ -129,7 +130,9 @@ def parse_sparse(array: Array, budget: Budget) -> SparseTensor:
             (`invalid_serialized_sparse`).
         InputError: as `parse_tensor_proto` and `sparse_tensor`; `row` says in which row.
     """
-    protos: Sequence[bytes] = array.values.tolist()
+    strings = array.strings
+    view = strings.data.data
+    protos = [view[begin:end] for begin, end in pairwise(strings.offsets.tolist())]
     if len(array.shape) == 1:
         return _parse_row(protos, budget, array.name)
     rows = list(_parse_rows(protos, budget))
@@ -140,17 +143,15 @@ def parse_sparse(array: Array, budget: Budget) -> SparseTensor:
         )
     num_bytes = sum(row.num_bytes + row.indices.shape[0] * 8 for row in rows)
     budget.charge(num_bytes, "The sparse tensor")
-    counts = [len(row.values) for row in rows]
+    counts = [len(row.indices) for row in rows]
     first_axis = np.repeat(np.arange(len(rows), dtype=np.int64), counts)
     indices = np.column_stack([first_axis, np.concatenate([row.indices for row in rows])])
     longest = tuple(map(max, zip(*(row.dense_shape for row in rows), strict=True)))
-    values: NDArray[Any] = np.concatenate([row.values for row in rows])
-    return SparseTensor(
-        rows[0].dtype, (len(rows), *longest), np.ascontiguousarray(indices), values, array.name
-    )
+    values = Array(rows[0].dtype, (len(indices),), join_values([row.values.elements for row in rows]))
+    return SparseTensor((len(rows), *longest), np.ascontiguousarray(indices), values, array.name)
 
 
-def _parse_rows(protos: Sequence[bytes], budget: Budget) -> Iterator[SparseTensor]:
+def _parse_rows(protos: Sequence[memoryview], budget: Budget) -> Iterator[SparseTensor]:
     for row in range(len(protos) // _PARTS):
         try:
             yield _parse_row(protos[row * _PARTS : (row + 1) * _PARTS], budget)
@@ -158,6 +159,6 @@ def _parse_rows(protos: Sequence[bytes], budget: Budget) -> Iterator[SparseTenso
             raise error.shifted(feature=f"row {row} of the sparse tensor") from error.__cause__
 
 
-def _parse_row(protos: Sequence[bytes], budget: Budget, name: str | None = None) -> SparseTensor:
+def _parse_row(protos: Sequence[memoryview], budget: Budget, name: str | None = None) -> SparseTensor:
     indices, values, dense_shape = (parse_tensor_proto(proto, budget) for proto in protos)
     return sparse_tensor(indices, values, dense_shape, name=name)

@@ -83,7 +83,8 @@ def _strings(fields: TensorFields, count: int, budget: Budget, offset: int) -> S
     data[end:].reshape(missing, last_size)[:] = strings.data[end - last_size :]
     offsets = np.empty(count + 1, np.int64)
     offsets[: given + 1] = strings.offsets
-    offsets[given + 1 :] = end + last_size * np.arange(1, missing + 1)
+    offsets[given + 1 :] = last_size
+    np.cumsum(offsets[given:], out=offsets[given:])
     return Strings(data, offsets)
 
 

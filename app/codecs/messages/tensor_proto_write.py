@@ -129,8 +129,9 @@ def serialize_tensor_content(array: Array) -> Message:
     """
     if not array.dtype.is_string or 0 in array.shape:
         return make_message(array)
-    values = array.values
-    content = b"".join([*(serialize_varint(len(value)) for value in values), *values])
+    strings = array.strings
+    lengths = map(serialize_varint, np.diff(strings.offsets).tolist())
+    content = b"".join([*lengths, strings.data.data])
     header = tensor_proto_header(array.dtype, array.shape) + _CONTENT_TAG + serialize_varint(len(content))
     return sized_message(len(header) + len(content), [header, content])
 

@@ -38,11 +38,10 @@ def components_of(tensor: AnyTensor) -> list[Array]:
         return [tensor]
     prefix = "" if tensor.name is None else f"{tensor.name}/"
     if isinstance(tensor, SparseTensor):
-        values = Array(tensor.dtype, (len(tensor.values),), tensor.values, f"{prefix}values")
         shape = np.array(tensor.dense_shape, np.int64)
         return [
             Array.of(tensor.indices, INT64, f"{prefix}indices"),
-            values,
+            replace(tensor.values, name=f"{prefix}values"),
             Array.of(shape, INT64, f"{prefix}dense_shape"),
         ]
     splits = [
@@ -140,7 +139,7 @@ def sparse_tensor(
         coordinates = np.zeros((0, len(shape)), np.int64)
     else:
         coordinates = _integers(indices, "indices", rank=2).reshape(indices.shape)
-    return SparseTensor(values.dtype, shape, coordinates, values.values, name)
+    return SparseTensor(shape, coordinates, replace(values, name=None), name)
 
 
 def ragged_tensor(values: Array, row_splits: Iterable[Array], *, name: str | None = None) -> RaggedTensor:

@@ -147,14 +147,10 @@ def _assemble(
         InputError: as `assemble`, `parse_sparse` and `check_declared`.
     """
     tensors: list[AnyTensor]
-    # A sparse tensor has its strings as objects, which are there beside the packed ones for a while.
-    unpacked = sum(array.num_bytes for array in arrays if kind == "sparse" and array.dtype.is_string)
-    budget.charge(unpacked, "The strings of a sparse tensor")
     if kind == "sparse" and any(map(is_serialized_sparse, arrays[:1])):
         tensors = [_parse_serialized(array, budget) for array in arrays]
     else:
         tensors = assemble(arrays, kind)
-    budget.release(unpacked)
     for tensor in tensors:
         check_declared(tensor, options)
     return tensors

@@ -312,7 +312,7 @@ def values_of(item: AnyTensor, budget: Budget | None = None) -> Values:
     tensor = in_memory(item, budget or Budget())
     parts = None
     if isinstance(tensor, SparseTensor):
-        values, shape, parts = tensor.values, tensor.dense_shape, tensor.indices.tolist()
+        values, shape, parts = tensor.values.values, tensor.dense_shape, tensor.indices.tolist()
     elif isinstance(tensor, RaggedTensor):
         inner = tensor.values
         values, shape, parts = inner.values, inner.shape, [split.tolist() for split in tensor.row_splits]

@@ -16,8 +16,7 @@ def floats(*shape: int) -> Array:
 
 def sparse(indices: Any, shape: tuple[int, ...], count: int | None = None) -> SparseTensor:
     coordinates = np.array(indices, np.int64).reshape(-1, len(shape))
-    values = np.zeros(len(coordinates) if count is None else count, "<f4")
-    return SparseTensor(FLOAT32, shape, coordinates, values)
+    return SparseTensor(shape, coordinates, floats(len(coordinates) if count is None else count))
 
 
 def ragged(values: Array, *row_splits: list[int]) -> RaggedTensor:
@@ -31,7 +30,7 @@ def test_indices_stay_in_the_order_in_which_they_came_and_may_repeat() -> None:
 
 
 def test_a_sparse_scalar_and_a_huge_dense_shape_take_nothing() -> None:
-    scalar = SparseTensor(FLOAT32, (), np.zeros((1, 0), np.int64), np.ones(1, "<f4"))
+    scalar = SparseTensor((), np.zeros((1, 0), np.int64), floats(1))
     assert scalar.num_bytes == 4
     assert sparse([[2**61, 0]], (2**62, 1)).num_bytes == 20
 

@@ -100,7 +100,7 @@ def in_pieces(tensor: Any, name: str | None) -> Array:
             '{"name":"x/dense_shape","datatype":"INT64","shape":[2],"data":[3,4]}]}',
         ),
         (
-            SparseTensor(DTYPES["int64"], (), np.zeros((1, 0), np.int64), np.array([7])), None,
+            SparseTensor((), np.zeros((1, 0), np.int64), Array.of(np.array([7]), DTYPES["int64"])), None,
             '{"dtype":"int64","values":[7],"indices":[[]],"dense_shape":[]}',
             '{"dtype":"int64","values":[7],"indices":[[]],"dense_shape":[]}',
             '{"outputs":[{"name":"indices","datatype":"INT64","shape":[1,0],"data":[]},'

@@ -14,7 +14,7 @@ from app.domain.dtypes import FLOAT32, INT64
 from tests.unit.codecs.seam import Refusal, read_tensors, values_of, write_tensors
 
 DENSE = Array.of(np.arange(3, dtype="<f4"), FLOAT32)
-SPARSE = SparseTensor(FLOAT32, (3, 4), np.array([[0, 1], [2, 3]]), np.array([1, 2], "<f4"))
+SPARSE = SparseTensor((3, 4), np.array([[0, 1], [2, 3]]), Array.of(np.array([1, 2]), FLOAT32))
 RAGGED = RaggedTensor(DENSE, (np.array([0, 2, 2]), np.array([0, 1, 3])))
 KINDS: dict[str, SparseTensor | RaggedTensor] = {"sparse": SPARSE, "ragged": RAGGED}
 SEVERAL: list[FormName] = [form for form in TENSOR_CODECS if form not in ("npy", "raw", "tensorproto")]

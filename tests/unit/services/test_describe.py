@@ -211,7 +211,7 @@ def test_tensors() -> None:
 def test_sparse_and_ragged_tensors_are_described_by_what_is_there() -> None:
     values = Array(DTYPES["int16"], (3,), np.array([0, 1, 2], "<i2"))
     tensors: list[AnyTensor] = [
-        SparseTensor(values.dtype, (5, 9), np.array([[0, 1], [2, 3], [4, 8]]), values.values, "s"),
+        SparseTensor((5, 9), np.array([[0, 1], [2, 3], [4, 8]]), values, "s"),
         RaggedTensor(values, (np.array([0, 2, 2, 3]),), "r"),
     ]
     sparse, ragged = json.loads(describe_tensors(tensors))

@@ -59,7 +59,7 @@ def ragged(values: Any, *row_splits: list[int], dtype: str = "int64") -> RaggedT
     return RaggedTensor(tensor, tuple(np.array(splits, np.int64) for splits in row_splits))
 
 
-SPARSE = SparseTensor(DTYPES["float32"], (3, 4), np.array([[0, 1], [2, 3]]), np.array([1, np.nan], "<f4"))
+SPARSE = SparseTensor((3, 4), np.array([[0, 1], [2, 3]]), Array.of(np.array([1, np.nan]), DTYPES["float32"]))
 SPARSE_SHOWN = "float32[3, 4] [1.0, nan] [[0, 1], [2, 3]]"
 SPARSE_JSON = {"dtype": "float32", "values": [1.0, "NaN"], "indices": [[0, 1], [2, 3]], "dense_shape": [3, 4]}
 RAGGED = ragged([1, 2, 3], [0, 2, 2, 3])

@@ -13,7 +13,7 @@ from app.codecs.columns import Records
 from app.domain.schema import Schema
 from app.errors import InputError, LossyConversion
 from tests.arrow_rows import as_arrow, from_arrow
-from tests.unit.codecs.records.kinds import rows_of, schemas
+from tests.unit.codecs.cases.kinds import rows_of, schemas
 from tests.unit.codecs.seam import Refusal, decode, encode, read
 
 SEQUENCES = "sequence_example"

@@ -17,7 +17,7 @@ from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
-from tests.unit.codecs.records.kinds import rows_of, schemas
+from tests.unit.codecs.cases.kinds import rows_of, schemas
 from tests.unit.codecs.seam import Refusal, Rows, assert_rows, read, records, schema_of, write
 
 PIECE_BYTES = 256 * 1024

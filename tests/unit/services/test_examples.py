@@ -16,7 +16,7 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.services.examples import RowForm, convert_row
-from tests.unit.codecs.records.kinds import rows_of, schemas
+from tests.unit.codecs.cases.kinds import rows_of, schemas
 
 SCHEMA = Schema.from_json({"features": {"x": {"dtype": "int64", "shape": [None], "kind": "sequence"}}})
 #: Steps 1 and 2 of the list x.

@@ -3,7 +3,7 @@
 import io
 import json
 import struct
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import hypothesis
@@ -417,6 +417,23 @@ def test_times_and_decimals_as_declared(array: Any, dtype: str, expected: Any) -
         assert [row["x"] for row in found.rows] == expected
     else:
         assert (found.code, found.row, found.feature) == (*expected, "x")
+
+
+@pytest.mark.parametrize(
+    ("digits", "scale", "layout"),
+    [
+        ("-83456", 2, pa.decimal128(5, 2)),
+        ("-9643379942", 4, pa.decimal64(18, 4)),
+        ("2308869782735665094774802995907791490", 20, pa.decimal128(38, 20)),
+        ("21703098954392057323653989636856378158", 38, pa.decimal128(38, 38)),
+        ("1", 60, pa.decimal256(76, 60)),
+        ("0", 2, pa.decimal32(5, 2)),
+    ],
+)
+def test_a_decimal_declared_as_a_float_is_the_nearest_one(digits: str, scale: int, layout: Any) -> None:
+    value = Decimal(digits).scaleb(-scale, Context(prec=80))
+    found = read_x(pa.array([value], layout), schema=schema_of(x={"dtype": "float64", "nullable": True}))
+    assert_rows(found, [{"x": float(f"{digits}e-{scale}")}])
 
 
 @pytest.mark.parametrize(

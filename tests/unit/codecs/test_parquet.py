@@ -1,5 +1,6 @@
 """Rows as Parquet, in and out, through the form table."""
 
+import base64
 import io
 import json
 from decimal import Decimal
@@ -21,6 +22,7 @@ from app.runtime.budget import Budget
 from tests.kinds import records
 from tests.unit.codecs import seam
 from tests.unit.codecs.seam import Refusal, Rows, assert_rows, schema_of
+from tests.unit.codecs.test_arrow import shared_fields
 
 KINDS = ("scalar", "dense", "ragged", "sparse", "sequence")
 
@@ -359,3 +361,14 @@ def test_every_byte_of_delta_encoded_strings_that_is_changed_is_refused_or_harml
         for byte in (0, 0x18, 0x1C, 0x7F, 0xFF):  # also fields of other types
             found = read(data[:place] + bytes([byte]) + data[place + 1 :])
             assert isinstance(found, Rows) or found.code in ("invalid_parquet", "unsupported_parquet")
+
+
+def test_the_arrow_schema_in_the_footer_is_charged_as_the_tree_that_it_spells() -> None:
+    """Its tables may be shared: a few hundred bytes stand for 11,110 fields."""
+    spelled = base64.b64encode(shared_fields(fan=10, depth=4))
+    table = pa.table({"x": [1]}).replace_schema_metadata({b"ARROW_schema": spelled})
+    data = saved(table).replace(b"ARROW_schema", b"ARROW:schema")
+    assert len(data) < 6000
+    found = read(data, limits=Limits(max_decoded_bytes=2**22))
+    assert isinstance(found, Refusal)
+    assert found.code == "payload_too_large"

@@ -1,5 +1,5 @@
 """Write openapi.yaml from the application's routes and the recorded examples beside this file; and the
-table of forms in docs/http.md (forms.py).
+table of forms in docs/http.md (forms.py); and docs/reference/errors.md (error_index.py).
 
 Each operation has one example, `examples/<operationId>.yaml`: a request and the response to it, as
 a test sends and checks them. They go into the document, so that what is printed is what happens.
@@ -20,6 +20,7 @@ from app.api.openapi import build_openapi
 from app.main import create_app_with
 from app.settings import Settings
 
+from . import error_index
 from .forms import PAGE, with_forms
 from .recorded import load, record
 
@@ -64,7 +65,11 @@ def main() -> int:
     arguments = parser.parse_args()
     for operation_id in arguments.record:
         record(operation_id)
-    pages = {TARGET: build(), PAGE: with_forms(PAGE.read_text("utf-8"))}
+    pages = {
+        TARGET: build(),
+        PAGE: with_forms(PAGE.read_text("utf-8")),
+        error_index.PAGE: error_index.write_index(),
+    }
     if arguments.check:
         return 1 if sum([_has_drifted(path, wanted) for path, wanted in pages.items()]) else 0
     for path, wanted in pages.items():

@@ -8,9 +8,11 @@ import httpx
 import jsonschema_rs
 import yaml
 
+from openapi.error_index import read_statuses
 from openapi.generate import TARGET
 
 DOCUMENT: Final[dict[str, Any]] = yaml.safe_load(TARGET.read_text("utf-8"))
+_CODES: Final = read_statuses()
 #: Longer answers, and those that are streamed or have a Content-Encoding, are not read here.
 _READ_UP_TO: Final = 1 << 20
 
@@ -81,6 +83,12 @@ def require_headers(operation: Mapping[str, Any], answer: httpx.Response) -> Non
         assert not undeclared, f"{operation['operationId']} declares no {sorted(undeclared)}"
 
 
+def require_listed(code: str, status: int) -> None:
+    """Fail unless docs/reference/errors.md has the code with this status."""
+    assert code in _CODES, f"{code} is not in openapi/errors.yaml"
+    assert status in (_CODES[code] or [status]), f"{code} is listed with {_CODES[code]}, not with {status}"
+
+
 def check_answer(answer: httpx.Response) -> None:
     """For `event_hooks`: hold the headers and the JSON of every answer that a test gets to the document."""
     operation = find_operation(answer.request.method, answer.request.url.path)
@@ -94,4 +102,7 @@ def check_answer(answer: httpx.Response) -> None:
     if not length.isdigit() or int(length) > _READ_UP_TO or "content-encoding" in answer.headers:
         return
     answer.read()
-    require_declared(operation, answer.status_code, media_type, answer.json())
+    value = answer.json()
+    require_declared(operation, answer.status_code, media_type, value)
+    if media_type == "application/problem+json":
+        require_listed(value["code"], answer.status_code)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from app import resources
@@ -14,6 +15,7 @@ from app.api.parameters import RepairQuery
 from app.api.routers.care import CollectQuery
 from app.domain.limits import MIB
 from app.services.dataset.publish.room import ROOM_BYTES
+from openapi.error_index import read_statuses
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -22,8 +24,8 @@ FOLDERS: Final = ("app", "tests", "docs", "bin", "benchmarks", "openapi", "examp
 
 #: A caller's, not ours.
 FOREIGN: Final = {"app.py"}
-#: What no client of a dataset is told: caught within, or found as `invalid_parameter` before.
-INTERNAL: Final = {"dataset_changed", "invalid_compression", "invalid_range"}
+#: What no client is told: caught within, or found as `invalid_parameter` before.
+INTERNAL: Final = set(yaml.safe_load((ROOT / "openapi" / "errors.yaml").read_text("utf-8"))["internal"])
 
 
 def names() -> list[str]:
@@ -80,6 +82,21 @@ def test_every_code_of_datasets_is_listed() -> None:
     listed = set(re.findall(r"`([a-z_]+)`", HTTP[HTTP.index("The codes of datasets:") :]))
     assert set(codes_of_datasets()) - INTERNAL <= listed
     assert listed - set(codes()) <= {"precondition_failed", "range_not_satisfiable", "divide"}
+
+
+def test_every_code_has_its_cause_and_its_remedy_in_the_index() -> None:
+    index = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\d, ]*) \| ([^|]+\.) \| ([^|]+\.) \|$", index, re.MULTILINE)
+    assert {code for code, *_ in rows} == set(read_statuses())
+    # Found in another way than by walking the syntax.
+    told = {*codes(), *codes_of_http()}
+    assert told - INTERNAL <= set(read_statuses())
+
+
+def codes_of_http() -> set[str]:
+    """Those that docs/http.md lists by status."""
+    tables = HTTP[HTTP.index("The codes of the transport:") :]
+    return set(re.findall(r"`([a-z]+_[a-z_]+)`", tables))
 
 
 def codes_of_datasets() -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from ..runtime.streams import Buffer
 from .columns import Strings
 from .content import content_view
 
-#: Strings that are measured or copied in one call, which holds the interpreter's lock.
-_STRINGS_AT_ONCE: Final = 65_536
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
@@ -32,10 +29,9 @@ class Array:
     Attributes:
         dtype: of strings `text` or `bytes` where the form tells them apart, otherwise `string`.
         content: what is in memory is flat and row-major: numbers of `dtype.numpy` (little-endian), in one
-            piece or in a tuple of them; strings packed, or an object array of `bytes`. Its reader has charged
-            it to the budget. Of an array that is arriving, an iterator over the same bytes in pieces cut
-            anywhere: drawn once, and to its end, because what follows the array is checked behind the last
-            piece. Pieces are read-only.
+            piece or in a tuple of them; strings packed. Its reader has charged it to the budget. Of an array
+            that is arriving, an iterator over the same bytes in pieces cut anywhere: drawn once, and to its
+            end, because what follows the array is checked behind the last piece. Nobody writes to a piece.
         name: None where the form has no names, or gave none.
     """
 
@@ -46,9 +42,14 @@ class Array:
 
     @classmethod
     def of(cls, values: NDArray[Any], dtype: DType, name: str | None = None) -> Array:
-        """An array in memory, from numpy's of any layout; copies only to change layout or byte order."""
-        flat = np.ascontiguousarray(values, dtype.numpy).reshape(-1)
-        return cls(dtype, tuple(map(int, values.shape)), flat, name)
+        """An array in memory, from numpy's of any layout; strings are objects.
+
+        Numbers are copied only to change layout or byte order.
+        """
+        shape = tuple(map(int, values.shape))
+        if dtype.is_string:
+            return cls(dtype, shape, Strings.pack(values.reshape(-1).tolist()), name)
+        return cls(dtype, shape, np.ascontiguousarray(values, dtype.numpy).reshape(-1), name)
 
     @property
     def is_arriving(self) -> bool:
@@ -59,30 +60,28 @@ class Array:
         """Bytes of the elements."""
         if isinstance(self.content, Strings):
             return len(self.content.data)
-        if self.dtype.is_string:
-            return _count_bytes(self.values)
         return num_elements(self.shape) * self.dtype.itemsize
 
     @property
     def values(self) -> NDArray[Any]:
-        """The content, which is in memory; strings as an object array of `bytes`."""
-        if isinstance(self.content, Strings):
-            return _unpack(self.content)
+        """The numbers, which are in memory, in one piece."""
         if isinstance(self.content, tuple):
             return np.concatenate([np.empty(0, self.dtype.numpy), *self.content])
         if not isinstance(self.content, np.ndarray):
-            raise TypeError("the array is still arriving")
+            raise TypeError("the array holds strings, or is still arriving")
         return self.content
 
     @property
     def strings(self) -> Strings:
         """The strings, packed."""
-        return self.content if isinstance(self.content, Strings) else Strings.pack(self.values)
+        if not isinstance(self.content, Strings):
+            raise TypeError("the array holds no strings")
+        return self.content
 
     @property
     def elements(self) -> NDArray[Any] | Strings:
         """The content, which is in memory, in one piece."""
-        return self.strings if self.dtype.is_string else self.values
+        return self.content if isinstance(self.content, Strings) else self.values
 
     def read(self, budget: Budget) -> Array:
         """The array in memory; itself if it is there.
@@ -114,26 +113,6 @@ class Array:
         if isinstance(self.content, Strings):
             raise TypeError("strings are no array of numbers")
         return self.content
-
-
-def _count_bytes(strings: NDArray[Any]) -> int:
-    steps = range(0, len(strings), _STRINGS_AT_ONCE)
-    return sum(sum(map(len, strings[begin : begin + _STRINGS_AT_ONCE])) for begin in steps)
-
-
-def _unpack(strings: Strings) -> NDArray[Any]:
-    """The strings as objects. Equal neighbours share one: a short TensorProto may repeat its last value."""
-    values = np.empty(len(strings), object)
-    last = b""
-    for begin in range(0, len(strings), _STRINGS_AT_ONCE):
-        some = strings.part(begin, min(begin + _STRINGS_AT_ONCE, len(strings))).unpack()
-        for index, value in enumerate(some):
-            if value == last:
-                some[index] = last
-            else:
-                last = value
-        values[begin : begin + len(some)] = some
-    return values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

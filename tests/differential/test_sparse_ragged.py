@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
+from app.codecs.columns import Strings
 from app.codecs.forms import FormName
 from app.domain.dtypes import DTYPES, INT64, STRING, DType
 from app.errors import InputError
-from tests.elements import element_bytes
+from tests.elements import element_bytes, numpy_values
 from tests.unit.codecs.seam import serialize, tensors_of
 
 tf = importlib.import_module("tensorflow")
@@ -50,7 +51,7 @@ def sparse_tensors(draw: st.DrawFn, dtype: DType, *, rank: int | None = None) ->
 
 def tf_sparse(tensor: SparseTensor) -> Any:
     dtype = tf.dtypes.as_dtype(tensor.dtype.tf_enum)
-    values = tf.constant(tensor.values.values, dtype, tensor.values.shape)
+    values = tf.constant(numpy_values(tensor.values), dtype, tensor.values.shape)
     return tf.sparse.SparseTensor(tensor.indices, values, np.array(tensor.dense_shape, np.int64))
 
 
@@ -58,7 +59,9 @@ def assert_same(ours: SparseTensor, theirs: Any) -> None:
     assert ours.dtype.tf_enum == theirs.dtype.as_datatype_enum
     assert ours.dense_shape == tuple(theirs.dense_shape.numpy().tolist())
     assert ours.indices.tolist() == theirs.indices.numpy().tolist()
-    assert [repr(value) for value in ours.values.values] == [repr(value) for value in theirs.values.numpy()]
+    assert [repr(value) for value in numpy_values(ours.values)] == [
+        repr(value) for value in theirs.values.numpy()
+    ]
 
 
 @pytest.mark.parametrize("dtype", [*WITH_KERNEL, *BEYOND], ids=str)
@@ -170,14 +173,14 @@ def test_tensors_of_different_shapes_are_records_of_their_own(form: FormName, tm
 def only_string(tensors: list[AnyTensor]) -> Any:
     [tensor] = tensors
     assert isinstance(tensor, Array)
-    [value] = tensor.values
+    [value] = tensor.strings.unpack()
     return value
 
 
 @given(data=st.binary(max_size=40))
 @settings(deadline=None, max_examples=50)
 def test_the_websafe_alphabet_is_tensorflows(data: bytes) -> None:
-    tensor = Array(STRING, (), np.array([data], object))
+    tensor = Array(STRING, (), Strings.pack([data]))
     digits = serialize("json", tensor, b64="websafe").split(b'"b64":"')[1].split(b'"')[0]
     assert digits == tf.io.encode_base64(data).numpy()
     assert only_string(tensors_of("json", b'{"b64":"' + digits + b'"}')) == data

@@ -316,7 +316,7 @@ def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, tu
 
 
 def _values(tensor: Array) -> object:
-    return tensor.values.tolist() if tensor.dtype.is_string else tensor.values.tobytes()
+    return tensor.strings.unpack() if tensor.dtype.is_string else tensor.values.tobytes()
 
 
 def _held(decode: Callable[[Budget], Sequence[AnyTensor]]) -> object:

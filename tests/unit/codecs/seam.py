@@ -312,12 +312,12 @@ def values_of(item: AnyTensor, budget: Budget | None = None) -> Values:
     tensor = in_memory(item, budget or Budget())
     parts = None
     if isinstance(tensor, SparseTensor):
-        values, shape, parts = tensor.values.values, tensor.dense_shape, tensor.indices.tolist()
+        values, shape, parts = tensor.values.elements, tensor.dense_shape, tensor.indices.tolist()
     elif isinstance(tensor, RaggedTensor):
         inner = tensor.values
-        values, shape, parts = inner.values, inner.shape, [split.tolist() for split in tensor.row_splits]
+        values, shape, parts = inner.elements, inner.shape, [split.tolist() for split in tensor.row_splits]
     else:
-        values, shape = tensor.values, tensor.shape
+        values, shape = tensor.elements, tensor.shape
     return Values(tensor.dtype.name, tuple(shape), _plain(values, tensor.dtype), item.name, parts)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from app.codecs.array import Array, RaggedTensor, SparseTensor
+from app.codecs.columns import Strings
 from app.domain.dtypes import FLOAT32, STRING
 from app.errors import UnprocessableInput
 
@@ -76,7 +77,7 @@ def test_row_splits_that_do_not_fit_are_refused(values: Array, row_splits: Any) 
 
 
 def test_more_dimensions_than_tensorflow_holds_are_refused() -> None:
-    empty = Array(STRING, (0,), np.zeros(0, object))
+    empty = Array(STRING, (0,), Strings.pack([]))
     assert len(ragged(empty, *[[0]] * 253).row_splits) == 253
     with pytest.raises(UnprocessableInput, match="254 dimensions"):
         ragged(empty, *[[0]] * 254)

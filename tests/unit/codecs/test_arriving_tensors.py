@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from app.codecs.array import Array
+from app.codecs.columns import Strings
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import BOOL, DTYPES, DType
@@ -38,7 +39,7 @@ def array_of(dtype: DType, shape: Shape = (3, 4), name: str | None = None) -> Ar
 FLOATS = array_of(DTYPES["float32"])
 #: Records of TFRecord that are shorter are read many at a time.
 LONG = array_of(DTYPES["float32"], (300, 250))
-STRINGS = Array(DTYPES["string"], (2,), np.array([b"a", b"x" * 40], object))
+STRINGS = Array(DTYPES["string"], (2,), Strings.pack([b"a", b"x" * 40]))
 
 
 def written(form: FormName, *arrays: Array, **options: Any) -> bytes:
@@ -153,7 +154,7 @@ def test_what_has_to_be_in_memory_is() -> None:
     for form in ("npy", "tensorproto", "tfrecord"):
         body = written(form, STRINGS)
         [found] = arriving(form, body, len(body), limits=Limits())
-        assert (found.is_arriving, found.values.tolist()) == (False, [b"a", b"x" * 40])
+        assert (found.is_arriving, found.strings.unpack()) == (False, [b"a", b"x" * 40])
     [found] = arriving("raw", bytes(24), dtype=DTYPES["int32"], shape=(2, 3), order="F")
     assert not found.is_arriving
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from app.codecs.array import AnyTensor, Array
+from app.codecs.columns import Strings
 from app.domain.dtypes import BOOL, DTYPES, STRING, DType
 from app.domain.limits import Limits
 from app.domain.tensor import num_elements
@@ -38,9 +39,8 @@ def write(*named: AnyTensor, **options: Any) -> bytes:
 def some(dtype: DType, shape: tuple[int, ...]) -> Array:
     count = num_elements(shape)
     if dtype is STRING:
-        values = np.empty(count, object)
-        values[:] = [bytes([index % 256]) * (index % 3) for index in range(count)]
-        return Array(dtype, shape, values)
+        values = [bytes([index % 256]) * (index % 3) for index in range(count)]
+        return Array(dtype, shape, Strings.pack(values))
     return Array(dtype, shape, (np.arange(count) % 2).astype(dtype.numpy))
 
 

@@ -335,7 +335,7 @@ def test_long_tensors_are_cut_between_values(shape: tuple[int, ...], dtype: str)
     array: Any = np.arange(np.prod(shape)) % 1000
     values = array.astype("S3").astype(object) if dtype == "string" else array.astype(DTYPES[dtype].numpy)
     numbers = {"bool": array != 0, "string": array.astype(str)}.get(dtype, array)
-    tensor = Array(DTYPES[dtype], shape, values)
+    tensor = Array.of(values.reshape(shape), DTYPES[dtype])
     assert json.loads(written(tensor, layout="nested", text="utf8")) == numbers.reshape(shape).tolist()
     assert json.loads(written(tensor, text="utf8"))["data"] == numbers.tolist()
     strings = numbers.astype(str) if dtype == "int64" else numbers

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
-from app.codecs.columns import Records
+from app.codecs.columns import Records, Strings
 from app.codecs.schemas.declared import parse_schema
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
@@ -173,11 +173,9 @@ def test_rows_that_do_not_fit_are_refused_whatever_is_asked_for(description: Des
 
 def test_tensors() -> None:
     values = np.array([1, 2, 0], np.int16)
-    strings = np.empty(2, object)
-    strings[:] = [b"", b"abc"]
     tensors = [
         replace(Array(DTYPES["int16"], (3, 1), values), name="x"),
-        Array(DTYPES["string"], (2,), strings),
+        Array(DTYPES["string"], (2,), Strings.pack([b"", b"abc"])),
     ]
     assert json.loads(describe_tensors(tensors)) == [
         {

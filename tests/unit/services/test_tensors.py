@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from app.codecs.array import Array
+from app.codecs.columns import Strings
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES
@@ -157,7 +158,7 @@ def test_any_number_of_records_is_held_one_at_a_time() -> None:
 
 
 def test_records_in_memory_are_charged_together_unless_they_leave_one_by_one() -> None:
-    text = Array(DTYPES["string"], (1,), np.array([b"x" * 5000], object))
+    text = Array(DTYPES["string"], (1,), Strings.pack([b"x" * 5000]))
     data = written("tfrecord", *[text] * 400)
     limits = Limits(max_decoded_bytes=1200 * KIB)
     assert b"".join(convert(data, "tfrecord", "tfrecord", limits=limits).chunks) == data
@@ -189,7 +190,7 @@ def test_safetensors_of_two_are_refused_in_a_form_of_one_before_they_are_drawn(t
 
 
 def test_long_strings_in_records_are_held() -> None:
-    strings = Array(DTYPES["string"], (2,), np.array([b"a", b"x" * 300_000], object))
+    strings = Array(DTYPES["string"], (2,), Strings.pack([b"a", b"x" * 300_000]))
     data = written("tfrecord", strings, LARGE)
     for known in (True, False):
         assert b"".join(convert(data, "tfrecord", "tfrecord", known=known).chunks) == data

@@ -8,6 +8,7 @@ import numpy as np
 
 from app.codecs.array import Array, RaggedTensor, SparseTensor
 from app.domain.dtypes import DTYPES
+from tests.elements import numpy_values
 from tests.unit.codecs.seam import Refusal, Values, read_tensors
 
 
@@ -40,7 +41,7 @@ def show(found: Values) -> str:
 
 def show_dense(tensor: Array) -> str:
     """As `show`, of a tensor that was not read."""
-    values = tensor.values
+    values = numpy_values(tensor)
     if tensor.dtype.is_float:
         with np.errstate(invalid="ignore"):
             values = values.astype(np.float64)
@@ -51,7 +52,7 @@ def dense(dtype_name: str, shape: tuple[int, ...], values: Any, name: str | None
     dtype = DTYPES[dtype_name]
     array = np.empty(len(values), dtype.numpy)
     array[:] = values
-    return Array(dtype, shape, array, name)
+    return Array(dtype, shape, Array.of(array, dtype).content, name)  # numpy has fewer dimensions
 
 
 def ragged(values: Any, *row_splits: list[int], dtype: str = "int64") -> RaggedTensor:

@@ -31,6 +31,8 @@ _MAX_TEXT: Final = 1 * MIB
 #: Where objects lie is kept of the first so many times MAX_BATCH_ROWS; the others are looked for twice.
 _KEPT: Final = 8
 _SPAN_BYTES: Final = 16 * (MAX_BATCH_ROWS + 1)
+#: It is kept only where so many times as much memory is left: no body is refused for it.
+_LEFT: Final = 64
 _CLOSE: Final = 0x5D
 _BLANKS: Final = re.compile(r"[ \t\r\n]*+")
 
@@ -64,10 +66,12 @@ def find_rows(text: memoryview, budget: Budget) -> RowsInText | None:
     walk = _Walk(text, begin)
     first: list[tuple[Ints, Ints]] = []
     position, num_bytes = begin, 0
+    is_kept = True
     while not walk.is_over:
-        is_kept = len(first) < _KEPT
-        budget.charge(_SPAN_BYTES if is_kept else 0, "Rows of JSON")  # which asks whether to go on, too
-        num_bytes += _SPAN_BYTES if is_kept else 0
+        is_kept = is_kept and len(first) < _KEPT and budget.remaining > _LEFT * _SPAN_BYTES
+        kept_bytes = _SPAN_BYTES if is_kept else 0
+        budget.charge(kept_bytes, "Rows of JSON")  # which asks whether to go on, too
+        num_bytes += kept_bytes
         found = walk.objects(MAX_BATCH_ROWS)
         if found is None:
             budget.release(num_bytes)

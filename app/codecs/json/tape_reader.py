@@ -234,9 +234,10 @@ class TapeReader:
 
     def _estimate_density(self, text: NDArray[np.uint8]) -> float:
         """Entries for each byte of a text."""
-        if self._density is not None:
-            return self._density
-        return _sample_density(text) if len(text) > _SAMPLE_BYTES else 1 / _BYTES_AN_ENTRY
+        if len(text) <= _SAMPLE_BYTES:
+            return 1 / _BYTES_AN_ENTRY if self._density is None else self._density
+        density = _sample_density(text)
+        return density if self._density is None else min(density, self._density)
 
     def _size(self, room: int, text_bytes: int) -> int:
         return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._known.names))

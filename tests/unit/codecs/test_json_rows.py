@@ -238,6 +238,21 @@ def test_rows_stream_within_little_memory() -> None:
     assert budget.peak < 10 * MIB
 
 
+@pytest.mark.parametrize(
+    ("form", "body", "most"),
+    [
+        ("json", b"[" + b",".join([b'{"a":1}'] * 200_000) + b"]", 1500 * KIB),
+        ("ndjson", b'{"a":"","b":[1,2,3]}\n' * 1000 + (b'{"a":"' + b"x" * 3000 + b'","b":[1,2,3]}\n') * 700,
+         5 * MIB),
+    ],
+    ids=["where many rows lie is not kept", "long strings behind many numbers"],
+)  # fmt: skip
+def test_large_bodies_are_read_in_little_memory(form: FormName, body: bytes, most: int) -> None:
+    budget = Budget(Limits(max_decoded_bytes=most))
+    batches = list(decode(form, body, budget).batches)
+    assert sum(batch.num_rows for batch in batches) == body.count(b'{"a"')
+
+
 def test_where_short_rows_lie_is_charged_while_all_are_looked_at() -> None:
     body = b'{"a":1}\n' * 1_000_000
 

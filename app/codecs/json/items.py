@@ -365,6 +365,10 @@ def infer_dtype(items: Items, reading: Reading) -> DType:
         ItemError: a mixture, or a null.
     """
     found = items.found()
+    if not found:
+        return FLOAT32
+    if found <= _NUMBERS:
+        return INT64 if found <= _INTEGERS else FLOAT64
     if NULL in found and (not reading.null_is_nan or found - _NUMBERS - {NULL}):
         raise null_error(int(np.argmax(items.kinds == NULL)))
     families = [name for kinds, name in _FAMILIES if found & kinds]
@@ -372,11 +376,7 @@ def infer_dtype(items: Items, reading: Reading) -> DType:
         raise _mixed(items)
     if families and families[0] in ("a string", "an object"):
         return STRING if len(families) > 1 else TEXT if families[0] == "a string" else BYTES
-    if families == ["a boolean"]:
-        return BOOL
-    if not found:
-        return FLOAT32
-    return INT64 if found <= _INTEGERS else FLOAT64
+    return BOOL if families == ["a boolean"] else FLOAT64
 
 
 def _mixed(items: Items) -> ItemError:

@@ -144,13 +144,11 @@ class Items:
             children = self.children(0)
             return children, np.array([len(children)], np.int64)
         tape = self.tape
-        starts = np.ascontiguousarray(self.words).view(np.int64)
-        counts = tape.words[starts].view(np.int64)
-        num_items = int(counts.sum())
+        kernel, blocks = kernels.load(), np.ascontiguousarray(self.words)
+        counts = np.empty(len(blocks), np.int64)
+        num_items = kernel.count_children(tape.words, blocks, counts)
         kinds, words = np.empty(num_items, np.uint8), np.empty(num_items, np.uint64)
-        kernels.load().gather_blocks(
-            tape.kinds, tape.words.view(np.uint8), starts + 1, counts, kinds, words.view(np.uint8)
-        )
+        kernel.gather_blocks(tape.kinds, tape.words, blocks, counts, kinds, words)
         return Items(tape, kinds, words), counts
 
     def children(self, index: int) -> Items:

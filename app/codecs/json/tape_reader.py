@@ -191,6 +191,19 @@ class TapeReader:
         enclosed_by: arrays and objects around each text, which count as its own.
     """
 
+    __slots__ = (
+        "_arrays",
+        "_budget",
+        "_density",
+        "_follow",
+        "_key_room",
+        "_known",
+        "_max_depth",
+        "_names",
+        "_no_entries",
+        "_options",
+    )
+
     def __init__(self, names: Iterable[str], budget: Budget, *, bare: bool, enclosed_by: int = 0) -> None:
         self._budget = budget
         self._names = tuple(names)
@@ -201,7 +214,7 @@ class TapeReader:
         self._key_room = _FEW_KEYS
         self._no_entries = True
         self._follow: Ints | None = None
-        self._arrays = _Arrays()
+        self._arrays: _Arrays | None = None
 
     def read(self, text: NDArray[np.uint8], starts: Ints, ends: Ints) -> Tape:
         """The values of `text[start:end]` each.
@@ -217,12 +230,13 @@ class TapeReader:
             tape = self._read(text, starts, ends, _THREAD.space, None)
             if tape is not None:
                 return tape
+        arrays = self._arrays = self._arrays or _Arrays()
         room = max(_FEW_ENTRIES, int(len(text) * self._estimate_density(text))) + len(starts)
         while True:
             num_bytes = self._size(room, len(text))
             self._budget.charge(num_bytes, "The parsed JSON")
             try:
-                space = _Space(self._arrays, room, len(text))
+                space = _Space(arrays, room, len(text))
                 tape = self._read(text, starts, ends, space, num_bytes)
             except BaseException:
                 self._budget.release(num_bytes)

@@ -553,23 +553,33 @@ def gather_members(
     return True
 
 
+def count_children(words: Words, blocks: Words, counts: MutableInts) -> int:
+    """Write how many children each block has; how many that is together.
+
+    Args:
+        blocks: where each begins.
+    """
+    total = 0
+    for index in range(blocks.size):
+        count = int(np.int64(words[np.int64(blocks[index])]))
+        counts[index] = count
+        total += count
+    return total
+
+
 def gather_blocks(
-    kinds: Bytes,
-    word_bytes: Bytes,
-    starts: Ints,
-    counts: Ints,
-    out_kinds: MutableBytes,
-    out_word_bytes: MutableBytes,
+    kinds: Bytes, words: Words, blocks: Words, counts: Ints, out_kinds: MutableBytes, out_words: MutableWords
 ) -> None:
     """Copy the children of each block, one behind the other.
 
     Args:
-        word_bytes, out_word_bytes: the memory of their words.
-        starts: of the children themselves.
+        blocks, counts: as for `count_children`.
     """
+    word_bytes = words.view(np.uint8)
+    out_word_bytes = out_words.view(np.uint8)
     at = 0
-    for index in range(starts.size):
-        begin = starts[index]
+    for index in range(blocks.size):
+        begin = int(np.int64(blocks[index])) + 1
         count = counts[index]
         copy_bytes(out_kinds, at, kinds, begin, count)
         copy_bytes(out_word_bytes, 8 * at, word_bytes, 8 * begin, 8 * count)

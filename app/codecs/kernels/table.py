@@ -53,6 +53,7 @@ class Kernels:
         self.read_values = compiled(json_tape.read_values)
         self.add_keys = compiled(json_tape.add_keys)
         self.gather_members = compiled(json_tape.gather_members)
+        self.count_children = compiled(json_tape.count_children)
         self.gather_blocks = compiled(json_tape.gather_blocks)
         self.gather_strings = compiled(json_tape.gather_strings)
         self.read_floats = compiled(json_floats.read_floats)

@@ -17,7 +17,7 @@ COPY docker ./docker
 # Kernels compiled here start a container in seconds; each takes a copy, since numba wants to write beside.
 RUN cp docker/entrypoint.sh docker/healthcheck.py /opt/shardsmith/bin/ \
     && NUMBA_CACHE_DIR=/opt/shardsmith/kernels /opt/shardsmith/bin/entrypoint.sh \
-       /opt/shardsmith/bin/python -c "from shardsmith.codecs import kernels; kernels.load()"
+       /opt/shardsmith/bin/python -c "from shardsmith.codecs import kernels; kernels.compile_all()"
 
 FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0

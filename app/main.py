@@ -34,6 +34,7 @@ from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routers import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
+from .codecs import kernels
 from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
 from .logs import configure_logging
@@ -102,6 +103,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by default.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         load.start()
+        _build_routes(app)
         return_large_blocks()
         collect_when_idle()
         services.readiness.start()
@@ -149,6 +151,16 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     app.add_middleware(Admission, max_requests=settings.max_requests, load=load)
     allow_origins(app, settings.origins)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    """Build what FastAPI otherwise builds at the first request.
+
+    It silences a warning of pydantic meanwhile, for the whole process. So does numba while it compiles, and
+    the one that ends first undoes what the other has set.
+    """
+    for route in app.routes:
+        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
 
 
 def _auth_options(settings: Settings) -> AuthOptions:
@@ -221,13 +233,22 @@ def _serve(settings: Settings) -> None:
         ws="none",
     )
     services: Services = app.state.services
-    Server(
+    server = Server(
         config,
         on_start=_say_what_to_try,
         on_leave=services.readiness.leave,
         delay_s=settings.shutdown_delay_s,
         grace_s=settings.shutdown_grace_s,
-    ).run()
+    )
+    try:
+        server.run()
+    except SystemExit as ended:
+        if kernels.are_compiled():
+            raise
+        # LLVM aborts the process if it is torn down while a thread compiles.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(ended.code if isinstance(ended.code, int) else 1)
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:

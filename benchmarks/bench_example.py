@@ -131,7 +131,7 @@ def measure_decoding(session: Session, case: Case, data: bytes, folder: Path) ->
 
 
 def measure(session: Session) -> None:
-    kernels.load()
+    kernels.compile_all()
     with memory_folder() as folder:
         for case in cases():
             if session.wants(case.name):

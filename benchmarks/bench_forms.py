@@ -235,7 +235,7 @@ def measure_case(session: Session, case: Case) -> None:
 
 
 def measure(session: Session) -> None:
-    kernels.load()
+    kernels.compile_all()
     for case in cases():
         if session.wants(case.form):
             measure_case(session, case)

@@ -208,7 +208,7 @@ def measure_all_rows(session: Session, path: str) -> None:
 
 
 def measure(session: Session) -> None:
-    kernels.load()
+    kernels.compile_all()
     for name, body, is_flat in tensor_bodies():
         if session.wants(name):
             measure_tensor(session, name, body, is_flat=is_flat)

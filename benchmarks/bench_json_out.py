@@ -122,7 +122,7 @@ def measure_rows(session: Session) -> None:
 
 
 def measure(session: Session) -> None:
-    kernels.load()
+    kernels.compile_all()
     measure_tensor(session, "flat")
     measure_tensor(session, "nested")
     measure_rows(session)

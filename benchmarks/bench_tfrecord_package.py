@@ -66,7 +66,7 @@ def measure_case(session: Session, case: Case, folder: Path) -> None:
 
 
 def measure(session: Session) -> None:
-    kernels.load()
+    kernels.compile_all()
     with memory_folder() as folder:
         for case in cases():
             if session.wants(case.name):

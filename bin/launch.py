@@ -36,10 +36,20 @@ COMMANDS = {
     "serve": [str(VENV / "bin" / "shardsmith"), "serve"],
     "test": [str(VENV_PYTHON), "-m", "pytest"],
 }
-#: Most of a minute that the first start of the service would take instead.
-COMPILE_KERNELS = "from {package}.codecs import kernels; kernels.load()"
-#: What source distributions and the editable installation are built with, from the lock like all else.
-BUILD_TOOLS = ("setuptools", "wheel")
+#: Installed first, from the lock like all else: what packages without a wheel are built with, and the
+#: compiler of the kernels, which works while the rest is installed.
+FIRST = ("setuptools", "wheel", "llvmlite", "numba", "numpy")
+#: Finds the package by its folder: it is not installed yet.
+COMPILE_KERNELS = """
+import importlib, importlib.util, sys
+folder, name, last_first = sys.argv[1:]
+spec = importlib.util.spec_from_file_location(
+    name, folder + "/__init__.py", submodule_search_locations=[folder]
+)
+sys.modules[name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules[name])
+importlib.import_module(name + ".codecs.kernels").compile_all(last_first=last_first == "True")
+"""
 
 
 def installed_digest() -> str:
@@ -89,17 +99,26 @@ def install(command: str) -> None:
         create_venv()
     STAMP.unlink(missing_ok=True)
     lock = LOCKS[command]
-    say(f"Installing {lock.name} into .venv; the first time this downloads several hundred MB.")
-    # Build tools first, so that what has no wheel is built with the locked ones, not with the newest.
-    tools = VENV / "build-tools.lock"
-    tools.write_text("".join(locked(lock, name) for name in BUILD_TOOLS), encoding="utf-8")
-    pip("--require-hashes", "--no-deps", "-r", str(tools))
-    pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
-    pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
-    say("Compiling the kernels, which takes about a minute.")
-    run(str(VENV_PYTHON), "-I", "-c", COMPILE_KERNELS.format(package="shardsmith"))
-    if command == "test":  # the tests import the checkout as `app`, and compiled kernels belong to one name
-        run(str(VENV_PYTHON), "-E", "-s", "-c", COMPILE_KERNELS.format(package="app"))
+    say("Installing the compiler of the kernels.")
+    first = VENV / "first.lock"
+    first.write_text("".join(locked(lock, name) for name in FIRST), encoding="utf-8")
+    pip("--require-hashes", "--no-deps", "-r", str(first))
+    # The service begins with the kernels that it needs first, this process with the last: they meet half way.
+    # Compiled kernels belong to the name of their package, which the tests import as `app` as well.
+    names = {"serve": ["shardsmith"], "test": ["shardsmith", "app"]}[command]
+    compilers = [compile_kernels(name, last_first=command == "serve") for name in names]
+    try:
+        say(f"Installing {lock.name} and compiling the kernels.")
+        pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
+        pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+        if command == "test":
+            wait_for_kernels(compilers)
+        else:
+            say("Starting. The service is ready once all kernels are compiled; /readyz says how far that is.")
+    except BaseException:
+        for compiler in compilers:
+            compiler.terminate()
+        raise
     stamp = STAMP.with_suffix(".new")
     stamp.write_text(json.dumps({"for": command, "digest": installed_digest()}), encoding="utf-8")
     stamp.replace(STAMP)
@@ -124,25 +143,38 @@ def create_venv() -> None:
 
 
 def locked(lock: Path, name: str) -> str:
-    """The entry of package `name` in `lock`, with its hashes."""
+    """The entry of package `name` in `lock`, with its hashes; empty where there is none."""
     entry = re.search(rf"^{name}==.*\n(?:[ ]+--hash=.*\n)+", lock.read_text(encoding="utf-8"), re.MULTILINE)
-    if entry is None:
-        fail(f"{lock.name} does not name {name}; run bin/lock.")
-    return entry[0]
+    return "" if entry is None else entry[0]
+
+
+def compile_kernels(name: str, *, last_first: bool) -> subprocess.Popen[str]:
+    """Begin to compile the kernels, under this name of their package, in a process of its own."""
+    command = [str(VENV_PYTHON), "-I", "-c", COMPILE_KERNELS, str(ROOT / "app"), name, str(last_first)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_kernels(compilers: list[subprocess.Popen[str]]) -> None:
+    """Wait until all have compiled theirs."""
+    for compiler in compilers:
+        said = compiler.communicate()[1]
+        if compiler.returncode != 0:
+            fail(f"{said}Compiling the kernels failed.")
 
 
 def pip(*arguments: str) -> None:
-    """`pip install` in `.venv`; with its progress on a terminal, with its warnings alone elsewhere."""
-    volume = [] if sys.stderr.isatty() else ["--quiet"]
-    install = [str(VENV_PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check"]
-    run(*install, *volume, *arguments)
+    """`pip install` in `.venv`. Nothing is compiled to bytecode before it is imported: most never is."""
+    install = [str(VENV_PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+    run(*install, *arguments)
 
 
 def run(*command: str) -> None:
-    """Runs `command` with its output on stderr: stdout belongs to what is started afterwards."""
-    result = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+    """Run `command`, and show what it says only where it fails."""
+    result = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if result.returncode != 0:
-        fail(f"Setting up .venv failed in: {' '.join(command)}\nRun this again to retry.")
+        fail(f"{result.stdout}Setting up .venv failed in: {' '.join(command)}\nRun this again to retry.")
 
 
 def say(message: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 _PATIENCE_S = 30.0
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool], within_s: float = _PATIENCE_S) -> None:
     """Return once it holds."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "what was waited for did not come"
         time.sleep(0.01)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..codecs import kernels
 from ..domain.limits import KIB
 from ..errors import ShardsmithError, StreamInterrupted
 from ..runtime.amplification import Amplification
@@ -180,8 +181,8 @@ class FastPath:
             and path.count("/") == _SLASHES
         ):
             route = self._appends
-        if route is None or scope["method"] != "POST":
-            return None
+        if route is None or scope["method"] != "POST" or not kernels.are_compiled():
+            return None  # to compile one would stop the event loop for seconds
         saying, size = [], -1
         for header in scope["headers"]:
             name, value = header

@@ -43,14 +43,14 @@ class Readiness:
         store: ObjectStore,
         spool: Spool,
         *,
-        warm: Callable[[], object] = kernels.load,
+        warm: Callable[[], object] = kernels.compile_all,
         warmed: Callable[[], object] = lambda: None,
         further: Mapping[str, Callable[[], Check]] | None = None,
     ) -> None:
         self._further = dict(further or {})
         self._warm = warm
         self._warmed = warmed
-        self._kernels = Check(False, "kernels are being compiled")
+        self._kernels: Check | None = None
         self._leaving = False
         self._stop = stop = threading.Event()
         writes = WriteProbe(store)
@@ -84,7 +84,7 @@ class Readiness:
     @property
     def started(self) -> bool:
         """Whether start-up is over: kernels warm and the store once seen to be trustworthy."""
-        return self._kernels.ok and self._storage.was_well
+        return self._kernels is not None and self._kernels.ok and self._storage.was_well
 
     def checks(self) -> dict[str, Check]:
         """Every condition as it was last seen, a few seconds ago at most."""
@@ -92,7 +92,7 @@ class Readiness:
         if self._leaving:
             further["shutdown"] = Check(False, "the process is about to end", "shutting_down")
         return {
-            "kernels": self._kernels,
+            "kernels": self._kernels or Check(False, kernels.progress()),
             "storage": self._storage.check,
             "spool": self._spool.check,
             **further,

@@ -17,6 +17,7 @@ from app.api.exchange import Exchanges
 from app.api.fast_path import FastPath
 from app.main import create_app_with
 from app.settings import Settings
+from tests.waiting import wait_for
 
 Request = tuple[str, Mapping[str, str], bytes]
 
@@ -101,6 +102,8 @@ def service() -> Iterator[tuple[FastAPI, asyncio.Runner]]:
     with asyncio.Runner() as runner:
         lifespan = app.router.lifespan_context(app)
         runner.run(lifespan.__aenter__())
+        # Until then every request takes the ordinary way.
+        wait_for(lambda: app.state.services.readiness.checks()["kernels"].ok, within_s=400)
         try:
             yield app, runner
         finally:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_for
+
 ROOT = Path(__file__).parents[2]
 
 PYPROJECT = """\
@@ -38,9 +40,9 @@ def run():
 #: Stands for the kernels: leaves a mark when they are compiled.
 KERNELS = """\
 from pathlib import Path
-def load():
+def compile_all(last_first):
     with Path(__file__).with_name("compiled").open("a") as file:
-        file.write("once ")
+        file.write(f"{__name__} {last_first}\\n")
 """
 SERVE_NEEDS = ("packaging", "setuptools", "wheel")
 TEST_NEEDS = (*SERVE_NEEDS, "iniconfig", "pluggy", "pygments", "pytest")
@@ -101,8 +103,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     both = [popen(checkout, "serve", cwd=checkout) for _ in range(2)]
     outputs = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
-    assert sum(err.count("Making .venv") for _, err in outputs) == 1
-    assert sum(err.count("Another process is setting up .venv") for _, err in outputs) == 1
+    waited, installed = sorted((err.splitlines() for _, err in outputs), key=len)
+    assert waited == ["Another process is setting up .venv; waiting for it."]
+    assert [line.split(" ")[0] for line in installed] == ["Making", "Installing", "Installing", "Starting."]
     return checkout
 
 
@@ -120,10 +123,10 @@ def test_serve_passes_on_what_it_is_given(served: Path, tmp_path: Path) -> None:
 
 def test_the_kernels_are_compiled_with_the_installation(served: Path, tmp_path: Path) -> None:
     compiled = served / "app" / "codecs" / "compiled"
-    times = compiled.read_text()
-    assert times
+    once = "shardsmith.codecs.kernels True\n"
+    wait_for(lambda: compiled.exists() and compiled.read_text() == once)
     assert run(served, "serve", cwd=tmp_path)[0] == 0
-    assert compiled.read_text() == times
+    assert compiled.read_text() == once
 
 
 def test_serve_keeps_a_storage_url_of_the_environment(served: Path, tmp_path: Path) -> None:
@@ -181,6 +184,19 @@ def test_an_interrupted_installation_starts_over(tmp_path: Path) -> None:
     assert json.loads(out)[0] == ["serve"]
     assert "Making .venv" in err
     assert not left_over.exists()
+
+
+def test_a_failed_installation_says_what_pip_said(tmp_path: Path) -> None:
+    checkout = make_checkout(tmp_path / "clone")
+    lock = checkout / "requirements.lock"
+    lock.write_text(re.sub(r"sha256:\w{8}", "sha256:00000000", lock.read_text("utf-8")), encoding="utf-8")
+
+    status, out, err = run(checkout, "serve", cwd=tmp_path)
+
+    assert (status, out) == (1, "")
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in err
+    assert err.endswith("Run this again to retry.\n")
+    assert not (checkout / "app" / "codecs" / "compiled").exists()
 
 
 def test_an_environment_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

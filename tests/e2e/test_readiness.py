@@ -1,6 +1,7 @@
 """`/readyz` sees what requests would meet, and says it to whom it concerns."""
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,32 @@ ROWS = b'[{"x": 1}]'
 JSON = {"Content-Type": "application/json"}
 #: JSON of more than is held in memory: nested, it has to be whole.
 LARGE = b"[" + b"[1]," * (1 << 19) + b"[1]]"
+
+
+def test_requests_are_answered_while_kernels_of_others_are_compiled(tmp_path: Path) -> None:
+    service = start(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
+    try:
+        wait_for(lambda: answers(f"{service.url}/livez"))
+        conversion = f"{service.url}/v1/tensors/serialize?to=b64"
+        answer = httpx.post(conversion, content=b"[1, 2]", headers=JSON, timeout=300)
+        assert answer.text == '{"b64":"CAkSBBICCAIiEAEAAAAAAAAAAgAAAAAAAAA="}'
+        # The kernel that takes longest to compile is the last.
+        unready = httpx.get(f"{service.url}/readyz")
+        assert (unready.status_code, unready.json()["code"]) == (503, "not_ready")
+        detail = unready.json()["checks"]["kernels"]["detail"]
+        assert re.fullmatch(r"\d+ of \d+ kernels are compiled, now \w+", detail)
+        assert httpx.get(f"{service.url}/startupz").status_code == 503
+        assert service.stop() == 0, service.log()
+        assert "Traceback" not in service.log()
+    finally:
+        service.kill()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_a_folder_that_becomes_read_only_makes_the_service_unready_until_it_is_writable(

@@ -74,7 +74,7 @@ def load_targets() -> dict[str, Target]:
     from app.codecs import kernels
 
     # The kernels are imported first: numba does not know instrumented bytecode.
-    kernels.load()
+    kernels.compile_all()
     with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["app"]):
         from tests.fuzz.targets import TARGETS
     return TARGETS

@@ -39,9 +39,7 @@ from . import (
     utf8,
     varint,
 )
-from .table import FunctionT, Kernels
-
-__all__ = ["compile_kernels", "compiled", "has_crc_instruction"]
+from .table import FunctionT
 
 
 def _array(element: Any, *, readonly: bool) -> Any:
@@ -291,8 +289,3 @@ def compiled(function: FunctionT, /) -> FunctionT:
     finally:
         _config.CACHE_DIR = before
     return cast("FunctionT", kernel)
-
-
-def compile_kernels() -> Kernels:
-    """All kernels, compiled for this machine."""
-    return Kernels(compiled)

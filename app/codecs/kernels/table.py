@@ -1,9 +1,11 @@
-"""All kernels by name: the plain functions, or what a compiler makes of them."""
+"""All kernels by name: the plain functions, or what a compiler makes of them when they are first used."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from . import (
     crc32c,
@@ -20,6 +22,8 @@ from . import (
     record_index,
 )
 
+_LETS_OTHERS_GO_S: Final = 0.01
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -29,44 +33,100 @@ class Compiler(Protocol):
     def __call__(self, function: FunctionT, /) -> FunctionT: ...
 
 
-class Kernels:
-    """What the codecs call. All release the interpreter's lock; each checks its bounds."""
+class Kernel(Generic[FunctionT]):
+    """A member of `Kernels`: looked up for the first time, it is compiled, and takes its own place."""
 
-    def __init__(self, compiled: Compiler) -> None:
-        self.extend_crc = compiled(crc32c.extend_crc)
-        self.scan_frames = compiled(framing.scan_frames)
-        self.gather_frames = compiled(framing.gather_frames)
-        self.write_frames = compiled(framing.write_frames)
-        self.find_header = compiled(framing.find_header)
-        self.encode_messages = compiled(example_encode.encode_messages)
-        self.step_bodies = compiled(example_encode.step_bodies)
-        self.read_messages = compiled(message_read.read_messages)
-        self.index_steps = compiled(message_read.index_steps)
-        self.read_number_lists = compiled(message_values.read_number_lists)
-        self.read_bytes_lists = compiled(message_values.read_bytes_lists)
-        self.gather_spans = compiled(message_values.gather_spans)
-        self.copy_spans = compiled(message_values.copy_spans)
-        self.count_strings = compiled(message_values.count_strings)
-        self.read_strings = compiled(message_values.read_strings)
-        self.measure_strings = compiled(message_values.measure_strings)
-        self.write_strings = compiled(message_values.write_strings)
-        self.read_values = compiled(json_tape.read_values)
-        self.add_keys = compiled(json_tape.add_keys)
-        self.gather_members = compiled(json_tape.gather_members)
-        self.count_children = compiled(json_tape.count_children)
-        self.gather_blocks = compiled(json_tape.gather_blocks)
-        self.gather_strings = compiled(json_tape.gather_strings)
-        self.read_floats = compiled(json_floats.read_floats)
-        self.find_objects = compiled(json_rows.find_objects)
-        self.find_lines = compiled(json_rows.find_lines)
-        self.read_number_fields = compiled(number_fields.read_number_fields)
-        self.find_scalars = compiled(json_write.find_scalars)
-        self.find_arrays = compiled(json_write.find_arrays)
-        self.write_lists = compiled(json_write.write_lists)
-        self.append_spans = compiled(json_write.append_spans)
-        self.quoted_size = compiled(json_write.quoted_size)
-        self.write_quoted = compiled(json_write.write_quoted)
-        self.write_b64 = compiled(json_write.write_b64)
-        self.longest_string = compiled(parquet.longest_string)
-        self.sum_deltas = compiled(parquet.sum_deltas)
-        self.write_index_lines = compiled(record_index.write_index_lines)
+    def __init__(self, plain: FunctionT) -> None:
+        self._plain = plain
+        self._name = ""
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, kernels: Kernels, _: type) -> FunctionT:
+        return kernels.compile(self._name, self._plain)
+
+
+class Kernels:
+    """What the codecs call. All release the interpreter's lock; each checks its bounds.
+
+    Declared in the order in which a new service needs them: reading JSON, writing messages and JSON, reading
+    messages. `compile_all` goes by it, and what a request asks for meanwhile comes first.
+    """
+
+    extend_crc = Kernel(crc32c.extend_crc)
+    add_keys = Kernel(json_tape.add_keys)
+    gather_members = Kernel(json_tape.gather_members)
+    count_children = Kernel(json_tape.count_children)
+    find_objects = Kernel(json_rows.find_objects)
+    find_lines = Kernel(json_rows.find_lines)
+    read_floats = Kernel(json_floats.read_floats)
+    gather_strings = Kernel(json_tape.gather_strings)
+    gather_blocks = Kernel(json_tape.gather_blocks)
+    read_values = Kernel(json_tape.read_values)
+    measure_strings = Kernel(message_values.measure_strings)
+    write_strings = Kernel(message_values.write_strings)
+    step_bodies = Kernel(example_encode.step_bodies)
+    write_frames = Kernel(framing.write_frames)
+    write_index_lines = Kernel(record_index.write_index_lines)
+    encode_messages = Kernel(example_encode.encode_messages)
+    find_scalars = Kernel(json_write.find_scalars)
+    find_arrays = Kernel(json_write.find_arrays)
+    write_lists = Kernel(json_write.write_lists)
+    append_spans = Kernel(json_write.append_spans)
+    quoted_size = Kernel(json_write.quoted_size)
+    write_quoted = Kernel(json_write.write_quoted)
+    write_b64 = Kernel(json_write.write_b64)
+    scan_frames = Kernel(framing.scan_frames)
+    gather_frames = Kernel(framing.gather_frames)
+    find_header = Kernel(framing.find_header)
+    count_strings = Kernel(message_values.count_strings)
+    read_strings = Kernel(message_values.read_strings)
+    gather_spans = Kernel(message_values.gather_spans)
+    copy_spans = Kernel(message_values.copy_spans)
+    read_number_lists = Kernel(message_values.read_number_lists)
+    read_bytes_lists = Kernel(message_values.read_bytes_lists)
+    index_steps = Kernel(message_read.index_steps)
+    read_number_fields = Kernel(number_fields.read_number_fields)
+    longest_string = Kernel(parquet.longest_string)
+    sum_deltas = Kernel(parquet.sum_deltas)
+    read_messages = Kernel(message_read.read_messages)
+
+    def __init__(self, compiler: Compiler) -> None:
+        #: Whether no kernel has to be compiled any more.
+        self.are_compiled = False
+        self._compiler = compiler
+        self._lock = threading.Lock()
+        #: Threads that wait for a kernel.
+        self._waiting: set[int] = set()
+        self._compiling = ""
+
+    def compile(self, name: str, plain: FunctionT) -> FunctionT:
+        """The kernel called `name`; the first call compiles it."""
+        self._waiting.add(threading.get_ident())
+        try:
+            with self._lock:
+                if name not in vars(self):
+                    self._compiling = name
+                    setattr(self, name, self._compiler(plain))
+                    self.are_compiled = all(name in vars(self) for name in NAMES)
+        finally:
+            self._waiting.discard(threading.get_ident())
+        kernel: FunctionT = vars(self)[name]
+        return kernel
+
+    def compile_all(self, *, last_first: bool = False) -> None:
+        """Compile what is not compiled yet, one kernel after the other."""
+        for name in reversed(NAMES) if last_first else NAMES:
+            while self._waiting:  # a lock alone would not let them go first
+                time.sleep(_LETS_OTHERS_GO_S)
+            getattr(self, name)
+
+    def progress(self) -> str:
+        """How far compiling is, as a sentence."""
+        done = sum(name in vars(self) for name in NAMES)
+        return f"{done} of {len(NAMES)} kernels are compiled, now {self._compiling}"
+
+
+#: Of all kernels, in the order in which they are needed.
+NAMES: Final = tuple(name for name, member in vars(Kernels).items() if isinstance(member, Kernel))

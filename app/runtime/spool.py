@@ -178,6 +178,24 @@ class SpoolFile:
                 n -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def clear(self) -> None:
+        """Remove all that was appended, and free its room.
+
+        Raises:
+            ValueError: the file was viewed.
+            SpoolUnavailable: the disk failed.
+        """
+        with self._lock, _disk_errors():
+            if self._mapped is not None:
+                raise ValueError("the spool file is being viewed")
+            self._file.truncate(0)
+            self._spool.release(self._size)
+            self._size = 0
+
+    def fileno(self) -> int:
+        """The descriptor, for a process that is to read the file."""
+        return self._file.fileno()
+
     def view(self) -> memoryview:
         """As `WholeBody`; nothing can be appended from then on.
 

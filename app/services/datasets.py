@@ -51,6 +51,7 @@ from .dataset.read.tar import VersionTar
 from .dataset.slot import Commit, read_slot
 from .dataset.stored_json import dump_json
 from .dataset.validate.problems import ValidationJson, ValidationReport
+from .dataset.validate.tensorflow_check import check_with_tensorflow
 from .dataset.validate.validator import Validator
 from .publications import Publications, Underway, UnderwayJson
 
@@ -532,18 +533,25 @@ class Datasets:
         incarnation = self._catalog.open(name)
         delete_version(self._store, incarnation.layout, self._reader(incarnation).deletable(version))
 
-    def validate(self, name: str, version: str, budget: Budget) -> ValidationReport:
+    def validate(
+        self, name: str, version: str, budget: Budget, *, with_tensorflow: bool = False
+    ) -> ValidationReport:
         """Check every byte of a published version against all that is on record about it.
 
         Args:
             budget: the memory that it needs is taken from it before it begins.
+            with_tensorflow: have TensorFlow read and parse the records instead (`check_with_tensorflow`).
 
         Raises:
             NotFound: no such version (`version_not_found`).
             Overloaded: there is no memory for it.
+            UnprocessableInput: TensorFlow is not installed, or does not come to an end.
         """
         incarnation = self._catalog.open(name)
         n, manifest = self._reader(incarnation).find(version)
+        if with_tensorflow:
+            folder = incarnation.layout.folder(n)
+            return check_with_tensorflow(self._store, folder, manifest, self._spool, self._pool, budget)
         log = PublishLog(self._store, incarnation.layout, self._decided)
         return Validator(self._store, log, incarnation, self._pool).validate(n, manifest, budget)
 

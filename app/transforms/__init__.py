@@ -1,1 +1,1 @@
-"""Preprocessing with numpy and TensorFlow, to come; TensorFlow is imported here alone, inside functions."""
+"""TensorFlow's own reader, in a process of its own. Only that process imports TensorFlow."""

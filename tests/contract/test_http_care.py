@@ -1,9 +1,15 @@
 """Versions deleted, leftovers collected, over HTTP."""
 
 import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+
+from tests.e2e.service import Service
+from tests.frames import frame
 
 
 @pytest.fixture
@@ -110,6 +116,9 @@ def test_a_version_is_validated(client: httpx.Client, dataset: str) -> None:
         ("1.2.0/validate", 404, "version_not_found"),
         ("one/validate", 400, "invalid_version"),
         ("latest/validate?deep=1", 400, "unknown_parameter"),
+        ("latest/validate?reader=pandas", 400, "invalid_parameter"),
+        ("latest/validate?reader=tensorflow&reader=tensorflow", 400, "repeated_parameter"),
+        ("1.2.0/validate?reader=tensorflow", 404, "version_not_found"),
     ],
 )
 def test_validations_that_are_refused(
@@ -117,3 +126,99 @@ def test_validations_that_are_refused(
 ) -> None:
     answer = client.post(f"/v1/datasets/{dataset}/versions/{version}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def shard_of(service: Service, client: httpx.Client, dataset: str) -> Path:
+    """The file of the only shard of the latest version."""
+    version = client.get(f"/v1/datasets/{dataset}/versions/latest").json()
+    [shard] = version["splits"]["train"]["shards"]
+    return service.output.parent / "data" / dataset / str(version["version"]) / str(shard["file"])
+
+
+def read_by_tensorflow(client: httpx.Client, dataset: str) -> dict[str, Any]:
+    answer = client.post(f"/v1/datasets/{dataset}/versions/latest/validate?reader=tensorflow", timeout=300)
+    assert answer.status_code == 200, answer.text
+    report: dict[str, Any] = answer.json()
+    return report
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib"])
+def test_tensorflow_reads_what_is_published(client: httpx.Client, compression: str) -> None:
+    name = f"care-{uuid.uuid4().hex[:8]}"
+    features = {
+        "x": {"dtype": "float32", "shape": [2], "nullable": True},
+        "text": {"dtype": "text", "shape": [None]},
+        "image": {"dtype": "uint8", "shape": [2, 2], "encoding": "raw"},
+        "ragged": {"dtype": "int64", "shape": [None, None], "kind": "ragged"},
+        "sparse": {"dtype": "float32", "shape": [9], "kind": "sparse"},
+    }
+    row = {"text": ["a", "b"], "image": [[1, 2], [3, 4]], "ragged": [[1], []]}
+    rows = [
+        {**row, "x": [1, 2], "sparse": {"indices": [3], "values": [1]}},
+        {**row, "x": None, "sparse": {"indices": [], "values": []}},
+    ]
+    assert client.put(f"/v1/datasets/{name}", json={"schema": {"features": features}}).status_code == 201
+    query = f"publish=true&num_shards=2&shard_compression={compression}"
+    made = client.post(f"/v1/datasets/{name}/records?{query}", json=rows)
+    assert made.status_code == 201, made.text
+    report = read_by_tensorflow(client, name)
+    assert report == {
+        "version": "1.0.0",
+        "valid": True,
+        "num_records": 2,
+        "num_bytes": report["num_bytes"],
+        "num_shards": 2,
+        "problems": [],
+        "truncated": False,
+    }
+    assert (
+        report["num_bytes"]
+        == client.post(f"/v1/datasets/{name}/versions/latest/validate").json()["num_bytes"]
+    )
+
+
+def test_tensorflow_reads_sequence_examples(client: httpx.Client) -> None:
+    name = f"care-{uuid.uuid4().hex[:8]}"
+    features = {
+        "x": {"dtype": "int64"},
+        "steps": {"dtype": "int64", "shape": [None, None], "kind": "sequence"},
+    }
+    schema = {"message": "sequence_example", "features": features}
+    assert client.put(f"/v1/datasets/{name}", json={"schema": schema}).status_code == 201
+    rows = [
+        {"context": {"x": 1}, "feature_lists": {"steps": [[1, 2], [3]]}},
+        {"context": {"x": 2}, "feature_lists": {"steps": []}},
+    ]
+    made = client.post(f"/v1/datasets/{name}/records?publish=true", json=rows)
+    assert made.status_code == 201, made.text
+    report = read_by_tensorflow(client, name)
+    assert (report["valid"], report["num_records"]) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "record", "detail"),
+    [
+        (lambda shard: shard[:-6] + bytes([shard[-6] ^ 1]) + shard[-5:], 1, "corrupted record at"),
+        (lambda shard: shard[:-1], 1, "truncated record at"),
+        (lambda shard: shard + frame(b""), 2, "Feature: x (data type: int64) is required"),
+        (lambda shard: shard + shard, None, "TensorFlow reads 4 records instead of 2."),
+    ],
+)
+def test_tensorflow_names_the_record_that_it_cannot_read(
+    service: Service,
+    client: httpx.Client,
+    dataset: str,
+    change: Callable[[bytes], bytes],
+    record: int | None,
+    detail: str,
+) -> None:
+    file = shard_of(service, client, dataset)
+    file.write_bytes(change(file.read_bytes()))
+
+    report = read_by_tensorflow(client, dataset)
+
+    assert report["valid"] is False
+    problem = report["problems"][-1]
+    assert problem["code"] == ("wrong_count" if record is None else "tensorflow_fault")
+    assert (problem["file"], problem["record"]) == (file.name, record)
+    assert detail in problem["detail"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
@@ -30,6 +30,21 @@ class CollectQuery(NoQuery):
 
 
 CollectParameters = Annotated[CollectQuery, Query()]
+
+
+class ValidateQuery(NoQuery):
+    """Parameters of `POST /v1/datasets/{dataset}/versions/{version}/validate`."""
+
+    reader: Annotated[
+        Literal["shardsmith", "tensorflow"],
+        Field(
+            description="`tensorflow`: have TensorFlow read and parse every record, where it is installed. "
+            "The first record of a shard that it cannot read is a problem `tensorflow_fault`."
+        ),
+    ] = "shardsmith"
+
+
+ValidateParameters = Annotated[ValidateQuery, Query()]
 
 
 @router.post(
@@ -79,12 +94,15 @@ async def delete_version(
     openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", ValidationJson),
 )
 async def validate_version(
-    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+    request: Request, dataset: str, version: str, query: ValidateParameters, services: ServicesDependency
 ) -> Response:
     """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
+    refuse_repeated(request)
 
     def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
         refuse_body(body)
-        return json_answer(services.datasets.validate(dataset, version, budget).to_json())
+        with_tensorflow = query.reader == "tensorflow"
+        report = services.datasets.validate(dataset, version, budget, with_tensorflow=with_tensorflow)
+        return json_answer(report.to_json())
 
     return await services.exchanges.run(request, work, uses_store=True)

@@ -150,3 +150,17 @@ def test_a_full_folder_is_said_to_be_full(tmp_path: Path) -> None:
             with pytest.raises(SpoolFull):
                 spool.check()
         spool.check()
+
+
+def test_a_file_that_is_cleared_gives_its_room_back_and_is_written_anew(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 10)
+    with spool.open() as file:
+        file.append(b"0123456789")
+        file.clear()
+        assert (spool.used, file.size) == (0, 0)
+        assert file.append(b"abcdefgh") == 0
+        assert os.pread(file.fileno(), 100, 0) == b"abcdefgh"
+        file.view()
+        with pytest.raises(ValueError, match="viewed"):
+            file.clear()
+    assert spool.used == 0

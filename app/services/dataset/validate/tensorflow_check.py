@@ -1,0 +1,59 @@
+"""Reading a published version as TensorFlow does: with its reader, by the loader made from the schema."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from ....codecs.schemas.python_source import serialize_python
+from ....domain.limits import MIB
+from ....domain.manifest import Manifest
+from ....runtime.budget import Budget
+from ....runtime.spool import Spool
+from ....storage.object_store import ObjectStore
+from ....transforms.tensorflow_reader import TensorFlowReader
+from .problems import Problems, ValidationReport
+from .range_stream import open_checked
+
+#: Of a shard, 4 ranges of 4 MiB each (`range_stream.py`), and one that is copied.
+_BYTES: Final = 20 * MIB
+
+
+def check_with_tensorflow(
+    store: ObjectStore,
+    folder: str,
+    manifest: Manifest,
+    spool: Spool,
+    pool: ThreadPoolExecutor,
+    budget: Budget,
+) -> ValidationReport:
+    """Have TensorFlow read and parse every record of the version in `folder`.
+
+    Raises:
+        Overloaded: no memory for it, or TensorFlow reads another version.
+        SpoolFull, SpoolUnavailable: no room for a shard on the local disk.
+        StorageError: the store failed, so that nothing can be said.
+        UnprocessableInput: as `TensorFlowReader`.
+    """
+    problems = Problems()
+    budget.reserve(_BYTES)
+    num_records = num_bytes = num_shards = 0
+    with TensorFlowReader(serialize_python(manifest.schema), manifest.compression, spool) as reader:
+        for split in manifest.splits.values():
+            for entry in split.shards:
+                num_shards += 1
+                stream = open_checked(store, f"{folder}/{entry.file}", entry, pool, problems)
+                if stream is None:
+                    continue
+                try:
+                    reading = reader.read(stream, entry.file)
+                finally:
+                    stream.close()
+                num_bytes += stream.size
+                num_records += reading.num_records
+                if reading.fault is not None:
+                    problems.add("tensorflow_fault", entry.file, reading.fault, record=reading.num_records)
+                elif reading.num_records != entry.num_records:
+                    detail = f"TensorFlow reads {reading.num_records} records instead of {entry.num_records}."
+                    problems.add("wrong_count", entry.file, detail)
+    return ValidationReport(manifest.version, num_records, num_bytes, num_shards, problems)

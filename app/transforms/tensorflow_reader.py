@@ -1,0 +1,186 @@
+"""TensorFlow's own reader of TFRecord files, in a process that is bounded in memory and time.
+
+The process gets no setting and no credential of the service, and a file to read. TensorFlow is an extra:
+`shardsmith[tensorflow]`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..domain.compression import Compression
+from ..domain.limits import MIB
+from ..errors import Overloaded, UnprocessableInput
+from ..runtime.spool import Spool
+from ..runtime.streams import ByteStream
+from ..runtime.turns import waiting
+
+_PROCESS: Final = Path(__file__).with_name("tensorflow_process.py")
+#: TensorFlow itself takes 500 MiB.
+_MEMORY_BYTES: Final = 2048 * MIB
+#: To import TensorFlow, which takes some 5 s; and for each file, beside what its size takes.
+_PATIENCE_S: Final = 120.0
+#: The slowest schemas are parsed at some 10 MiB/s.
+_BYTES_PER_S: Final = MIB
+_CHUNK_BYTES: Final = MIB
+#: What of the environment says how programs run; the rest may be secret.
+_KEPT: Final = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
+_QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
+
+#: A process takes more memory than all else that the service does: there is one at a time.
+_the_one = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What TensorFlow reads of a file.
+
+    Attributes:
+        num_records: how many, or how many before the first that it cannot read or parse.
+        fault: what it says of that one.
+    """
+
+    num_records: int
+    fault: str | None
+
+
+class TensorFlowReader:
+    """Reads files, one after the other, as long as the context lasts.
+
+    Args:
+        source: Python that defines `parse`, which parses a record.
+        compression: of all files.
+        memory_bytes, patience_s: bounds of the process; `patience_s` is for each file.
+    """
+
+    def __init__(
+        self,
+        source: bytes,
+        compression: Compression,
+        spool: Spool,
+        *,
+        memory_bytes: int = _MEMORY_BYTES,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self._source = source.decode()
+        self._compression = compression
+        self._spool = spool
+        self._memory_bytes = memory_bytes
+        self._patience_s = patience_s
+
+    def __enter__(self) -> Self:
+        """Start the process.
+
+        Raises:
+            Overloaded: there is one already.
+            SpoolFull, SpoolUnavailable: there is no room for files.
+            UnprocessableInput: TensorFlow is not installed (`tensorflow_missing`) or does not start
+                (`tensorflow_failed`).
+        """
+        if find_spec("tensorflow") is None:
+            raise UnprocessableInput(
+                "TensorFlow is not installed beside this service. Leave out ?reader=tensorflow, or have the "
+                "operator install shardsmith[tensorflow].",
+                code="tensorflow_missing",
+            )
+        if not _the_one.acquire(blocking=False):
+            raise Overloaded("TensorFlow reads another version for this service. Try again later.")
+        try:
+            self._file = self._spool.open()
+            try:
+                self._process = self._start()
+            except BaseException:
+                self._file.close()
+                raise
+        except BaseException:
+            _the_one.release()
+            raise
+        try:
+            self._ask(json.dumps(self._source), self._patience_s, "while it was started")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def read(self, stream: ByteStream, name: str) -> Reading:
+        """What TensorFlow reads of a file, which lies on the spool meanwhile.
+
+        Raises:
+            SpoolFull, SpoolUnavailable: there is no room for it.
+            UnprocessableInput: the process came to no end within its bounds (`tensorflow_failed`).
+        """
+        while chunk := stream.read(_CHUNK_BYTES):
+            self._file.append(chunk)
+        try:
+            within_s = self._patience_s + self._file.size / _BYTES_PER_S
+            answer = self._ask("", within_s, f"while it read {name}")
+        finally:
+            self._file.clear()
+        return Reading(answer["num_records"], answer["fault"])
+
+    def _start(self) -> subprocess.Popen[str]:
+        descriptor = self._file.fileno()
+        arguments = [str(descriptor), self._compression, str(self._memory_bytes)]
+        return subprocess.Popen(  # noqa: S603  # our own program
+            [sys.executable, "-I", str(_PROCESS), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env={name: os.environ[name] for name in _KEPT if name in os.environ} | _QUIET,
+            pass_fds=(descriptor,),
+            start_new_session=True,  # a signal to the service ends it by way of the service
+        )
+
+    def _ask(self, line: str, within_s: float, when: str) -> dict[str, Any]:
+        process = self._process
+        assert process.stdin is not None  # noqa: S101  # both are pipes; this is for the type
+        assert process.stdout is not None  # noqa: S101
+        timer = threading.Timer(within_s, process.kill)
+        timer.daemon = True
+        timer.start()
+        said = ""
+        try:
+            with waiting(), suppress(BrokenPipeError):
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
+                said = process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not said:
+            status = process.wait()
+            why = f"signal {-status}" if status < 0 else f"status {status}"
+            raise UnprocessableInput(
+                f"TensorFlow's process ended {when} ({why}). It may take {within_s:.0f} s and "
+                f"{self._memory_bytes} bytes of memory. Leave out ?reader=tensorflow.",
+                code="tensorflow_failed",
+            )
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+
+    def _end(self) -> None:
+        process = self._process
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        process.wait()
+        self._file.close()
+        _the_one.release()

@@ -10,7 +10,7 @@ mutations of good bytes, are tested in tests/unit/codecs:
 | 1-8   | headers of NPY       | test_array_tensors.py                                                      |
 | 9, 10 | NPY                  | test_array_tensors.py                                                      |
 | 11-13 | NPZ                  | test_array_tensors.py                                                      |
-| 14-17 | compression          | test_tfrecord.py, test_inflate.py                                          |
+| 14-17 | compression          | test_tfrecord.py, test_decoded_bodies.py                                   |
 | 18-21 | TensorProto          | test_tensor_messages.py                                                    |
 | 22    | protobuf             | the same; test_protobuf.py, test_messages_wire.py                          |
 | 23-25 | TFRecord             | test_tfrecord.py                                                           |

@@ -98,7 +98,7 @@ class AccessTable:
         for pattern, line in self._patterns.get(path.count("/"), ()):
             match = pattern.match(path)
             if match is not None:
-                return line, match["dataset"]
+                return line, match.groupdict().get("dataset")
         return None
 
 

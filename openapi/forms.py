@@ -13,7 +13,7 @@ PAGE: Final = Path(__file__).parent.parent / "docs" / "http.md"
 _BEGIN: Final = "<!-- forms: written by bin/openapi -->\n"
 _END: Final = "<!-- end of forms -->\n"
 _HEAD: Final = """\
-| form | media types | tensors | records | of a body of records |
+| format | media types | tensors | records | a body of records is |
 |---|---|---|---|---|
 """
 

@@ -105,14 +105,14 @@ def message_texts(messages: Iterable[Iterable[Buffer]], alphabet: Alphabet = "st
     first, second = next(iterator, None), next(iterator, None)
     several = first is None or second is not None
     yield '{"instances":[' if several else ""
-    for index, message in enumerate(_chained(first, second, iterator)):
+    for index, message in enumerate(_chain_messages(first, second, iterator)):
         yield ',{"b64":"' if index else '{"b64":"'
         yield from b64_text(message, alphabet)
         yield '"}'
     yield "]}" if several else ""
 
 
-def _chained(
+def _chain_messages(
     first: Iterable[Buffer] | None, second: Iterable[Buffer] | None, rest: Iterator[Iterable[Buffer]]
 ) -> Iterator[Iterable[Buffer]]:
     yield from (message for message in (first, second) if message is not None)

@@ -324,7 +324,7 @@ class MessageCells:
         is_list = self._key_of >= self._num_features
         return np.where(is_list[:, None], num_bytes, counts)
 
-    def occurring(self) -> list[bool]:
+    def find_occurring(self) -> list[bool]:
         """Whether any record of the last call has the feature, by feature."""
         if self._fitting and min(self._fitting) > 0:
             return [True] * len(self._fitting)

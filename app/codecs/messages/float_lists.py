@@ -63,7 +63,7 @@ def round_floats(
         changed &= ~np.isnan(values)
         if not changed.any():
             return floats
-        refused = _refused(values, floats, changed, options)
+        refused = _find_refused(values, floats, changed, options)
         if refused.any():
             raise _error(feature, values, floats, refused, places)
     if options.rounded is not None:
@@ -71,7 +71,7 @@ def round_floats(
     return floats
 
 
-def _refused(
+def _find_refused(
     values: NDArray[np.float64],
     floats: NDArray[np.float32],
     changed: NDArray[np.bool_],

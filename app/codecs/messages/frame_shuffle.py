@@ -25,8 +25,6 @@ from ..records.lease import Lease
 from .frames import gather_frames
 from .framing import FrameBlock
 
-__all__ = ["shuffle_frames"]
-
 #: What leaves at a time: more than one record has to be looked for in it, less than is worth a wait.
 _BLOCK_BYTES: Final = 1 * MIB
 #: Records that come before any leaves, at least: what is done in one go has its price.

@@ -78,7 +78,7 @@ class FrameBlock:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a scan ended.
+    """Why and where a scan ended.
 
     Attributes:
         reason: as `kernels.framing` names them; 0 where the window may hold more frames.
@@ -98,11 +98,11 @@ class Stop:
 
 
 class FrameWindow:
-    """`data[:filled]` holds the bytes of a stream from `offset` on.
+    """A stretch of a stream in memory: `data[:filled]` holds its bytes from `offset` on.
 
-    What it holds does not depend on how the stream hands out its bytes, unless it is a `ViewStream`, whose
-    stretches are used where they lie. A block is charged to `budget`, and is never written again once frames
-    of it were handed out.
+    What it holds does not depend on how the stream hands out its bytes, unless it is a `ViewStream`, which is
+    read without a copy. `data` is charged to `budget`, and is not written to once frames of it have been
+    returned.
     """
 
     def __init__(self, stream: ByteStream, budget: Budget) -> None:
@@ -247,9 +247,9 @@ def iter_frames(
     """The records of a TFRecord stream, in blocks of about 512 KiB and at most `MAX_BATCH_ROWS` records.
 
     Blocks do not depend on how `source` hands out its bytes, unless it is a `ViewStream`: then they end where
-    its stretches do, and lie there. A block's memory is charged to `budget` until
-    the next one is drawn. The offset of an error is where the frame of the faulty record begins: the
-    bytes before it are a whole file.
+    its stretches end, and are not copied. The memory of a block is charged to `budget` until the next block
+    is drawn. The offset of an error is where the frame of the faulty record begins; the bytes before it are
+    whole records.
 
     Args:
         compression: None looks at the first bytes.
@@ -260,11 +260,11 @@ def iter_frames(
         LimitExceeded: a record above `limits.max_record_bytes` (`record_too_large`), the budget, the
             compression ratio.
     """
-    return _FrameReader(uncompressed(source, compression, budget), budget).blocks()
+    return _FrameReader(decompress(source, compression, budget), budget).blocks()
 
 
-def uncompressed(source: ByteStream, compression: Compression | None, budget: Budget) -> ByteStream:
-    """What `source` holds once it is inflated, where it has to be.
+def decompress(source: ByteStream, compression: Compression | None, budget: Budget) -> ByteStream:
+    """The stream of frames in `source`, which is inflated if it is compressed.
 
     Args:
         compression: None looks at the first bytes.
@@ -272,7 +272,7 @@ def uncompressed(source: ByteStream, compression: Compression | None, budget: Bu
     if compression == "none":
         return source
     if compression is not None:
-        return _inflated_unless_empty(source, compression, budget)
+        return _inflate_unless_empty(source, compression, budget)
     head, rest = peek(source, HEADER_BYTES)
     if len(head) == HEADER_BYTES and head == frame_header(int.from_bytes(head[:8], "little")):
         return rest
@@ -280,15 +280,15 @@ def uncompressed(source: ByteStream, compression: Compression | None, budget: Bu
     return rest if detected is None else InflatedStream(rest, detected, budget)
 
 
-def _inflated_unless_empty(source: ByteStream, compression: Compression, budget: Budget) -> ByteStream:
+def _inflate_unless_empty(source: ByteStream, compression: Compression, budget: Budget) -> ByteStream:
     head, rest = peek(source, 1)
     if not head:
-        return rest  # TensorFlow, too, reads an empty file as no records, whatever the compression.
+        return rest  # As in TensorFlow, an empty file has no records, whatever its compression.
     return InflatedStream(rest, compression, budget)
 
 
 class _FrameReader:
-    """Hands out the whole frames of a window, and moves it on; the first fault ends it."""
+    """Reads whole frames from a window that it moves along the stream, up to the first fault."""
 
     def __init__(self, stream: ByteStream, budget: Budget) -> None:
         self._budget = budget

@@ -72,7 +72,7 @@ def infer_schema(
         cells = (ROW_BYTES + CELL_BYTES * len(schema)) * inference.num_rows
         # Too much for the body is refused before the first row is decoded.
         budget.check_amplified("decoded", cells)
-    return schema, _again(held, frames)
+    return schema, _replay(held, frames)
 
 
 def _hold_head(
@@ -104,7 +104,7 @@ def _hold_head(
     return held
 
 
-def _again(held: list[tuple[FrameBlock, Lease]], frames: Iterator[FrameBlock]) -> Iterator[FrameBlock]:
+def _replay(held: list[tuple[FrameBlock, Lease]], frames: Iterator[FrameBlock]) -> Iterator[FrameBlock]:
     held.reverse()
     while held:
         block, lease = held.pop()

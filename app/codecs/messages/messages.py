@@ -21,8 +21,6 @@ from .framing import FrameBlock
 from .read import parse_frames
 from .write import RecordBlock, encode_blocks
 
-__all__ = ["RecordBlock", "encode_messages", "parse_messages"]
-
 PieceT = TypeVar("PieceT")
 
 
@@ -42,7 +40,7 @@ def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Bud
     if options.rounded is not None:
         options.rounded.owners = owners
         options.rounded.candidates = sorted(feature.name for feature in records.schema if feature.may_round)
-    return _naming_owners(encode_blocks(to_stored(records, budget), options, budget), owners)
+    return _name_owners(encode_blocks(to_stored(records, budget), options, budget), owners)
 
 
 def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:
@@ -61,7 +59,7 @@ def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, 
         return parse_frames(frames, options, budget)
     schema = options.schema.with_message(options.message)
     records = parse_frames(frames, replace(options, schema=parsed_schema(schema)), budget)
-    named = replace(records, batches=_naming_owners(records.batches, _owners(schema)))
+    named = replace(records, batches=_name_owners(records.batches, _owners(schema)))
     return from_stored(named, schema, budget)
 
 
@@ -75,7 +73,7 @@ def _owners(schema: Schema) -> Mapping[str, str]:
     }
 
 
-def _naming_owners(pieces: Iterator[PieceT], owners: Mapping[str, str]) -> Iterator[PieceT]:
+def _name_owners(pieces: Iterator[PieceT], owners: Mapping[str, str]) -> Iterator[PieceT]:
     """The pieces; errors name the feature that the client knows, their text the list at fault."""
     try:
         yield from pieces

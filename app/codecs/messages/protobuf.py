@@ -16,20 +16,6 @@ from numpy.typing import NDArray
 from ...errors import MalformedInput
 from ...runtime.streams import Buffer
 
-__all__ = [
-    "FIXED32",
-    "FIXED64",
-    "LENGTH_DELIMITED",
-    "VARINT",
-    "Field",
-    "count_varints",
-    "fields_of",
-    "iter_varints",
-    "parse_varint",
-    "serialize_varint",
-    "signed",
-]
-
 VARINT: Final = 0
 FIXED64: Final = 1
 LENGTH_DELIMITED: Final = 2

@@ -95,7 +95,7 @@ def _batch(
     """
     absent = AbsentColumns(last - first)
     columns = []
-    for number, (feature, occurs) in enumerate(zip(schema, messages.occurring(), strict=True)):
+    for number, (feature, occurs) in enumerate(zip(schema, messages.find_occurring(), strict=True)):
         if feature.nullable and not occurs:
             columns.append(absent.column(feature))
         elif feature.name in as_read and (values := messages.whole_values(number)) is not None:

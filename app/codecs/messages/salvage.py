@@ -73,7 +73,7 @@ def salvage_frames(
     """
     if compression is None:
         head, source = peek(source, _HEAD_BYTES)
-        compression = _detected(head)
+        compression = _detect(head)
     if compression == "none":
         yield from _Salvage(source, budget).items()
         return
@@ -84,7 +84,7 @@ def salvage_frames(
         yield LostRange(salvage.size, 0, stream.broken.code)
 
 
-def _detected(head: bytes) -> Compression:
+def _detect(head: bytes) -> Compression:
     """The compression of what begins with `head`: a damaged record may look like a header of one."""
     begins_with_frame = head[:HEADER_BYTES] == frame_header(int.from_bytes(head[:8], "little"))
     detected = None if begins_with_frame else detect_compression(head)

@@ -29,11 +29,11 @@ from .framing import (
     RunningCrc,
     corrupt_record,
     cut_record,
+    decompress,
     frame_footer,
     frame_header,
     iter_frames,
     large_record,
-    uncompressed,
 )
 from .tensor_proto import open_tensor_proto, parse_tensor_proto
 from .tensor_proto_write import MAX_MESSAGE_BYTES, Message
@@ -60,7 +60,7 @@ def read(
             or shape than declared. Here, as the next array is asked for, or as its content is drawn.
         LimitExceeded: more tensors than `limits.max_members` (`too_many_tensors`).
     """
-    stream = uncompressed(source, options.compression, budget)
+    stream = decompress(source, options.compression, budget)
     head, rest = peek(stream, HEADER_BYTES)
     length = int.from_bytes(head[:8], "little")
     if length < streamed_from:

@@ -13,8 +13,6 @@ from .framing import iter_frames
 from .messages import encode_messages, parse_messages
 from .salvage import good_frames
 
-__all__ = ["decode", "encode"]
-
 
 def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
     """The rows of a TFRecord stream, by the declared schema or an inferred one.

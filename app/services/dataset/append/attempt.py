@@ -16,7 +16,7 @@ import numpy as np
 
 from ....codecs.messages.frames import find_frames
 from ....codecs.messages.framing import OVERHEAD_BYTES
-from ....codecs.messages.messages import RecordBlock
+from ....codecs.messages.write import RecordBlock
 from ....domain.limits import MIB
 from ....errors import LimitExceeded, StorageError
 from ....runtime.budget import Budget

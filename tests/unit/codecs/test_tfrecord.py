@@ -413,3 +413,10 @@ def test_short_bare_records_are_written_in_blocks() -> None:
     whole = replace(made, batches=iter([join_batches(list(made.batches))]))
     limits = Limits(max_decoded_bytes=BLOCK + 64 * KIB)
     assert write("tfrecord", whole, as_bytes=True, limits=limits) == body
+
+
+def test_zlib_with_a_preset_dictionary_is_no_compression_that_tensorflow_writes() -> None:
+    """Its header is that of a record of which the length is damaged."""
+    header = b"\x78\xbb"
+    assert int.from_bytes(header, "big") % 31 == 0
+    assert read("tfrecord", header + bytes(30)) == Refusal("corrupt_record", 0, offset=0)

@@ -401,7 +401,17 @@ def test_a_declared_integer_stays_one(inner: ObstoreStore) -> None:
         append(client, b'[{"x": 1.5}]', evolve=True)
     with pytest.raises(SchemaConflict, match="int64 stays int64"):
         append(client, b'[{"x": 1}]', schema=schema(x="float32"), evolve=True)
+    append(client, b'[{"x": 16777217}]')
     assert marks(client) == {"dtype": "int64"}
+
+
+def test_a_large_integer_is_found_in_every_feature_and_batch(inner: ObstoreStore) -> None:
+    rows = [b'{"x": 1, "y": 1}'] * 20_000
+    rows[7], rows[-7] = b'{"x": 16777217, "y": 1}', b'{"x": 1, "y": 16777217}'
+    append(Client(inner), b"\n".join(rows), form="ndjson")
+    found = Client(inner).datasets.schema("d")
+    assert found is not None
+    assert [feature.beyond_float32 for feature in found] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.columns import Records
+from app.codecs.columns import MAX_BATCH_ROWS, Records
 from app.domain.limits import KIB, MIB, Limits
 from app.domain.row_order import RowOrder, Slots
 from app.errors import LimitExceeded
@@ -101,6 +101,11 @@ def test_rows_of_many_bytes_leave_in_several_blocks() -> None:
     assert rows.shuffled(1500) == expected(4000, 1500)
 
 
+def test_many_short_rows_leave_in_batches() -> None:
+    batches = [batch.num_rows for batch in Rows([30_000]).read(RowOrder(100, 1), Budget()).batches]
+    assert (sum(batches), max(batches)) == (30_000, MAX_BATCH_ROWS)
+
+
 def test_of_the_rows_that_are_read_those_that_are_kept_are_shuffled() -> None:
     kept = [(5, 20), (600, 1800), (1999, 2000)]
     found = Rows([1000, 1000]).read(RowOrder(100, 1), Budget(), kept)
@@ -131,7 +136,8 @@ def test_memory_is_bounded_by_the_buffer_and_not_by_the_rows() -> None:
 
 def test_a_buffer_beyond_the_budget_is_refused() -> None:
     rows = Rows([500] * 10, pad=KIB)
-    budget = Budget(Limits(max_decoded_bytes=1 * MIB))
+    budget = Budget(Limits(max_decoded_bytes=2 * MIB))
+    budget.charge(1 * MIB, "Something else")
     with pytest.raises(LimitExceeded, match="shuffle buffer"):
         rows.shuffled(100_000, budget)
     assert budget.remaining == 1 * MIB

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain.limits import KIB, MIB
+from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteFile
 from .. import kernels
@@ -207,12 +208,15 @@ class _Pages:
                 raise invalid_parquet("A page declares impossible levels")
         data = self._inflate(header, position, num_levels)
         if data is None:
-            total = -1
-        else:
-            start = 0
-            for _ in range(0 if version_2 else self._chunk.leaf.num_levels):
-                start += 4 + int.from_bytes(data[start : start + 4].tobytes(), "little")
-            total = kernels.load().sum_deltas(data, start) if start < len(data) else 0
+            raise UnprocessableInput(
+                f"The strings of column {self._chunk.path[:64]!r} are in DELTA_BYTE_ARRAY, which is not read "
+                f"under compression number {self._chunk.codec}. Write the file with another compression.",
+                code="unsupported_parquet",
+            )
+        start = 0
+        for _ in range(0 if version_2 else self._chunk.leaf.num_levels):
+            start += 4 + int.from_bytes(data[start : start + 4].tobytes(), "little")
+        total = kernels.load().sum_deltas(data, start) if start < len(data) else 0
         self._budget.release(charged)
         if total < 0:
             raise invalid_parquet(f"The strings of column {self._chunk.path[:64]!r} have impossible lengths")

@@ -372,3 +372,18 @@ def test_the_arrow_schema_in_the_footer_is_charged_as_the_tree_that_it_spells() 
     found = read(data, limits=Limits(max_decoded_bytes=2**22))
     assert isinstance(found, Refusal)
     assert found.code == "payload_too_large"
+
+
+def test_delta_encoded_strings_under_a_compression_that_is_not_known() -> None:
+    """LZ4 in Hadoop's framing is number 5, what pyarrow writes number 7; Thrift doubles them."""
+    data = saved(
+        pa.table({"x": WORDS[:100]}),
+        compression="lz4",
+        use_dictionary=False,
+        column_encoding={"x": "DELTA_BYTE_ARRAY"},
+    )
+    assert isinstance(read(data), Rows)
+    assert data.count(b"\x18\x01x\x15\x0e") == 1
+    found = read(data.replace(b"\x18\x01x\x15\x0e", b"\x18\x01x\x15\x0a"))
+    assert isinstance(found, Refusal)
+    assert found.code == "unsupported_parquet"

@@ -160,7 +160,7 @@ class Items:
     def strings(self) -> Strings:
         """Of strings: their bytes, copied, so that the memory of the tape can be used again."""
         numbers, of_tape = np.ascontiguousarray(self.words), self.tape.strings
-        if len(numbers) and (np.diff(numbers) == 1).all():
+        if len(numbers) == 1 or (len(numbers) and (np.diff(numbers) == 1).all()):
             found = of_tape.part(int(numbers[0]), int(numbers[-1]) + 1)
             return Strings(found.data.copy(), found.offsets.copy())
         found, _ = gather_strings(of_tape, numbers, _NONE)

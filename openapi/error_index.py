@@ -21,7 +21,8 @@ meaning from release to release. `detail` says what was wrong in this case; `poi
 `offset` say where. A few codes have several statuses: 400 if something cannot be read, 422 if it can be read
 but makes no sense.
 
-After a 503, try again when `Retry-After` says. After any other error, change the request first.
+If the answer has `Retry-After`, as every 503 and some 409 have, send the same request again after that many
+seconds. After any other error, do first what the remedy says.
 
 | code | status | cause | remedy |
 |---|---|---|---|

@@ -78,6 +78,11 @@ class Budget:
         if self._share is not None:
             self._share.reserve(num_bytes)
 
+    def require_wanted(self) -> None:
+        """As `MemoryShare.require_wanted`."""
+        if self._share is not None:
+            self._share.require_wanted()
+
     def charge(self, num_bytes: int, what: str) -> None:
         """Reserve `num_bytes` for `what`, before allocating them.
 

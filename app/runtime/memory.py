@@ -207,13 +207,21 @@ class MemoryShare:
             LimitExceeded: the request has taken too long (`time_limit`).
             StreamInterrupted: it was given up.
         """
-        if self._given_up:
-            raise StreamInterrupted("The request was given up.")
+        self.require_wanted()
         if time.monotonic() - self.began > self._max_seconds:
             raise LimitExceeded(
                 f"The request took more than {self._max_seconds:g} s. Send it in smaller pieces.",
                 code="time_limit",
             )
+
+    def require_wanted(self) -> None:
+        """To be asked between two steps of work that may take longer than a request.
+
+        Raises:
+            StreamInterrupted: the request was given up.
+        """
+        if self._given_up:
+            raise StreamInterrupted("The request was given up.")
 
     def give_up(self) -> None:
         """The answer is no longer wanted."""

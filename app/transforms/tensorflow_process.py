@@ -15,6 +15,8 @@ import os
 import re
 import resource
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +37,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
     limit(memory_bytes)
+    end_with_parent()
     import tensorflow as tf
 
     # One thread computes: the service beside it has work to do.
@@ -58,6 +61,18 @@ def limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
     with suppress(OSError):  # where the machine runs out of memory, this process ends and not the service
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def end_with_parent() -> None:
+    """End when the service has ended: it is the one that bounds the time."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def read(tf: Any, parse: Callable[[Any], Any], path: str, compression: str) -> dict[str, Any]:

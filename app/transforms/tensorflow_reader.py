@@ -33,6 +33,8 @@ _PATIENCE_S: Final = 120.0
 #: The slowest schemas are parsed at some 10 MiB/s.
 _BYTES_PER_S: Final = MIB
 _CHUNK_BYTES: Final = MIB
+#: Of what the process says: whoever reads foreign bytes is not trusted with the memory of the service.
+_MAX_ANSWER: Final = 1 << 16
 #: What of the environment says how programs run; the rest may be secret.
 _KEPT: Final = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
 _QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -137,7 +139,8 @@ class TensorFlowReader:
         descriptor = self._file.fileno()
         arguments = [str(descriptor), self._compression, str(self._memory_bytes)]
         return subprocess.Popen(  # noqa: S603  # our own program
-            [sys.executable, "-I", str(_PROCESS), *arguments],
+            # Bytecode that it cached would end at its bound on files: whatever imports that afterwards fails.
+            [sys.executable, "-I", "-B", str(_PROCESS), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -160,7 +163,7 @@ class TensorFlowReader:
             with waiting(), suppress(BrokenPipeError):
                 process.stdin.write(f"{line}\n")
                 process.stdin.flush()
-                said = process.stdout.readline()
+                said = process.stdout.readline(_MAX_ANSWER)
         finally:
             timer.cancel()
         if not said:

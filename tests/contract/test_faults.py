@@ -12,9 +12,9 @@ mutations of good bytes, are tested in tests/unit/codecs:
 | 11-13 | NPZ                  | test_array_tensors.py                                                      |
 | 14-17 | compression          | test_tfrecord.py, test_decoded_bodies.py                                   |
 | 18-21 | TensorProto          | test_tensor_messages.py                                                    |
-| 22    | protobuf             | the same; test_protobuf.py, test_messages_wire.py                          |
+| 22    | protobuf             | the same; test_messages_wire.py                                            |
 | 23-25 | TFRecord             | test_tfrecord.py                                                           |
-| 26-31 | JSON                 | test_json_text.py, test_json_numbers.py, test_json_values.py               |
+| 26-31 | JSON                 | test_json_text.py, test_json_tensors_in.py, test_json_rows.py              |
 | 32-33 | Arrow, Parquet       | test_arrow.py, test_parquet.py                                            |
 | 34    | images are no form   |                                                                           |
 

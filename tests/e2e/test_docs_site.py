@@ -18,7 +18,7 @@ needs_chromium = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the site is made from, beside the environment of an earlier run if there is one."""
+    """A copy of what the site is made from; the first build in it installs MkDocs."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in ("bin", "docs", "website", "examples", "benchmarks", "conformance", "openapi"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("node_modules", "build"))

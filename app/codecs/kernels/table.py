@@ -109,6 +109,7 @@ class Kernels:
                 if name not in vars(self):
                     self._compiling = name
                     setattr(self, name, self._compiler(plain))
+                    self._compiling = ""
                     self.are_compiled = all(name in vars(self) for name in NAMES)
         finally:
             self._waiting.discard(threading.get_ident())
@@ -125,7 +126,8 @@ class Kernels:
     def progress(self) -> str:
         """How far compiling is, as a sentence."""
         done = sum(name in vars(self) for name in NAMES)
-        return f"{done} of {len(NAMES)} kernels are compiled, now {self._compiling}"
+        now = f", now {self._compiling}" if self._compiling else ""
+        return f"{done} of {len(NAMES)} kernels are compiled{now}"
 
 
 #: Of all kernels, in the order in which they are needed.

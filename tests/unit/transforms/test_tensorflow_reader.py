@@ -41,6 +41,13 @@ def test_files_are_read_one_after_the_other(spool: Spool) -> None:
         assert reader.read(MemoryStream(frame(b"x")[:-1]), "e").fault is not None
 
 
+def test_the_process_leaves_no_bytecode_behind(spool: Spool) -> None:
+    """Cut off at the bound on files, it would end every later import of the same module."""
+    source = b"import sys\nassert sys.dont_write_bytecode\n" + PARSE
+    with TensorFlowReader(source, "none", spool) as reader:
+        assert reader.read(MemoryStream(frame(b"x")), "a") == Reading(1, None)
+
+
 def test_a_record_that_is_not_parsed_is_numbered(spool: Spool) -> None:
     parse = (
         b"import tensorflow as tf\n"

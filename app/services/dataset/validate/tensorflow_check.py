@@ -15,8 +15,8 @@ from ....transforms.tensorflow_reader import TensorFlowReader
 from .problems import Problems, ValidationReport
 from .range_stream import open_checked
 
-#: Of a shard, 4 ranges of 4 MiB each (`range_stream.py`), and one that is copied.
-_BYTES: Final = 20 * MIB
+#: What TensorFlow's process takes; and of a shard, 4 ranges of 4 MiB each (`range_stream.py`), one copied.
+_BYTES: Final = (700 + 20) * MIB
 
 
 def check_with_tensorflow(
@@ -33,6 +33,7 @@ def check_with_tensorflow(
         Overloaded: no memory for it, or TensorFlow reads another version.
         SpoolFull, SpoolUnavailable: no room for a shard on the local disk.
         StorageError: the store failed, so that nothing can be said.
+        StreamInterrupted: the client has left.
         UnprocessableInput: as `TensorFlowReader`.
     """
     problems = Problems()
@@ -41,6 +42,7 @@ def check_with_tensorflow(
     with TensorFlowReader(serialize_python(manifest.schema), manifest.compression, spool) as reader:
         for split in manifest.splits.values():
             for entry in split.shards:
+                budget.require_wanted()
                 num_shards += 1
                 stream = open_checked(store, f"{folder}/{entry.file}", entry, pool, problems)
                 if stream is None:

@@ -328,7 +328,12 @@ def _strip(units: NDArray[Any], budget: Budget, *, is_text: bool) -> Strings:
         offsets[start + 1 : start + 1 + len(chunk)] = sizes
         budget.release(working)
     np.cumsum(offsets, out=offsets)
-    return Strings(np.concatenate(parts) if parts else np.empty(0, np.uint8), offsets)
+    num_bytes = sum(part.nbytes for part in parts)
+    budget.charge(num_bytes, "Strings of the NPY array, joined,")
+    data = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    del parts
+    budget.release(num_bytes)
+    return Strings(data, offsets)
 
 
 def npy_pieces(array: Array, budget: Budget) -> tuple[bytes, int, Iterator[Buffer]]:

@@ -22,6 +22,8 @@ from ...domain.dtypes import DType
 from ...errors import LossyConversion, UnprocessableInput
 from ..records.lease import Lease
 
+#: The largest scale, of either sign, at which Arrow writes decimals as text, by their bits.
+_MAX_SCALES: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 _UNITS_OF_A_DAY: Final = {unit: 24 * 60 * 60 * 1000**n for n, unit in enumerate(("s", "ms", "us", "ns"))}
 
 
@@ -46,12 +48,14 @@ def write_out(values: Any, target: DType, lease: Lease, feature: str) -> pa.Arra
     Raises, with the index of the value as its row:
         LossyConversion: a time that no calendar has, a date that is no whole day, a time outside of
             a day, a decimal that is no integer (`out_of_range`).
-        UnprocessableInput: a duration as text (`unsupported_type`).
+        UnprocessableInput: a duration as text, a decimal of a scale beyond 76 (`unsupported_type`).
     """
     lease.charge(96 * len(values), "Times and decimals, written out,")
     layout = values.type
     if pa.types.is_decimal(layout):
-        return values.cast(pa.string()) if target.is_string else _number(values, target, feature)
+        return (
+            _digits(values, lease, feature) if target.is_string else _number(values, target, lease, feature)
+        )
     if not target.is_string:
         return _as_integers(values)
     if pa.types.is_duration(layout):
@@ -99,10 +103,26 @@ def _refuse(wrong: Any, what: str, feature: str) -> None:
         )
 
 
-def _number(values: Any, target: DType, feature: str) -> pa.Array[Any]:
+def _digits(values: Any, lease: Lease, feature: str) -> pa.Array[Any]:
+    """Decimals as text. Beyond a scale Arrow writes a remark instead of the digits, and raises no error."""
+    layout = values.type
+    if abs(layout.scale) > _MAX_SCALES[256]:
+        raise UnprocessableInput(
+            f"Feature {feature!r} has decimals of scale {layout.scale}; at most 76 is read. Cast them before "
+            "you send them.",
+            code="unsupported_type",
+            feature=feature,
+        )
+    if abs(layout.scale) > _MAX_SCALES[layout.bit_width]:
+        lease.charge(32 * len(values), "Decimals, widened,")
+        values = values.cast(pa.decimal256(76, layout.scale))
+    return values.cast(pa.string())  # type: ignore[no-any-return]  # some Array
+
+
+def _number(values: Any, target: DType, lease: Lease, feature: str) -> pa.Array[Any]:
     if target.is_float or target.kind == "complex":
         # By their digits: Arrow's own cast multiplies, and is often one step off.
-        return values.cast(pa.string()).cast(pa.float64())  # type: ignore[no-any-return]  # some Array
+        return _digits(values, lease, feature).cast(pa.float64())
     integers = pa.uint64() if target.kind == "uint" else pa.int64()
     if values.type.bit_width < 128:  # which Arrow does not turn into integers where digits follow the point
         values = values.cast(pa.decimal128(38, values.type.scale))

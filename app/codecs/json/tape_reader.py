@@ -225,7 +225,7 @@ class TapeReader:
             Unread: one of them is not strict JSON, or nested too deeply.
             LimitExceeded: more than the budget.
         """
-        if len(text) <= _SMALL_TEXT:
+        if len(text) <= _SMALL_TEXT and self._key_room <= _SMALL_TEXT + _FEW_ENTRIES:
             # The tape is charged once its size is known, before anything is copied to it.
             tape = self._read(text, starts, ends, _THREAD.space, None)
             if tape is not None:
@@ -279,8 +279,6 @@ class TapeReader:
             self._no_entries = status == entries.NO_ROOM
             if not self._no_entries:
                 self._key_room = min(4 * self._key_room, len(text) + _FEW_ENTRIES)
-                # Not kept: it is as large as the text of a client wants it to be.
-                self._known = _number_keys.__wrapped__(self._names, self._key_room)
             return None
         size, top, num_keys = told[entries.SIZE], told[entries.TOP], told[entries.KEYS]
         num_strings, num_chars = told[entries.STRINGS], told[entries.CHARS]
@@ -296,7 +294,7 @@ class TapeReader:
                 names.copy(),
             )
             self._follow = table.follow
-        elif table.is_small:
+        elif table.is_small and known is self._known:
             _THREAD.table = table
         kinds, words = space.kinds[:size], space.words[:size]
         strings = NO_STRINGS
@@ -324,9 +322,13 @@ class TapeReader:
 
     def _take_table(self) -> _KeyTable:
         """A table of keys, ready for a tape; the thread's own until that is known to take no keys from it."""
+        known = self._known
+        if self._key_room != _FEW_KEYS:
+            # Neither kept nor made before the charge: it is as large as the text of a client wants it to be.
+            known = _number_keys.__wrapped__(self._names, self._key_room)
         table, _THREAD.table = _THREAD.table, None
-        if table is None or table.known is not self._known:
-            table = _KeyTable(self._known, self._key_room, self._follow)
+        if table is None or table.known is not known:
+            table = _KeyTable(known, self._key_room, self._follow)
         table.begin()
         return table
 

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import FLOAT64, STRING, DType
+from ...domain.dtypes import FLOAT64, STRING
 from ...domain.feature import Feature
 from ...domain.tensor import Shape
 from ..array import Array
@@ -45,7 +45,6 @@ _STORAGE: Final[dict[str, np.dtype[Any]]] = {
     "int2": np.dtype("i1"),
     "uint2": np.dtype("u1"),
 }
-_NO_BYTES: Final = np.empty(0, np.uint8)
 #: What lowering takes for each step, beside the values; and what one takes in the message at most, beside its
 #: list's body.
 STEP_BYTES: Final = 16
@@ -158,11 +157,6 @@ def wire_order(name: str) -> bytes:
     Python, compares so (`_upb_mapsorter_cmpstr`). No byte of UTF-8 is as large as 0xff.
     """
     return name.encode() + b"\xff"
-
-
-def storage_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy dtype of a numeric dtype's storage in a column (see `columns.py`)."""
-    return _STORAGE.get(dtype.name, dtype.numpy)
 
 
 def lower_column(

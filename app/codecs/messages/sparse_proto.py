@@ -18,7 +18,7 @@ from ...errors import InputError, LimitExceeded, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..array import Array, SparseTensor
-from ..columns import join_values, part
+from ..columns import Strings, join_values, part
 from ..tensors.components import sparse_tensor
 from .tensor_proto import parse_tensor_proto
 from .tensor_proto_write import (
@@ -130,12 +130,9 @@ def parse_sparse(array: Array, budget: Budget) -> SparseTensor:
             (`invalid_serialized_sparse`).
         InputError: as `parse_tensor_proto` and `sparse_tensor`; `row` says in which row.
     """
-    strings = array.strings
-    view = strings.data.data
-    protos = [view[begin:end] for begin, end in pairwise(strings.offsets.tolist())]
     if len(array.shape) == 1:
-        return _parse_row(protos, budget, array.name)
-    rows = list(_parse_rows(protos, budget))
+        return _parse_row(_protos_of(array.strings, 0), budget, array.name)
+    rows = list(_parse_rows(array.strings, budget))
     if len({(row.dtype, len(row.dense_shape)) for row in rows}) != 1:
         why = "are of different dtypes or ranks" if rows else "are none at all"
         raise UnprocessableInput(
@@ -151,10 +148,16 @@ def parse_sparse(array: Array, budget: Budget) -> SparseTensor:
     return SparseTensor((len(rows), *longest), np.ascontiguousarray(indices), values, array.name)
 
 
-def _parse_rows(protos: Sequence[memoryview], budget: Budget) -> Iterator[SparseTensor]:
-    for row in range(len(protos) // _PARTS):
+def _protos_of(strings: Strings, row: int) -> list[memoryview]:
+    """The three strings of a row. They are cut out row by row, since a view takes 200 bytes."""
+    bounds = strings.offsets[_PARTS * row : _PARTS * (row + 1) + 1].tolist()
+    return [strings.data.data[begin:end] for begin, end in pairwise(bounds)]
+
+
+def _parse_rows(strings: Strings, budget: Budget) -> Iterator[SparseTensor]:
+    for row in range(len(strings) // _PARTS):
         try:
-            yield _parse_row(protos[row * _PARTS : (row + 1) * _PARTS], budget)
+            yield _parse_row(_protos_of(strings, row), budget)
         except InputError as error:
             raise error.shifted(feature=f"row {row} of the sparse tensor") from error.__cause__
 

@@ -437,6 +437,33 @@ def test_a_decimal_declared_as_a_float_is_the_nearest_one(digits: str, scale: in
 
 
 @pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        (pa.decimal32(5, 12), "1.2345E-8"),
+        (pa.decimal64(5, 19), "1.2345E-15"),
+        (pa.decimal128(5, 39), "1.2345E-35"),
+        (pa.decimal128(5, -39), "1.2345E+43"),
+    ],
+)
+def test_a_decimal_has_digits_beyond_the_scales_that_arrow_writes(layout: Any, text: str) -> None:
+    array = pa.array([Decimal(text)], pa.decimal256(76, layout.scale)).cast(layout)
+    assert_rows(
+        read_x(array, schema=schema_of(x={"dtype": "float64", "nullable": True})), [{"x": float(text)}]
+    )
+    found = read_x(array)
+    assert isinstance(found, Rows)
+    [row] = found.rows
+    assert Decimal(row["x"].decode()) == Decimal(text)
+
+
+def test_a_decimal_of_a_scale_that_nothing_writes_is_refused() -> None:
+    array = pa.array([0], pa.int64()).view(pa.decimal64(5, 77))
+    for dtype in ("text", "float64"):
+        found = read_x(array, schema=schema_of(x={"dtype": dtype, "nullable": True}))
+        assert found == Refusal("unsupported_type", feature="x")
+
+
+@pytest.mark.parametrize(
     ("layout", "units", "text"),
     [
         (pa.date64(), [86_400_000, -1, None, 213_620_221_665_533], "1970-01-02"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import repeat
 from typing import Any
 
@@ -98,6 +100,28 @@ def npy_string() -> Work:
     return read_tensor("npy", body)
 
 
+def npy_strings() -> Work:
+    """Strings that are read in some pieces, and joined."""
+    body = io.BytesIO()
+    np.save(body, np.full(2 * SIZE // 8, b"aaaaaaaa", "S8"))
+    return read_tensor("npy", body.getvalue())
+
+
+def serialized_sparse() -> Work:
+    """200,000 rows that are not there: TensorFlow repeats the last string."""
+    return refused(
+        read_tensor("tensorproto", bytes.fromhex("0807120a120408c09a0c120208034200"), kind="sparse")
+    )
+
+
+def refused(work: Work) -> Work:
+    def work_and_fail(budget: Budget) -> None:
+        with suppress(InputError):
+            work(budget)
+
+    return work_and_fail
+
+
 #: What is done, made when it is needed: the bodies are large.
 WORKS: dict[str, Callable[[], Work]] = {
     "read oip, many strings": oip_strings,
@@ -106,6 +130,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     ),
     "read raw, int4": lambda: read_tensor("raw", bytes(SIZE), dtype=DTYPES["int4"]),
     "read npy, one string": npy_string,
+    "read npy, many strings": npy_strings,
+    "read tensorproto, sparse, of one string": serialized_sparse,
     "write raw, big-endian": lambda: write_tensor("raw", numbers("float32"), byte_order="big"),
     "write raw, column-major": lambda: write_tensor("raw", numbers("float32"), order="F"),
     "write raw, int4": lambda: write_tensor("raw", numbers("int4")),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import json
@@ -227,6 +228,26 @@ def test_tables_of_many_keys_are_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("limit", "arrays"), [(230_000, 1 << 17), (1 << 30, 1 << 18)])
+def test_a_reader_keeps_no_table_of_the_keys_that_it_met(limit: int, arrays: int) -> None:
+    """But the arrays in which it reads."""
+    text = np.frombuffer(json.dumps({f"key-{index}": 0 for index in range(1_200)}).encode(), np.uint8)
+    starts, ends = np.array([0]), np.array([len(text)])
+    budget = Budget(Limits(max_decoded_bytes=limit))
+    TapeReader((), Budget(), bare=False).read(text, starts, ends)  # what a thread keeps for all
+    reader = TapeReader((), budget, bare=False)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(LimitExceeded):
+            budget.release(reader.read(text, starts, ends).num_bytes)
+        gc.collect()
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < arrays
+    assert peak < limit + (1 << 16)
 
 
 def test_items_open_to_their_children() -> None:

@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 import struct
-import tracemalloc
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -195,10 +194,8 @@ def test_rows_of_nothing_are_written_without_being_held() -> None:
     tensor = SparseTensor((2**20, 2), np.array([[5000, 1]]), Array.of(np.ones(1), FLOAT32))
     encode = TENSOR_CODECS["tfrecord"].encode
     chunks = encode([tensor], TensorEncodeOptions(sparse="many"), Budget())
-    tracemalloc.start()
-    sizes = [len(piece) for piece in chunks]
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    sizes: list[int] = []
+    peak = peak_bytes(lambda: sizes.extend(len(piece) for piece in chunks))
     assert sum(sizes) > 40 * 2**20
     assert max(sizes) < 2**16
     assert peak < 2**20

@@ -220,6 +220,7 @@ def test_a_thread_keeps_no_large_table_of_keys(names: tuple[str, ...]) -> None:
 
 
 def test_tables_of_many_keys_are_not_kept() -> None:
+    kernels.compile_all()
     text = np.frombuffer(json.dumps({f"k{index}": 0 for index in range(50_000)}).encode(), np.uint8)
     tracemalloc.start()
     try:

@@ -153,6 +153,13 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     return app
 
 
+def _settle() -> None:
+    """Once kernels are loaded: what loading them left behind goes back, and the rest is kept."""
+    gc.collect()
+    return_unused()
+    keep_what_is_loaded()
+
+
 def _build_routes(app: FastAPI) -> None:
     """Build what FastAPI otherwise builds at the first request.
 
@@ -198,7 +205,7 @@ def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Ser
         downloads=Downloads(exchanges.go_on, memory),
         datasets=known,
         small_appends=SmallAppends(known, settings.limits, spool),
-        readiness=Readiness(store, spool, warmed=keep_what_is_loaded, further=auth.checks()),
+        readiness=Readiness(store, spool, warmed=_settle, further=auth.checks()),
     )
 
 

@@ -6,7 +6,7 @@ Scripts and styles come from this service alone, and the pages' Content-Security
 from __future__ import annotations
 
 import html
-from importlib.resources import files
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,8 @@ from ..parameters import NoParameters
 router = APIRouter(include_in_schema=False)
 
 _OURS: Final = Path(__file__).parent.parent / "pages"
-#: Taken for its copy of Swagger UI alone.
-_SWAGGER_UI: Final = Path(str(files("fastapi_offline"))) / "static"
+#: Taken for its copy of Swagger UI alone, and so found without being imported.
+_SWAGGER_UI: Final = Path(str(distribution("fastapi-offline").locate_file("fastapi_offline/static")))
 _FILES: Final = {
     "favicon.png": (_SWAGGER_UI, "image/png"),
     "page.css": (_OURS, "text/css"),

@@ -72,7 +72,7 @@ def _scalars(dtype: DType) -> st.SearchStrategy[Any]:
         return st.integers(*dtype.bounds)
     if dtype.is_float and dtype.itemsize == 1:
         every = np.arange(1 << dtype.num_bits, dtype=np.uint8).view(dtype.numpy).astype(np.float64)
-        return st.sampled_from(every[np.isfinite(every)].tolist())
+        return st.sampled_from([float(str(np.float32(value))) for value in every[np.isfinite(every)]])
     if dtype.is_float:
         words = st.sampled_from(["NaN", "Infinity", "-Infinity", -0.0])
         return st.one_of(st.integers(-128, 128).map(lambda number: number / 2), words)

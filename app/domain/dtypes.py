@@ -245,11 +245,6 @@ _FEATURE_ALIASES: Final[dict[str, DType]] = {
 _BY_TF_ENUM: Final = {dtype.tf_enum: dtype for dtype in DTYPES.values()}
 _BY_OIP: Final = {dtype.oip: dtype for dtype in DTYPES.values() if dtype.oip is not None}
 #: Quantized integers are those of numpy with another meaning.
-_BY_NUMPY: Final = {
-    dtype.numpy: dtype
-    for dtype in DTYPES.values()
-    if not dtype.is_string and (dtype.has_kernel or dtype.numpy.isbuiltin != 1)
-}
 #: Those that no array holds.
 _REFUSED_TF_NAMES: Final = {20: "resource", 21: "variant"}
 
@@ -287,8 +282,3 @@ def dtype_from_tf_enum(number: int) -> DType | None:
 def tf_enum_name(number: int) -> str:
     """TensorFlow's name for a `DataType` that is not read here, for errors."""
     return _REFUSED_TF_NAMES.get(number, f"number {number}")
-
-
-def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:
-    """The dtype of a numeric numpy dtype of any byte order, or None (strings included)."""
-    return _BY_NUMPY.get(dtype.newbyteorder("<"))

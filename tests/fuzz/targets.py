@@ -213,9 +213,9 @@ class Turn:
     output: int
     chunk: int | None = None
 
-    def stream(self, body: bytes) -> ByteStream:
-        """The body, to be read in pieces of that size."""
-        return stream_of(body, self.chunk)
+    def stream(self, body: bytes, *, whole: int = 0) -> ByteStream:
+        """The body, to be read in pieces of that size behind the first `whole` bytes."""
+        return stream_of(body, self.chunk, whole=whole)
 
     def choose(self, outputs: Sequence[T]) -> T:
         """The output among those of the target."""
@@ -303,8 +303,10 @@ def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, tu
         options = replace(options, dtype=None, shape=None)
 
     def read(budget: Budget, *, held: bool, has_length: bool = False) -> list[AnyTensor]:
-        data = first[not held] + body
-        source = body_of(codec, data) if held or codec.needs == "file" else turn.stream(data)
+        record = first[not held]
+        data = record + body
+        is_held = held or codec.needs == "file"
+        source = body_of(codec, data) if is_held else turn.stream(data, whole=len(record))
         given = replace(options, held=held, body_bytes=len(data) if has_length else None)
         return [in_memory(item, budget) for item in codec.decode(source, given, budget)][bool(first[0]) :]
 

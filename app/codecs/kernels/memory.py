@@ -96,12 +96,6 @@ def store_word(target: MutableBytes, at: int, word: np.uint64) -> None:
     raw_store(target, at, word)
 
 
-def store_u32(target: MutableBytes, at: int, value: np.uint64) -> None:
-    """The low four bytes of `value`, little-endian."""
-    for shift in range(4):
-        target[at + shift] = np.uint8((value >> np.uint64(8 * shift)) & np.uint64(0xFF))
-
-
 def bit_length(word: np.uint64) -> int:
     """Bits up to the highest one that is set; 1 for 0."""
     return raw_bit_length(word | np.uint64(1))

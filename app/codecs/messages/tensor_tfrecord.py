@@ -44,16 +44,11 @@ _STREAMED_FROM: Final = 256 * KIB
 _COPIED_BELOW: Final = 4 * KIB
 
 
-def read(
-    source: ByteStream, options: TensorDecodeOptions, budget: Budget, *, streamed_from: int = _STREAMED_FROM
-) -> Iterable[Array]:
+def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> Iterable[Array]:
     """The tensors of all records, one by one; a list where the first record fills the body.
 
     Those in memory stay charged if the caller holds them all (`options.held`), otherwise each until the next
     one is asked for. What was declared is checked here, where the number of the record is known.
-
-    Args:
-        streamed_from: where the first record is shorter, many records are read at a time.
 
     Raises:
         InputError: as `iter_frames` and `open_tensor_proto`, with the record's number as `row`; another dtype
@@ -63,7 +58,7 @@ def read(
     stream = decompress(source, options.compression, budget)
     head, rest = peek(stream, HEADER_BYTES)
     length = int.from_bytes(head[:8], "little")
-    if length < streamed_from:
+    if length < _STREAMED_FROM:
         return _read_blocks(rest, options, budget)
     records = _LongRecords(rest, options, budget)
     if options.body_bytes == length + OVERHEAD_BYTES and not isinstance(stream, InflatedStream):

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from app.codecs.arrays.npy import npy_header
 from app.codecs.messages.framing import RunningCrc, frame_header
-from app.codecs.messages.tensor_proto_write import tensor_proto_header
+from app.codecs.messages.tensor_proto.write import tensor_proto_header
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from benchmarks.bench_appends import server

@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from app.codecs.array import Array
-from app.codecs.messages.tensor_proto import parse_tensor_proto
-from app.codecs.messages.tensor_proto_write import make_message
+from app.codecs.messages.tensor_proto.read import parse_tensor_proto
+from app.codecs.messages.tensor_proto.write import make_message
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
 from app.runtime.budget import Budget

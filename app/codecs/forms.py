@@ -28,10 +28,10 @@ from .json import tensors as tensors_json
 from .json import write_rows, write_tensors
 from .messages import b64 as records_b64
 from .messages import tensor_b64 as tensors_b64
-from .messages import tensor_proto as tensors_tensor_proto
-from .messages import tensor_proto_write
 from .messages import tensor_tfrecord as tensors_tfrecord
 from .messages import tfrecord as records_tfrecord
+from .messages.tensor_proto import read as tensors_tensor_proto
+from .messages.tensor_proto import write as tensor_proto_write
 from .options import RecordsDecodeOptions, RecordsEncodeOptions
 from .tensors.forms import TensorReader, TensorWriter, read_arrays, write_arrays, write_messages
 

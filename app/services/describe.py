@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from ..codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
 from ..codecs.columns import Column, Records, Strings
-from ..codecs.messages.infer import measured_shape
+from ..codecs.messages.examples.infer import measured_shape
 from ..codecs.schemas.features_json import serialize_features
 from ..codecs.schemas.pbtxt import serialize_pbtxt
 from ..codecs.schemas.python_source import serialize_python

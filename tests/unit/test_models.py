@@ -20,8 +20,8 @@ KERNELS = {
     "read_floats": {"codecs/json/items.py"},
     "find_objects": {"codecs/json/objects.py"},
     # Examples and SequenceExamples.
-    "read_messages": {"codecs/messages/cells.py"},
-    "encode_messages": {"codecs/messages/write.py"},
+    "read_messages": {"codecs/messages/examples/cells.py"},
+    "encode_messages": {"codecs/messages/examples/write.py"},
     # Records of a TFRecord: those of a body, those that are known to be whole, those of a damaged one.
     "scan_frames": {"codecs/messages/frames.py", "codecs/messages/framing.py"},
     "find_header": {"codecs/messages/salvage.py"},

@@ -1,6 +1,6 @@
 """Copies and loads from plain addresses: how one kernel reads as many arrays as a schema has features.
 
-A row of the table names an array by address and size; `messages/example_columns.py` takes both from an array
+A row of the table names an array by address and size; `messages/examples/lower.py` takes both from an array
 that `Entries` holds on to. As in `memory`, what begins with `raw_` is the plain twin of an intrinsic and
 checks nothing, so it is called behind a check of the place against the size.
 """

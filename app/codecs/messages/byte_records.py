@@ -18,8 +18,8 @@ from ..columns import Batch, Column, Records, Strings
 from ..kernels.framing import OVERHEAD_BYTES
 from ..options import RecordsDecodeOptions
 from ..records.lease import Lease
+from .examples.write import RecordBlock
 from .framing import BLOCK_BYTES, FrameBlock
-from .write import RecordBlock
 
 #: What the feature is called where no schema names it.
 _VALUE: Final = Feature("value", BYTES)

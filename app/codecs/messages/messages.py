@@ -17,9 +17,9 @@ from ..columns import Records
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..records.components import from_stored, parsed_schema, to_stored
 from .byte_records import encode_byte_records, parse_byte_records
+from .examples.read import parse_frames
+from .examples.write import RecordBlock, encode_blocks
 from .framing import FrameBlock
-from .read import parse_frames
-from .write import RecordBlock, encode_blocks
 
 PieceT = TypeVar("PieceT")
 

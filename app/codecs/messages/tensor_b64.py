@@ -18,8 +18,8 @@ from ..json.texts import gather
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
 from .b64 import message_texts, read_messages
-from .tensor_proto import parse_tensor_proto
-from .tensor_proto_write import Message
+from .tensor_proto.read import parse_tensor_proto
+from .tensor_proto.write import Message
 
 
 def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[Array]:

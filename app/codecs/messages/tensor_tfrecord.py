@@ -35,8 +35,8 @@ from .framing import (
     iter_frames,
     large_record,
 )
-from .tensor_proto import open_tensor_proto, parse_tensor_proto
-from .tensor_proto_write import MAX_MESSAGE_BYTES, Message
+from .tensor_proto.read import open_tensor_proto, parse_tensor_proto
+from .tensor_proto.write import MAX_MESSAGE_BYTES, Message
 
 #: Shorter records are read faster many at a time.
 _STREAMED_FROM: Final = 256 * KIB

@@ -23,13 +23,13 @@ from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
 from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
-from ..messages.sparse_proto import (
+from ..messages.tensor_proto.sparse import (
     is_serialized_sparse,
     parse_sparse,
     serialize_many_sparse,
     serialize_sparse,
 )
-from ..messages.tensor_proto_write import Message, make_message
+from ..messages.tensor_proto.write import Message, make_message
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from .components import assemble, components_of
 from .declared import check_declared, round_array

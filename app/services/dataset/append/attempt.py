@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from ....codecs.messages.examples.write import RecordBlock
 from ....codecs.messages.frames import find_frames
 from ....codecs.messages.framing import OVERHEAD_BYTES
-from ....codecs.messages.write import RecordBlock
 from ....domain.limits import MIB
 from ....errors import LimitExceeded, StorageError
 from ....runtime.budget import Budget

@@ -18,7 +18,7 @@ ROOM_BYTES: Final = 160 * MIB
 #: A shuffle gathers and orders batches of 16 MiB and buckets of 32 MiB (`shuffle_pass.py`).
 _SHUFFLE_BYTES: Final = 96 * MIB
 #: Records that are encoded anew are held as blocks, columns and blocks again; of fixed shape, a batch takes
-#: 16 MiB (`codecs/messages/read.py`).
+#: 16 MiB (`codecs/messages/examples/read.py`).
 _REENCODE_BYTES: Final = 64 * MIB
 #: An integer of one byte becomes a float of four; a record is held as columns, too.
 _GROWN: Final = 8

@@ -19,7 +19,7 @@ from app.codecs.kernels.example_encode import (
     SECOND_PART,
     STATE_FIELDS,
 )
-from app.codecs.messages.example_columns import Entries, key_field
+from app.codecs.messages.examples.lower import Entries, key_field
 
 
 @pytest.fixture(params=["compiled", "plain"])

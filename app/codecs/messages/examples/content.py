@@ -9,17 +9,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.feature import Feature
-from ...domain.tensor import Shape, num_elements
-from ...errors import InputError
-from .. import kernels
-from ..array import Array
-from ..columns import Column, Ints, Strings, join_strings
-from ..content import narrow_faults
-from ..kernels.message_read import MODE_CONTENT
-from ..kernels.message_wire import KIND_ABSENT
-from .tensor_proto import parse_tensor_proto
-from .tensor_proto_write import tensor_proto_header
+from ....domain.feature import Feature
+from ....domain.tensor import Shape, num_elements
+from ....errors import InputError
+from ... import kernels
+from ...array import Array
+from ...columns import Column, Ints, Strings, join_strings
+from ...content import narrow_faults
+from ...kernels.message_read import MODE_CONTENT
+from ...kernels.message_wire import KIND_ABSENT
+from ..tensor_proto.read import parse_tensor_proto
+from ..tensor_proto.write import tensor_proto_header
 from .values import ColumnBuilder
 
 

@@ -13,18 +13,18 @@ from typing import Final
 
 import numpy as np
 
-from ...domain.dtypes import DType
-from ...domain.limits import KIB
-from ...domain.tensor import Shape, num_elements
-from ...errors import UnprocessableInput
-from ...runtime.streams import Buffer
-from .. import kernels
-from ..array import Array, check_single
-from ..columns import Strings
-from ..content import low_bit_pieces
-from ..options import TensorEncodeOptions
-from .protobuf import LENGTH_DELIMITED, serialize_varint
-from .tensor_proto_fields import CONTENT_FIELD, STRING_TAG
+from ....domain.dtypes import DType
+from ....domain.limits import KIB
+from ....domain.tensor import Shape, num_elements
+from ....errors import UnprocessableInput
+from ....runtime.streams import Buffer
+from ... import kernels
+from ...array import Array, check_single
+from ...columns import Strings
+from ...content import low_bit_pieces
+from ...options import TensorEncodeOptions
+from ..protobuf import LENGTH_DELIMITED, serialize_varint
+from .fields import CONTENT_FIELD, STRING_TAG
 
 #: protobuf parses no message of 2 GiB or more.
 MAX_MESSAGE_BYTES: Final = 2**31 - 1

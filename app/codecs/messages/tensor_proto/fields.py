@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from ...domain.dtypes import DType
-from ...domain.tensor import MAX_RANK, Shape, check_shape
-from ...errors import MalformedInput, UnprocessableInput
-from ...runtime.budget import Budget
-from .. import kernels
-from ..columns import Strings, join_strings
-from ..content import STRING_OVERHEAD
-from .protobuf import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, Field, fields_of, signed
+from ....domain.dtypes import DType
+from ....domain.tensor import MAX_RANK, Shape, check_shape
+from ....errors import MalformedInput, UnprocessableInput
+from ....runtime.budget import Budget
+from ... import kernels
+from ...columns import Strings, join_strings
+from ...content import STRING_OVERHEAD
+from ..protobuf import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, Field, fields_of, signed
 
 _DTYPE_FIELD: Final = 1
 _SHAPE_FIELD: Final = 2

@@ -15,19 +15,19 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import FLOAT64, STRING
-from ...domain.feature import Feature
-from ...domain.tensor import Shape
-from ..array import Array
-from ..columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
-from ..content import in_low_bits, sign_extended
-from ..kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
-from ..kernels.varint import MAX_VARINT_BYTES, field_size
-from ..options import RecordsEncodeOptions
-from ..records.lease import Lease
+from ....domain.dtypes import FLOAT64, STRING
+from ....domain.feature import Feature
+from ....domain.tensor import Shape
+from ...array import Array
+from ...columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
+from ...content import in_low_bits, sign_extended
+from ...kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
+from ...kernels.varint import MAX_VARINT_BYTES, field_size
+from ...options import RecordsEncodeOptions
+from ...records.lease import Lease
+from ..protobuf import serialize_varint
+from ..tensor_proto.write import make_message, tensor_proto_header
 from .float_lists import ValuePlaces, round_floats
-from .protobuf import serialize_varint
-from .tensor_proto_write import make_message, tensor_proto_header
 
 Bytes = NDArray[np.uint8]
 

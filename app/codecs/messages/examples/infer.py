@@ -7,23 +7,17 @@ from typing import Final, Literal
 
 import numpy as np
 
-from ...domain.dtypes import BYTES, FLOAT32, INT64, DType
-from ...domain.feature import Feature, FeatureKind, FeatureShape
-from ...domain.schema import (
-    LIST_PREFIX,
-    Message,
-    Schema,
-    check_feature_names,
-    message_keys,
-)
-from ...errors import LimitExceeded, SchemaConflict, UnprocessableInput
-from ...runtime.amplification import CELL_BYTES, ROW_BYTES
-from ...runtime.budget import Budget
-from ..kernels.message_read import FEATURE_LISTS, FEATURES
-from ..kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64, KIND_MIXED, KIND_NONE
-from ..records.lease import Lease
+from ....domain.dtypes import BYTES, FLOAT32, INT64, DType
+from ....domain.feature import Feature, FeatureKind, FeatureShape
+from ....domain.schema import LIST_PREFIX, Message, Schema, check_feature_names, message_keys
+from ....errors import LimitExceeded, SchemaConflict, UnprocessableInput
+from ....runtime.amplification import CELL_BYTES, ROW_BYTES
+from ....runtime.budget import Budget
+from ...kernels.message_read import FEATURE_LISTS, FEATURES
+from ...kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64, KIND_MIXED, KIND_NONE
+from ...records.lease import Lease
+from ..framing import FrameBlock
 from .cells import KIND_NAMES, MessageCells, Wanted, cell_rows
-from .framing import FrameBlock
 
 #: Records from which a schema is inferred, however the input is chunked.
 HEAD_RECORDS: Final = 1000

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import TEXT
-from ...domain.feature import Feature
-from ...errors import LossyConversion, SchemaConflict, UnprocessableInput
-from .. import kernels
-from ..arrow.elements import first_not_utf8
-from ..columns import Column, Ints, Mask, Strings, bounds_of_present, even_bounds
-from ..kernels.message_read import MODE_FLOATS, MODE_INTS, MODE_SPAN, UNFIT
-from ..kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
-from ..records.large_integers import are_exact
-from ..records.lease import Lease
+from ....domain.dtypes import TEXT
+from ....domain.feature import Feature
+from ....errors import LossyConversion, SchemaConflict, UnprocessableInput
+from ... import kernels
+from ...arrow.elements import first_not_utf8
+from ...columns import Column, Ints, Mask, Strings, bounds_of_present, even_bounds
+from ...kernels.message_read import MODE_FLOATS, MODE_INTS, MODE_SPAN, UNFIT
+from ...kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
+from ...records.large_integers import are_exact
+from ...records.lease import Lease
 from .cells import KIND_NAMES, Cells
 
 

@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from ...domain.feature import Feature
-from ...domain.limits import MIB
-from ...domain.schema import LIST_PREFIX, Schema, message_keys
-from ...errors import SchemaConflict
-from ...runtime.budget import Budget
-from .. import kernels
-from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Ints, Records, bounds_of_present
-from ..kernels.message_read import (
+from ....domain.feature import Feature
+from ....domain.limits import MIB
+from ....domain.schema import LIST_PREFIX, Schema, message_keys
+from ....errors import SchemaConflict
+from ....runtime.budget import Budget
+from ... import kernels
+from ...columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Ints, Records, bounds_of_present
+from ...kernels.message_read import (
     FEATURE_LISTS,
     FEATURES,
     MODE_CELL,
@@ -23,12 +23,12 @@ from ..kernels.message_read import (
     MODE_INTS,
     MODE_SPAN,
 )
-from ..kernels.message_wire import KIND_ABSENT
-from ..options import RecordsDecodeOptions
-from ..records.lease import Lease
+from ...kernels.message_wire import KIND_ABSENT
+from ...options import RecordsDecodeOptions
+from ...records.lease import Lease
+from ..framing import FrameBlock
 from .cells import CELL_BYTES, MAX_WIDTH, Cells, MessageCells, UnknownFeature, Wanted, cell_rows
 from .content import build_content, content_prefix
-from .framing import FrameBlock
 from .infer import HEAD_RECORDS, infer_schema
 from .values import ColumnBuilder, expected_kind
 

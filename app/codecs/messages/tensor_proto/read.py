@@ -16,20 +16,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
-from ...domain.limits import KIB
-from ...domain.tensor import Shape, num_elements
-from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
-from ...runtime.budget import Budget
-from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, peek, read_up_to
-from ..array import Array
-from ..columns import Strings
-from ..content import STRING_OVERHEAD, check_content, checked_pieces
-from ..options import TensorDecodeOptions
-from .protobuf import LENGTH_DELIMITED, fields_of, parse_varint
-from .tensor_proto_fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read_tensor_fields
-from .tensor_proto_values import typed_values
-from .tensor_proto_write import MAX_MESSAGE_BYTES
+from ....domain.dtypes import DType, dtype_from_tf_enum, tf_enum_name
+from ....domain.limits import KIB
+from ....domain.tensor import Shape, num_elements
+from ....errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
+from ....runtime.budget import Budget
+from ....runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, peek, read_up_to
+from ...array import Array
+from ...columns import Strings
+from ...content import STRING_OVERHEAD, check_content, checked_pieces
+from ...options import TensorDecodeOptions
+from ..protobuf import LENGTH_DELIMITED, fields_of, parse_varint
+from .fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read_tensor_fields
+from .values import typed_values
+from .write import MAX_MESSAGE_BYTES
 
 #: No dtype asks for a stricter alignment (complex128 is two doubles).
 _ALIGNMENT: Final = 16

@@ -12,16 +12,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import INT64, STRING
-from ...domain.tensor import Shape
-from ...errors import InputError, LimitExceeded, UnprocessableInput
-from ...runtime.budget import Budget
-from ...runtime.streams import Buffer
-from ..array import Array, SparseTensor
-from ..columns import Strings, join_values, part
-from ..tensors.components import sparse_tensor
-from .tensor_proto import parse_tensor_proto
-from .tensor_proto_write import (
+from ....domain.dtypes import INT64, STRING
+from ....domain.tensor import Shape
+from ....errors import InputError, LimitExceeded, UnprocessableInput
+from ....runtime.budget import Budget
+from ....runtime.streams import Buffer
+from ...array import Array, SparseTensor
+from ...columns import Strings, join_values, part
+from ...tensors.components import sparse_tensor
+from .read import parse_tensor_proto
+from .write import (
     Message,
     make_message,
     serialize_tensor_content,

@@ -9,14 +9,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.feature import Feature
-from ...domain.limits import MIB
-from ...domain.schema import Schema, message_keys
-from ...errors import UnprocessableInput
-from ...runtime.budget import Budget
-from .. import kernels
-from ..columns import MAX_BATCH_ROWS, Batch, Column, Records
-from ..kernels.example_encode import (
+from ....domain.feature import Feature
+from ....domain.limits import MIB
+from ....domain.schema import Schema, message_keys
+from ....errors import UnprocessableInput
+from ....runtime.budget import Budget
+from ... import kernels
+from ...columns import MAX_BATCH_ROWS, Batch, Column, Records
+from ...kernels.example_encode import (
     COLUMN_FIELDS,
     FIRST_PART,
     HEAD_ROOM,
@@ -25,10 +25,10 @@ from ..kernels.example_encode import (
     SECOND_PART,
     STATE_FIELDS,
 )
-from ..options import RecordsEncodeOptions
-from ..records.lease import Lease
-from .example_columns import STEP_BYTES, Entries, key_field, lower_column, wire_order
-from .framing import BLOCK_BYTES, OVERHEAD_BYTES
+from ...options import RecordsEncodeOptions
+from ...records.lease import Lease
+from ..framing import BLOCK_BYTES, OVERHEAD_BYTES
+from .lower import STEP_BYTES, Entries, key_field, lower_column, wire_order
 
 #: What the columns of a chunk may take once they are lowered, where its rows are large.
 _CHUNK_BYTES: Final = 8 * MIB

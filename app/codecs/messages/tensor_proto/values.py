@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import DType
-from ...domain.tensor import num_elements
-from ...errors import UnprocessableInput
-from ...runtime.budget import Budget
-from ..columns import Strings
-from ..content import STRING_OVERHEAD, check_content
-from .protobuf import count_varints, iter_varints
-from .tensor_proto_fields import TensorFields, value_field
+from ....domain.dtypes import DType
+from ....domain.tensor import num_elements
+from ....errors import UnprocessableInput
+from ....runtime.budget import Budget
+from ...columns import Strings
+from ...content import STRING_OVERHEAD, check_content
+from ..protobuf import count_varints, iter_varints
+from .fields import TensorFields, value_field
 
 #: Fields whose values are packed as they lie in memory.
 _FIXED_WIDTH: Final = frozenset({"float", "double", "scomplex", "dcomplex", "float8"})

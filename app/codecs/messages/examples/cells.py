@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.schema import Message
-from ...errors import InputError, MalformedInput, UnprocessableInput
-from .. import kernels
-from ..columns import Ints
-from ..kernels.message_head import HEAD_BYTES, HEAD_SLOTS
-from ..kernels.message_read import (
+from ....domain.schema import Message
+from ....errors import InputError, MalformedInput, UnprocessableInput
+from ... import kernels
+from ...columns import Ints
+from ...kernels.message_head import HEAD_BYTES, HEAD_SLOTS
+from ...kernels.message_read import (
     AMBIGUOUS,
     DONE,
     FEATURES,
@@ -41,9 +41,9 @@ from ..kernels.message_read import (
     UNKNOWN_FIELDS,
     WIDTH,
 )
-from ..kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
-from ..records.lease import Lease
-from .framing import FrameBlock
+from ...kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
+from ...records.lease import Lease
+from ..framing import FrameBlock
 
 #: Cells (features x rows) that are read at a time.
 MAX_CELLS: Final = 1 << 18

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.feature import Feature
-from ...errors import LossyConversion
-from ..columns import Column, Ints, Mask
-from ..options import RecordsEncodeOptions
+from ....domain.feature import Feature
+from ....errors import LossyConversion
+from ...columns import Column, Ints, Mask
+from ...options import RecordsEncodeOptions
 
 #: Up to here float32 holds every integer.
 _EXACT_UP_TO: Final = np.float64(2**24)

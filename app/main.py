@@ -25,14 +25,14 @@ from .api.auth.loopback import is_loopback, refusal_to_listen
 from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
 from .api.cors import allow_origins
+from .api.downloads.files import Downloads
 from .api.exchange import Exchanges
 from .api.fast_path import FastPath
-from .api.files import Downloads
 from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
-from .api.routers import care, datasets, examples, forms, health, pages, records, tensors, versions
+from .api.routes import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
 from .codecs import kernels
 from .errors import StorageError

@@ -31,13 +31,13 @@ from ..runtime.streams import Buffer, ByteStream, MemoryStream
 from ..runtime.turns import Turns
 from .auth.principal import caller_of
 from .bare_response import BareResponse
-from .body_headers import check_body_headers
+from .body.headers import check_body_headers
+from .body.transcoding import transcoded
 from .digests import digest_field
 from .lanes import Groups, Lane, Promise
 from .patience import in_time, shutting_down
+from .pipe import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from .small_bodies import may_be_small, read_small, replayed
-from .streaming import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
-from .transcoding import transcoded
 from .work import Answer, Work
 
 logger = logging.getLogger(__name__)

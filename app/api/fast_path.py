@@ -25,7 +25,8 @@ from ..runtime.amplification import Amplification
 from ..runtime.budget import Budget
 from ..runtime.streams import ByteStream, MemoryStream
 from ..services.deferred import then
-from .content_encoding import AnswerCoding, choose_coding
+from .body.content_encoding import AnswerCoding, choose_coding
+from .body.transcoding import encoded_answer
 from .digests import digest_field
 from .exchange import COMPLETE_UP_TO, counted
 from .http1.limits import BODY_DEADLINES
@@ -35,7 +36,6 @@ from .problems import response_for
 from .refusal import refuse
 from .small_bodies import read_small, replayed
 from .state import Services
-from .transcoding import encoded_answer
 from .work import Answer
 
 __all__ = ["Conversion", "FastPath", "Quick", "QuickRoute", "quick_conversion"]

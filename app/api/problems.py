@@ -18,7 +18,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from .. import errors
-from .content_encoding import ACCEPTED_ENCODINGS
+from .body.content_encoding import ACCEPTED_ENCODINGS
 
 __all__ = [
     "PROBLEM_MEDIA_TYPE",

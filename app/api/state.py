@@ -12,8 +12,8 @@ from ..runtime.spool import Spool
 from ..services.datasets import Datasets
 from ..services.readiness import Readiness
 from ..services.small_appends import SmallAppends
+from .downloads.files import Downloads
 from .exchange import Exchanges
-from .files import Downloads
 
 __all__ = ["Services", "ServicesDependency"]
 

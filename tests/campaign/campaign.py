@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from app.api.dataset_parameters import PublishVersionQuery
+from app.api.query.datasets import PublishVersionQuery
 from tests.campaign.clients import Clients
 from tests.campaign.failpoints import Failpoint
 from tests.campaign.fault_rules import Rule

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.api.openapi import build_openapi
-from app.api.routers.records import RECORDS_IN
+from app.api.routes.records import RECORDS_IN
 from app.codecs.forms import TENSOR_CODECS
 from app.domain.dtypes import DTYPES, DTypeName
 from app.errors import ProblemMembers

@@ -10,9 +10,9 @@ import yaml
 from pydantic import BaseModel
 
 from app import resources
-from app.api.dataset_parameters import AppendQuery, DownloadQuery, PublishVersionQuery, RowsQuery
-from app.api.parameters import RepairQuery
-from app.api.routers.care import CollectQuery
+from app.api.query.datasets import AppendQuery, DownloadQuery, PublishVersionQuery, RowsQuery
+from app.api.query.rows import RepairQuery
+from app.api.routes.care import CollectQuery
 from app.domain.limits import MIB
 from app.services.dataset.publish.room import ROOM_BYTES
 from openapi.error_index import read_statuses

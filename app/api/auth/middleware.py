@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import InsufficientScope, InvalidToken, NotFound, ShardsmithError, Unauthenticated
+from ..body.schemas import DATASET_SCHEMA_PREFIX, no_schema_of
 from ..problems import http_problem, response_for
-from ..schemas import DATASET_SCHEMA_PREFIX, no_schema_of
 from .audit import Audited, audit
 from .bearer import Bearers
 from .principal import ANONYMOUS, Principal, Right

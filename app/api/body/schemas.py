@@ -1,0 +1,80 @@
+"""The schema that a request declares, in its query or in a part before its rows; and the rows behind it."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+
+from ...codecs.schemas.declared import parse_schema
+from ...domain.limits import KIB, Limits
+from ...domain.schema import Schema
+from ...errors import MalformedInput, NotFound
+from ...runtime.streams import ByteStream
+from ..query.rows import DescribeRecordsQuery, RowConversionQuery
+from ..state import Services
+from .headers import check_part_headers
+from .multipart import MULTIPART, open_multipart
+
+__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "names_dataset", "no_schema_of", "unwrap"]
+
+#: `?schema=dataset:NAME` takes the schema of a dataset.
+DATASET_SCHEMA_PREFIX = "dataset:"
+_MAX_QUERY_BYTES = 8 * KIB
+
+
+def declared_schema(text: str | None, services: Services) -> Schema | None:
+    """What `?schema=` gives, or None. Reads the store for `dataset:NAME`, so not on the event loop.
+
+    Raises:
+        InputError: longer than 8 KiB, or as `parse_schema`.
+        NotFound: the dataset does not exist or has no schema yet.
+    """
+    if text is None:
+        return None
+    if text.startswith(DATASET_SCHEMA_PREFIX):
+        name = text.removeprefix(DATASET_SCHEMA_PREFIX)
+        schema = services.datasets.schema(name)
+        if schema is None:
+            raise no_schema_of(name)
+        return schema.declared()
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > _MAX_QUERY_BYTES:
+        raise MalformedInput(
+            "?schema= is longer than 8 KiB; put it into the body beside the rows.", code="invalid_schema"
+        )
+    return parse_schema(encoded, services.limits)
+
+
+def names_dataset(query: RowConversionQuery | DescribeRecordsQuery) -> bool:
+    """Whether `?schema=` has to be looked up in the store."""
+    return (query.schema_ or "").startswith(DATASET_SCHEMA_PREFIX)
+
+
+def no_schema_of(name: str) -> NotFound:
+    """What is said of a dataset whose schema cannot be taken."""
+    return NotFound(f"Dataset {name!r} does not exist or has no schema.", code="dataset_not_found")
+
+
+def unwrap(
+    body: ByteStream, headers: Headers, schema: Schema | None, limits: Limits
+) -> tuple[ByteStream, Headers, Schema | None]:
+    """The rows of a body, the headers that describe them, and the schema declared for them.
+
+    A `multipart/form-data` body is opened up to its part `data`; any other one is the rows themselves.
+
+    Raises:
+        InputError: a multipart body or a schema that cannot be read, or a schema given twice.
+        UnknownForm: a part that is encoded.
+    """
+    content_type = headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != MULTIPART:
+        return body, headers, schema
+    parts = open_multipart(body, content_type)
+    check_part_headers(parts.headers, limits)
+    if parts.schema is not None:
+        if schema is not None:
+            raise MalformedInput(
+                "The schema is given twice, in the query and in the part 'schema'. Give it once.",
+                code="schema_twice",
+            )
+        schema = parse_schema(parts.schema, limits)
+    return parts.data, parts.headers, schema

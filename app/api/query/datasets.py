@@ -1,0 +1,311 @@
+"""The query parameters of the routes for datasets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from fastapi import Query
+from pydantic import Field
+
+from ...codecs.forms import FormName
+from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ...domain.compression import Compression
+from ...domain.division import parse_fractions
+from ...domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder
+from ...domain.schema import Schema
+from ...domain.shard_plan import MAX_SHARDS
+from ...errors import MalformedInput
+from ...services.datasets import DIVIDED_SPLIT, PublishOptions
+from .applicability import refuse_inapplicable
+from .rows import BodyOfRowsQuery, NoQuery
+from .types import (
+    Base64,
+    BytesAs,
+    Damaged,
+    Delivery,
+    DescribedTo,
+    ExampleMessage,
+    Int64,
+    Lossy,
+    NonfiniteOut,
+    RowsLayout,
+    To,
+)
+
+__all__ = [
+    "AppendParameters",
+    "AppendQuery",
+    "AppendsParameters",
+    "AppendsQuery",
+    "DescribeVersionParameters",
+    "DescribeVersionQuery",
+    "DownloadParameters",
+    "DownloadQuery",
+    "PublishParameters",
+    "PublishQuery",
+    "PublishVersionQuery",
+    "RowsParameters",
+    "RowsQuery",
+]
+
+
+#: Parameters that speak of another one.
+_OF_SHUFFLE: Final = frozenset({"seed", "epoch"})
+_OF_BATCH: Final = frozenset({"drop_remainder"})
+
+
+class PublishQuery(NoQuery):
+    """Parameters of a publication, but for the compression of its shards, whose name two routes share."""
+
+    num_shards: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=MAX_SHARDS,
+            description="Shards a split; by size (64 MiB to 1 GiB) if not given. At most 256, or one for "
+            "each 4 MiB of records.",
+        ),
+    ] = None
+    shard_bytes: Annotated[
+        int | None, Field(ge=1, description="Size of a shard, uncompressed, instead of num_shards.")
+    ] = None
+    index: Annotated[
+        bool | None,
+        Field(description="Give each shard an index of record offsets; true unless they are compressed."),
+    ] = None
+    shuffle: Annotated[bool, Field(description="Shuffle each split as a whole, by `seed`.")] = False
+    seed: Annotated[int, Field(description="Of shuffle and division.")] = 0
+    fractions: Annotated[
+        str | None,
+        Field(description="Deal new rows out to splits: `train:0.8,test:0.2`. A row never moves again."),
+    ] = None
+    divide: Annotated[str, Field(description="The split whose new rows are dealt out.")] = DIVIDED_SPLIT
+    by: Annotated[
+        str | None,
+        Field(description="Deal out by the value of this feature: equal ones stay together."),
+    ] = None
+    base: Annotated[
+        Literal["latest", "none"],
+        Field(description="`latest` adds to the last version, `none` holds the new rows alone."),
+    ] = "latest"
+    exclude: Annotated[
+        str | None,
+        Field(description="Appends, by append_id and separated by commas, to leave out for good."),
+    ] = None
+
+    def options(self, compression: Compression, key: str | None = None) -> PublishOptions:
+        return PublishOptions(
+            num_shards=self.num_shards,
+            shard_bytes=self.shard_bytes,
+            compression=compression,
+            index=self.index,
+            shuffle=self.shuffle,
+            seed=self.seed or None,
+            fractions=None if self.fractions is None else parse_fractions(self.fractions),
+            divide=None if self.divide == DIVIDED_SPLIT else self.divide,
+            by=self.by,
+            base=self.base,
+            exclude=() if self.exclude is None else tuple(self.exclude.split(",")),
+            publish_key=key,
+        )
+
+
+class PublishVersionQuery(PublishQuery):
+    """Parameters of `POST .../versions`."""
+
+    compression: Annotated[Compression, Field(description="Of every shard.")] = "none"
+
+    def publish_options(self, key: str | None = None) -> PublishOptions:
+        return self.options(self.compression, key)
+
+
+class AppendQuery(BodyOfRowsQuery, PublishQuery):
+    """Parameters of `POST /v1/datasets/{dataset}/records`."""
+
+    split: Annotated[str, Field(description="The split that the rows belong to.")] = "train"
+    publish: Annotated[bool, Field(description="Publish everything acknowledged, in the same call.")] = False
+    sequence: Annotated[
+        int,
+        Field(
+            ge=-(2**63),
+            lt=2**63,
+            description="Orders the append among others: by this number, then by time.",
+        ),
+    ] = 0
+    evolve: Annotated[
+        Literal["none", "widen"],
+        Field(
+            description="`widen` lets the rows add features to the dataset's schema, and widen those that "
+            "were inferred: int64 to float32, a length to unknown. A declared schema may also change other "
+            "lengths to unknown and dtypes to wider ones."
+        ),
+    ] = "none"
+    message: ExampleMessage = None
+    lossy: Lossy = None
+    damaged: Damaged = "refuse"
+    shard_compression: Annotated[
+        Compression, Field(description="Of the shards of the publication; `compression` is that of the body.")
+    ] = "none"
+
+    def publish_options(self) -> PublishOptions:
+        return self.options(self.shard_compression)
+
+    def decode_options(self, schema: Schema | None, *, json_bytes: int | None) -> RecordsDecodeOptions:
+        return self.read_options(schema, self.message, json_bytes=json_bytes)
+
+    def refuse_contradictions(self) -> None:
+        """Refuse to leave out what is to be added.
+
+        Raises:
+            MalformedInput: `undeclared=drop` beside `evolve=widen`.
+        """
+        if self.evolve == "widen" and self.undeclared == "drop":
+            raise MalformedInput(
+                "?undeclared=drop leaves out the features that ?evolve=widen is to add. Set one of them.",
+                code="inapplicable_parameter",
+            )
+
+    def refuse_publish_options_alone(self) -> None:
+        """Refuse options of a publication that was not asked for: they would be lost.
+
+        Raises:
+            MalformedInput: which of them.
+        """
+        of_publication = {*PublishQuery.model_fields, "shard_compression"}
+        given = sorted(self.model_fields_set & of_publication)
+        if given and not self.publish:
+            raise MalformedInput(
+                f"?{given[0]}= applies to a publication. Set publish=true, or give it to POST .../versions.",
+                code="inapplicable_parameter",
+            )
+
+    def encode_options(self) -> RecordsEncodeOptions:
+        return RecordsEncodeOptions(lossy=self.lossy == "allow", exact=self.lossy == "error")
+
+
+class AppendsQuery(NoQuery):
+    """Parameters of `GET .../appends`."""
+
+    after: Annotated[str, Field(description="An append_id, `next` of the answer before.")] = ""
+    limit: Annotated[int, Field(ge=1, le=1000, description="Appends in an answer, at most.")] = 100
+
+
+class DownloadQuery(NoQuery):
+    """Parameters of a download."""
+
+    redirect: Annotated[
+        Literal["signed"] | None,
+        Field(description="`signed`: 307 to a URL of the store itself, good for an hour, where it has such."),
+    ] = None
+
+
+class DescribeVersionQuery(NoQuery):
+    """Parameters of `GET .../describe`."""
+
+    split: Annotated[str, Field(description="The split to describe.")] = "train"
+    to: DescribedTo = None
+
+
+class RowsQuery(NoQuery):
+    """Parameters of `GET .../records`."""
+
+    split: Annotated[str, Field(description="The split to read.")] = "train"
+    offset: Annotated[int, Field(ge=0, description="Rows to skip, in the order of the version.")] = 0
+    length: Annotated[int | None, Field(ge=0, description="Rows to read at most; all by default.")] = None
+    shuffle_buffer: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MAX_SHUFFLE_BUFFER,
+            description="Shuffle the rows from `offset` on: pieces of shards come in another order, and each "
+            "row is drawn from so many. 0 keeps the order.",
+        ),
+    ] = 0
+    seed: Annotated[
+        int, Field(ge=0, lt=2**63, description="Of the shuffle: the same one, the same order.")
+    ] = 0
+    epoch: Annotated[
+        int, Field(ge=0, lt=2**63, description="Of the shuffle: another order for each pass over the rows.")
+    ] = 0
+    worker: Annotated[int, Field(ge=0, description="Which share of the rows to read, from 0.")] = 0
+    num_workers: Annotated[
+        int, Field(ge=1, le=2**31, description="Readers who share the rows: each row goes to one of them.")
+    ] = 1
+    batch: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="Rows in each record batch of an Arrow answer, or in each line of NDJSON with "
+            "`layout=columns`.",
+        ),
+    ] = None
+    drop_remainder: Annotated[
+        bool, Field(description="Leave out the last rows where they do not fill a batch.")
+    ] = False
+    to: To = None
+    layout: RowsLayout = "rows"
+    nonfinite: NonfiniteOut = "string"
+    int64: Int64 = "number"
+    bytes_: BytesAs = "b64"
+    b64: Base64 = "standard"
+    compression: Annotated[Compression, Field(description="Of a TFRecord answer.")] = "none"
+    delivery: Delivery = None
+
+    def encode_options(self) -> RecordsEncodeOptions:
+        return RecordsEncodeOptions(
+            layout=self.layout,
+            nonfinite=self.nonfinite,
+            int64=self.int64,
+            text=self.bytes_,
+            b64=self.b64,
+            compression=self.compression,
+            # The rows were admitted when they were appended.
+            lossy=True,
+        )
+
+    def row_order(self) -> RowOrder:
+        """In which order the rows come.
+
+        Raises:
+            MalformedInput: parameters that would change nothing without another one.
+        """
+        for names, needed in ((_OF_SHUFFLE, "shuffle_buffer"), (_OF_BATCH, "batch")):
+            given = sorted(self.model_fields_set & names)
+            if given and not getattr(self, needed):
+                raise MalformedInput(
+                    f"?{given[0]}= says something of ?{needed}=, which is not given. Give both, or neither.",
+                    code="inapplicable_parameter",
+                    extra={"parameter": given[0]},
+                )
+        if self.worker >= self.num_workers:
+            raise MalformedInput(
+                f"?worker={self.worker} is none of {self.num_workers}: they are counted from 0.",
+                code="invalid_parameter",
+                extra={"parameter": "worker"},
+            )
+        return RowOrder(self.shuffle_buffer, self.seed, self.epoch, self.worker, self.num_workers)
+
+    def refuse_inapplicable(self, form: FormName) -> None:
+        """Refuse what an answer of that form has no place for.
+
+        Raises:
+            MalformedInput: which parameter.
+        """
+        if form != "ndjson" or self.batch is None:
+            refuse_inapplicable(self, written=form)
+            return
+        if self.layout != "columns":
+            raise MalformedInput(
+                "A batch of NDJSON is a line of columns: add layout=columns, or leave out ?batch=.",
+                code="inapplicable_parameter",
+                extra={"parameter": "batch"},
+            )
+        refuse_inapplicable(self, written=form, applied={"layout"})
+
+
+AppendParameters = Annotated[AppendQuery, Query()]
+PublishParameters = Annotated[PublishVersionQuery, Query()]
+AppendsParameters = Annotated[AppendsQuery, Query()]
+DescribeVersionParameters = Annotated[DescribeVersionQuery, Query()]
+DownloadParameters = Annotated[DownloadQuery, Query()]
+RowsParameters = Annotated[RowsQuery, Query()]

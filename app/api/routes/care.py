@@ -1,0 +1,108 @@
+"""Care for datasets: versions deleted, leftovers collected, what is stored checked."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
+from ...services.datasets import SweepJson, ValidationJson
+from ..answers import json_answer, no_content
+from ..openapi import json_response
+from ..query.rows import NoParameters, NoQuery, refuse_body, refuse_repeated
+from ..state import ServicesDependency
+from ..work import Answer
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["care"], default_response_class=Response)
+
+
+class CollectQuery(NoQuery):
+    """Parameters of `POST /v1/datasets/{dataset}/collect`."""
+
+    dry_run: Annotated[bool, Field(description="Say what would go, and change nothing.")] = False
+
+
+CollectParameters = Annotated[CollectQuery, Query()]
+
+
+class ValidateQuery(NoQuery):
+    """Parameters of `POST /v1/datasets/{dataset}/versions/{version}/validate`."""
+
+    reader: Annotated[
+        Literal["shardsmith", "tensorflow"],
+        Field(
+            description="`tensorflow`: have TensorFlow read and parse every record, where it is installed. "
+            "The first record of a shard that it cannot read is a problem `tensorflow_fault`."
+        ),
+    ] = "shardsmith"
+
+
+ValidateParameters = Annotated[ValidateQuery, Query()]
+
+
+@router.post(
+    "/collect",
+    operation_id="collect_dataset",
+    openapi_extra=json_response(
+        200, "What was deleted, by kind; what was left because an outcome is unknown.", SweepJson
+    ),
+)
+async def collect_dataset(
+    request: Request, dataset: str, query: CollectParameters, services: ServicesDependency
+) -> Response:
+    """Remove leftovers of failed appends and publications, deleted versions, and deleted datasets.
+
+    The service does so by itself now and then; nothing that is acknowledged or published is touched.
+    """
+    refuse_repeated(request)
+
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
+        return json_answer(services.datasets.collect(dataset, dry_run=query.dry_run).to_json())
+
+    return await services.exchanges.run(request, work, uses_store=True)
+
+
+@router.delete(
+    "/versions/{version}",
+    operation_id="delete_version",
+    status_code=204,
+    responses={204: {"description": "Deleted."}},
+)
+async def delete_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Delete a version, unless it is the latest. Collection takes its bytes after an hour."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        services.datasets.delete_version(dataset, version)
+        return no_content()
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.post(
+    "/versions/{version}/validate",
+    operation_id="validate_version",
+    openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", ValidationJson),
+)
+async def validate_version(
+    request: Request, dataset: str, version: str, query: ValidateParameters, services: ServicesDependency
+) -> Response:
+    """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
+    refuse_repeated(request)
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        refuse_body(body)
+        with_tensorflow = query.reader == "tensorflow"
+        report = services.datasets.validate(dataset, version, budget, with_tensorflow=with_tensorflow)
+        return json_answer(report.to_json())
+
+    return await services.exchanges.run(request, work, uses_store=True)

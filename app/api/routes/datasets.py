@@ -1,0 +1,382 @@
+"""`/v1/datasets`: create, append, publish; `versions.py` reads what was published."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Request
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from ...codecs.forms import MEDIA_TYPES
+from ...codecs.json.text import parse_json
+from ...codecs.schemas.declared import schema_from_value
+from ...domain.limits import MIB
+from ...domain.losses import Losses
+from ...domain.names import check_idempotency_key, check_split_name
+from ...domain.schema import Schema
+from ...errors import LimitExceeded, MalformedInput
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream, read_all
+from ...services.appending import Appended, AppendRequest, append_rows
+from ...services.datasets import (
+    AppendJson,
+    AppendStatusJson,
+    DatasetJson,
+    DatasetOptions,
+    Underway,
+    UnderwayJson,
+    WaitingAppendsJson,
+)
+from ...services.deferred import then
+from ...services.small_appends import SmallAppend
+from ..answers import VersionJson, json_answer, manifest_json, no_content, underway_answer
+from ..auth.principal import visible_to
+from ..body.schemas import declared_schema, unwrap
+from ..digests import HashingStream, request_digest
+from ..fast_path import Quick, QuickRoute
+from ..negotiation import choose_input, parse_json_bytes
+from ..openapi import body_of, json_body, json_response
+from ..query.applicability import refuse_inapplicable
+from ..query.datasets import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
+from ..query.rows import NoParameters, refuse_body, refuse_repeated
+from ..state import Services, ServicesDependency
+from ..work import Answer
+from .records import RECORDS_IN
+
+__all__ = ["QUICK_APPENDS", "router"]
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], default_response_class=Response)
+
+_MAX_CREATE_BYTES = 4 * MIB
+_DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
+_CREATE_MEMBERS = {"schema", "description", "keep_versions"}
+
+#: What a small append may say and still be decoded with others.
+_QUICK_PARAMETERS: Final = frozenset({"from_", "split", "nonfinite", "undeclared", "lossy"})
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="1-128 of A-Z a-z 0-9 . _ -; the same key with the same body is stored once."),
+]
+PublishKey = Annotated[
+    str | None,
+    Header(description="1-128 of A-Z a-z 0-9 . _ -; the same key and parameters give the same version."),
+]
+
+
+class DatasetNameJson(TypedDict):
+    """A dataset, by name."""
+
+    dataset: str
+
+
+class DatasetListJson(TypedDict):
+    """The datasets that the caller may see."""
+
+    datasets: list[DatasetNameJson]
+
+
+class AppendedVersionJson(VersionJson):
+    """The version that an append with `publish=true` made, and what was appended."""
+
+    append: AppendJson
+
+
+@router.get(
+    "",
+    operation_id="list_datasets",
+    openapi_extra=json_response(200, "The datasets, by name.", DatasetListJson),
+)
+@router.head("", include_in_schema=False)
+async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
+    """The names of all datasets; of one's own, where a token is for those of a tenant."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        names = visible_to(request.scope, services.datasets.list())
+        listed: DatasetListJson = {"datasets": [{"dataset": name} for name in names]}
+        return json_answer(listed)
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.put(
+    "/{dataset}",
+    operation_id="create_dataset",
+    openapi_extra={
+        **json_body(
+            'Optional: {"schema": {"features": ...}, "description": "...", "keep_versions": 3}. The schema '
+            "may also be a features.json of TFDS, or a string with a schema.pbtxt of TensorFlow Metadata. "
+            "Without keep_versions all versions stay; with it, collection deletes all but the newest.",
+            "DatasetBody",
+            required=False,
+        ),
+        **json_response(
+            201,
+            "Created.",
+            DatasetJson,
+            also={200: ("It was there already, with the same content.", DatasetJson)},
+        ),
+    },
+)
+async def create_dataset(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Create a dataset. Without a schema, the first append fixes it. The same request again answers 200."""
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        choose_input(_DESCRIPTION, request.headers, from_=None, default="json")
+        schema, options = _read_creation(body, budget)
+        info, created = services.datasets.create(dataset, schema, options)
+        location = {"Location": f"/v1/datasets/{dataset}"}
+        return json_answer(info.to_json(), status=201 if created else 200, headers=location)
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, DatasetOptions]:
+    text = bytes(read_all(body, budget))
+    if len(text) > _MAX_CREATE_BYTES:
+        raise LimitExceeded("The description of a dataset is larger than 4 MiB.", code="payload_too_large")
+    if not text:
+        return None, DatasetOptions()
+    value = parse_json(text, budget).value
+    if not isinstance(value, dict) or set(value) - _CREATE_MEMBERS:
+        raise MalformedInput(
+            f"The body of this request is an object with {sorted(_CREATE_MEMBERS)}, all optional.",
+            code="invalid_dataset",
+        )
+    description = value.get("description", "")
+    if not isinstance(description, str):
+        raise MalformedInput('"description" must be a string.', code="invalid_dataset")
+    schema = schema_from_value(value["schema"], budget.limits) if "schema" in value else None
+    return schema, DatasetOptions(description, value.get("keep_versions"))
+
+
+@router.get(
+    "/{dataset}",
+    operation_id="get_dataset",
+    openapi_extra=json_response(200, "The dataset.", DatasetJson),
+)
+@router.head("/{dataset}", include_in_schema=False)
+async def get_dataset(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Schema, options and versions of a dataset."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.get(dataset).to_json())
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.delete(
+    "/{dataset}",
+    operation_id="delete_dataset",
+    status_code=204,
+    responses={204: {"description": "Deleted, with all its versions."}},
+)
+async def delete_dataset(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Delete a dataset and all its versions. A dataset created again under the name begins at 2.0.0."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        services.datasets.delete(dataset)
+        return no_content()
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.post(
+    "/{dataset}/records",
+    operation_id="append_records",
+    openapi_extra={
+        **body_of(RECORDS_IN, json="RowsBody"),
+        **json_response(
+            201,
+            "Stored, as durably as the store is; with `publish=true` the manifest of the new version.",
+            AppendJson | AppendedVersionJson,
+            also={
+                202: (
+                    "Stored; the publication takes longer, and can be followed at `Location`.",
+                    UnderwayJson,
+                )
+            },
+        ),
+    },
+)
+async def append_records(
+    request: Request,
+    dataset: str,
+    query: AppendParameters,
+    services: ServicesDependency,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Append rows durably. A dataset that does not exist is created, with the schema of these rows."""
+    refuse_repeated(request)
+    query.refuse_publish_options_alone()
+    query.refuse_contradictions()
+    key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
+    losses = Losses() if query.damaged == "skip" else None
+
+    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
+        declared = declared_schema(query.schema_, services)
+        rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
+        hashed = HashingStream(rows)
+        form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        refuse_inapplicable(query, read=form)
+        json_bytes = parse_json_bytes(headers)
+        decode = query.decode_options(declared, json_bytes=json_bytes)
+        appended = append_rows(
+            services.datasets,
+            AppendRequest(
+                dataset=dataset,
+                split=query.split,
+                form=form,
+                key=key,
+                decode=replace(decode, losses=losses, csv=query.csv_dialect(headers, query.from_)),
+                encode=query.encode_options(),
+                publish=query.publish_options() if query.publish else None,
+                sequence=query.sequence or None,
+                evolve=query.evolve == "widen",
+            ),
+            rows if key is None else hashed,
+            lambda: request_digest(
+                hashed,
+                headers.get("content-type", ""),
+                declared,
+                query.given(request.query_params),
+                json_bytes,
+            ),
+            budget,
+            services.spool,
+            resources,
+        )
+        return then(appended, lambda stored: _appended(stored, losses, request))
+
+    # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
+    may_be_grouped = key is None and not query.publish and not query.sequence
+    quick = partial(services.small_appends.is_quick, dataset) if may_be_grouped else None
+    return await services.exchanges.run(request, work, quick=quick, uses_store=True)
+
+
+def _prepare_append(query: AppendQuery, headers: Headers, services: Services) -> Quick | None:
+    """How small appends are taken in, where nothing has to be waited for but those of others."""
+    form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+    refuse_inapplicable(query, read=form)
+    if form != "json" or query.model_fields_set - _QUICK_PARAMETERS:
+        return None
+    split = check_split_name(query.split)
+    decode, encode = query.decode_options(None, json_bytes=None), query.encode_options()
+
+    def quick(path: str, body: bytes, _: Budget) -> Future[Answer | None] | None:
+        append = SmallAppend(
+            AppendRequest(path.split("/")[3], split, form, None, decode, encode),
+            body,
+        )
+        return then(append.outcome, _grouped) if services.small_appends.add(append) else None
+
+    return quick
+
+
+def _grouped(result: Appended | None) -> Answer | None:
+    if result is None:
+        return None
+    return json_answer(result.append, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+
+
+def _appended(result: Appended, losses: Losses | None, request: Request) -> Answer:
+    if losses is not None:
+        result.append["lost"] = losses.to_json()
+    if result.underway is not None:
+        underway = result.underway.to_json(result.append["dataset"])
+        return underway_answer({**underway, "append": result.append}, result.location)
+    body: AppendJson | AppendedVersionJson = result.append
+    if result.manifest is not None:
+        body = {**manifest_json(result.manifest, request), "append": result.append}
+    return json_answer(body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+
+
+@router.get(
+    "/{dataset}/appends",
+    operation_id="list_appends",
+    openapi_extra=json_response(200, "Appends, by id; `next` where there are more.", WaitingAppendsJson),
+)
+@router.head("/{dataset}/appends", include_in_schema=False)
+async def list_appends(
+    request: Request, dataset: str, query: AppendsParameters, services: ServicesDependency
+) -> Response:
+    """The acknowledged appends that no version holds yet, in the order of their ids.
+
+    Small appends that were stored together share an id and are listed as one. An append that is
+    `unreadable` keeps the dataset from being published; `exclude` leaves it out.
+    """
+    refuse_repeated(request)
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        waiting = services.datasets.waiting_appends(dataset, after=query.after, limit=query.limit)
+        return json_answer(waiting.to_json(dataset))
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.get(
+    "/{dataset}/appends/{append_id}",
+    operation_id="get_append",
+    openapi_extra=json_response(200, "What became of the append.", AppendStatusJson),
+)
+@router.head("/{dataset}/appends/{append_id}", include_in_schema=False)
+async def get_append(
+    request: Request, dataset: str, append_id: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Whether an append was acknowledged, and which version holds it."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        return json_answer(services.datasets.get_append(dataset, append_id))
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.post(
+    "/{dataset}/versions",
+    operation_id="publish_version",
+    openapi_extra=json_response(
+        201,
+        "The manifest of the new version.",
+        VersionJson,
+        also={202: ("It takes longer, and can be followed at `Location`.", UnderwayJson)},
+    ),
+)
+async def publish_version(
+    request: Request,
+    dataset: str,
+    query: PublishParameters,
+    services: ServicesDependency,
+    idempotency_key: PublishKey = None,
+) -> Response:
+    """Publish every acknowledged append as an immutable version.
+
+    After 30 s the answer is 202, and the work goes on: `GET` of its `Location` says how far it is, and the
+    same request again, best with an `Idempotency-Key`, waits for the outcome.
+    """
+    refuse_repeated(request)
+    key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
+
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
+        manifest = services.datasets.publish_within(dataset, query.publish_options(key))
+        if isinstance(manifest, Underway):
+            return underway_answer(manifest.to_json(dataset), manifest.location(dataset))
+        location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
+        return json_answer(manifest_json(manifest, request), status=201, headers=location)
+
+    return await services.exchanges.run(request, work, uses_store=True)
+
+
+QUICK_APPENDS: Final = QuickRoute(AppendQuery, _prepare_append)

@@ -1,0 +1,218 @@
+"""`/v1/records`: any records form -> any records form."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from ...codecs.forms import MEDIA_TYPES, MESSAGE_FORMS, RECORDS_CODECS, FormName
+from ...codecs.options import RecordsDecodeOptions
+from ...domain.losses import Losses
+from ...domain.schema import Schema
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
+from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
+from ...services.records import encode_records, open_records
+from ...services.repair import RepairJson, repair_records
+from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
+from ..body.schemas import declared_schema, names_dataset, unwrap
+from ..fast_path import Conversion, quick_conversion
+from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
+from ..openapi import body_answer, body_of, conversion
+from ..query.applicability import refuse_inapplicable
+from ..query.rows import (
+    DescribeRecordsParameters,
+    RecordsParameters,
+    RecordsQuery,
+    RepairParameters,
+    refuse_repeated,
+)
+from ..state import Services, ServicesDependency
+from ..work import Answer
+
+__all__ = ["QUICK_ROUTES", "router"]
+
+router = APIRouter(prefix="/v1/records", tags=["records"], default_response_class=Response)
+
+RECORDS_IN = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
+_TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
+_REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
+_LOST: Final = ("Lost-Bytes", "Lost-Ranges")
+_SAID: Final = (*_LOST, "Rounded-Features", "Dropped-Features")
+RECORDS_OUT = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
+
+
+@router.post(
+    "/serialize",
+    operation_id="serialize_records",
+    summary="Any records form to TFRecord",
+    openapi_extra=conversion(
+        RECORDS_IN, RECORDS_OUT, default="tfrecord", octets=True, headers=_SAID, json=("RowsBody", "Rows")
+    ),
+)
+async def serialize(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
+    """A TFRecord file of `tf.train.Example`s, byte for byte what TensorFlow writes."""
+    return await _convert(request, query, services, _prepare_serialize)
+
+
+@router.post(
+    "/parse",
+    operation_id="parse_records",
+    summary="TFRecord to any records form",
+    openapi_extra=conversion(
+        RECORDS_IN, RECORDS_OUT, default="ndjson", headers=_SAID, json=("RowsBody", "Rows")
+    ),
+)
+async def parse(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
+    """A TFRecord file (or any other records form) as NDJSON (or any other records form)."""
+    return await _convert(request, query, services, _prepare_parse)
+
+
+@router.post(
+    "/describe",
+    operation_id="describe_records",
+    summary="Schema, counts and statistics of any records form",
+    openapi_extra=conversion(
+        RECORDS_IN,
+        DESCRIPTIONS,
+        default="json",
+        headers=("Dropped-Features",),
+        json=("RowsBody", DescriptionJson),
+    ),
+)
+async def describe(
+    request: Request, query: DescribeRecordsParameters, services: ServicesDependency
+) -> Response:
+    """Schema, counts, and statistics of each feature; or the schema alone, in a form that others read."""
+    refuse_repeated(request)
+    chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")
+
+    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+        schema = declared_schema(query.schema_, services)
+        source, headers, schema = unwrap(body, request.headers, schema, services.limits)
+        input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        refuse_inapplicable(query, read=input_form)
+        decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
+        decode = replace(decode, csv=query.csv_dialect(headers, query.from_))
+        records = open_records(source, input_form, decode, budget, services.spool, resources)
+        is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
+        find_lengths = is_inferred and input_form in MESSAGE_FORMS
+        described = describe_records(records, chosen.form, find_lengths=find_lengths)
+        return description_answer(described, chosen.media_type, dropped=records.dropped)
+
+    return await services.exchanges.run(request, work, uses_store=names_dataset(query))
+
+
+@router.post(
+    "/repair",
+    operation_id="repair_records",
+    summary="The good records of a damaged TFRecord file",
+    openapi_extra={
+        **body_of(_TFRECORD, named=False),
+        **body_answer(_REPAIRED, default="tfrecord", octets=True, headers=_LOST, json=RepairJson),
+    },
+)
+async def repair(request: Request, query: RepairParameters, services: ServicesDependency) -> Response:
+    """A TFRecord file of every record whose checksums hold; or what is lost between them, as JSON.
+
+    The headers say how many records there are, how many bytes were lost, and where. Of a compressed body
+    there is no more than what comes before the damage.
+    """
+    refuse_repeated(request)
+    chosen = choose_output(_REPAIRED, request.headers, to=query.to, default="tfrecord", octets_are="tfrecord")
+
+    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+        choose_input(_TFRECORD, request.headers, from_=None, default="tfrecord")
+        repair = repair_records(body, query.compression, budget)
+        if chosen.form == "json":
+            deque(repair.chunks, maxlen=0)
+            return json_answer(repair.to_json(), headers=VARY)
+        return Answer(
+            chosen.media_type,
+            repair.chunks,
+            VARY,
+            late_headers=lambda: {
+                "Record-Count": str(repair.num_records),
+                **lost_headers(repair.losses),
+            },
+        )
+
+    return await services.exchanges.run(request, work, checked=True)
+
+
+async def _convert(
+    request: Request,
+    query: RecordsQuery,
+    services: Services,
+    prepare: Callable[[RecordsQuery, Headers, Services], Conversion],
+) -> Response:
+    refuse_repeated(request)
+    work = prepare(query, request.headers, services)
+    # What is lost stands in the headers, and is known at the end.
+    checked = query.delivery == "checked" or query.damaged == "skip"
+    return await services.exchanges.run(request, work, checked=checked, uses_store=names_dataset(query))
+
+
+def _prepare_serialize(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="tfrecord", octets_are="tfrecord")
+    return _prepare(query, headers, services, None, chosen)
+
+
+def _prepare_parse(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
+    return _prepare(query, headers, services, "tfrecord", chosen)
+
+
+def _prepare(
+    query: RecordsQuery,
+    headers: Headers,
+    services: Services,
+    default_input: FormName | None,
+    chosen: Chosen[FormName],
+) -> Conversion:
+    """What is done with the body of a request that says this."""
+    encode = records_options(query.encode_options(), chosen)
+    #: How a body is read that is the rows alone. The schema may take long to parse: made for the first body.
+    kept: tuple[FormName, RecordsDecodeOptions] | None = None
+
+    def reading(of_rows: Headers, schema: Schema | None) -> tuple[FormName, RecordsDecodeOptions]:
+        input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=default_input)
+        refuse_inapplicable(query, read=input_form, written=chosen.form)
+        decode = query.decode_stream_options(
+            schema, output_form=chosen.form, json_bytes=parse_json_bytes(of_rows)
+        )
+        return input_form, replace(decode, csv=query.csv_dialect(of_rows, query.from_))
+
+    def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+        nonlocal kept
+        source = body
+        if kept is None:
+            schema = declared_schema(query.schema_, services)
+            source, of_rows, schema = unwrap(body, headers, schema, services.limits)
+            input_form, decode = reading(of_rows, schema)
+            if of_rows is headers and not names_dataset(query):
+                kept = input_form, decode
+        else:
+            input_form, decode = kept
+        losses = None
+        if query.damaged == "skip":
+            losses = Losses()
+            decode = replace(decode, losses=losses)
+        records = open_records(source, input_form, decode, budget, services.spool, resources)
+        converted = encode_records(records, chosen.form, encode, budget)
+        return records_answer(converted, chosen.media_type, losses=losses)
+
+    return convert
+
+
+QUICK_ROUTES: Final = {
+    "/v1/records/serialize": quick_conversion(RecordsQuery, _prepare_serialize, is_ordinary=names_dataset),
+    "/v1/records/parse": quick_conversion(RecordsQuery, _prepare_parse, is_ordinary=names_dataset),
+}

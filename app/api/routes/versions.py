@@ -1,0 +1,298 @@
+"""`/v1/datasets/{dataset}/versions`: manifests, files and rows of what was published."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from ...codecs.columns import in_batches
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
+from ...services.datasets import Progress, ProgressJson
+from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
+from ...services.records import encode_records
+from ..answers import (
+    VersionJson,
+    description_answer,
+    json_answer,
+    manifest_json,
+    records_answer,
+    records_options,
+    underway_answer,
+)
+from ..downloads.files import Download
+from ..negotiation import choose_output
+from ..openapi import body_answer, file_response, json_response
+from ..query.datasets import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
+from ..query.rows import NoParameters, refuse_body, refuse_repeated
+from ..state import Services, ServicesDependency
+from ..work import Answer
+from .records import RECORDS_OUT
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/datasets/{dataset}/versions", tags=["versions"], default_response_class=Response
+)
+
+#: Of what a version holds: shards, and side files, which either route hands out.
+_FILE_TYPES: Final = ("application/x-tfrecord", "application/json", "text/plain")
+_TAR: Final = "application/x-tar"
+_SUMS: Final = {"text": ("text/plain",)}
+
+
+class VersionListJson(TypedDict):
+    """The published versions of a dataset, oldest first."""
+
+    dataset: str
+    versions: list[str]
+
+
+class AbortedJson(TypedDict):
+    """A version that was given up, and why."""
+
+    version: str
+    aborted: str
+
+
+@router.get(
+    "",
+    operation_id="list_versions",
+    openapi_extra=json_response(200, "Versions, oldest first.", VersionListJson),
+)
+@router.head("", include_in_schema=False)
+async def list_versions(
+    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """The published versions of a dataset."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        listed: VersionListJson = {"dataset": dataset, "versions": list(services.datasets.versions(dataset))}
+        return json_answer(listed)
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.get(
+    "/{version}",
+    operation_id="get_version",
+    openapi_extra=json_response(
+        200,
+        "The manifest.",
+        VersionJson,
+        also={202: ("It is being published: `percent` of its records are in finished shards.", ProgressJson)},
+    ),
+)
+@router.head("/{version}", include_in_schema=False)
+async def get_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema.
+
+    `load` has lines that load it, ready to run: `download` (curl and tar), then `tf.data` or `tfds` on what
+    that made; `python` reads rows over HTTP with the standard library alone. While the version is being
+    published the answer is 202 and says how far that is, whichever replica is asked.
+    """
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        found = services.datasets.follow(dataset, version)
+        if isinstance(found, Progress):
+            return underway_answer(found.to_json(), f"{dataset}/versions/{found.version}")
+        return json_answer(manifest_json(found, request))
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.post(
+    "/{version}/abort",
+    operation_id="abort_version",
+    openapi_extra=json_response(200, "Aborted, now or before, and why.", AbortedJson),
+)
+async def abort_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Give up a version that is being published. Its number stays a gap; its appends are free again."""
+
+    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+        refuse_body(body)
+        aborted: AbortedJson = {"version": version, "aborted": services.datasets.abort(dataset, version)}
+        return json_answer(aborted)
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.get(
+    "/{version}/shards/{file}",
+    operation_id="download_shard",
+    openapi_extra=file_response(_FILE_TYPES, "The TFRecord file", signed=True),
+)
+@router.head("/{version}/shards/{file}", include_in_schema=False)
+async def download_shard(
+    request: Request,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadParameters,
+    services: ServicesDependency,
+) -> Response:
+    """Download a shard. Understands ranges and conditions (RFC 9110); the ETag is its SHA-256."""
+    return await _download(request, services, dataset, version, file, query)
+
+
+@router.get(
+    "/{version}/files/{file}",
+    operation_id="download_file",
+    openapi_extra=file_response(_FILE_TYPES, "The side file", signed=True),
+)
+@router.head("/{version}/files/{file}", include_in_schema=False)
+async def download_file(
+    request: Request,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadParameters,
+    services: ServicesDependency,
+) -> Response:
+    """Download a side file: dataset_info.json, features.json, schema.pbtxt, an index of records."""
+    return await _download(request, services, dataset, version, file, query)
+
+
+async def _download(
+    request: Request,
+    services: Services,
+    dataset: str,
+    version: str,
+    file: str,
+    query: DownloadQuery,
+) -> Response:
+    refuse_repeated(request)
+    stored = await services.exchanges.call(
+        request, partial(services.datasets.open_file, dataset, version, file)
+    )
+    # A URL that is signed for GET refuses HEAD.
+    if query.redirect == "signed" and request.method != "HEAD":
+        url = await services.exchanges.call(request, stored.sign)
+        return Response(None, 307, {"Location": url, "Cache-Control": "no-store"})
+    download = Download(
+        file=stored,
+        name=file,
+        media_type=stored.media_type,
+        tag=stored.sha256,
+        sha256=stored.sha256,
+        immutable=version != "latest",
+    )
+    return await services.downloads.answer(request, download)
+
+
+@router.get(
+    "/{version}/tar",
+    operation_id="download_version",
+    openapi_extra=file_response((_TAR,), "The tar file"),
+)
+@router.head("/{version}/tar", include_in_schema=False)
+async def download_version(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """Download all files of a version as one tar, below the folder `{dataset}/{version}`.
+
+    The same bytes each time, so that `Range` and `If-Range` resume it.
+    """
+    tar = await services.exchanges.call(request, partial(services.datasets.open_tar, dataset, version))
+    download = Download(
+        file=tar,
+        name=f"{dataset}-{version}.tar",
+        media_type=_TAR,
+        tag=tar.tag,
+        sha256=None,
+        immutable=version != "latest",
+    )
+    return await services.downloads.answer(request, download)
+
+
+@router.get(
+    "/{version}/SHA256SUMS",
+    operation_id="list_checksums",
+    openapi_extra=body_answer(_SUMS, default="text", named=False),
+)
+@router.head("/{version}/SHA256SUMS", include_in_schema=False)
+async def list_checksums(
+    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
+) -> Response:
+    """The SHA-256 of each shard and side file, for `sha256sum -c` in the folder that holds them."""
+
+    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
+        sums = services.datasets.manifest(dataset, version).sha256sums()
+        return description_answer(sums.encode(), _SUMS["text"][0])
+
+    return await services.exchanges.run(request, work, short=True)
+
+
+@router.get(
+    "/{version}/describe",
+    operation_id="describe_version",
+    openapi_extra=body_answer(DESCRIPTIONS, default="json", json=DescriptionJson),
+)
+@router.head("/{version}/describe", include_in_schema=False)
+async def describe_version(
+    request: Request,
+    dataset: str,
+    version: str,
+    query: DescribeVersionParameters,
+    services: ServicesDependency,
+) -> Response:
+    """Describe a split: its schema, counts, and statistics of each feature; or the schema alone.
+
+    The answer is that of `POST /v1/records/describe` for all rows of the split.
+    """
+    refuse_repeated(request)
+    chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")
+    # The schema alone is in the manifest, and rows that are stored fit it.
+    length = None if chosen.form == "json" else 0
+
+    def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
+        rows = services.datasets.read_records(dataset, version, query.split, length=length, budget=budget)
+        return description_answer(describe_records(rows, chosen.form), chosen.media_type)
+
+    return await services.exchanges.run(request, work)
+
+
+@router.get(
+    "/{version}/records",
+    operation_id="read_records",
+    openapi_extra=body_answer(RECORDS_OUT, default="ndjson", json="Rows"),
+)
+@router.head("/{version}/records", include_in_schema=False)
+async def read_records(
+    request: Request, dataset: str, version: str, query: RowsParameters, services: ServicesDependency
+) -> Response:
+    """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
+
+    `offset` and `length` count in the order of the version, before rows are shuffled or shared out.
+    """
+    refuse_repeated(request)
+    chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
+    query.refuse_inapplicable(chosen.form)
+    order = query.row_order()
+
+    def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
+        rows = services.datasets.read_records(
+            dataset,
+            version,
+            query.split,
+            offset=query.offset,
+            length=query.length,
+            order=order,
+            budget=budget,
+        )
+        if query.batch is not None:
+            rows = in_batches(rows, query.batch, budget, drop_remainder=query.drop_remainder)
+        converted = encode_records(rows, chosen.form, records_options(query.encode_options(), chosen), budget)
+        return records_answer(converted, chosen.media_type)
+
+    checked = query.delivery == "checked"
+    return await services.exchanges.run(request, work, checked=checked, uses_store=True)

@@ -34,7 +34,7 @@ from .json.errors import cell_error
 from .json.items import Nesting, infer_dtype
 from .json.tape import Items
 from .json.values import ItemError, Reading, null_error
-from .kernels.json_tape import ARRAY, NULL
+from .kernels.json.tape import ARRAY, NULL
 
 Ints = NDArray[np.int64]
 

@@ -44,7 +44,7 @@ from ..json.items import flatten
 from ..json.tape import Items, members_of
 from ..json.tensors import read_tensor
 from ..json.texts import quote
-from ..kernels.json_tape import ARRAY, OBJECT
+from ..kernels.json.tape import ARRAY, OBJECT
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from . import raw
 

@@ -13,7 +13,7 @@ from ...domain.schema import Schema
 from ...errors import SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records
-from ..kernels.json_tape import NULL, OBJECT
+from ..kernels.json.tape import NULL, OBJECT
 from ..options import RecordsDecodeOptions
 from ..schema_inference import HEAD_ROWS, infer_schema
 from .build import build_column

@@ -13,7 +13,7 @@ from ...domain.feature import Feature, FeatureShape
 from ...domain.tensor import num_elements
 from ...errors import InputError, SchemaConflict
 from ..columns import Column, item_width
-from ..kernels.json_tape import ARRAY, NULL
+from ..kernels.json.tape import ARRAY, NULL
 from .cells import Cells
 from .components import open_ragged, read_sparse
 from .errors import cell_error

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..kernels.json_tape import NULL
+from ..kernels.json.tape import NULL
 from .tape import Items, Kinds, Words
 
 Ints = NDArray[np.int64]

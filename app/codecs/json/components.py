@@ -17,7 +17,7 @@ from ...domain.dtypes import parse_dtype
 from ...domain.feature import Feature
 from ...domain.tensor import num_elements
 from ...errors import InputError, MalformedInput
-from ..kernels.json_tape import ARRAY, INTEGER, LARGE, OBJECT, STRING, UNSIGNED
+from ..kernels.json.tape import ARRAY, INTEGER, LARGE, OBJECT, STRING, UNSIGNED
 from .cells import Members
 from .errors import cell_error
 from .nested import cell_at, count_bounds, misplaced, open_nested

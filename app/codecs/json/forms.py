@@ -14,7 +14,7 @@ from ...domain.dtypes import DType, parse_dtype
 from ...domain.limits import Limits
 from ...domain.tensor import Shape, check_shape, num_elements
 from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
-from ..kernels.json_tape import OBJECT
+from ..kernels.json.tape import OBJECT
 from .tape import Items
 
 #: Members of a request that say nothing about its values.

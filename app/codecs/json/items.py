@@ -28,7 +28,7 @@ from ...domain.tensor import Shape
 from ...errors import LossyConversion, MalformedInput
 from .. import kernels
 from ..columns import Strings
-from ..kernels.json_tape import (
+from ..kernels.json.tape import (
     ARRAY,
     DECIMAL_NUMBER,
     FALSE,
@@ -41,7 +41,7 @@ from ..kernels.json_tape import (
     TRUE,
     UNSIGNED,
 )
-from ..kernels.json_tape import STRING as TEXT_ITEM
+from ..kernels.json.tape import STRING as TEXT_ITEM
 from ..rounding import rounded
 from .b64 import decode_b64
 from .tape import KEY_OF, Items, Words, gather_strings

@@ -13,7 +13,7 @@ from ...domain.limits import KIB, MIB
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from .. import kernels
-from ..kernels import json_rows
+from ..kernels.json import rows
 
 #: Read at a time: what the processor's own cache holds, beside where it is put.
 _CHUNK: Final = 256 * KIB
@@ -61,7 +61,7 @@ class LineReader:
         self._offset = 0
         #: Of the lines that are held, as `find_lines` fills them.
         self._starts = self._ends = np.empty(0, np.int64)
-        self._state = np.zeros(json_rows.NUM_STATE, np.int64)
+        self._state = np.zeros(rows.NUM_STATE, np.int64)
 
     def __iter__(self) -> Iterator[Lines]:
         for piece in self._pieces():
@@ -69,7 +69,7 @@ class LineReader:
             self._hold(piece)
             while self._find_enough():
                 yield self._take()
-            begun = self._end - self._begin - int(self._state[json_rows.BEGIN])
+            begun = self._end - self._begin - int(self._state[rows.BEGIN])
             if begun > self._budget.limits.max_record_bytes:
                 yield self._take_rest()
         if self._end > self._begin:
@@ -101,13 +101,13 @@ class LineReader:
 
     def _find_enough(self) -> bool:
         """Whether the lines that are held fill a block."""
-        if not self._state[json_rows.COUNT]:
+        if not self._state[rows.COUNT]:
             self._starts, self._ends = np.empty((2, self.max_rows), np.int64)
         held = self._buffer[self._begin : self._end]
         return kernels.load().find_lines(held, _MAX_TEXT, self._starts, self._ends, self._state)
 
     def _take_rest(self) -> Lines:
-        if self._state[json_rows.BEGIN] < self._end - self._begin:
+        if self._state[rows.BEGIN] < self._end - self._begin:
             # The last line lacks its line feed.
             self._hold(b"\n")
             self._find_enough()

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ...domain.feature import Feature, FeatureShape
 from ...errors import InputError, SchemaConflict
-from ..kernels.json_tape import ARRAY, NULL
+from ..kernels.json.tape import ARRAY, NULL
 from .errors import cell_error
 from .tape import Items
 from .values import null_error

@@ -11,7 +11,7 @@ from ...domain.schema import Schema, check_feature_names
 from ...domain.tensor import num_elements
 from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
-from ..kernels.json_tape import OBJECT
+from ..kernels.json.tape import OBJECT
 from .forms import DataForm, fit_shape, member_pointer, read_data_form
 from .items import flatten
 from .tape import Items, members_of, nest

@@ -17,7 +17,7 @@ from ...errors import AmbiguousInput, InputError, MalformedInput, UnprocessableI
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, WholeBody
 from ..columns import Records
-from ..kernels.json_tape import ARRAY, OBJECT
+from ..kernels.json.tape import ARRAY, OBJECT
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
 from .blocks import ColumnBlock, RowBlock, records_from_blocks

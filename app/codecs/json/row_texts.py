@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import AmbiguousInput, InputError, LimitExceeded
 from ...runtime.budget import Budget
 from ..columns import MAX_BATCH_ROWS, Ints, Records
-from ..kernels.json_tape import OBJECT
+from ..kernels.json.tape import OBJECT
 from ..options import RecordsDecodeOptions
 from ..schema_inference import HEAD_ROWS
 from .blocks import RowBlock, records_from_blocks

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...domain.tensor import num_elements
 from .. import kernels
 from ..columns import Strings
-from ..kernels import json_tape as entries
+from ..kernels.json import tape as entries
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]

@@ -18,7 +18,7 @@ from ...domain.limits import KIB
 from ...runtime.budget import Budget
 from .. import kernels
 from ..columns import Strings
-from ..kernels import json_tape as entries
+from ..kernels.json import tape as entries
 from .tape import FIXED_KEYS, KEY_OF, NO_STRINGS, Ints, Items, Kinds, Tape
 
 _SEED: Final = secrets.randbits(63)

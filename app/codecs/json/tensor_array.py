@@ -12,7 +12,7 @@ from ...domain.dtypes import STRING, DType
 from ...domain.tensor import MAX_RANK, Shape, check_shape
 from ...errors import InputError
 from ..array import Array, RaggedTensor
-from ..kernels.json_tape import ARRAY
+from ..kernels.json.tape import ARRAY
 from .forms import fit_shape
 from .items import convert, flatten, infer_dtype
 from .tape import Items

@@ -19,7 +19,7 @@ from typing import Final
 from ...domain.dtypes import INT64, DType
 from ...errors import InputError, MalformedInput, UnprocessableInput
 from ..array import Array, RaggedTensor, SparseTensor
-from ..kernels.json_tape import ARRAY
+from ..kernels.json.tape import ARRAY
 from ..options import TensorDecodeOptions
 from ..tensors.components import ragged_tensor, sparse_tensor
 from .forms import DataForm, read_data_form

@@ -20,7 +20,7 @@ from ...runtime.streams import WholeBody
 from ...runtime.turns import offer_turn
 from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
 from ..content import STRING_OVERHEAD
-from ..kernels.json_tape import ARRAY, OBJECT
+from ..kernels.json.tape import ARRAY, OBJECT
 from ..options import TensorDecodeOptions
 from .document import read_text
 from .forms import IGNORED_MEMBERS, DataForm, check_name, is_oip, member_pointer, read_data_form

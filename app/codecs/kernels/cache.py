@@ -25,8 +25,9 @@ __all__ = ["base_folder", "digest", "writable_folder"]
 def digest() -> str:
     """Of the kernels' sources, the name of their package, and numba's version."""
     hashed = hashlib.sha256(f"{version('numba')}\0{__package__}\0".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        hashed.update(path.name.encode() + b"\0" + path.read_bytes())
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        hashed.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return hashed.hexdigest()[:16]
 
 

@@ -16,29 +16,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import overload, register_jitable
 
-from . import (
-    addresses,
-    cache,
-    crc32c,
-    example_encode,
-    framing,
-    json_floats,
-    json_number,
-    json_rows,
-    json_string,
-    json_tape,
-    json_write,
-    memory,
-    message_head,
-    message_read,
-    message_values,
-    message_wire,
-    number_fields,
-    parquet,
-    record_index,
-    utf8,
-    varint,
-)
+from . import addresses, cache, crc32c, memory, number_fields, parquet, utf8, varint
+from .json import floats, number, rows, string, tape, write
+from .messages import encode, framing, head, read, record_index, values, wire
 from .table import FunctionT
 
 
@@ -72,18 +52,18 @@ _MODULES: Final = (
     utf8,
     crc32c,
     framing,
-    example_encode,
-    message_wire,
-    message_head,
-    message_values,
-    message_read,
-    json_number,
+    encode,
+    wire,
+    head,
+    values,
+    read,
+    number,
     number_fields,
-    json_string,
-    json_rows,
-    json_tape,
-    json_floats,
-    json_write,
+    string,
+    rows,
+    tape,
+    floats,
+    write,
     parquet,
     record_index,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_number import DECIMAL as HAS_POINT
-from .json_number import INFINITY, NEGATIVE, TRUNCATED, double_bits, scan_number
+from .json.number import DECIMAL as HAS_POINT
+from .json.number import INFINITY, NEGATIVE, TRUNCATED, double_bits, scan_number
 from .memory import Bytes, Ints, MutableFlags, MutableWords, load_word
 
 #: What a field is. `OTHER` is text, or a number that others have to look at: an integer beyond 64 bits, more

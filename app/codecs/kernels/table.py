@@ -7,20 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from . import (
-    crc32c,
-    example_encode,
-    framing,
-    json_floats,
-    json_rows,
-    json_tape,
-    json_write,
-    message_read,
-    message_values,
-    number_fields,
-    parquet,
-    record_index,
-)
+from . import crc32c, number_fields, parquet
+from .json import floats, rows, tape, write
+from .messages import encode, framing, read, record_index, values
 
 _LETS_OTHERS_GO_S: Final = 0.01
 
@@ -55,42 +44,42 @@ class Kernels:
     """
 
     extend_crc = Kernel(crc32c.extend_crc)
-    add_keys = Kernel(json_tape.add_keys)
-    gather_members = Kernel(json_tape.gather_members)
-    count_children = Kernel(json_tape.count_children)
-    find_objects = Kernel(json_rows.find_objects)
-    find_lines = Kernel(json_rows.find_lines)
-    read_floats = Kernel(json_floats.read_floats)
-    gather_strings = Kernel(json_tape.gather_strings)
-    gather_blocks = Kernel(json_tape.gather_blocks)
-    read_values = Kernel(json_tape.read_values)
-    measure_strings = Kernel(message_values.measure_strings)
-    write_strings = Kernel(message_values.write_strings)
-    step_bodies = Kernel(example_encode.step_bodies)
+    add_keys = Kernel(tape.add_keys)
+    gather_members = Kernel(tape.gather_members)
+    count_children = Kernel(tape.count_children)
+    find_objects = Kernel(rows.find_objects)
+    find_lines = Kernel(rows.find_lines)
+    read_floats = Kernel(floats.read_floats)
+    gather_strings = Kernel(tape.gather_strings)
+    gather_blocks = Kernel(tape.gather_blocks)
+    read_values = Kernel(tape.read_values)
+    measure_strings = Kernel(values.measure_strings)
+    write_strings = Kernel(values.write_strings)
+    step_bodies = Kernel(encode.step_bodies)
     write_frames = Kernel(framing.write_frames)
     write_index_lines = Kernel(record_index.write_index_lines)
-    encode_messages = Kernel(example_encode.encode_messages)
-    find_scalars = Kernel(json_write.find_scalars)
-    find_arrays = Kernel(json_write.find_arrays)
-    write_lists = Kernel(json_write.write_lists)
-    append_spans = Kernel(json_write.append_spans)
-    quoted_size = Kernel(json_write.quoted_size)
-    write_quoted = Kernel(json_write.write_quoted)
-    write_b64 = Kernel(json_write.write_b64)
+    encode_messages = Kernel(encode.encode_messages)
+    find_scalars = Kernel(write.find_scalars)
+    find_arrays = Kernel(write.find_arrays)
+    write_lists = Kernel(write.write_lists)
+    append_spans = Kernel(write.append_spans)
+    quoted_size = Kernel(write.quoted_size)
+    write_quoted = Kernel(write.write_quoted)
+    write_b64 = Kernel(write.write_b64)
     scan_frames = Kernel(framing.scan_frames)
     gather_frames = Kernel(framing.gather_frames)
     find_header = Kernel(framing.find_header)
-    count_strings = Kernel(message_values.count_strings)
-    read_strings = Kernel(message_values.read_strings)
-    gather_spans = Kernel(message_values.gather_spans)
-    copy_spans = Kernel(message_values.copy_spans)
-    read_number_lists = Kernel(message_values.read_number_lists)
-    read_bytes_lists = Kernel(message_values.read_bytes_lists)
-    index_steps = Kernel(message_read.index_steps)
+    count_strings = Kernel(values.count_strings)
+    read_strings = Kernel(values.read_strings)
+    gather_spans = Kernel(values.gather_spans)
+    copy_spans = Kernel(values.copy_spans)
+    read_number_lists = Kernel(values.read_number_lists)
+    read_bytes_lists = Kernel(values.read_bytes_lists)
+    index_steps = Kernel(read.index_steps)
     read_number_fields = Kernel(number_fields.read_number_fields)
     longest_string = Kernel(parquet.longest_string)
     sum_deltas = Kernel(parquet.sum_deltas)
-    read_messages = Kernel(message_read.read_messages)
+    read_messages = Kernel(read.read_messages)
 
     def __init__(self, compiler: Compiler) -> None:
         #: Whether no kernel has to be compiled any more.

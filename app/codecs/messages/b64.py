@@ -15,7 +15,7 @@ from ..json.forms import IGNORED_MEMBERS
 from ..json.text import parse_json
 from ..json.texts import gather
 from ..json.write import Alphabet, b64_text
-from ..kernels.framing import FOOTER_BYTES, HEADER_BYTES
+from ..kernels.messages.framing import FOOTER_BYTES, HEADER_BYTES
 from ..options import RecordsDecodeOptions, RecordsEncodeOptions
 from . import tfrecord
 from .framing import frame_footer, frame_header

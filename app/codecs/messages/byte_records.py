@@ -15,7 +15,7 @@ from ...runtime.budget import Budget
 from .. import kernels
 from ..arrow.elements import first_not_utf8
 from ..columns import Batch, Column, Records, Strings
-from ..kernels.framing import OVERHEAD_BYTES
+from ..kernels.messages.framing import OVERHEAD_BYTES
 from ..options import RecordsDecodeOptions
 from ..records.lease import Lease
 from .examples.write import RecordBlock

@@ -20,7 +20,7 @@ from ...domain.limits import MIB
 from ...domain.row_order import Slots
 from ...runtime.budget import Budget
 from ..columns import MAX_BATCH_ROWS, Strings, join_strings
-from ..kernels.framing import HEADER_BYTES, OVERHEAD_BYTES
+from ..kernels.messages.framing import HEADER_BYTES, OVERHEAD_BYTES
 from ..records.lease import Lease
 from .frames import gather_frames
 from .framing import FrameBlock

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ...errors import MalformedInput
 from .. import kernels
-from ..kernels.framing import FOOTER_BYTES
-from ..kernels.record_index import MAX_LINE_BYTES
+from ..kernels.messages.framing import FOOTER_BYTES
+from ..kernels.messages.record_index import MAX_LINE_BYTES
 
 _UNLIMITED = 2**62
 

@@ -24,9 +24,9 @@ from .. import kernels
 from ..columns import MAX_BATCH_ROWS
 from ..compression.inflate import InflatedStream
 from ..compression.tfrecord import detect_compression
-from ..kernels.framing import BAD_DATA, FOOTER_BYTES, INCOMPLETE, TOO_LARGE
-from ..kernels.framing import HEADER_BYTES as HEADER_BYTES
-from ..kernels.framing import OVERHEAD_BYTES as OVERHEAD_BYTES
+from ..kernels.messages.framing import BAD_DATA, FOOTER_BYTES, INCOMPLETE, TOO_LARGE
+from ..kernels.messages.framing import HEADER_BYTES as HEADER_BYTES
+from ..kernels.messages.framing import OVERHEAD_BYTES as OVERHEAD_BYTES
 
 #: Frames are read and written in blocks of this size; a larger record gets its own.
 BLOCK_BYTES: Final = 512 * KIB

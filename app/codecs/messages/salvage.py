@@ -21,7 +21,7 @@ from ...runtime.streams import ByteStream, peek
 from .. import kernels
 from ..compression.inflate import WBITS
 from ..compression.tfrecord import RescuedStream, detect_compression
-from ..kernels.framing import BAD_DATA, BAD_LENGTH, HEADER_BYTES, INCOMPLETE, TOO_LARGE
+from ..kernels.messages.framing import BAD_DATA, BAD_LENGTH, HEADER_BYTES, INCOMPLETE, TOO_LARGE
 from .framing import BLOCK_BYTES, FrameBlock, FrameWindow, Stop, frame_header
 
 _REASONS: Final = {

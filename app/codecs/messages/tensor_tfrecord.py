@@ -20,7 +20,7 @@ from ...runtime.streams import Buffer, ByteStream, peek, read_up_to
 from ..array import Array
 from ..compression.inflate import InflatedStream
 from ..compression.tfrecord import compress
-from ..kernels.framing import FOOTER_BYTES
+from ..kernels.messages.framing import FOOTER_BYTES
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..tensors.declared import check_declared
 from .framing import (

@@ -13,8 +13,8 @@ from ....domain.schema import Message
 from ....errors import InputError, MalformedInput, UnprocessableInput
 from ... import kernels
 from ...columns import Ints
-from ...kernels.message_head import HEAD_BYTES, HEAD_SLOTS
-from ...kernels.message_read import (
+from ...kernels.messages.head import HEAD_BYTES, HEAD_SLOTS
+from ...kernels.messages.read import (
     AMBIGUOUS,
     DONE,
     FEATURES,
@@ -41,7 +41,7 @@ from ...kernels.message_read import (
     UNKNOWN_FIELDS,
     WIDTH,
 )
-from ...kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
+from ...kernels.messages.wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from ...records.lease import Lease
 from ..framing import FrameBlock
 

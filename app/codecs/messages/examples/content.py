@@ -16,8 +16,8 @@ from ... import kernels
 from ...array import Array
 from ...columns import Column, Ints, Strings, join_strings
 from ...content import narrow_faults
-from ...kernels.message_read import MODE_CONTENT
-from ...kernels.message_wire import KIND_ABSENT
+from ...kernels.messages.read import MODE_CONTENT
+from ...kernels.messages.wire import KIND_ABSENT
 from ..tensor_proto.read import parse_tensor_proto
 from ..tensor_proto.write import tensor_proto_header
 from .values import ColumnBuilder

@@ -13,8 +13,8 @@ from ....domain.schema import LIST_PREFIX, Message, Schema, check_feature_names,
 from ....errors import LimitExceeded, SchemaConflict, UnprocessableInput
 from ....runtime.amplification import CELL_BYTES, ROW_BYTES
 from ....runtime.budget import Budget
-from ...kernels.message_read import FEATURE_LISTS, FEATURES
-from ...kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64, KIND_MIXED, KIND_NONE
+from ...kernels.messages.read import FEATURE_LISTS, FEATURES
+from ...kernels.messages.wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64, KIND_MIXED, KIND_NONE
 from ...records.lease import Lease
 from ..framing import FrameBlock
 from .cells import KIND_NAMES, MessageCells, Wanted, cell_rows

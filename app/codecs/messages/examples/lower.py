@@ -21,7 +21,7 @@ from ....domain.tensor import Shape
 from ...array import Array
 from ...columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
 from ...content import in_low_bits, sign_extended
-from ...kernels.example_encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
+from ...kernels.messages.encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
 from ...kernels.varint import MAX_VARINT_BYTES, field_size
 from ...options import RecordsEncodeOptions
 from ...records.lease import Lease

@@ -14,7 +14,7 @@ from ....errors import SchemaConflict
 from ....runtime.budget import Budget
 from ... import kernels
 from ...columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Ints, Records, bounds_of_present
-from ...kernels.message_read import (
+from ...kernels.messages.read import (
     FEATURE_LISTS,
     FEATURES,
     MODE_CELL,
@@ -23,7 +23,7 @@ from ...kernels.message_read import (
     MODE_INTS,
     MODE_SPAN,
 )
-from ...kernels.message_wire import KIND_ABSENT
+from ...kernels.messages.wire import KIND_ABSENT
 from ...options import RecordsDecodeOptions
 from ...records.lease import Lease
 from ..framing import FrameBlock

@@ -16,7 +16,7 @@ from ....errors import UnprocessableInput
 from ....runtime.budget import Budget
 from ... import kernels
 from ...columns import MAX_BATCH_ROWS, Batch, Column, Records
-from ...kernels.example_encode import (
+from ...kernels.messages.encode import (
     COLUMN_FIELDS,
     FIRST_PART,
     HEAD_ROOM,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from app.codecs import kernels
-from app.codecs.kernels import cache, crc32c, message_values
+from app.codecs.kernels import cache, crc32c
 from app.codecs.kernels import compile as compiling
+from app.codecs.kernels.messages import values
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="nothing is compiled"
@@ -89,7 +90,7 @@ print(json.dumps([compiling.has_crc_instruction(), crcs]))
 def test_numbas_own_folder_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling._config, "CACHE_DIR", "elsewhere")
     monkeypatch.setattr(cache, "writable_folder", lambda: None)
-    kernel = compiling.compiled(message_values.gather_spans)
+    kernel = compiling.compiled(values.gather_spans)
     out, offsets = np.zeros(1, np.uint8), np.zeros(2, np.int64)
     kernel(np.array([5, 6, 7], np.uint8), np.ones(1, np.uint8), np.array([1]), np.array([2]), out, offsets)
     assert (out.tolist(), offsets.tolist()) == ([6], [0, 1])

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from app.codecs import kernels
-from app.codecs.kernels import crc32c, framing
+from app.codecs.kernels import crc32c
+from app.codecs.kernels.messages import framing
 from app.codecs.kernels.table import NAMES, FunctionT, Kernels
 from tests.waiting import wait_for
 

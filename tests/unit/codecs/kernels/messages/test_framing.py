@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.codecs import kernels
-from app.codecs.kernels import framing
+from app.codecs.kernels.messages import framing
 
 
 @pytest.fixture(params=["compiled", "plain"])

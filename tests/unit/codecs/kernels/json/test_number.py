@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.codecs.json.tape_reader import Unread, read_document
-from app.codecs.kernels import json_number
-from app.codecs.kernels.json_number import DECIMAL, NEGATIVE, TRUNCATED
+from app.codecs.kernels.json import number
+from app.codecs.kernels.json.number import DECIMAL, NEGATIVE, TRUNCATED
 from app.runtime.budget import Budget
 
 
@@ -138,7 +138,7 @@ def test_every_number_is_rounded_as_python_rounds_it(token: str) -> None:
 @given(st.integers(1, 2**64 - 1), st.integers(-400, 400))
 @settings(deadline=None, max_examples=300)
 def test_significand_and_power_make_the_nearest_double(significand: int, exponent: int) -> None:
-    bits = int(json_number.double_bits(np.uint64(significand), exponent))
+    bits = int(number.double_bits(np.uint64(significand), exponent))
     assert struct.pack("<Q", bits) == struct.pack("<d", float(f"{significand}e{exponent}"))
 
 
@@ -180,5 +180,5 @@ def test_only_numbers_of_json_are_read(token: str) -> None:
     ],
 )
 def test_a_token_is_taken_apart(token: bytes, scanned: tuple[int, int, int, int]) -> None:
-    significand, *others = json_number.scan_number(np.frombuffer(token, np.uint8), 0)
+    significand, *others = number.scan_number(np.frombuffer(token, np.uint8), 0)
     assert (int(significand), *others) == scanned

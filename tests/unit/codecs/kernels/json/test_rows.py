@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.kernels import json_rows
+from app.codecs.kernels.json import rows
 
 
 def found(text: bytes, position: int = 0, most: int = 9) -> tuple[int, list[bytes], int]:
@@ -100,7 +100,7 @@ class Finder:
 
     def __init__(self, most: int, enough: int) -> None:
         self.starts, self.ends = np.full(most, -7), np.full(most, -7)
-        self.state = np.zeros(json_rows.NUM_STATE, np.int64)
+        self.state = np.zeros(rows.NUM_STATE, np.int64)
         self.enough = enough
 
     def find(self, text: bytes) -> bool:

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from app.codecs import kernels
-from app.codecs.kernels import example_encode
-from app.codecs.kernels.example_encode import (
+from app.codecs.kernels.messages import encode
+from app.codecs.kernels.messages.encode import (
     BYTES,
     FIRST_PART,
     FLOATS,
@@ -161,7 +161,7 @@ def test_the_heads_of_a_column_share_what_slots_there_are(kernel: kernels.Kernel
 def test_scratch_of_the_wrong_size_is_refused(kernel: kernels.Kernels) -> None:
     call = Call(floats(1), 1)
     call.table = call.table[:-1]
-    assert call.run(kernel, np.zeros(100, np.uint8)) == example_encode.IMPOSSIBLE
+    assert call.run(kernel, np.zeros(100, np.uint8)) == encode.IMPOSSIBLE
 
 
 def steps(entries: Entries, *bounds: int) -> Entries:

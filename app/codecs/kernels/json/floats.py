@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_tape import DECIMAL_NUMBER, INTEGER, NEGATIVE_ZERO, NONFINITE
-from .memory import Bytes, Doubles, MutableDoubles, MutableSingles, Words
+from ..memory import Bytes, Doubles, MutableDoubles, MutableSingles, Words
+from .tape import DECIMAL_NUMBER, INTEGER, NEGATIVE_ZERO, NONFINITE
 
 #: From here on a float64 rounds to an infinite float32: half a step beyond the greatest one.
 _SINGLE_OVERFLOW = 2.0**128 - 2.0**103

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.kernels.message_wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
+from app.codecs.kernels.messages.wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 
 
 @pytest.fixture(params=["compiled", "plain"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_number import UNREAD, byte_at, skip_blanks
-from .json_string import first_lane, string_end, zero_lanes
-from .memory import Bytes, MutableInts, load_word
+from ..memory import Bytes, MutableInts, load_word
+from .number import UNREAD, byte_at, skip_blanks
+from .string import first_lane, string_end, zero_lanes
 
 #: What `find_lines` goes on from, by position in `state`.
 BEGIN = 0  # of the line that is not whole yet

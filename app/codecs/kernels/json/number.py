@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import (
+from ..memory import (
     Bytes,
     bit_length,
     load_word,

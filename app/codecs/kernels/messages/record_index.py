@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import Ints, MutableBytes
+from ..memory import Ints, MutableBytes
 
 __all__ = ["MAX_LINE_BYTES", "write_index_lines"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .addresses import copy_from, raw_address
-from .memory import Bytes, MutableBytes, raw_load, same_bytes, store_word
-from .message_wire import FIELD_1, FIELD_2, KIND_BYTES, KIND_FLOAT, KIND_INT64
-from .varint import count_varints, read_length, read_packed_varint, read_two_varints
+from ..addresses import copy_from, raw_address
+from ..memory import Bytes, MutableBytes, raw_load, same_bytes, store_word
+from ..varint import count_varints, read_length, read_packed_varint, read_two_varints
+from .wire import FIELD_1, FIELD_2, KIND_BYTES, KIND_FLOAT, KIND_INT64
 
 #: Heads that are kept of each feature, by the first byte of the entry's length.
 HEAD_SLOTS = 4

@@ -8,20 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_number import (
-    DECIMAL,
-    INFINITY,
-    NEGATIVE,
-    UNREAD,
-    byte_at,
-    float_bits,
-    integer_bits,
-    integer_magnitude,
-    scan_number,
-    skip_blanks,
-)
-from .json_string import read_string
-from .memory import (
+from ..memory import (
     Bytes,
     Ints,
     MutableBytes,
@@ -33,6 +20,19 @@ from .memory import (
     multiply_low,
     same_bytes,
 )
+from .number import (
+    DECIMAL,
+    INFINITY,
+    NEGATIVE,
+    UNREAD,
+    byte_at,
+    float_bits,
+    integer_bits,
+    integer_magnitude,
+    scan_number,
+    skip_blanks,
+)
+from .string import read_string
 
 #: What an entry is, and what its word holds.
 NULL = 0

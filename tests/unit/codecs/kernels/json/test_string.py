@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.kernels import json_string
-from app.codecs.kernels.json_number import UNREAD
+from app.codecs.kernels.json import string
+from app.codecs.kernels.json.number import UNREAD
 
 
 def read(text: bytes) -> tuple[bytes, int]:
     """The string at the beginning of the text as UTF-8, and the position behind it."""
     data, out = np.frombuffer(text, np.uint8), np.zeros(len(text), np.uint8)
-    size, position = json_string.read_string(data, 0, out, 0)
+    size, position = string.read_string(data, 0, out, 0)
     return out[:size].tobytes(), position
 
 
@@ -42,5 +42,5 @@ def test_what_is_no_string_is_not_read(text: bytes) -> None:
 def test_a_run_of_characters_ends_where_json_ends_it(stop: bytes, size: int) -> None:
     run = b" ~\x7f\x80\xff!#[]^"[: size % 10] * 3
     data = np.frombuffer(run + stop + b"abcdefgh", np.uint8)
-    assert json_string.string_end(data, 0) == len(run)
-    assert json_string.string_end(data[: len(run)], 0) == len(run)
+    assert string.string_end(data, 0) == len(run)
+    assert string.string_end(data[: len(run)], 0) == len(run)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.kernels.record_index import MAX_LINE_BYTES
+from app.codecs.kernels.messages.record_index import MAX_LINE_BYTES
 
 PLAIN = kernels.Kernels(lambda function: function)
 KERNELS = ["compiled", "plain"]

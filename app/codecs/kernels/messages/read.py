@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .addresses import copy_from, raw_address, raw_int_from
-from .memory import Bytes, Ints, MutableBytes, MutableFlags, MutableInts, load_word, same_bytes
-from .message_head import (
+from ..addresses import copy_from, raw_address, raw_int_from
+from ..memory import Bytes, Ints, MutableBytes, MutableFlags, MutableInts, load_word, same_bytes
+from ..utf8 import valid_utf8
+from ..varint import read_length, read_tag, skip_field
+from .head import (
     NOTED,
     copy_content,
     count_values,
@@ -38,8 +40,8 @@ from .message_head import (
     read_run,
     same_head,
 )
-from .message_values import read_numbers
-from .message_wire import (
+from .values import read_numbers
+from .wire import (
     FIELD_1,
     FIELD_2,
     KIND_ABSENT,
@@ -53,8 +55,6 @@ from .message_wire import (
     read_entry,
     step_extent,
 )
-from .utf8 import valid_utf8
-from .varint import read_length, read_tag, skip_field
 
 #: Added to the kind of a Feature that does not hold what its feature's mode expects.
 UNFIT = 0x80

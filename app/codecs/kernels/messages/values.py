@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .addresses import copy_from, raw_address
-from .memory import Bytes, Ints, MutableBytes, MutableInts, same_bytes, store_word
-from .message_wire import FIELD_1, FIXED32_1, KIND_ABSENT, KIND_BYTES, KIND_FLOAT, VARINT_1, next_list
-from .varint import field_size, read_length, read_packed_varint, read_tag, skip_field, write_length
+from ..addresses import copy_from, raw_address
+from ..memory import Bytes, Ints, MutableBytes, MutableInts, same_bytes, store_word
+from ..varint import field_size, read_length, read_packed_varint, read_tag, skip_field, write_length
+from .wire import FIELD_1, FIXED32_1, KIND_ABSENT, KIND_BYTES, KIND_FLOAT, VARINT_1, next_list
 
 
 def _read_float_list(data: Bytes, position: int, end: int, out: MutableBytes, at: int) -> int:

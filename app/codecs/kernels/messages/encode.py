@@ -19,10 +19,10 @@ are written into it.
 
 from __future__ import annotations
 
-from .addresses import copy_from, raw_address, raw_byte_from, raw_int_from, raw_word_from
+from ..addresses import copy_from, raw_address, raw_byte_from, raw_int_from, raw_word_from
+from ..memory import Bytes, Ints, MutableBytes, MutableInts
+from ..varint import field_size, varint_size, write_length, write_packed_varint
 from .framing import OVERHEAD_BYTES, write_footers, write_header
-from .memory import Bytes, Ints, MutableBytes, MutableInts
-from .varint import field_size, varint_size, write_length, write_packed_varint
 
 #: Tag and length of a field: what a varint can take at most.
 MAX_FIELD_OVERHEAD = 11

@@ -5,8 +5,8 @@ A walk answers `~p` in place of a number where the bytes are malformed at `p`.
 
 from __future__ import annotations
 
-from .memory import Bytes, MutableInts
-from .varint import count_varints, read_length, read_tag, skip_field
+from ..memory import Bytes, MutableInts
+from ..varint import count_varints, read_length, read_tag, skip_field
 
 #: What a cell holds; the numbers of lists are the fields of Feature.
 KIND_ABSENT = 0

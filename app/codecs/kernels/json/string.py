@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .json_number import UNREAD, byte_at
-from .memory import Bytes, MutableBytes, bit_length, copy_bytes, load_word
-from .utf8 import valid_utf8
+from ..memory import Bytes, MutableBytes, bit_length, copy_bytes, load_word
+from ..utf8 import valid_utf8
+from .number import UNREAD, byte_at
 
 _QUOTE = 0x22
 _BACKSLASH = 0x5C

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
-from app.codecs.kernels import json_floats
-from app.codecs.kernels.json_tape import (
+from app.codecs.kernels.json import floats
+from app.codecs.kernels.json.tape import (
     DECIMAL_NUMBER,
     INTEGER,
     LARGE,
@@ -45,7 +45,7 @@ def read(items: list[tuple[int, float]], dtype: type[np.floating[Any]], *, compi
     words = np.frombuffer(b"".join(word.tobytes() for word in words), np.uint64)
     singles = np.full(len(items) if dtype is np.float32 else 0, 7, np.float32)
     doubles = np.full(len(items) if dtype is np.float64 else 0, 7, np.float64)
-    kernel = kernels.load().read_floats if compiled else json_floats.read_floats
+    kernel = kernels.load().read_floats if compiled else floats.read_floats
     limit = SINGLE_LIMIT if dtype is np.float32 else DOUBLE_LIMIT
     are_read = kernel(kinds, words, limit, singles, doubles)
     return (singles if dtype is np.float32 else doubles) if are_read else None
@@ -102,7 +102,7 @@ def test_what_is_left_to_others(
 
 @BOTH
 def test_there_has_to_be_room(compiled: bool) -> None:
-    kernel = kernels.load().read_floats if compiled else json_floats.read_floats
+    kernel = kernels.load().read_floats if compiled else floats.read_floats
     kinds, words = np.full(3, DECIMAL_NUMBER, np.uint8), np.zeros(3, np.uint64)
     none: Any = np.empty(0, np.float32)
     assert kernel(kinds, words, DOUBLE_LIMIT, none, np.empty(3))

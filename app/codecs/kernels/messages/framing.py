@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .addresses import copy_from, raw_address
-from .crc32c import LANES_BYTES, crc32c, mask_crc, three_crcs, word_crc
-from .memory import Bytes, Ints, MutableBytes, MutableInts, load_word, raw_load, store_word
+from ..addresses import copy_from, raw_address
+from ..crc32c import LANES_BYTES, crc32c, mask_crc, three_crcs, word_crc
+from ..memory import Bytes, Ints, MutableBytes, MutableInts, load_word, raw_load, store_word
 
 __all__ = [
     "BAD_DATA",

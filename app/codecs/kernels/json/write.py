@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .memory import Bytes, Ints, MutableBytes, MutableInts, copy_bytes, load_word
-from .utf8 import valid_utf8
+from ..memory import Bytes, Ints, MutableBytes, MutableInts, copy_bytes, load_word
+from ..utf8 import valid_utf8
 
 __all__ = [
     "append_spans",

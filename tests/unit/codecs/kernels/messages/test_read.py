@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.codecs import kernels
-from app.codecs.kernels import message_head, message_read
-from app.codecs.kernels.message_read import (
+from app.codecs.kernels.messages import head, read
+from app.codecs.kernels.messages.read import (
     AMBIGUOUS,
     DONE,
     FEATURE_LISTS,
@@ -26,7 +26,7 @@ from app.codecs.kernels.message_read import (
     SEQUENCE,
     UNFIT,
 )
-from app.codecs.kernels.message_wire import (
+from app.codecs.kernels.messages.wire import (
     KIND_ABSENT,
     KIND_BYTES,
     KIND_FLOAT,
@@ -64,24 +64,24 @@ class Reading:
     ) -> None:
         self.mode = mode
         self.texts = np.frombuffer(b"x" + prefix, np.uint8)
-        self.table = np.zeros((2 + message_read.NUM_PARTS, message_read.KEY_FIELDS), np.int64)
+        self.table = np.zeros((2 + read.NUM_PARTS, read.KEY_FIELDS), np.int64)
         self.table[0, :9] = mode, kind, width, 8, 1, 1 + len(prefix), 0, 1, 1
         self.table[1, :9] = MODE_CELL, KIND_ABSENT, 0, 0, 1, 1, 0, 1, 2
-        self.table[3, message_read.NEXT] = 1
-        self.heads = np.zeros(3 * message_head.HEAD_SLOTS * message_head.HEAD_BYTES, np.uint8)
-        self.unknown = np.zeros(message_read.UNKNOWN_FIELDS * room, np.int64)
+        self.table[3, read.NEXT] = 1
+        self.heads = np.zeros(3 * head.HEAD_SLOTS * head.HEAD_BYTES, np.uint8)
+        self.unknown = np.zeros(read.UNKNOWN_FIELDS * room, np.int64)
 
     def read(
         self, kernel: kernels.Kernels, data: bytes, starts: list[int], sizes: list[int], is_sequence: int = 1
     ) -> int:
         self.data = np.frombuffer(data, np.uint8)
         rows = len(starts)
-        self.table[:, message_read.FITTING] = 0
+        self.table[:, read.FITTING] = 0
         self.kinds = np.zeros((2, rows), np.uint8)
         numbers = np.zeros((4, 2, rows), np.int64)
         self.begins, self.ends, self.counts, self.num_bytes = numbers
         self.arena = np.zeros(ROOM, np.uint8)
-        self.stop = np.zeros(message_read.STOP_FIELDS, np.int64)
+        self.stop = np.zeros(read.STOP_FIELDS, np.int64)
         return kernel.read_messages(
             self.data, np.array(starts, np.int64), np.array(sizes, np.int64), is_sequence,
             self.table.reshape(-1), self.texts, 1, self.heads, self.kinds.reshape(-1), numbers.reshape(-1),
@@ -91,7 +91,7 @@ class Reading:
     @property
     def fitting(self) -> NDArray[np.int64]:
         """By key, how many rows have it as the mode says."""
-        return self.table[:2, message_read.FITTING]
+        return self.table[:2, read.FITTING]
 
     def read_all(self, kernel: kernels.Kernels, *messages: bytes, is_sequence: int = 1) -> int:
         sizes = [len(message) for message in messages]
@@ -268,7 +268,7 @@ def test_unknown_keys_are_noted_while_there_is_room(kernel: kernels.Kernels) -> 
     reading = Reading()
     assert reading.read_all(kernel, first, second) == FULL
     assert reading.unknown.tolist() == [0, 6, 7, KIND_INT64, FEATURES]
-    assert reading.stop[[0, 2]].tolist() == [1, message_read.UNKNOWN_FIELDS]
+    assert reading.stop[[0, 2]].tolist() == [1, read.UNKNOWN_FIELDS]
     reading = Reading(room=2)
     assert reading.read_all(kernel, first, second) == DONE
     assert reading.unknown[5:].tolist() == [1, len(first) + 6, len(first) + 7, KIND_NONE, FEATURE_LISTS]

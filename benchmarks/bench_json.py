@@ -25,8 +25,8 @@ import simdjson
 import tensorflow as tf
 
 from app.codecs import kernels
-from app.codecs.json import ndjson
-from app.codecs.json import tensors as json_tensors
+from app.codecs.json.rows import ndjson
+from app.codecs.json.tensors import read as json_tensors
 from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorDecodeOptions
 from app.runtime.budget import Budget

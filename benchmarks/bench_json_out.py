@@ -24,7 +24,8 @@ import tensorflow as tf
 from app.codecs import kernels
 from app.codecs.array import Array
 from app.codecs.columns import MAX_BATCH_ROWS, Batch, Records
-from app.codecs.json import write_rows, write_tensors
+from app.codecs.json.rows import write as write_rows
+from app.codecs.json.tensors import write as write_tensors
 from app.codecs.messages import tfrecord
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions, TensorEncodeOptions
 from app.domain.dtypes import FLOAT32

@@ -22,10 +22,11 @@ from .columns import Records
 from .csv import libsvm
 from .csv import read as csv_read
 from .csv import write as csv_write
-from .json import ndjson as records_ndjson
-from .json import records as records_json
-from .json import tensors as tensors_json
-from .json import write_rows, write_tensors
+from .json.rows import ndjson as records_ndjson
+from .json.rows import read as records_json
+from .json.rows import write as write_rows
+from .json.tensors import read as tensors_json
+from .json.tensors import write as write_tensors
 from .messages import b64 as records_b64
 from .messages import tensor_b64 as tensors_b64
 from .messages import tensor_tfrecord as tensors_tfrecord

@@ -29,9 +29,9 @@ from ..domain.limits import Limits
 from ..domain.schema import Schema, check_feature_names
 from ..domain.tensor import check_shape
 from ..errors import InputError, SchemaConflict, UnprocessableInput
-from .json.cells import Cells
 from .json.errors import cell_error
 from .json.items import Nesting, infer_dtype
+from .json.rows.cells import Cells
 from .json.tape import Items
 from .json.values import ItemError, Reading, null_error
 from .kernels.json.tape import ARRAY, NULL

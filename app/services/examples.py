@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from ..codecs.columns import Records
 from ..codecs.forms import MEDIA_TYPES
-from ..codecs.json import records as records_json
-from ..codecs.json import write_rows
+from ..codecs.json.rows import read as records_json
+from ..codecs.json.rows import write as write_rows
 from ..codecs.messages import example
 from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ..runtime.budget import Budget

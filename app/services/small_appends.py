@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from ..codecs.json.records import decode_bodies
+from ..codecs.json.rows.read import decode_bodies
 from ..codecs.messages.frames import find_frames
 from ..codecs.messages.messages import encode_messages
 from ..codecs.records.large_integers import LargeIntegers

@@ -18,7 +18,7 @@ KERNELS = {
     # JSON: rows and tensors on one tape, and where rows lie in a large text.
     "read_values": {"codecs/json/tape_reader.py"},
     "read_floats": {"codecs/json/items.py"},
-    "find_objects": {"codecs/json/objects.py"},
+    "find_objects": {"codecs/json/rows/objects.py"},
     # Examples and SequenceExamples.
     "read_messages": {"codecs/messages/examples/cells.py"},
     "encode_messages": {"codecs/messages/examples/write.py"},

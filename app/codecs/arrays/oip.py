@@ -42,7 +42,7 @@ from ..json.document import read_text
 from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
 from ..json.items import flatten
 from ..json.tape import Items, members_of
-from ..json.tensors import read_tensor
+from ..json.tensors.read import read_tensor
 from ..json.texts import quote
 from ..kernels.json.tape import ARRAY, OBJECT
 from ..options import TensorDecodeOptions, TensorEncodeOptions

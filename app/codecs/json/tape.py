@@ -1,6 +1,6 @@
 """JSON as a tape: arrays of kinds and words that numpy cuts columns and tensors out of.
 
-The entries of `kernels/json_tape.py` say what a value is; the children of an array or object lie side by
+The entries of `kernels/json/tape.py` say what a value is; the children of an array or object lie side by
 side in a block, behind an entry that counts them.
 """
 

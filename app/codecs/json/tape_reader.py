@@ -1,4 +1,4 @@
-"""Texts to tapes: what `kernels/json_tape.py` needs to read them, used again from one tape to the next."""
+"""Texts to tapes: what `kernels/json/tape.py` needs to read them, used again from one tape to the next."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ envelope.
 
 from __future__ import annotations
 
-from ...runtime.budget import Budget
-from ...runtime.streams import ByteStream
-from ..columns import Records
-from ..options import RecordsDecodeOptions
-from .ndjson_lines import LineReader
+from ....runtime.budget import Budget
+from ....runtime.streams import ByteStream
+from ...columns import Records
+from ...options import RecordsDecodeOptions
+from .lines import LineReader
 from .row_texts import head_rows, records_from_texts
 
 

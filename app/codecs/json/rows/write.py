@@ -8,20 +8,39 @@ from typing import Final
 
 import numpy as np
 
-from ...domain.feature import Feature
-from ...domain.limits import MIB
-from ...domain.schema import Schema
-from ...errors import UnprocessableInput
-from ...runtime.budget import Budget
-from ...runtime.streams import Buffer
-from ...runtime.turns import offer_turn
-from ..columns import Batch, Column, Ints, Records
-from ..options import RecordsEncodeOptions
-from ..records.named_columns import without_features
-from .errors import cell_error
-from .texts import Texts, concatenate, empty_lists, gather, in_lists, join, quote, spread
-from .values import ItemError
-from .write import Spelling, integer_texts, nested_texts, value_texts
+from ....domain.feature import Feature
+from ....domain.limits import MIB
+from ....domain.schema import Schema
+from ....errors import UnprocessableInput
+from ....runtime.budget import Budget
+from ....runtime.streams import Buffer
+from ....runtime.turns import offer_turn
+from ...columns import (
+    Batch,
+    Column,
+    Ints,
+    Records,
+)
+from ...options import RecordsEncodeOptions
+from ...records.named_columns import without_features
+from ..errors import cell_error
+from ..texts import (
+    Texts,
+    concatenate,
+    empty_lists,
+    gather,
+    in_lists,
+    join,
+    quote,
+    spread,
+)
+from ..values import ItemError
+from ..write import (
+    Spelling,
+    integer_texts,
+    nested_texts,
+    value_texts,
+)
 
 #: What a bare object of columns cannot be named at the top, since the name says what the body is.
 RESERVED: Final = frozenset({"instances", "inputs", "outputs", "columns", "schema", "b64"})

@@ -9,18 +9,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.feature import Feature, FeatureShape
-from ...domain.tensor import num_elements
-from ...errors import InputError, SchemaConflict
-from ..columns import Column, item_width
-from ..kernels.json.tape import ARRAY, NULL
+from ....domain.feature import Feature, FeatureShape
+from ....domain.tensor import num_elements
+from ....errors import InputError, SchemaConflict
+from ...columns import Column, item_width
+from ...kernels.json.tape import ARRAY, NULL
+from ..errors import cell_error
+from ..items import convert, flatten
+from ..tape import Items
+from ..values import (
+    ItemError,
+    Reading,
+    null_error,
+)
 from .cells import Cells
 from .components import open_ragged, read_sparse
-from .errors import cell_error
-from .items import convert, flatten
-from .nested import cell_at, count_bounds, misfit
-from .tape import Items
-from .values import ItemError, Reading, null_error
+from .nested import (
+    cell_at,
+    count_bounds,
+    misfit,
+)
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

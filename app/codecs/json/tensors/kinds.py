@@ -16,16 +16,24 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Final
 
-from ...domain.dtypes import INT64, DType
-from ...errors import InputError, MalformedInput, UnprocessableInput
-from ..array import Array, RaggedTensor, SparseTensor
-from ..kernels.json.tape import ARRAY
-from ..options import TensorDecodeOptions
-from ..tensors.components import ragged_tensor, sparse_tensor
-from .forms import DataForm, read_data_form
-from .tape import Items
-from .tensor_array import read_array
-from .values import Reading
+from ....domain.dtypes import INT64, DType
+from ....errors import (
+    InputError,
+    MalformedInput,
+    UnprocessableInput,
+)
+from ...array import (
+    Array,
+    RaggedTensor,
+    SparseTensor,
+)
+from ...kernels.json.tape import ARRAY
+from ...options import TensorDecodeOptions
+from ...tensors.components import ragged_tensor, sparse_tensor
+from ..forms import DataForm, read_data_form
+from ..tape import Items
+from ..values import Reading
+from .array import read_array
 
 _SPARSE: Final = frozenset({"values", "indices", "dense_shape"})
 _RAGGED: Final = frozenset({"values", "row_splits"})

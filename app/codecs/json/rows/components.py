@@ -13,16 +13,28 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import parse_dtype
-from ...domain.feature import Feature
-from ...domain.tensor import num_elements
-from ...errors import InputError, MalformedInput
-from ..kernels.json.tape import ARRAY, INTEGER, LARGE, OBJECT, STRING, UNSIGNED
+from ....domain.dtypes import parse_dtype
+from ....domain.feature import Feature
+from ....domain.tensor import num_elements
+from ....errors import InputError, MalformedInput
+from ...kernels.json.tape import (
+    ARRAY,
+    INTEGER,
+    LARGE,
+    OBJECT,
+    STRING,
+    UNSIGNED,
+)
+from ..errors import cell_error
+from ..tape import KEY_OF, Items
+from ..values import ItemError
 from .cells import Members
-from .errors import cell_error
-from .nested import cell_at, count_bounds, misplaced, open_nested
-from .tape import KEY_OF, Items
-from .values import ItemError
+from .nested import (
+    cell_at,
+    count_bounds,
+    misplaced,
+    open_nested,
+)
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

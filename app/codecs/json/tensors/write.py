@@ -18,19 +18,43 @@ from typing import Final
 
 import numpy as np
 
-from ...domain.dtypes import INT64, DType
-from ...domain.tensor import Shape, num_elements
-from ...errors import UnprocessableInput
-from ...runtime.budget import Budget
-from ...runtime.streams import Buffer
-from ..array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
-from ..columns import Ints, Strings, part
-from ..content import STRING_OVERHEAD
-from ..options import TensorEncodeOptions
-from ..tensors.components import components_of
-from .texts import PIECE_BYTES, Texts, byte_array, concatenate, empty_lists, gather, join, quote
-from .values import ItemError
-from .write import b64_text, joined_values, nested_texts, value_texts
+from ....domain.dtypes import INT64, DType
+from ....domain.tensor import Shape, num_elements
+from ....errors import UnprocessableInput
+from ....runtime.budget import Budget
+from ....runtime.streams import Buffer
+from ...array import (
+    AnyTensor,
+    Array,
+    ElementReader,
+    RaggedTensor,
+    SparseTensor,
+)
+from ...columns import (
+    Ints,
+    Strings,
+    part,
+)
+from ...content import STRING_OVERHEAD
+from ...options import TensorEncodeOptions
+from ...tensors.components import components_of
+from ..texts import (
+    PIECE_BYTES,
+    Texts,
+    byte_array,
+    concatenate,
+    empty_lists,
+    gather,
+    join,
+    quote,
+)
+from ..values import ItemError
+from ..write import (
+    b64_text,
+    joined_values,
+    nested_texts,
+    value_texts,
+)
 
 #: Numbers that are spelled at a time: a few hundred KiB of text, since no other thread runs meanwhile.
 _CHUNK_VALUES: Final = 16_384

@@ -11,23 +11,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from ...domain.dtypes import DType
-from ...domain.limits import Limits
-from ...domain.tensor import Shape, check_distinct, num_elements
-from ...errors import AmbiguousInput, LimitExceeded, UnprocessableInput
-from ...runtime.budget import Budget
-from ...runtime.streams import WholeBody
-from ...runtime.turns import offer_turn
-from ..array import AnyTensor, Array, RaggedTensor, SparseTensor
-from ..content import STRING_OVERHEAD
-from ..kernels.json.tape import ARRAY, OBJECT
-from ..options import TensorDecodeOptions
-from .document import read_text
-from .forms import IGNORED_MEMBERS, DataForm, check_name, is_oip, member_pointer, read_data_form
-from .tape import Items, members_of
-from .tensor_array import is_nested, read_array, read_ragged
-from .tensor_kinds import are_parts, read_parts
-from .values import Reading
+from ....domain.dtypes import DType
+from ....domain.limits import Limits
+from ....domain.tensor import (
+    Shape,
+    check_distinct,
+    num_elements,
+)
+from ....errors import (
+    AmbiguousInput,
+    LimitExceeded,
+    UnprocessableInput,
+)
+from ....runtime.budget import Budget
+from ....runtime.streams import WholeBody
+from ....runtime.turns import offer_turn
+from ...array import (
+    AnyTensor,
+    Array,
+    RaggedTensor,
+    SparseTensor,
+)
+from ...content import STRING_OVERHEAD
+from ...kernels.json.tape import ARRAY, OBJECT
+from ...options import TensorDecodeOptions
+from ..document import read_text
+from ..forms import (
+    IGNORED_MEMBERS,
+    DataForm,
+    check_name,
+    is_oip,
+    member_pointer,
+    read_data_form,
+)
+from ..tape import Items, members_of
+from ..values import Reading
+from .array import (
+    is_nested,
+    read_array,
+    read_ragged,
+)
+from .kinds import are_parts, read_parts
 
 #: Members that are likely; those that every tape knows are missing.
 _NAMES: Final = ("shape", "data", "name", "datatype", "inputs")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.feature import Feature, FeatureShape
-from ...errors import InputError, SchemaConflict
-from ..kernels.json.tape import ARRAY, NULL
-from .errors import cell_error
-from .tape import Items
-from .values import null_error
+from ....domain.feature import Feature, FeatureShape
+from ....errors import InputError, SchemaConflict
+from ...kernels.json.tape import ARRAY, NULL
+from ..errors import cell_error
+from ..tape import Items
+from ..values import null_error
 
 Ints = NDArray[np.int64]
 

@@ -12,24 +12,45 @@ from typing import Final, Literal
 
 import numpy as np
 
-from ...domain.limits import MIB
-from ...errors import AmbiguousInput, InputError, MalformedInput, UnprocessableInput
-from ...runtime.budget import Budget
-from ...runtime.streams import Buffer, WholeBody
-from ..columns import Records
-from ..kernels.json.tape import ARRAY, OBJECT
-from ..options import RecordsDecodeOptions
-from ..records.body_schema import with_body_schema
-from .blocks import ColumnBlock, RowBlock, records_from_blocks
-from .document import read_text
-from .forms import IGNORED_MEMBERS
-from .objects import INSTANCES, ObjectReader, find_rows
+from ....domain.limits import MIB
+from ....errors import (
+    AmbiguousInput,
+    InputError,
+    MalformedInput,
+    UnprocessableInput,
+)
+from ....runtime.budget import Budget
+from ....runtime.streams import Buffer, WholeBody
+from ...columns import Records
+from ...kernels.json.tape import ARRAY, OBJECT
+from ...options import RecordsDecodeOptions
+from ...records.body_schema import with_body_schema
+from ..document import read_text
+from ..forms import IGNORED_MEMBERS
+from ..tape import (
+    Items,
+    Tape,
+    members_of,
+)
+from ..tape_reader import TapeReader, Unread
+from ..text import parse_json
+from .blocks import (
+    ColumnBlock,
+    RowBlock,
+    records_from_blocks,
+)
+from .objects import (
+    INSTANCES,
+    ObjectReader,
+    find_rows,
+)
 from .oip import read_oip_columns
-from .row_texts import head_rows, not_a_row, records_from_texts
-from .tape import Items, Tape, members_of
-from .tape_reader import TapeReader, Unread
-from .text import parse_json
-from .write_rows import RESERVED
+from .row_texts import (
+    head_rows,
+    not_a_row,
+    records_from_texts,
+)
+from .write import RESERVED
 
 #: Rows of a body up to this size are parsed at once, and what is wrong with any of them is found at once.
 _WHOLE_UP_TO: Final = 1 * MIB

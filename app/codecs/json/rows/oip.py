@@ -5,17 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ...domain.dtypes import BYTES, TEXT, WITHIN_FLOAT32
-from ...domain.feature import Feature, default_encoding
-from ...domain.schema import Schema, check_feature_names
-from ...domain.tensor import num_elements
-from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
-from ...runtime.budget import Budget
-from ..kernels.json.tape import OBJECT
-from .forms import DataForm, fit_shape, member_pointer, read_data_form
-from .items import flatten
-from .tape import Items, members_of, nest
-from .values import ItemError
+from ....domain.dtypes import (
+    BYTES,
+    TEXT,
+    WITHIN_FLOAT32,
+)
+from ....domain.feature import Feature, default_encoding
+from ....domain.schema import Schema, check_feature_names
+from ....domain.tensor import num_elements
+from ....errors import (
+    MalformedInput,
+    SchemaConflict,
+    UnprocessableInput,
+)
+from ....runtime.budget import Budget
+from ...kernels.json.tape import OBJECT
+from ..forms import (
+    DataForm,
+    fit_shape,
+    member_pointer,
+    read_data_form,
+)
+from ..items import flatten
+from ..tape import (
+    Items,
+    members_of,
+    nest,
+)
+from ..values import ItemError
 
 #: A nested array that a declared shape makes, with what its column takes.
 _ARRAY_BYTES: Final = 72

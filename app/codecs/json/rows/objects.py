@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from ...domain.limits import KIB, MIB
-from ...runtime.budget import Budget
-from .. import kernels
-from ..columns import MAX_BATCH_ROWS, Ints
-from .ndjson_lines import Lines
+from ....domain.limits import KIB, MIB
+from ....runtime.budget import Budget
+from ... import kernels
+from ...columns import MAX_BATCH_ROWS, Ints
+from .lines import Lines
 
 INSTANCES: Final = "instances"
 

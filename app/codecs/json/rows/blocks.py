@@ -7,19 +7,25 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ...domain.feature import Feature
-from ...domain.limits import MIB
-from ...domain.schema import Schema
-from ...errors import SchemaConflict, UnprocessableInput
-from ...runtime.budget import Budget
-from ..columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Records
-from ..kernels.json.tape import NULL, OBJECT
-from ..options import RecordsDecodeOptions
-from ..schema_inference import HEAD_ROWS, infer_schema
+from ....domain.feature import Feature
+from ....domain.limits import MIB
+from ....domain.schema import Schema
+from ....errors import SchemaConflict, UnprocessableInput
+from ....runtime.budget import Budget
+from ...columns import (
+    MAX_BATCH_ROWS,
+    AbsentColumns,
+    Batch,
+    Column,
+    Records,
+)
+from ...kernels.json.tape import NULL, OBJECT
+from ...options import RecordsDecodeOptions
+from ...schema_inference import HEAD_ROWS, infer_schema
+from ..tape import KEY_OF, Items
+from ..values import Reading
 from .build import build_column
 from .cells import Cells, Members
-from .tape import KEY_OF, Items
-from .values import Reading
 
 #: What a row of a SequenceExample consists of.
 ROW_MEMBERS: Final = frozenset({"context", "feature_lists"})

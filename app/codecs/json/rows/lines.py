@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.limits import KIB, MIB
-from ...runtime.budget import Budget
-from ...runtime.streams import ByteStream
-from .. import kernels
-from ..kernels.json import rows
+from ....domain.limits import KIB, MIB
+from ....runtime.budget import Budget
+from ....runtime.streams import ByteStream
+from ... import kernels
+from ...kernels.json import rows
 
 #: Read at a time: what the processor's own cache holds, beside where it is put.
 _CHUNK: Final = 256 * KIB

@@ -9,9 +9,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import kernels
-from ..kernels.json.tape import NULL
-from .tape import Items, Kinds, Words
+from ... import kernels
+from ...kernels.json.tape import NULL
+from ..tape import (
+    Items,
+    Kinds,
+    Words,
+)
 
 Ints = NDArray[np.int64]
 

@@ -8,15 +8,27 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.dtypes import STRING, DType
-from ...domain.tensor import MAX_RANK, Shape, check_shape
-from ...errors import InputError
-from ..array import Array, RaggedTensor
-from ..kernels.json.tape import ARRAY
-from .forms import fit_shape
-from .items import convert, flatten, infer_dtype
-from .tape import Items
-from .values import ItemError, Reading, unravel
+from ....domain.dtypes import STRING, DType
+from ....domain.tensor import (
+    MAX_RANK,
+    Shape,
+    check_shape,
+)
+from ....errors import InputError
+from ...array import Array, RaggedTensor
+from ...kernels.json.tape import ARRAY
+from ..forms import fit_shape
+from ..items import (
+    convert,
+    flatten,
+    infer_dtype,
+)
+from ..tape import Items
+from ..values import (
+    ItemError,
+    Reading,
+    unravel,
+)
 
 _RAGGED_HINT: Final = " Rows of different lengths are a ragged tensor where kind=ragged says so."
 

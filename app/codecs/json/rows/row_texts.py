@@ -8,16 +8,24 @@ from typing import Final, NoReturn, Protocol
 
 import numpy as np
 
-from ...errors import AmbiguousInput, InputError, LimitExceeded
-from ...runtime.budget import Budget
-from ..columns import MAX_BATCH_ROWS, Ints, Records
-from ..kernels.json.tape import OBJECT
-from ..options import RecordsDecodeOptions
-from ..schema_inference import HEAD_ROWS
+from ....errors import (
+    AmbiguousInput,
+    InputError,
+    LimitExceeded,
+)
+from ....runtime.budget import Budget
+from ...columns import (
+    MAX_BATCH_ROWS,
+    Ints,
+    Records,
+)
+from ...kernels.json.tape import OBJECT
+from ...options import RecordsDecodeOptions
+from ...schema_inference import HEAD_ROWS
+from ..tape_reader import TapeReader, Unread
+from ..text import parse_json
 from .blocks import RowBlock, records_from_blocks
-from .ndjson_lines import Lines
-from .tape_reader import TapeReader, Unread
-from .text import parse_json
+from .lines import Lines
 
 _NOT_A_ROW: Final = (
     'A row is one JSON object, {"name": value, ...}. Several rows are sent as records: one object a '

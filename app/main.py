@@ -42,8 +42,8 @@ from .resources import NotEnoughMemory, allow_open_files, available_processors, 
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
-from .services.collecting import BackgroundCollection
-from .services.datasets import Datasets
+from .services.datasets.background import BackgroundCollection
+from .services.datasets.datasets import Datasets
 from .services.readiness import Readiness
 from .services.small_appends import SmallAppends
 from .settings import Settings, SettingsError, complaints, read_settings

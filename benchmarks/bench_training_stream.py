@@ -18,7 +18,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 
 from app.codecs.columns import in_batches
-from app.domain.row_order import RowOrder
+from app.domain.sharding.row_order import RowOrder
 from app.runtime.budget import Budget
 from benchmarks.version_rows import WIDTH, Version, published
 

@@ -24,7 +24,7 @@ _AFTER_STATUS: Final = ("Refused", "problem", "problem_response")
 #: Tables with codes in them, which other code takes its code from.
 _TABLES: Final = ("_CODES", "_REASONS")
 #: Problems of a stored version, which `validate` reports; no error has them.
-_REPORTS: Final = "services/dataset/validate/"
+_REPORTS: Final = "services/datasets/validate/"
 
 
 def find_codes() -> dict[str, set[int]]:

@@ -5,14 +5,15 @@ from dataclasses import replace
 
 from app.domain.compression import SUFFIXES
 from app.domain.manifest import Manifest
-from app.domain.shard_plan import ShardPlan
+from app.domain.sharding.shard_plan import ShardPlan
 from app.runtime.memory import MemoryPool
-from app.services.dataset.log import Aborted
-from app.services.dataset.plan import Plan, Work
-from app.services.dataset.publish.executor import Executor
-from app.services.dataset.publish.publisher import Publisher
-from app.services.dataset.publish.room import Room
-from app.services.datasets import Datasets, PublishOptions
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.objects.log import Aborted
+from app.services.datasets.objects.plan import Plan, Work
+from app.services.datasets.publish.executor import Executor
+from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.publish.publisher import Publisher
+from app.services.datasets.publish.room import Room
 
 #: Makes of a plan's work the work that a test wants.
 Change = Callable[[Work], Work]

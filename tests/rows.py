@@ -14,7 +14,9 @@ from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
-from app.services.datasets import AppendResult, Datasets, PublishOptions
+from app.services.datasets.append.result import AppendResult
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.publish.options import PublishOptions
 from app.storage.object_store import ObjectStore
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 

@@ -16,9 +16,10 @@ from ..codecs.options import ArrowFormat, RecordsEncodeOptions
 from ..domain.limits import KIB
 from ..domain.losses import Losses
 from ..domain.manifest import Manifest, ManifestJson
-from ..services.datasets import ProgressJson, UnderwayJson
-from ..services.loader_lines import loader_lines
-from ..services.records import ConvertedRecords
+from ..services.convert.records import ConvertedRecords
+from ..services.datasets.publications import UnderwayJson
+from ..services.datasets.publish.progress import ProgressJson
+from ..services.datasets.read.loader_lines import loader_lines
 from .base_url import base_url
 from .negotiation import Chosen
 from .work import Answer

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from ..domain.limits import Limits
 from ..runtime.spool import Spool
-from ..services.datasets import Datasets
+from ..services.datasets.datasets import Datasets
 from ..services.readiness import Readiness
 from ..services.small_appends import SmallAppends
 from .downloads.files import Downloads

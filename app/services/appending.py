@@ -21,13 +21,17 @@ from ..errors import InputError, LossyConversion, SchemaConflict, ShardsmithErro
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
 from ..runtime.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
-from .dataset.catalog import Outdated
-from .dataset.publish.room import Room
-from .dataset.same_schema import require_same_message, require_same_schema
-from .datasets import AppendJson, AppendResult, Datasets, Destination, PublishOptions, Underway
+from .convert.records import open_records
+from .datasets.append.result import AppendJson, AppendResult
+from .datasets.datasets import Datasets
+from .datasets.objects.catalog import Outdated
+from .datasets.objects.incarnation import Destination
+from .datasets.objects.same_schema import require_same_message, require_same_schema
+from .datasets.publications import Underway
+from .datasets.publish.options import PublishOptions
+from .datasets.publish.room import Room
 from .deferred import completed, settle, then
 from .evolving import open_widening
-from .records import open_records
 
 __all__ = ["AppendRequest", "Appended", "append_rows", "stored_answer"]
 

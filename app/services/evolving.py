@@ -21,7 +21,7 @@ from ..domain.schema import Schema
 from ..runtime.budget import Budget
 from ..runtime.spool import Spool
 from ..runtime.streams import ByteStream
-from .records import decode_body, needs_file, open_body, open_records
+from .convert.records import decode_body, needs_file, open_body, open_records
 
 __all__ = ["open_widening"]
 

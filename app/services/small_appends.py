@@ -32,11 +32,13 @@ from ..runtime.budget import Budget
 from ..runtime.spool import Spool
 from ..runtime.streams import MemoryStream
 from .appending import Appended, AppendRequest, append_rows, stored_answer
-from .dataset.append.grouping import Member
-from .dataset.catalog import Outdated
-from .datasets import AppendResult, Datasets, Destination
+from .convert.records import bounded
+from .datasets.append.grouping import Member
+from .datasets.append.result import AppendResult
+from .datasets.datasets import Datasets
+from .datasets.objects.catalog import Outdated
+from .datasets.objects.incarnation import Destination
 from .deferred import settle
-from .records import bounded
 
 __all__ = ["SmallAppend", "SmallAppends"]
 

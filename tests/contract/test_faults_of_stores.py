@@ -12,14 +12,14 @@ from typing import Final
 import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-APPEND: Final = "unit/services/dataset/append/test_appender.py"
-COLLECT: Final = "unit/services/dataset/collect/test_collector.py"
+APPEND: Final = "unit/services/datasets/append/test_appender.py"
+COLLECT: Final = "unit/services/datasets/collect/test_collector.py"
 CREATE: Final = "unit/storage/test_create_once.py"
-EXECUTE: Final = "unit/services/dataset/publish/test_executor.py"
-GROUP: Final = "unit/services/dataset/append/test_grouping.py"
+EXECUTE: Final = "unit/services/datasets/publish/test_executor.py"
+GROUP: Final = "unit/services/datasets/append/test_grouping.py"
 OBSTORE: Final = "unit/storage/test_obstore_store.py"
 PROCESSES: Final = "campaign/test_processes.py"
-PUBLISH: Final = "unit/services/dataset/publish/test_publisher.py"
+PUBLISH: Final = "unit/services/datasets/publish/test_publisher.py"
 REMOTE: Final = "unit/storage/test_remote.py"
 BAD_STORE: Final = "campaign/test_bad_store.py"
 
@@ -83,7 +83,7 @@ ROWS: Final = {
         f"{PROCESSES}::test_a_key_means_the_same_after_its_replica_was_killed_and_started_again",
         f"{PUBLISH}::test_the_same_publish_key_gives_the_same_version",
         f"{PUBLISH}::test_a_publish_key_is_good_for_one_request",
-        "unit/services/test_appending.py::"
+        "unit/services/datasets/append/test_appending.py::"
         "test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_since",
     ],
     64: [  # SlowDown
@@ -104,7 +104,7 @@ ROWS: Final = {
         f"{REMOTE}::test_half_an_answer_is_none",
         f"{CREATE}::test_our_own_object_is_not_taken_for_anothers_where_it_is_read_wrongly",
         f"{REMOTE}::test_an_upload_whose_success_is_an_error_has_failed",
-        "unit/services/dataset/test_log.py::"
+        "unit/services/datasets/objects/test_log.py::"
         "test_a_named_file_is_read_again_before_the_bytes_at_rest_are_blamed",
     ],
     67: [  # what a manifest names
@@ -124,7 +124,7 @@ ROWS: Final = {
         f"{COLLECT}::test_a_commit_that_lands_behind_the_fence_is_never_published",
         f"{COLLECT}::test_a_young_attempt_keeps_the_slot_free_for_itself",
         f"{COLLECT}::test_an_undecided_plan_keeps_everything",
-        "unit/services/dataset/publish/test_publish_care.py::"
+        "unit/services/datasets/publish/test_publish_care.py::"
         "test_a_slot_that_is_collected_between_its_listing_and_its_reading_is_no_append",
     ],
     70: [  # disks that are full or fail

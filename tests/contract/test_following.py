@@ -13,7 +13,7 @@ import pytest
 from app.domain.limits import Limits
 from app.main import create_app_with
 from app.runtime.spool import Spool
-from app.services.datasets import Datasets
+from app.services.datasets.datasets import Datasets
 from app.settings import Settings
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store

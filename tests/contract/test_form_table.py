@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.codecs.forms import RECORDS_CODECS, TENSOR_CODECS
-from app.services.examples import ROW_FORMS
+from app.services.convert.examples import ROW_FORMS
 from tests import records_forms, tensor_forms
 
 #: Why a kind does not go into or come out of a form.

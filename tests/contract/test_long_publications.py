@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from app.domain.limits import Limits
 from app.main import create_app_with
 from app.runtime.spool import Spool
-from app.services.datasets import Datasets
+from app.services.datasets.datasets import Datasets
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving

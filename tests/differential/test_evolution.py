@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.domain import shard_plan
 from app.domain.schema import Schema
+from app.domain.sharding import shard_plan
 from app.runtime.budget import Budget
-from app.services.datasets import DatasetOptions, PublishOptions
+from app.services.datasets.objects.incarnation import DatasetOptions
+from app.services.datasets.publish.options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.arrow_rows import as_arrow
 from tests.rows import Client
-from tests.unit.services.test_appending import append
+from tests.unit.services.datasets.append.test_appending import append
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")

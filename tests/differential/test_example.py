@@ -25,7 +25,7 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
-from app.services.examples import convert_row
+from app.services.convert.examples import convert_row
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import (
     UNKNOWN_FIELDS,

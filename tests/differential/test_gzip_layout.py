@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 from app.domain.compression import Compression
-from app.services.dataset.publish.seal import seal
+from app.services.datasets.publish.shards.seal import seal
 from tests.frames import frame
 from tests.readers import inflate
 

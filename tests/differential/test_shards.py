@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from app.domain.compression import Compression
 from app.domain.manifest import Manifest
-from app.domain.permutation import Permutation
-from app.services.datasets import PublishOptions
+from app.domain.sharding.permutation import Permutation
+from app.services.datasets.publish.options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests import plans
 from tests.readers import TENSORFLOWS, read_by_index, read_split
@@ -69,7 +69,7 @@ def test_all_readers_agree(
     shuffle: bool,
     copies: bool,
 ) -> None:
-    monkeypatch.setattr("app.services.dataset.publish.shard_writer.PIECE_BYTES", 1024)
+    monkeypatch.setattr("app.services.datasets.publish.shards.writer.PIECE_BYTES", 1024)
     client = Client(open_store(f"file://{tmp_path}"))
     manifest = publish(client, compression, shuffle=shuffle, copies=copies)
     folder = tmp_path / "d" / manifest.version

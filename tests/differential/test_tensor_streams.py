@@ -15,7 +15,7 @@ from app.domain.dtypes import DTYPES, DType
 from app.domain.limits import KIB, Limits
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
-from app.services.tensors import TensorConversion, convert_tensors
+from app.services.convert.tensors import TensorConversion, convert_tensors
 from tests.bodies import stream_of
 
 tf = importlib.import_module("tensorflow")

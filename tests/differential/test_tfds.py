@@ -18,10 +18,12 @@ from app.codecs.schemas.features_json import parse_features, serialize_dataset_i
 from app.domain.feature import stored_features
 from app.domain.limits import MIB, Limits
 from app.domain.schema import Schema
-from app.domain.shard_plan import default_num_shards
+from app.domain.sharding.shard_plan import default_num_shards
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
-from app.services.datasets import DatasetOptions, Datasets, PublishOptions
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.objects.incarnation import DatasetOptions
+from app.services.datasets.publish.options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.unit.codecs.seam import decode
 

@@ -28,9 +28,9 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
-from app.services.examples import ROW_FORMS, RowForm, convert_row
-from app.services.records import encode_records, open_records
-from app.services.tensors import TensorConversion, convert_tensors
+from app.services.convert.examples import ROW_FORMS, RowForm, convert_row
+from app.services.convert.records import encode_records, open_records
+from app.services.convert.tensors import TensorConversion, convert_tensors
 from tests.fuzz.foreign_seeds import FOREIGN_RECORDS, FOREIGN_TENSORS
 from tests.fuzz.framing import FRAMINGS
 from tests.fuzz.targets import (

@@ -40,11 +40,11 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream, MemoryStream, read_all
-from app.services.describe import describe_records, describe_tensors
-from app.services.examples import RowForm, convert_row
-from app.services.records import encode_records, open_records
-from app.services.repair import repair_records
-from app.services.tensors import TensorConversion, convert_tensors
+from app.services.convert.describe import describe_records, describe_tensors
+from app.services.convert.examples import RowForm, convert_row
+from app.services.convert.records import encode_records, open_records
+from app.services.convert.repair import repair_records
+from app.services.convert.tensors import TensorConversion, convert_tensors
 from tests.bodies import body_of, stream_of
 from tests.column_checks import check_batch
 from tests.frames import frame

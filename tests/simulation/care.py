@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.errors import CorruptData, NotFound, StorageError
-from app.services.datasets import DatasetOptions
+from app.services.datasets.objects.incarnation import DatasetOptions
 from tests.rows import SCHEMA
 from tests.simulation.cluster import Client
 from tests.simulation.ledger import Deletion, Version

@@ -11,8 +11,10 @@ from app.domain.limits import Limits
 from app.domain.manifest import Manifest
 from app.errors import ShardsmithError
 from app.runtime.spool import Spool
-from app.services.dataset.publish.room import Room
-from app.services.datasets import Datasets, Destination, PublishOptions
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.objects.incarnation import Destination
+from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.publish.room import Room
 from tests.simulation.ledger import Append, Ledger
 from tests.simulation.scheduler import GreenletExecutor, Process, Scheduler, StepLimit
 from tests.simulation.store import Connection, Faults

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal
 
-from app.services.datasets import AppendResult
+from app.services.datasets.append.result import AppendResult
 from app.storage.object_store import ObjectNotFound
 from tests.simulation.store import CREATED_ONCE, Objects, kind_of
 

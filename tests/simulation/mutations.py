@@ -11,16 +11,16 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import StorageUnavailable
-from app.services.dataset.append import appender
-from app.services.dataset.collect import collector, leftover_appends
-from app.services.dataset.layout import Layout
-from app.services.dataset.log import Aborted, PublishLog, Verdict
-from app.services.dataset.publish import executor, publisher
-from app.services.dataset.publish.new_appends import NewAppends
-from app.services.dataset.read.reader import Reader
-from app.services.dataset.seen import Seen
-from app.services.dataset.slot import Commit
-from app.services.dataset.stored_json import load_json, open_json
+from app.services.datasets.append import appender
+from app.services.datasets.collect import collector, leftover_appends
+from app.services.datasets.objects.layout import Layout
+from app.services.datasets.objects.log import Aborted, PublishLog, Verdict
+from app.services.datasets.objects.seen import Seen
+from app.services.datasets.objects.slot import Commit
+from app.services.datasets.objects.stored_json import load_json, open_json
+from app.services.datasets.publish import executor, publisher
+from app.services.datasets.publish.new_appends import NewAppends
+from app.services.datasets.read.reader import Reader
 from app.storage.create_once import new_nonce
 from app.storage.object_store import AlreadyExists, ObjectInfo, ObjectNotFound, ObjectStore
 from tests.simulation.cluster import Cluster
@@ -145,7 +145,7 @@ def _old_slots_go(sweep: Any, layout: Layout, *_: Any) -> None:
 def _manifest_before_shards() -> Iterator[None]:
     with (
         mock.patch.object(Connection, "put_stream", _put_stream_in_background),
-        mock.patch("app.services.dataset.publish.shard_writer.is_stored", return_value=True),
+        mock.patch("app.services.datasets.publish.shards.writer.is_stored", return_value=True),
         mock.patch.object(executor, "is_stored", return_value=True),
     ):
         yield

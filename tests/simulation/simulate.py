@@ -12,9 +12,10 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import Conflict, NotFound
-from app.services.dataset.append import attempt as attempt_module
-from app.services.dataset.publish import shard_writer, shuffle, shuffle_pass
-from app.services.datasets import PublishOptions
+from app.services.datasets.append import attempt as attempt_module
+from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.publish.shards import shuffle, shuffle_pass
+from app.services.datasets.publish.shards import writer as shard_writer
 from tests.simulation.care import Aborting, Collecting, Creating, Deleting
 from tests.simulation.cluster import Cluster
 from tests.simulation.ledger import Append, Ledger, Violation

@@ -25,7 +25,10 @@ from app.runtime.budget import Budget
 from app.runtime.streams import ByteStream, MemoryStream
 from app.services import appending
 from app.services.appending import AppendRequest
-from app.services.datasets import AppendResult, Datasets, Destination, PublishOptions
+from app.services.datasets.append.result import AppendResult
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.objects.incarnation import Destination
+from app.services.datasets.publish.options import PublishOptions
 from tests.rows import records
 from tests.simulation.cluster import SPOOL, Answer, Client, Replica
 from tests.simulation.ledger import Append, Version

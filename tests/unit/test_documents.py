@@ -14,7 +14,7 @@ from app.api.query.datasets import AppendQuery, DownloadQuery, PublishVersionQue
 from app.api.query.rows import RepairQuery
 from app.api.routes.care import CollectQuery
 from app.domain.limits import MIB
-from app.services.dataset.publish.room import ROOM_BYTES
+from app.services.datasets.publish.room import ROOM_BYTES
 from openapi.error_index import read_statuses
 
 ROOT: Final = Path(__file__).parents[2]
@@ -102,9 +102,9 @@ def codes_of_http() -> set[str]:
 def codes_of_datasets() -> Iterator[str]:
     """Those raised where datasets are, or by the names, divisions and publications of them."""
     for path in (ROOT / "app" / "services").rglob("*.py"):
-        if path.parent.name != "services" or path.name in ("appending.py", "datasets.py", "publications.py"):
+        if "datasets" in path.parts or path.name == "appending.py":
             yield from codes_in(path)
-    for name in ("names.py", "division.py"):
+    for name in ("names.py", "sharding/division.py"):
         yield from codes_in(ROOT / "app" / "domain" / name)
 
 

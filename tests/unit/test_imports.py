@@ -9,8 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEAVY = {"keras", "llvmlite", "numba", "sklearn", "tensorflow", "tensorflow_datasets"}
 SERVICES = sorted(
-    f"app.services.{path.stem}"
-    for path in (ROOT / "app" / "services").glob("*.py")
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for folder in ("", "convert", "datasets")
+    for path in (ROOT / "app" / "services" / folder).glob("*.py")
     if path.stem != "__init__"
 )
 

@@ -10,12 +10,12 @@ from pydantic import Field
 from ...codecs.forms import FormName
 from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ...domain.compression import Compression
-from ...domain.division import parse_fractions
-from ...domain.row_order import MAX_SHUFFLE_BUFFER, RowOrder
 from ...domain.schema import Schema
-from ...domain.shard_plan import MAX_SHARDS
+from ...domain.sharding.division import parse_fractions
+from ...domain.sharding.row_order import MAX_SHUFFLE_BUFFER, RowOrder
+from ...domain.sharding.shard_plan import MAX_SHARDS
 from ...errors import MalformedInput
-from ...services.datasets import DIVIDED_SPLIT, PublishOptions
+from ...services.datasets.publish.options import DIVIDED_SPLIT, PublishOptions
 from .applicability import refuse_inapplicable
 from .rows import BodyOfRowsQuery, NoQuery
 from .types import (

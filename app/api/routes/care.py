@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ...services.datasets import SweepJson, ValidationJson
+from ...services.datasets.collect.sweep import SweepJson
+from ...services.datasets.validate.problems import ValidationJson
 from ..answers import json_answer, no_content
 from ..openapi import json_response
 from ..query.rows import NoParameters, NoQuery, refuse_body, refuse_repeated

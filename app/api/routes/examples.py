@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ...domain.rounded import RoundedFeatures
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ...services.examples import ROW_FORMS, RowForm, convert_row
+from ...services.convert.examples import ROW_FORMS, RowForm, convert_row
 from ..answers import VARY, dropped_headers, rounded_headers
 from ..body.schemas import declared_schema, names_dataset, unwrap
 from ..fast_path import Conversion, quick_conversion

@@ -18,9 +18,9 @@ from ...domain.losses import Losses
 from ...domain.schema import Schema
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
-from ...services.records import encode_records, open_records
-from ...services.repair import RepairJson, repair_records
+from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
+from ...services.convert.records import encode_records, open_records
+from ...services.convert.repair import RepairJson, repair_records
 from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
 from ..body.schemas import declared_schema, names_dataset, unwrap
 from ..fast_path import Conversion, quick_conversion

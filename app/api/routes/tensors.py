@@ -15,8 +15,8 @@ from ...codecs.array import AnyTensor, Array
 from ...codecs.forms import MEDIA_TYPES, TENSOR_CODECS, FormName
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ...services.describe import TensorDescriptionJson, describe_tensors
-from ...services.tensors import TensorConversion, convert_tensors, decode_tensors
+from ...services.convert.describe import TensorDescriptionJson, describe_tensors
+from ...services.convert.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer
 from ..body.headers import declared_length
 from ..fast_path import Conversion, quick_conversion

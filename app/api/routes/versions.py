@@ -13,9 +13,9 @@ from typing_extensions import TypedDict
 from ...codecs.columns import in_batches
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ...services.datasets import Progress, ProgressJson
-from ...services.describe import DESCRIPTIONS, DescriptionJson, describe_records
-from ...services.records import encode_records
+from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
+from ...services.convert.records import encode_records
+from ...services.datasets.publish.progress import Progress, ProgressJson
 from ..answers import (
     VersionJson,
     description_answer,

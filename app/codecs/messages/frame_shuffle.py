@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.limits import MIB
-from ...domain.row_order import Slots
+from ...domain.sharding.row_order import Slots
 from ...runtime.budget import Budget
 from ..columns import MAX_BATCH_ROWS, Strings, join_strings
 from ..kernels.messages.framing import HEADER_BYTES, OVERHEAD_BYTES

@@ -17,7 +17,7 @@ from app.errors import LimitExceeded
 from app.runtime.amplification import Amplification
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
-from app.services.records import decode_body
+from app.services.convert.records import decode_body
 from tests.arrow_rows import as_arrow
 from tests.frames import frame
 from tests.hostile_requests import INT64_ONE, example, lists, names

@@ -21,7 +21,7 @@ from app.codecs.columns import Records
 from app.domain.limits import Limits, MIB
 from app.runtime.budget import Budget
 from app.domain.schema import Schema
-from app.services.datasets import Datasets, PublishOptions
+from app.services.datasets.datasets import Datasets, PublishOptions
 from app.storage.obstore_store import open_store
 from app.runtime.spool import Spool
 

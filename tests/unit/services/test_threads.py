@@ -16,8 +16,9 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.services.appending import Appended, AppendRequest, append_rows
-from app.services.dataset.incarnation import DatasetOptions
-from app.services.datasets import Datasets, PublishOptions
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.objects.incarnation import DatasetOptions
+from app.services.datasets.publish.options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When

@@ -1,0 +1,227 @@
+"""What is in records or in tensors: schema, counts, statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import cycle
+from typing import Final, Literal, Required, cast
+
+import numpy as np
+from typing_extensions import TypedDict
+
+from ...codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
+from ...codecs.columns import Column, Records, Strings
+from ...codecs.messages.examples.infer import measured_shape
+from ...codecs.schemas.features_json import serialize_features
+from ...codecs.schemas.pbtxt import serialize_pbtxt
+from ...codecs.schemas.python_source import serialize_python
+from ...domain.dtypes import DTypeName
+from ...domain.feature import Feature
+from ...domain.schema import Schema, SchemaJson
+from ...domain.tensor import num_elements
+from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
+
+__all__ = [
+    "DESCRIPTIONS",
+    "Description",
+    "DescriptionJson",
+    "TensorDescriptionJson",
+    "describe_records",
+    "describe_tensors",
+]
+
+#: What records can be described as; the short names are of that route alone.
+Description = Literal["json", "schema", "pbtxt", "features", "python"]
+
+DESCRIPTIONS: Final[dict[Description, tuple[str, ...]]] = {
+    "json": ("application/json",),
+    "schema": ("application/json",),
+    "pbtxt": ("text/plain",),
+    "features": ("application/json",),
+    "python": ("text/x-python",),
+}
+
+_SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
+    "schema": lambda schema: _json(schema.to_json()),
+    "pbtxt": serialize_pbtxt,
+    "features": serialize_features,
+    "python": serialize_python,
+}
+
+
+class FeatureStatisticsJson(StatisticsJson, total=False):
+    """Of one feature; `min_num_values` and `max_num_values` where rows differ in their number of values."""
+
+    num_present: Required[int]
+    num_missing: Required[int]
+    num_values: Required[int]
+    min_num_values: int | None
+    max_num_values: int | None
+
+
+class RecordsDescriptionJson(TypedDict):
+    """What records are: their schema, and the statistics of each feature."""
+
+    num_records: int
+    schema: SchemaJson
+    features: dict[str, FeatureStatisticsJson]
+
+
+#: By `?to=`: `json`, `schema`, and `features`, which is as TFDS has it.
+DescriptionJson = RecordsDescriptionJson | SchemaJson | dict[str, object]
+
+
+class TensorDescriptionJson(StatisticsJson, total=False):
+    """What a tensor is. Of a ragged one, null stands for a length that varies."""
+
+    name: Required[str | None]
+    kind: Required[Literal["dense", "sparse", "ragged"]]
+    dtype: Required[DTypeName]
+    shape: Required[list[int | None]]
+    num_elements: Required[int]
+    num_bytes: Required[int]
+
+
+def describe_records(records: Records, description: Description, *, find_lengths: bool = False) -> bytes:
+    """Draw all rows, and say what they are. Memory is that of one batch.
+
+    The schema in the forms of others, and the source that loads it, are of the Examples that the rows become.
+
+    Args:
+        find_lengths: the schema is that of the first messages, which came without one: it is given the
+            lengths that all rows turn out to have, as inference from all of them would.
+
+    Raises:
+        InputError: as the rows are drawn; or a schema that the description cannot express.
+    """
+    schema, num_records = records.schema, 0
+    lengths = [_Lengths() for _ in schema] if find_lengths else []
+    statistics = [_FeatureStatistics(feature) for feature in schema] if description == "json" else []
+    seen: list[_Lengths | _FeatureStatistics] = [*lengths, *statistics]
+    if not find_lengths and description != "json":
+        _serialize(schema, description)  # what it cannot express is refused before any row is drawn
+    for batch in records.batches:
+        num_records += batch.num_rows
+        for column, of_feature in zip(cycle(batch.columns), seen, strict=False):
+            of_feature.add(column, batch.num_rows)
+    if find_lengths:
+        features = [of_feature.narrow(feature) for of_feature, feature in zip(lengths, schema, strict=True)]
+        schema = Schema(tuple(features), schema.message)
+    if description != "json":
+        return _serialize(schema, description)
+    found: RecordsDescriptionJson = {
+        "num_records": num_records,
+        "schema": schema.to_json(),
+        "features": {
+            feature.name: of_feature.to_json(feature)
+            for feature, of_feature in zip(schema, statistics, strict=True)
+        },
+    }
+    return _json(found)
+
+
+def _serialize(schema: Schema, description: Description) -> bytes:
+    return _SERIALIZERS[description](schema if description == "schema" else schema.as_stored())
+
+
+def describe_tensors(tensors: Sequence[AnyTensor]) -> bytes:
+    """Name, kind, dtype, shape, size and statistics of each tensor, in their order.
+
+    The shape of a sparse one is its dense_shape; of a ragged one, null stands for a length that varies.
+    The elements are those that are there.
+    """
+    return _json(list(map(_describe, tensors)))
+
+
+def _describe(tensor: AnyTensor) -> TensorDescriptionJson:
+    kind: Literal["dense", "sparse", "ragged"]
+    if isinstance(tensor, RaggedTensor):
+        kind, values = "ragged", tensor.values
+        num_rows = len(tensor.row_splits[0]) - 1
+        shape: Sequence[int | None] = (num_rows, *[None] * len(tensor.row_splits), *tensor.values.shape[1:])
+    elif isinstance(tensor, SparseTensor):
+        kind, values, shape = "sparse", tensor.values, tensor.dense_shape
+    else:
+        kind, values, shape = "dense", tensor, tensor.shape
+    return {
+        "name": tensor.name,
+        "kind": kind,
+        "dtype": tensor.dtype.name,
+        "shape": list(shape),
+        "num_elements": num_elements(values.shape),
+        "num_bytes": tensor.num_bytes,
+        **_statistics_of(values).to_json(),
+    }
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+class _Lengths:
+    """The numbers of values of one column, batch by batch: of its rows, or of a sequence's steps."""
+
+    def __init__(self) -> None:
+        self._found = Range()
+        self._is_lacked = False
+
+    def add(self, column: Column, num_rows: int) -> None:
+        self._is_lacked |= column.count(num_rows) < num_rows
+        self._found.add(np.diff(column.splits[-1]))
+
+    def narrow(self, feature: Feature) -> Feature:
+        """The feature with the length that all have, if they have one."""
+        length = self._found.least if self._found.least == self._found.greatest else None
+        shape = measured_shape(feature.kind, length, nullable=self._is_lacked)
+        return replace(feature, shape=shape, nullable=self._is_lacked)
+
+
+class _FeatureStatistics:
+    """Of one column, batch by batch."""
+
+    def __init__(self, feature: Feature) -> None:
+        self._feature = feature
+        self._num_present = 0
+        self._num_missing = 0
+        self._num_values = 0
+        self._values_of_a_row = Range()
+        self._values = LengthStatistics() if feature.dtype.is_string else NumberStatistics(feature.dtype)
+
+    def add(self, column: Column, num_rows: int) -> None:
+        num_present = column.count(num_rows)
+        self._num_missing += num_rows - num_present
+        if not num_present:
+            return  # as most columns are where each row has few of thousands of features
+        self._num_present += num_present
+        values = column.values
+        self._num_values += len(values)
+        if not self._feature.is_scalar:
+            self._values_of_a_row.add(np.diff(column.value_bounds(num_rows)))
+        if isinstance(values, Strings):
+            cast(LengthStatistics, self._values).add(np.diff(values.offsets))
+        else:
+            cast(NumberStatistics, self._values).add(values)
+
+    def to_json(self, feature: Feature) -> FeatureStatisticsJson:
+        """The statistics of the feature, whose lengths may have been found meanwhile."""
+        described: FeatureStatisticsJson = {
+            "num_present": self._num_present,
+            "num_missing": self._num_missing,
+            "num_values": self._num_values,
+        }
+        if feature.num_unknown or feature.kind == "sparse":
+            described["min_num_values"] = self._values_of_a_row.least
+            described["max_num_values"] = self._values_of_a_row.greatest
+        return {**described, **self._values.to_json()}
+
+
+def _statistics_of(array: Array) -> LengthStatistics | NumberStatistics:
+    if array.dtype.is_string:
+        lengths = LengthStatistics()
+        lengths.add(np.diff(array.strings.offsets))
+        return lengths
+    numbers = NumberStatistics(array.dtype)
+    numbers.add(array.values)
+    return numbers

@@ -1,0 +1,158 @@
+"""Records in any form -> records in any form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from ...codecs.columns import Batch, Records
+from ...codecs.compression.encoded import headers_of
+from ...codecs.forms import RECORDS_CODECS, FormName
+from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ...domain.rounded import RoundedFeatures
+from ...errors import LimitExceeded
+from ...runtime.amplification import CELL_BYTES, ROW_BYTES
+from ...runtime.budget import Budget
+from ...runtime.spool import Spool
+from ...runtime.streams import Buffer, ByteStream, WholeBody
+from .whole_bodies import as_needed
+
+__all__ = [
+    "ConvertedRecords",
+    "RowCount",
+    "bounded",
+    "decode_body",
+    "encode_records",
+    "needs_file",
+    "open_body",
+    "open_records",
+]
+
+
+@dataclass(slots=True)
+class RowCount:
+    """How many rows have passed so far; final when the answer's bytes are exhausted."""
+
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedRecords:
+    """The answer's bytes, not yet drawn, and the count of rows in them: now, and in the end.
+
+    Attributes:
+        num_rows: the final count, where it is known beforehand.
+        headers: without which the form cannot be read.
+        rounded: the features of which values were rounded; final as the count is.
+        dropped: as of `Records`.
+    """
+
+    chunks: Iterator[Buffer]
+    count: RowCount
+    num_rows: int | None
+    headers: Mapping[str, str]
+    rounded: RoundedFeatures
+    dropped: tuple[str, ...]
+
+
+def open_records(
+    source: ByteStream,
+    form: FormName,
+    options: RecordsDecodeOptions,
+    budget: Budget,
+    spool: Spool,
+    resources: ExitStack,
+) -> Records:
+    """The rows of `source`, decoded as they are drawn.
+
+    Args:
+        source: the body.
+        form: what it is.
+        options: how to read it.
+        budget: what it may hold in memory.
+        spool: room for a form that has to be whole before it can be read.
+        resources: closed by the caller once the rows are drawn or given up.
+
+    Raises:
+        InputError: the beginning cannot be read; later rows raise as they are drawn.
+        StorageFull: a form that needs a file, and no room to spool it.
+    """
+    return decode_body(open_body(source, form, budget, spool, resources), form, options, budget)
+
+
+def needs_file(form: FormName) -> bool:
+    """Whether a body of that form has to be there as a whole before it can be read."""
+    return RECORDS_CODECS[form].needs == "file"
+
+
+def open_body(
+    source: ByteStream, form: FormName, budget: Budget, spool: Spool, resources: ExitStack
+) -> ByteStream | WholeBody:
+    """What the decoder of the form reads: `source` itself, or all of it.
+
+    Raises:
+        ShardsmithError: as `as_needed`.
+    """
+    return as_needed(source, RECORDS_CODECS[form], budget, spool, resources)
+
+
+def decode_body(
+    body: ByteStream | WholeBody, form: FormName, options: RecordsDecodeOptions, budget: Budget
+) -> Records:
+    """The rows of what `open_body` gave.
+
+    Raises:
+        InputError: as `open_records`.
+    """
+    decode = RECORDS_CODECS[form].decode
+    records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
+    schema = records.schema.with_message(options.message)
+    if options.schema is None and not records.is_declared:
+        schema = schema.with_floats_inferred()
+    return replace(
+        records,
+        schema=schema,
+        batches=bounded(records.batches, budget),
+    )
+
+
+def bounded(batches: Iterator[Batch], budget: Budget) -> Iterator[Batch]:
+    """The batches of a body; they count as what it becomes.
+
+    Raises:
+        LimitExceeded: more rows than a body may have (`too_many_rows`), or too much for the size of this one.
+    """
+    max_rows = budget.limits.max_rows
+    num_rows = 0
+    for batch in batches:
+        num_cells = batch.num_rows * len(batch.columns)
+        budget.amplify("decoded", ROW_BYTES * batch.num_rows + max(CELL_BYTES * num_cells, batch.nbytes))
+        num_rows += batch.num_rows
+        if num_rows > max_rows:
+            raise LimitExceeded(
+                f"The body has more than {max_rows} rows. Send them in several.", code="too_many_rows"
+            )
+        yield batch
+
+
+def encode_records(
+    records: Records, form: FormName, options: RecordsEncodeOptions, budget: Budget
+) -> ConvertedRecords:
+    """Start encoding `records`.
+
+    Raises:
+        InputError: the schema or a row does not go into the output form; rows raise as they are drawn.
+    """
+    encode = RECORDS_CODECS[form].encode
+    count, rounded = RowCount(), RoundedFeatures()
+    counted = replace(records, batches=_counting(records.batches, count))
+    chunks = encode(counted, replace(options, rounded=rounded), budget)
+    headers = headers_of(chunks)
+    return ConvertedRecords(chunks, count, records.num_rows, headers, rounded, records.dropped)
+
+
+def _counting(batches: Iterator[Batch], count: RowCount) -> Iterator[Batch]:
+    for batch in batches:
+        count.value += batch.num_rows
+        yield batch

@@ -1,0 +1,177 @@
+"""Tensors in any form -> tensors in any form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from ...codecs.array import AnyTensor, Array, check_single, in_memory
+from ...codecs.compression.encoded import headers_of
+from ...codecs.forms import TENSOR_CODECS, FormName
+from ...codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from ...codecs.tensors.forms import num_messages
+from ...domain.limits import KIB
+from ...errors import UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.spool import Spool
+from ...runtime.streams import Buffer, ByteStream, peek
+from .whole_bodies import as_needed
+
+#: A body up to this size is decoded in memory, which is faster.
+_STREAMED_FROM: Final = 256 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class TensorConversion:
+    """What a client asked for.
+
+    Attributes:
+        output_chosen: the client named the output form; otherwise several tensors, or the parts of a
+            ragged one, which a bare TensorProto cannot hold, leave as a TFRecord of TensorProtos.
+        body_bytes: the length of the body, where it is known beforehand.
+    """
+
+    input_form: FormName
+    output_form: FormName
+    output_chosen: bool
+    decode: TensorDecodeOptions
+    encode: TensorEncodeOptions
+    body_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedTensors:
+    """The answer: its form, the tensors that it holds, and its bytes, not yet drawn.
+
+    Attributes:
+        tensors: None where only the end of the body tells how many there are.
+        headers: without which the form cannot be read.
+    """
+
+    form: FormName
+    tensors: Sequence[AnyTensor] | None
+    chunks: Iterator[Buffer]
+    headers: Mapping[str, str]
+
+    @property
+    def num_messages(self) -> int | None:
+        """How many TensorProtos the tensors become: the records of a TFRecord; None where not known yet."""
+        return None if self.tensors is None else num_messages(self.tensors)
+
+
+def decode_tensors(
+    source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget, spool: Spool
+) -> Sequence[AnyTensor]:
+    """All tensors of `source`.
+
+    Args:
+        spool: room for a form that has to be whole before it can be read.
+
+    Raises:
+        InputError: it cannot be read.
+        StorageFull: it has to be whole, and there is no room to spool it.
+    """
+    codec = TENSOR_CODECS[form]
+    with ExitStack() as resources:
+        body = as_needed(source, codec, budget, spool, resources)
+        found = codec.decode(body, replace(options, held=True), budget)
+        return [in_memory(tensor, budget) for tensor in found]
+
+
+def convert_tensors(
+    source: ByteStream,
+    conversion: TensorConversion,
+    budget: Budget,
+    spool: Spool,
+    resources: ExitStack,
+) -> ConvertedTensors:
+    """Decode `source`, and start encoding it; where both forms allow it, a piece of the elements at a time.
+
+    Args:
+        source: the body.
+        conversion: what to do with it.
+        budget: what it may hold in memory.
+        spool: room for a form that has to be whole before it can be read.
+        resources: closed by the caller once the answer is drawn or given up.
+
+    Raises:
+        StorageFull: the form has to be whole, and there is no room to spool it.
+        InputError: what was sent cannot be read, or does not go into the output form. Of elements that
+            leave as they arrive, this may show as the bytes of the answer are drawn.
+    """
+    codec = TENSOR_CODECS[conversion.input_form]
+    num_bytes, source = _measure(source, conversion.body_bytes)
+    streams = num_bytes is None or num_bytes > _STREAMED_FROM
+    if conversion.decode.kind in ("sparse", "ragged"):
+        streams = False
+    # From TFRecord to TFRecord no more than one tensor is held; other forms need to know them all.
+    one_by_one = conversion.input_form != "tfrecord" or conversion.output_form == "tfrecord"
+    options = conversion.decode
+    if codec.needs == "stream":
+        options = replace(options, body_bytes=num_bytes, held=not (streams and one_by_one))
+    body = as_needed(source, codec, budget, spool, resources)
+    tensors = codec.decode(body, options, budget)
+    if not streams:
+        # Every fault is known before the first byte of the answer.
+        return _convert([in_memory(tensor, budget) for tensor in tensors], conversion, budget)
+    if isinstance(tensors, Sequence):
+        return _convert(tensors, conversion, budget)
+    if conversion.output_form == "tfrecord":
+        chunks = TENSOR_CODECS["tfrecord"].encode(tensors, conversion.encode, budget)
+        return ConvertedTensors("tfrecord", None, chunks, {})
+    return _convert(_all_of(tensors, conversion, budget), conversion, budget)
+
+
+def _measure(source: ByteStream, num_bytes: int | None) -> tuple[int | None, ByteStream]:
+    """The length of the body, if it is declared or short, and where the body is read from."""
+    if num_bytes is not None:
+        return num_bytes, source
+    head, source = peek(source, _STREAMED_FROM + 1)
+    return (len(head) if len(head) <= _STREAMED_FROM else None), source
+
+
+def _convert(tensors: Sequence[AnyTensor], conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
+    form = _output_form(num_messages(tensors), conversion)
+    chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode, budget)
+    return ConvertedTensors(form, tensors, chunks, headers_of(chunks))
+
+
+def _output_form(count: int, conversion: TensorConversion) -> FormName:
+    """The form in which `count` messages leave.
+
+    Raises:
+        UnprocessableInput: a TensorProto was asked for, which holds one (`several_tensors`).
+    """
+    if conversion.output_form != "tensorproto" or count == 1:
+        return conversion.output_form
+    if conversion.output_chosen:
+        raise UnprocessableInput(
+            f"{count} tensors do not fit one TensorProto (a ragged one is its values and row splits). "
+            "Ask for to=tfrecord (one TensorProto a record, in input order).",
+            code="several_tensors",
+        )
+    return "tfrecord"
+
+
+def _all_of(
+    tensors: Iterator[AnyTensor], conversion: TensorConversion, budget: Budget
+) -> Sequence[AnyTensor]:
+    """The tensors in memory; or only the first, for a form of one tensor: at its end another is refused."""
+    first = next(tensors, None)
+    if first is None:
+        return []
+    alone = conversion.output_form in ("npy", "raw") or (
+        conversion.output_form == "tensorproto" and conversion.output_chosen
+    )
+    if alone and isinstance(first, Array) and first.is_arriving:
+        return [replace(first, content=_followed_by_none(first, tensors, conversion.output_form))]
+    return [in_memory(tensor, budget) for tensor in chain([first], tensors)]
+
+
+def _followed_by_none(first: Array, others: Iterator[AnyTensor], form: FormName) -> Iterator[Buffer]:
+    yield from first.pieces()
+    if next(others, None) is not None:
+        check_single(2, form)

@@ -1,0 +1,110 @@
+"""What became of an append."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NotRequired
+
+from typing_extensions import TypedDict
+
+from ....domain.losses import LossesJson
+from ....errors import Conflict, UnprocessableInput
+from ..objects.incarnation import Destination
+from ..objects.slot import Commit, Slot
+from .grouping import Member
+
+__all__ = ["AppendJson", "AppendResult", "group_result", "replayed_result", "result_of"]
+
+
+class AppendJson(TypedDict):
+    """An acknowledged append: which features were `rounded` or `dropped`, and what of its body is `lost`."""
+
+    dataset: str
+    split: str
+    append_id: str
+    num_records: int
+    num_bytes: int
+    rounded: NotRequired[list[str]]
+    dropped: NotRequired[list[str]]
+    lost: NotRequired[LossesJson]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """An acknowledged append.
+
+    Attributes:
+        replayed: an earlier request with the same key had stored it.
+        rounded: the features of which values were rounded.
+        dropped: those that were left out, since no row has a value of them.
+    """
+
+    dataset: str
+    split: str
+    append_id: str
+    num_records: int
+    num_bytes: int
+    replayed: bool = False
+    rounded: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def to_json(self) -> AppendJson:
+        told: AppendJson = {
+            "dataset": self.dataset,
+            "split": self.split,
+            "append_id": self.append_id,
+            "num_records": self.num_records,
+            "num_bytes": self.num_bytes,
+        }
+        if self.rounded:
+            told["rounded"] = list(self.rounded)
+        if self.dropped:
+            told["dropped"] = list(self.dropped)
+        return told
+
+
+def group_result(destination: Destination, split: str, member: Member, append_id: str) -> AppendResult:
+    """That of one append of the group that the slot `append_id` holds."""
+    return AppendResult(
+        destination.layout.dataset,
+        split,
+        append_id,
+        member.num_records,
+        len(member.data),
+        rounded=member.rounded,
+        dropped=member.dropped,
+    )
+
+
+def result_of(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
+    """That of an append to the dataset `name` with a slot of its own."""
+    return AppendResult(
+        name,
+        slot.split,
+        slot.append_id,
+        slot.num_records,
+        slot.num_bytes,
+        replayed,
+        slot.rounded,
+        slot.dropped,
+    )
+
+
+def replayed_result(name: str, slot: Slot, digest: str) -> AppendResult:
+    """The answer that the winner of the slot got.
+
+    Raises:
+        UnprocessableInput: it had sent something else.
+        Conflict: the slot was closed.
+    """
+    if not isinstance(slot, Commit):
+        raise Conflict(
+            "This append came too late and is not stored. Send it again with another key.",
+            code="append_expired",
+        )
+    if slot.digest != digest:
+        raise UnprocessableInput(
+            "This Idempotency-Key was used for another body or other parameters. Use a new key.",
+            code="idempotency_key_reused",
+        )
+    return result_of(name, slot, replayed=True)

@@ -1,0 +1,602 @@
+"""Datasets: rows appended durably, published as immutable versions of TFRecord shards, read back.
+
+All state is on the object store, so that any number of replicas may serve it, and any of them may
+die at any step. Three objects decide everything, each created at most once: the slot acknowledges
+an append, the plan fixes what a version will hold, the manifest publishes it. So each acknowledged
+append is in exactly one step from one version to the next, and a version is whole or invisible.
+Writing is in `dataset.append` and `dataset.publish`, reading in `dataset.read`, care in
+`dataset.collect` and `dataset.validate`, the names of all objects in `dataset.layout`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from ...codecs.columns import Records
+from ...codecs.options import RecordsEncodeOptions
+from ...domain.limits import Limits
+from ...domain.manifest import Manifest
+from ...domain.names import check_append_id, parse_version
+from ...domain.schema import Schema, SchemaJson
+from ...domain.sharding.row_order import IN_ORDER, RowOrder
+from ...errors import Conflict, CorruptData, NotFound, StorageUnavailable
+from ...runtime.budget import Budget
+from ...runtime.memory import MemoryPool
+from ...runtime.spool import Spool
+from ...storage.object_store import ObjectNotFound, ObjectStore
+from .append.appender import Appender
+from .append.grouping import Member
+from .append.result import AppendJson, AppendResult
+from .collect.collector import Collector
+from .collect.leftover_versions import delete_version
+from .collect.sweep import SweepJson, SweepReport
+from .objects.catalog import Catalog
+from .objects.incarnation import DatasetOptions, Destination, Incarnation
+from .objects.log import Aborted, Decided, PublishLog
+from .objects.slot import Commit, read_slot
+from .objects.stored_json import dump_json
+from .publications import Publications, Underway, UnderwayJson
+from .publish.new_appends import NewAppends
+from .publish.options import DIVIDED_SPLIT, PublishOptions
+from .publish.progress import Progress, ProgressJson, progress_of
+from .publish.publisher import Publisher, abort_version
+from .publish.room import Room
+from .publish.waiting import WaitingAppends, WaitingAppendsJson, WaitingJson
+from .read.reader import Reader
+from .read.stored_file import StoredFile
+from .read.tar import VersionTar
+from .validate.problems import ValidationJson, ValidationReport
+from .validate.tensorflow_check import check_with_tensorflow
+from .validate.validator import Validator
+
+__all__ = [
+    "DIVIDED_SPLIT",
+    "AppendJson",
+    "AppendResult",
+    "AppendStatusJson",
+    "DatasetInfo",
+    "DatasetJson",
+    "DatasetOptions",
+    "Datasets",
+    "Destination",
+    "Progress",
+    "ProgressJson",
+    "PublishOptions",
+    "StoredFile",
+    "SweepJson",
+    "SweepReport",
+    "Underway",
+    "UnderwayJson",
+    "ValidationJson",
+    "ValidationReport",
+    "VersionTar",
+    "WaitingAppends",
+    "WaitingAppendsJson",
+]
+
+#: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
+_STORE_THREADS: Final = 16
+#: Groups of small appends that are stored at a time. These threads wait for the others, never the reverse:
+#: what runs in the store's threads waits for nothing but the store, so that they always come free.
+_GROUP_THREADS: Final = 32
+#: After so long a client hears that its publication goes on: many give up on a request after 60 s.
+_PUBLISH_WAIT_S: Final = 30.0
+#: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
+_COUNTED_APPENDS: Final = 256
+#: So many slots are listed for that in each of their 16 folders: what a store answers to one request.
+_LISTED_SLOTS: Final = 1000
+
+
+class DatasetJson(TypedDict):
+    """A dataset as it is now; `latest_version` is null until something is published."""
+
+    dataset: str
+    generation: int
+    schema: SchemaJson | None
+    description: str
+    keep_versions: int | None
+    latest_version: str | None
+    waiting: WaitingJson
+
+
+class AppendStatusJson(TypedDict):
+    """What became of an append; `version` is the one that holds it, or left it out."""
+
+    dataset: str
+    split: NotRequired[str]
+    append_id: str
+    num_records: NotRequired[int]
+    num_bytes: NotRequired[int]
+    state: Literal["acknowledged", "published", "excluded", "dead"]
+    version: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """A dataset as it is now.
+
+    Attributes:
+        latest_version: None until something is published.
+        waiting: up to 256 of the appends that no version holds yet.
+    """
+
+    dataset: str
+    generation: int
+    schema: Schema | None
+    options: DatasetOptions
+    latest_version: str | None
+    waiting: WaitingAppends
+
+    def to_json(self) -> DatasetJson:
+        return {
+            "dataset": self.dataset,
+            "generation": self.generation,
+            "schema": None if self.schema is None else self.schema.to_json(),
+            "description": self.options.description,
+            "keep_versions": self.options.keep_versions,
+            "latest_version": self.latest_version,
+            "waiting": self.waiting.counts(),
+        }
+
+
+class Datasets:
+    """The datasets on one object store. Safe to use from several threads; every call blocks.
+
+    Any call may raise `MalformedInput` for a name that is not allowed and `StorageError` where the
+    store fails; all but `create`, `schema`, `destination`, `append` and `list` raise `NotFound` where
+    the dataset is not there.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        limits: Limits,
+        spool: Spool,
+        memory: MemoryPool | None = None,
+        publish_wait_s: float = _PUBLISH_WAIT_S,
+        executor: ThreadPoolExecutor | None = None,
+        group_executor: ThreadPoolExecutor | None = None,
+    ) -> None:
+        """Wire the parts.
+
+        Args:
+            memory: what all requests may hold, on which publications draw; without bounds where it is not
+                given.
+            executor: runs the requests to the store that go side by side; made where it is not given.
+            group_executor: stores groups of small appends; likewise.
+        """
+        self._store = store
+        self._spool = spool
+        self._pool = executor or ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
+        groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
+        self._catalog = Catalog(store, self._pool)
+        self._decided = Decided()
+        self._appender = Appender(store, self._catalog, limits, self._pool, groups)
+        self._memory = memory or MemoryPool(sys.maxsize)
+        self._publications = Publications(publish_wait_s, self._memory)
+        self._collector = Collector(store, self._catalog, self._decided, self._pool, spool)
+
+    def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
+        """Create a dataset; the same again finds it. Also says whether it was created.
+
+        Raises:
+            Conflict: it exists with another schema or other options (`dataset_exists`).
+        """
+        incarnation, created = self._catalog.create(name, schema, options)
+        return self._info(incarnation, created=created), created
+
+    def get(self, name: str) -> DatasetInfo:
+        """The dataset as it is now."""
+        return self._info(self._catalog.open(name))
+
+    def delete(self, name: str) -> None:
+        """Delete a dataset with all its versions. Created again, it begins at the next major version."""
+        self._catalog.end(name)
+
+    def schema(self, name: str) -> Schema | None:
+        """The schema that rows for this dataset must have; None while there is none, or no dataset."""
+        incarnation = self._catalog.find(name)
+        return None if incarnation is None else self._catalog.schema(incarnation)
+
+    def destination(self, name: str) -> Destination:
+        """Where rows for this dataset go, and their schema: for all steps of one request to agree on."""
+        return self._catalog.destination(name)
+
+    def remembered(self, name: str) -> Destination | None:
+        """What `destination` said last, if it had a schema; `submit` finds out whether it is still so."""
+        return self._catalog.remembered(name)
+
+    def is_current(self, destination: Destination) -> bool:
+        """Whether `destination` would say the same now."""
+        return self._catalog.is_current(destination)
+
+    def append(
+        self,
+        name: str,
+        split: str,
+        records: Records,
+        *,
+        key: str | None,
+        digest: Callable[[], str],
+        options: RecordsEncodeOptions,
+        budget: Budget,
+        destination: Destination | None = None,
+        sequence: int | None = None,
+        evolve: bool = False,
+    ) -> AppendResult:
+        """Store rows durably; a dataset that is not there is created with their schema.
+
+        Args:
+            records: drawn while they are stored.
+            key: an idempotency key: the same key and digest again give the first result.
+            digest: SHA-256 of what the client sent, in hex; called where there is a key, once `records`
+                are exhausted.
+            destination: where the name led when the request began; found anew where it is not given.
+            sequence: orders the append before its time does; 0 where it is not given.
+            evolve: widen the dataset's schema by that of the rows, as `domain/evolution.py` allows.
+
+        Raises:
+            InputError: whatever drawing or encoding the rows raises; nothing is stored.
+            SchemaConflict: the dataset's schema is another one.
+            LimitExceeded: a row above `limits.max_record_bytes` (`record_too_large`).
+            UnprocessableInput: no rows, or none with a feature, for a dataset without a schema
+                (`no_records`, `no_features`); the key was used for something else
+                (`idempotency_key_reused`).
+            Conflict: the key was closed, or the attempt took over an hour (`append_expired`); the
+                dataset was deleted meanwhile (`dataset_deleted`).
+            InProgress: this replica is at an append with that key (`append_in_progress`).
+            OutcomeUnknown: the rows may or may not be stored; the same key finds out.
+        """
+        if destination is None:
+            destination = self._catalog.destination(name)
+        return self._appender.append(
+            destination,
+            split,
+            records,
+            key=key,
+            digest=digest,
+            options=options,
+            budget=budget,
+            sequence=sequence,
+            evolve=evolve,
+        )
+
+    def submit(
+        self,
+        destination: Destination,
+        split: str,
+        records: Records,
+        *,
+        options: RecordsEncodeOptions,
+        budget: Budget,
+        evolve: bool = False,
+    ) -> Future[AppendResult]:
+        """Store rows as `append` does without a key; small ones together with others, a moment later.
+
+        All rows are drawn before this returns. `destination` may be what is `remembered`.
+
+        Raises:
+            Outdated: as the result, and only for small appends: the destination is not what it was;
+                nothing is stored.
+            ShardsmithError: as `append`, at once or as the result.
+        """
+        return self._appender.submit(
+            destination, split, records, options=options, budget=budget, evolve=evolve
+        )
+
+    def join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
+        """Store encoded rows of the destination's schema together with those of others.
+
+        None where too much is waiting, or they are too large for that; nothing is done then.
+
+        Raises:
+            MalformedInput: not a name of a split.
+            ShardsmithError: as the result: as `submit`.
+        """
+        return self._appender.join(destination, split, member)
+
+    def replay(self, destination: Destination, key: str, digest: Callable[[], str]) -> AppendResult | None:
+        """What the same request got that had this idempotency key before; None where there was none.
+
+        Args:
+            digest: as for `append`; called only where the key was used.
+        """
+        return self._appender.replay(destination, key, digest)
+
+    def get_append(self, name: str, append_id: str) -> AppendStatusJson:
+        """What became of an append: `state` is acknowledged, dead, or, with `version`, published or excluded.
+
+        Raises:
+            NotFound: no such append (`append_not_found`).
+        """
+        check_append_id(append_id)
+        incarnation = self._catalog.open(name)
+        try:
+            slot = read_slot(self._store, incarnation.layout, append_id)
+        except ObjectNotFound as error:
+            raise NotFound(f"Dataset {name!r} has no append {append_id}.", code="append_not_found") from error
+        if not isinstance(slot, Commit):
+            return {"dataset": name, "append_id": append_id, "state": "dead"}
+        fate = self._reader(incarnation).fate_of(append_id, slot.nonce)
+        status: AppendStatusJson = {
+            "dataset": name,
+            "split": slot.split,
+            "append_id": append_id,
+            "num_records": slot.num_records,
+            "num_bytes": slot.num_bytes,
+            "state": "acknowledged" if fate is None else "excluded" if fate[1] else "published",
+        }
+        if fate is not None:
+            status["version"] = fate[0]
+        return status
+
+    def waiting_appends(self, name: str, *, after: str = "", limit: int = 100) -> WaitingAppends:
+        """Acknowledged appends that no version holds yet, by id.
+
+        Args:
+            after: an id; those behind it are listed.
+            limit: how many are looked at; some may turn out to be dead.
+        """
+        if after:
+            check_append_id(after)
+        incarnation = self._catalog.open(name)
+        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit, None)
+
+    def publish(
+        self,
+        name: str,
+        options: PublishOptions,
+        *,
+        wants: str | None = None,
+        destination: Destination | None = None,
+        on_plan: Callable[[str], None] | None = None,
+        room: Room | None = None,
+    ) -> Manifest:
+        """Publish every acknowledged append as the next version.
+
+        Args:
+            wants: an append that must be in the version, or in an earlier one, which is then the
+                answer. With it a publication in progress is helped along instead of refused.
+            destination: where that append went.
+            on_plan: told the version as soon as it is fixed.
+            room: what was reserved for it; taken now where it is not given.
+
+        Raises:
+            Conflict: another publication is in progress (`publish_in_progress`, with `version`), or
+                begun by another release (`encoder_mismatch`); this one was given up by an operator
+                (`publish_aborted`); there is nothing new (`nothing_to_publish`); the wanted append is
+                gone with its dataset (`dataset_deleted`); one to be left out is published
+                (`append_published`).
+            NotFound: an append to be left out is not there (`append_not_found`).
+            UnprocessableInput: the publish key was used with other options (`idempotency_key_reused`);
+                rows cannot be dealt out as asked (`split_not_found`, `invalid_division`).
+            LimitExceeded: more shards than the size of the records allows (`too_many_shards`).
+            CorruptData: an acknowledged append cannot be read back; the version is aborted.
+            Overloaded: there is no memory for it; nothing was done for this version.
+        """
+        if destination is None:
+            incarnation = self._catalog.open(name)
+        else:
+            incarnation = self._catalog.reopen(destination.layout)
+        with Room(self._memory) if room is None else room.retain() as room:
+            publisher = Publisher(
+                self._store, self._catalog, incarnation, self._decided, self._pool, self._spool, room
+            )
+            try:
+                return publisher.publish(options, wants, on_plan)
+            except (CorruptData, NotFound, StorageUnavailable):
+                # Collection takes the files of a deleted dataset from under a publication.
+                self._catalog.reopen(incarnation.layout)
+                raise
+
+    def reserve_publication(self) -> Room:
+        """Room for what is to end in a publication, before it has stored anything; ended by the caller.
+
+        Raises:
+            Overloaded: too many publications are under way (`too_many_publications`), or there is no memory.
+        """
+        return self._publications.reserve()
+
+    def publish_within(
+        self,
+        name: str,
+        options: PublishOptions,
+        *,
+        wants: str | None = None,
+        destination: Destination | None = None,
+        room: Room | None = None,
+    ) -> Manifest | Underway:
+        """As `publish`, but let go of the caller where it takes long; the same call again follows it.
+
+        A call without publish key and wanted append follows what began with the same options and was
+        let go of: the appends acknowledged since are not in that version.
+
+        Raises:
+            Overloaded: too many publications are under way (`too_many_publications`), or there is no memory.
+        """
+        layout = self._catalog.open(name).layout if destination is None else destination.layout
+        request = (layout, options.publish_key, wants, dump_json(options.to_json()))
+        return self._publications.run(
+            request,
+            lambda on_plan, taken: self.publish(
+                name, options, wants=wants, destination=destination, on_plan=on_plan, room=taken
+            ),
+            name=f"publish-{name}",
+            exact=options.publish_key is not None or wants is not None,
+            room=room,
+        )
+
+    def abort(self, name: str, version: str) -> str:
+        """Give up a version that is being published; its appends are free again. Says why it was given up.
+
+        Raises:
+            NotFound: no such version was begun (`version_not_found`).
+            Conflict: it is published (`version_published`).
+        """
+        return abort_version(self._store, self._catalog.open(name).layout, self._decided, version)
+
+    def versions(self, name: str) -> Sequence[str]:
+        """Every published version, oldest first."""
+        return self._reader(self._catalog.open(name)).versions()
+
+    def manifest(self, name: str, version: str) -> Manifest:
+        """The manifest of `version`, which is `x.y.z` or `latest`.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        return self._reader(self._catalog.open(name)).manifest(version)
+
+    def follow(self, name: str, version: str) -> Manifest | Progress:
+        """The manifest of `version`; or, as long as it is being published, how far that is.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+            Conflict: its publication was given up (`publish_aborted`).
+        """
+        incarnation = self._catalog.open(name)
+        reader, layout = self._reader(incarnation), incarnation.layout
+        try:
+            return reader.manifest(version)
+        except NotFound:
+            n = 0 if version == "latest" else layout.number(parse_version(version))
+            log = PublishLog(self._store, layout, self._decided)
+            progress = progress_of(self._store, log, layout, n) if n else None
+            if progress is None:
+                raise
+        verdict = log.verdict(n)
+        if isinstance(verdict, Aborted):
+            raise Conflict(
+                f"The publication of version {version} was given up: {verdict.reason} Its rows are free for "
+                f"another one.",
+                code="publish_aborted",
+                extra={"version": version},
+            )
+        # Published meanwhile; or deleted, as is said once more.
+        return progress if verdict is None else reader.manifest(version)
+
+    def open_file(self, name: str, version: str, file: str) -> StoredFile:
+        """A shard or side file that the manifest of `version` names.
+
+        Raises:
+            NotFound: it names no such file (`file_not_found`), or there is no such version.
+            CorruptData: the store does not have it as the manifest says.
+        """
+        return self._reader(self._catalog.open(name)).open_file(version, file)
+
+    def open_tar(self, name: str, version: str) -> VersionTar:
+        """All files of `version` as one tar, below the folder `<dataset>/<version>`.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+        """
+        return self._reader(self._catalog.open(name)).open_tar(version)
+
+    def read_records(
+        self,
+        name: str,
+        version: str,
+        split: str,
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        order: RowOrder = IN_ORDER,
+        budget: Budget,
+    ) -> Records:
+        """Rows of a split, from `offset`, all of the rest unless `length` says fewer.
+
+        Args:
+            order: in which they come, and which share of them.
+
+        Raises:
+            NotFound: no such version or split (`version_not_found`, `split_not_found`).
+            UnprocessableInput: a negative offset or length (`invalid_range`).
+            CorruptData: the stored rows do not match their checksums; also as batches are drawn.
+        """
+        reader = self._reader(self._catalog.open(name))
+        return reader.read_records(version, split, offset, length, order, budget)
+
+    def delete_version(self, name: str, version: str) -> None:
+        """Delete a published version: it is found no more, and an hour later collection takes its bytes.
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+            Conflict: it is the last one (`version_is_latest`).
+        """
+        incarnation = self._catalog.open(name)
+        delete_version(self._store, incarnation.layout, self._reader(incarnation).deletable(version))
+
+    def validate(
+        self, name: str, version: str, budget: Budget, *, with_tensorflow: bool = False
+    ) -> ValidationReport:
+        """Check every byte of a published version against all that is on record about it.
+
+        Args:
+            budget: the memory that it needs is taken from it before it begins.
+            with_tensorflow: have TensorFlow read and parse the records instead (`check_with_tensorflow`).
+
+        Raises:
+            NotFound: no such version (`version_not_found`).
+            Overloaded: there is no memory for it.
+            UnprocessableInput: TensorFlow is not installed, or does not come to an end.
+        """
+        incarnation = self._catalog.open(name)
+        n, manifest = self._reader(incarnation).find(version)
+        if with_tensorflow:
+            folder = incarnation.layout.folder(n)
+            return check_with_tensorflow(self._store, folder, manifest, self._spool, self._pool, budget)
+        log = PublishLog(self._store, incarnation.layout, self._decided)
+        return Validator(self._store, log, incarnation, self._pool).validate(n, manifest, budget)
+
+    def collect(
+        self, name: str, *, dry_run: bool = False, stopped: Callable[[], bool] = lambda: False
+    ) -> SweepReport:
+        """Remove what no version and no append of the dataset needs any more, in all its lives.
+
+        Args:
+            dry_run: say what would go, and change nothing.
+            stopped: asked now and then; once true, the run ends early.
+
+        Raises:
+            NotFound: there is no dataset, and nothing of a deleted one (`dataset_not_found`).
+        """
+        return self._collector.collect(name, dry_run=dry_run, stopped=stopped)
+
+    def collectable(self) -> Sequence[str]:
+        """The names of all datasets of which there may be something to collect, also of those deleted."""
+        return self._catalog.candidates()
+
+    def list(self) -> Sequence[str]:
+        """The names of all datasets, sorted."""
+        return self._catalog.names()
+
+    def _reader(self, incarnation: Incarnation) -> Reader:
+        return Reader(self._store, incarnation, self._decided, self._pool)
+
+    def _waiting(
+        self, incarnation: Incarnation, latest: int, after: str, limit: int, most: int | None
+    ) -> WaitingAppends:
+        seen = PublishLog(self._store, incarnation.layout, self._decided).seen(latest)
+        new = NewAppends(self._store, incarnation.layout, self._pool)
+        return new.page(seen, after, limit, most=most)
+
+    def _info(self, incarnation: Incarnation, *, created: bool = False) -> DatasetInfo:
+        layout = incarnation.layout
+        latest = self._reader(incarnation).latest()
+        return DatasetInfo(
+            layout.dataset,
+            layout.generation,
+            self._catalog.schema(incarnation),
+            incarnation.options,
+            str(layout.version(latest)) if latest else None,
+            WaitingAppends()
+            if created
+            else self._waiting(incarnation, latest, "", _COUNTED_APPENDS, _LISTED_SLOTS),
+        )

@@ -1,0 +1,184 @@
+"""Reading what was published: manifests, files, rows. Nothing here lists or writes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+
+from ....codecs.columns import Records
+from ....domain.manifest import Manifest
+from ....domain.names import check_file_name, check_split_name, parse_version
+from ....domain.sharding.row_order import RowOrder
+from ....errors import Conflict, CorruptData, NotFound, UnprocessableInput
+from ....runtime.budget import Budget
+from ....storage.object_store import ObjectNotFound, ObjectStore, exists
+from ..objects.dataset_info import dataset_info
+from ..objects.incarnation import Incarnation
+from ..objects.layout import DATASET_INFO, MANIFEST, media_type
+from ..objects.log import Decided, PublishLog
+from ..objects.stored_json import dump_json, open_json, read_again
+from ..pieces.pieces import SplitPieces
+from ..pieces.run_ahead import map_in
+from .row_plan import NO_ROWS, plan_rows
+from .rows import read_rows
+from .stored_file import StoredFile
+from .tar import VersionTar, tar_members
+
+__all__ = ["Reader"]
+
+
+class Reader:
+    """Reads the published versions of one incarnation of a dataset."""
+
+    def __init__(
+        self, store: ObjectStore, incarnation: Incarnation, decided: Decided, pool: ThreadPoolExecutor
+    ) -> None:
+        self._store = store
+        self._layout = incarnation.layout
+        self._description = incarnation.options.description
+        self._decided = decided
+        self._log = PublishLog(store, incarnation.layout, decided)
+        self._pool = pool
+
+    def latest(self) -> int:
+        """The number of the last published version, 0 where there is none."""
+        return self._log.newest_published(self._log.newest())
+
+    def versions(self) -> list[str]:
+        """Every published version, oldest first."""
+        manifests = map_in(self._pool, self._published, range(1, self._log.newest() + 1))
+        return [manifest.version for manifest in manifests if manifest is not None]
+
+    def manifest(self, version: str) -> Manifest:
+        """The manifest of `version`, which may be `latest`.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
+        return self.find(version)[1]
+
+    def fate_of(self, append_id: str, nonce: str) -> tuple[str, bool] | None:
+        """The version that consumed the append with this slot, and whether without its rows; or None."""
+        fate = self._log.seen(self.latest()).appends.get(append_id)
+        if fate is None or not fate.is_of(nonce):
+            return None
+        return str(self._layout.version(fate.n)), fate.excluded
+
+    def deletable(self, version: str) -> int:
+        """The number of `version`, which is published and not the last.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+            Conflict: it is the last one (`version_is_latest`).
+        """
+        n, manifest = self.find(version)
+        if n >= self.latest():
+            raise Conflict(
+                f"Version {manifest.version} is the latest of dataset {self._layout.dataset!r}. Publish "
+                f"another before it is deleted, or delete the dataset.",
+                code="version_is_latest",
+            )
+        return n
+
+    def open_file(self, version: str, name: str) -> StoredFile:
+        """A file that the manifest names.
+
+        Raises:
+            NotFound: it does not (`file_not_found`, `version_not_found`).
+            CorruptData: the store does not have it as the manifest says.
+        """
+        check_file_name(name)
+        n, manifest = self.find(version)
+        entry = manifest.by_file.get(name)
+        if entry is None:
+            raise NotFound(f"Version {manifest.version} has no file {name!r}.", code="file_not_found")
+        key = self._layout.file(n, name)
+        try:
+            size = self._store.head(key).size
+        except ObjectNotFound as error:
+            if name == DATASET_INFO:  # written last; its publisher may have died before
+                raise NotFound(f"{name} is not written yet.", code="file_not_found") from error
+            raise CorruptData(f"{key} is missing.") from error
+        if size != entry.num_bytes:
+            raise CorruptData(f"{key} has {size} bytes instead of the {entry.num_bytes} on record.")
+        return StoredFile(entry.num_bytes, entry.sha256, media_type(name), self._store, key)
+
+    def open_tar(self, version: str) -> VersionTar:
+        """All files of a version as one tar.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
+        n, manifest = self.find(version)
+        key = self._layout.manifest(n)
+        stored = read_again(lambda: open_json(self._store.get(key), key))
+        # Who published it is no part of the version: published again, it is the same tar.
+        known = {MANIFEST: dump_json({name: value for name, value in stored.items() if name != "nonce"})}
+        # Written last; its publisher may have died before.
+        info = dataset_info(manifest, self._description)
+        entry = manifest.by_file.get(DATASET_INFO)
+        if entry is not None and entry.sha256 == sha256(info).hexdigest():
+            known[DATASET_INFO] = info
+        return VersionTar(self._store, tar_members(manifest, known))
+
+    def read_records(
+        self,
+        version: str,
+        split: str,
+        offset: int,
+        length: int | None,
+        order: RowOrder,
+        budget: Budget,
+    ) -> Records:
+        """The rows `offset` to `offset + length` of a split, across its shards, as `order` says.
+
+        Raises:
+            NotFound: no such version or split (`split_not_found`).
+            UnprocessableInput: a negative offset or length (`invalid_range`).
+            CorruptData: the stored rows do not match their checksums; also as batches are drawn.
+        """
+        if offset < 0 or (length is not None and length < 0):
+            raise UnprocessableInput("offset and length must not be negative.", code="invalid_range")
+        check_split_name(split)
+        n, manifest = self.find(version)
+        entry = manifest.splits.get(split)
+        if entry is None:
+            raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
+        stop = entry.num_records if length is None else min(entry.num_records, offset + length)
+        plan = NO_ROWS
+        if offset < stop:
+            plan = plan_rows(self._pieces(n, manifest, split), offset, stop, order)
+        return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
+
+    def _pieces(self, n: int, manifest: Manifest, split: str) -> SplitPieces:
+        kept, name = self._decided.splits, (self._layout.manifest(n), split)
+        if (known := kept.get(name)) is not None:
+            return known
+        pieces = self._log.pieces(n, manifest, split)
+        return kept.put(name, SplitPieces(pieces), len(pieces))
+
+    def find(self, version: str) -> tuple[int, Manifest]:
+        """The number and the manifest of `version`, which may be `latest`.
+
+        Raises:
+            NotFound: no such version is published (`version_not_found`).
+        """
+        n = self.latest() if version == "latest" else self._number(version)
+        # The last published version is never deleted.
+        manifest = self._log.verdict(n) if version == "latest" and n else self._published(n)
+        if not isinstance(manifest, Manifest):
+            raise NotFound(
+                f"Dataset {self._layout.dataset!r} has no published version {version!r}.",
+                code="version_not_found",
+            )
+        return n, manifest
+
+    def _number(self, version: str) -> int:
+        """The number of the plan that can have published `version`, 0 where none can."""
+        return self._layout.number(parse_version(version))
+
+    def _published(self, n: int) -> Manifest | None:
+        verdict = self._log.verdict(n) if n else None
+        if not isinstance(verdict, Manifest) or exists(self._store, self._layout.deleted(n)):
+            return None
+        return verdict

@@ -1,0 +1,72 @@
+"""The rows that a plan keeps, decoded: read, verified, put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ....codecs.columns import Batch, Records
+from ....codecs.messages.frame_shuffle import shuffle_frames
+from ....codecs.messages.framing import FrameBlock, iter_frames
+from ....codecs.messages.messages import parse_messages
+from ....codecs.options import RecordsDecodeOptions
+from ....domain.schema import Schema
+from ....domain.sharding.row_order import RowOrder
+from ....errors import CorruptData, MalformedInput, UnprocessableInput
+from ....runtime.budget import Budget
+from ....storage.object_store import ObjectStore
+from ..pieces.stream import STORED_LIMITS, PieceStream, held_while_read
+from .row_plan import RowPlan
+
+__all__ = ["read_rows"]
+
+
+def read_rows(
+    plan: RowPlan,
+    order: RowOrder,
+    schema: Schema,
+    store: ObjectStore,
+    pool: ThreadPoolExecutor,
+    budget: Budget,
+) -> Records:
+    """The rows of `plan`, shuffled as `order` says.
+
+    Raises, as batches are drawn:
+        CorruptData: the stored rows do not match their checksums, or are fewer than were counted.
+        LimitExceeded: the shuffle buffer takes more than the budget has.
+
+    Raises:
+        Overloaded: no memory to read them ahead; nothing was done.
+    """
+    if not plan.num_rows:
+        return Records(schema, iter(()), 0)
+    budget.reserve(held_while_read(plan.pieces))
+    stream = PieceStream(store, plan.pieces, pool)
+    frames = _kept(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
+    if order.shuffle_buffer:
+        frames = shuffle_frames(frames, order.shuffle_buffer, order.slots(), budget)
+    return Records(schema, _parsed(frames, schema, budget), plan.num_rows)
+
+
+def _kept(frames: Iterator[FrameBlock], kept: Sequence[tuple[int, int]]) -> Iterator[FrameBlock]:
+    """Of the records in `frames` those that are to be kept, all of them."""
+    wanted = iter(kept)
+    start, stop = next(wanted)
+    for block in frames:
+        passed, end = block.first_record, block.first_record + block.num_records
+        while start < end:
+            yield block.part(max(start, passed) - passed, min(stop, end) - passed)
+            if stop > end:
+                break
+            following = next(wanted, None)
+            if following is None:
+                return
+            start, stop = following
+    raise CorruptData("The stored shards hold fewer rows than their manifest says.")
+
+
+def _parsed(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[Batch]:
+    try:
+        yield from parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches
+    except (MalformedInput, UnprocessableInput) as error:
+        raise CorruptData(f"The stored rows cannot be read: {error.detail}") from error

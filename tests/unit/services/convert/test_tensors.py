@@ -1,0 +1,225 @@
+"""Conversions of tensors: large ones leave as they arrive, and are what small ones are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.codecs.array import Array
+from app.codecs.columns import Strings
+from app.codecs.forms import TENSOR_CODECS, FormName
+from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
+from app.domain.dtypes import DTYPES
+from app.domain.limits import KIB, Limits
+from app.errors import InputError, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.services.convert.tensors import ConvertedTensors, TensorConversion, convert_tensors
+from tests.bodies import stream_of
+
+COUNT = 80_000
+LARGE = Array(DTYPES["float32"], (COUNT // 2, 2), np.arange(COUNT, dtype="<f4"))
+STREAMED: tuple[FormName, ...] = ("npy", "raw", "tensorproto", "safetensors", "tfrecord")
+ALL: tuple[FormName, ...] = (*STREAMED, "json", "npz", "oip", "b64")
+LITTLE = Limits(max_decoded_bytes=64 * KIB)
+
+
+def written(form: FormName, *tensors: Array, **options: Any) -> bytes:
+    encode = TENSOR_CODECS[form].encode
+    name = "tensor_{}" if form == "safetensors" else None
+    named = [replace(item, name=name and name.format(index)) for index, item in enumerate(tensors)]
+    return b"".join(encode(named, TensorEncodeOptions(**options), Budget()))
+
+
+def convert(
+    data: bytes,
+    form: FormName,
+    to: FormName,
+    *,
+    known: bool = True,
+    chosen: bool = True,
+    limits: Limits | None = None,
+    encode: TensorEncodeOptions | None = None,
+    **options: Any,
+) -> ConvertedTensors:
+    if form == "raw":
+        options = {"dtype": LARGE.dtype, "shape": LARGE.shape} | options
+    conversion = TensorConversion(
+        form,
+        to,
+        chosen,
+        TensorDecodeOptions(**options),
+        encode or TensorEncodeOptions(),
+        len(data) if known else None,
+    )
+    return convert_tensors(stream_of(data, 30_000), conversion, Budget(limits), Spool(None, 0), ExitStack())
+
+
+def code_of(converted: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        b"".join(converted().chunks)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["length known", "length not known"])
+@pytest.mark.parametrize("form", STREAMED)
+def test_a_large_tensor_leaves_in_every_form_as_a_held_one_does(form: FormName, known: bool) -> None:
+    data = written(form, LARGE)
+    for to in ALL:
+        converted = convert(data, form, to, known=known)
+        held = replace(LARGE, name={"safetensors": "tensor_0"}.get(form))
+        encode = TENSOR_CODECS[to].encode
+        assert b"".join(converted.chunks) == b"".join(encode([held], TensorEncodeOptions(), Budget())), to
+        assert converted.form == to
+
+
+@pytest.mark.parametrize("to", [*STREAMED, "json"])
+@pytest.mark.parametrize("form", STREAMED)
+def test_between_forms_that_stream_nothing_is_held(form: FormName, to: FormName) -> None:
+    converted = convert(written(form, LARGE), form, to, limits=LITTLE)
+    assert sum(len(chunk) for chunk in converted.chunks) > 4 * COUNT - 1
+    assert converted.num_messages == (None if converted.tensors is None else 1)
+
+
+def test_the_answer_begins_before_the_body_ends() -> None:
+    data = written("npy", LARGE)
+    drawn: list[int] = []
+
+    class Source:
+        def __init__(self) -> None:
+            self._pieces = iter([data[:280_000], data[280_000:]])
+
+        def read(self, n: int, /) -> bytes:
+            piece = next(self._pieces, b"")
+            assert len(piece) <= n
+            drawn.append(len(piece))
+            return piece
+
+    conversion = TensorConversion("npy", "tfrecord", True, TensorDecodeOptions(), TensorEncodeOptions(), None)
+    source = Source()
+    source.read = _buffered(source.read)  # type: ignore[method-assign]  # reads of any size
+    chunks = convert_tensors(source, conversion, Budget(), Spool(None, 0), ExitStack()).chunks
+    first = list(itertools.islice(chunks, 3))
+    assert sum(map(len, first)) > 200_000
+    assert drawn == [280_000]
+
+
+def _buffered(read: Any) -> Any:
+    pending = b""
+
+    def some(n: int, /) -> bytes:
+        nonlocal pending
+        if not pending:
+            pending = read(1 << 30)
+        piece, pending = pending[:n], pending[n:]
+        return piece
+
+    return some
+
+
+def test_a_small_body_is_decoded_in_memory() -> None:
+    small = Array(DTYPES["float32"], (4,), np.arange(4, dtype="<f4"))
+    for known in (True, False):
+        converted = convert(written("npy", small), "npy", "raw", known=known)
+        assert converted.tensors is not None
+        assert not any(isinstance(item, Array) and item.is_arriving for item in converted.tensors)
+
+
+def test_components_are_put_together_in_memory() -> None:
+    indices = Array(DTYPES["int64"], (COUNT, 1), np.arange(COUNT, dtype="<i8"))
+    values = Array(DTYPES["float32"], (COUNT,), np.arange(COUNT, dtype="<f4"))
+    shape = Array(DTYPES["int64"], (1,), np.array([COUNT], "<i8"))
+    data = written("tfrecord", indices, values, shape)
+    converted = convert(data, "tfrecord", "tfrecord", kind="sparse")
+    assert converted.num_messages == 1
+
+
+# How many tensors there are.
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["length known", "length not known"])
+def test_several_records_leave_in_forms_of_several(known: bool) -> None:
+    data = written("tfrecord", LARGE, LARGE)
+    for to in ("tfrecord", "json", "npz", "safetensors"):
+        converted = convert(data, "tfrecord", to, known=known)
+        assert b"".join(converted.chunks) == written(to, LARGE, LARGE)
+
+
+def test_any_number_of_records_is_held_one_at_a_time() -> None:
+    data = written("tfrecord", *[LARGE] * 3)
+    converted = convert(data, "tfrecord", "tfrecord", limits=LITTLE)
+    assert (b"".join(converted.chunks), converted.num_messages) == (data, None)
+
+
+def test_records_in_memory_are_charged_together_unless_they_leave_one_by_one() -> None:
+    text = Array(DTYPES["string"], (1,), Strings.pack([b"x" * 5000]))
+    data = written("tfrecord", *[text] * 400)
+    limits = Limits(max_decoded_bytes=1200 * KIB)
+    assert b"".join(convert(data, "tfrecord", "tfrecord", limits=limits).chunks) == data
+    assert code_of(lambda: convert(data, "tfrecord", "json", limits=limits)) == "payload_too_large"
+
+
+def test_a_proto_not_asked_for_becomes_records_where_there_are_several() -> None:
+    one, two = written("tfrecord", LARGE), written("tfrecord", LARGE, LARGE)
+    for known in (True, False):
+        single = convert(one, "tfrecord", "tensorproto", known=known, chosen=False)
+        assert (single.form, b"".join(single.chunks)) == ("tensorproto", written("tensorproto", LARGE))
+        several = convert(two, "tfrecord", "tensorproto", known=known, chosen=False)
+        assert (several.form, b"".join(several.chunks), several.num_messages) == ("tfrecord", two, 2)
+
+
+@pytest.mark.parametrize("to", ["npy", "raw", "tensorproto"])
+def test_a_second_tensor_in_a_form_of_one_is_refused_at_its_end(to: FormName) -> None:
+    data = written("tfrecord", LARGE, LARGE)
+    for known in (True, False):
+        assert code_of(lambda: convert(data, "tfrecord", to, known=known)) == "several_tensors"  # noqa: B023 (called at once)
+
+
+@pytest.mark.parametrize("to", ["npy", "raw", "tensorproto"])
+def test_safetensors_of_two_are_refused_in_a_form_of_one_before_they_are_drawn(to: FormName) -> None:
+    data = written("safetensors", LARGE, LARGE)
+    with pytest.raises(UnprocessableInput) as caught:
+        convert(data, "safetensors", to)
+    assert caught.value.code == "several_tensors"
+
+
+def test_long_strings_in_records_are_held() -> None:
+    strings = Array(DTYPES["string"], (2,), Strings.pack([b"a", b"x" * 300_000]))
+    data = written("tfrecord", strings, LARGE)
+    for known in (True, False):
+        assert b"".join(convert(data, "tfrecord", "tfrecord", known=known).chunks) == data
+        assert code_of(lambda: convert(data, "tfrecord", "npy", known=known)) == "several_tensors"  # noqa: B023 (called at once)
+    alone = written("tfrecord", strings)
+    assert b"".join(convert(alone, "tfrecord", "npy", known=False).chunks) == written("npy", strings)
+
+
+def test_elements_that_change_their_order_are_held() -> None:
+    data = written("npy", LARGE)
+    options = TensorEncodeOptions(order="F")
+    converted = convert(data, "npy", "raw", encode=options)
+    assert b"".join(converted.chunks) == written("raw", LARGE, order="F")
+    assert code_of(lambda: convert(data, "npy", "raw", encode=options, limits=LITTLE)) == "payload_too_large"
+
+
+def test_an_error_behind_the_first_bytes_shows_as_they_are_drawn() -> None:
+    def pieces(chunks: Iterator[Any]) -> tuple[int, str]:
+        size = 0
+        try:
+            for chunk in chunks:
+                size += len(chunk)
+        except InputError as error:
+            return size, error.code
+        return size, ""
+
+    data = bytearray(written("tfrecord", LARGE))
+    data[-1] ^= 1
+    assert pieces(convert(bytes(data), "tfrecord", "raw").chunks) == (4 * COUNT, "corrupt_record")
+    short = written("npy", LARGE)[:-1]
+    size, code = pieces(convert(short, "npy", "raw").chunks)
+    assert (size, code) == (4 * COUNT - 1, "truncated")

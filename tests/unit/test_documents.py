@@ -79,7 +79,7 @@ def test_every_parameter_of_datasets_is_described(query: type[BaseModel]) -> Non
 
 
 def test_every_code_of_datasets_is_listed() -> None:
-    listed = set(re.findall(r"`([a-z_]+)`", HTTP[HTTP.index("The codes of datasets:") :]))
+    listed = set(re.findall(r"`([a-z_]+)`", HTTP[HTTP.index("### Codes of datasets") :]))
     assert set(codes_of_datasets()) - INTERNAL <= listed
     assert listed - set(codes()) <= {"precondition_failed", "range_not_satisfiable", "divide"}
 
@@ -95,7 +95,7 @@ def test_every_code_has_its_cause_and_its_remedy_in_the_index() -> None:
 
 def codes_of_http() -> set[str]:
     """Those that docs/http.md lists by status."""
-    tables = HTTP[HTTP.index("The codes of the transport:") :]
+    tables = HTTP[HTTP.index("### Codes of the transport") :]
     return set(re.findall(r"`([a-z]+_[a-z_]+)`", tables))
 
 

@@ -13,6 +13,7 @@ from unittest import mock
 
 from app.errors import Conflict, NotFound
 from app.services.datasets.append import attempt as attempt_module
+from app.services.datasets.publish import new_appends
 from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.shards import shuffle, shuffle_pass
 from app.services.datasets.publish.shards import writer as shard_writer
@@ -35,6 +36,8 @@ _MOMENTS: Final = (
 _PAUSES_S: Final = (1.0, 20.0, 90.0, 2 * HOUR, 26 * HOUR, 40 * HOUR)
 #: A row takes 30 bytes: two fill a part, and more than two do not stay in the slot.
 _PART_BYTES: Final = 64
+#: Slots that are listed at once: some datasets have more, and their folders are listed side by side.
+_PAGE: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def _silence() -> Iterator[None]:
 
 @contextmanager
 def small_sizes() -> Iterator[None]:
-    """Parts and pieces of two rows, so that a few rows make several."""
+    """Parts and pieces of two rows, and pages of few slots, so that a few rows make several."""
     with ExitStack() as stack:
         for module, name in (
             (attempt_module, "_PART_BYTES"),
@@ -84,6 +87,7 @@ def small_sizes() -> Iterator[None]:
             (shuffle_pass, "_RUN_BYTES"),
         ):
             stack.enter_context(mock.patch.object(module, name, _PART_BYTES))
+        stack.enter_context(mock.patch.object(new_appends, "_PAGE", _PAGE))
         yield
 
 

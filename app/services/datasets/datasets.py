@@ -89,8 +89,6 @@ _GROUP_THREADS: Final = 32
 _PUBLISH_WAIT_S: Final = 30.0
 #: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
 _COUNTED_APPENDS: Final = 256
-#: So many slots are listed for that in each of their 16 folders: what a store answers to one request.
-_LISTED_SLOTS: Final = 1000
 
 
 class DatasetJson(TypedDict):
@@ -347,7 +345,7 @@ class Datasets:
         if after:
             check_append_id(after)
         incarnation = self._catalog.open(name)
-        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit, None)
+        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit)
 
     def publish(
         self,
@@ -581,11 +579,11 @@ class Datasets:
         return Reader(self._store, incarnation, self._decided, self._pool)
 
     def _waiting(
-        self, incarnation: Incarnation, latest: int, after: str, limit: int, most: int | None
+        self, incarnation: Incarnation, latest: int, after: str, limit: int, *, whole: bool = True
     ) -> WaitingAppends:
         seen = PublishLog(self._store, incarnation.layout, self._decided).seen(latest)
         new = NewAppends(self._store, incarnation.layout, self._pool)
-        return new.page(seen, after, limit, most=most)
+        return new.page(seen, after, limit, whole=whole)
 
     def _info(self, incarnation: Incarnation, *, created: bool = False) -> DatasetInfo:
         layout = incarnation.layout
@@ -598,5 +596,5 @@ class Datasets:
             str(layout.version(latest)) if latest else None,
             WaitingAppends()
             if created
-            else self._waiting(incarnation, latest, "", _COUNTED_APPENDS, _LISTED_SLOTS),
+            else self._waiting(incarnation, latest, "", _COUNTED_APPENDS, whole=False),
         )

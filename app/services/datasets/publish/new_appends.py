@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from ....domain.names import is_append_id
 from ....errors import CorruptData
 from ....storage.create_once import store_time
-from ....storage.object_store import ObjectNotFound, ObjectStore
+from ....storage.object_store import ObjectInfo, ObjectNotFound, ObjectStore
 from ..objects.layout import Layout
 from ..objects.seen import KEEP_SEEN, Consumed, Seen
 from ..objects.slot import Commit, Slot, read_slot
@@ -22,6 +22,8 @@ from .waiting import WaitingAppends
 __all__ = ["NewAppends"]
 
 _DIGITS: Final = "0123456789abcdef"
+#: What a store answers to one request that lists.
+_PAGE: Final = 1000
 
 
 class NewAppends:
@@ -60,17 +62,17 @@ class NewAppends:
             listed |= missed
         return listed, sorted(commits, key=lambda commit: commit.rank)
 
-    def page(self, seen: Seen, after: str, limit: int, *, most: int | None = None) -> WaitingAppends:
+    def page(self, seen: Seen, after: str, limit: int, *, whole: bool = True) -> WaitingAppends:
         """The first of those appends behind the id `after`, by id; of one that is illegible, the id alone.
 
-        Lists all slots, and reads `limit` at most: where some are dead, fewer appends come than that.
+        Reads `limit` slots at most: where some are dead, fewer appends come than that.
 
         Args:
-            most: how many slots are listed in each of the 16 folders; all by default. There is a slot for
-                each append of a week, and a store lists 1,000 in an answer.
+            whole: list all slots. Otherwise one page of each of the 16 folders at most: there is a slot for
+                each append of a week.
         """
-        listed = self._listed(after, most)
-        is_whole = most is None or most not in Counter(append_id[0] for append_id in listed).values()
+        listed = self._listed(after, whole=whole)
+        is_whole = whole or _PAGE not in Counter(append_id[0] for append_id in listed).values()
         fresh = sorted(append_id for append_id, at in listed.items() if seen.may_be_new(append_id, at))
         read = {append_id: listed[append_id] for append_id in fresh[:limit]}
         commits = tuple(self._commits(seen, read, exclude=read))
@@ -95,21 +97,32 @@ class NewAppends:
                 f"it: exclude= its append_id."
             ) from error
 
-    def _listed(self, after: str = "", most: int | None = None) -> dict[str, int]:
-        """All slots behind `after`, and when they were written, by the store's clock in seconds."""
-        folders = [digit for digit in _DIGITS if digit >= after[:1]]
-        found = map_in(self._pool, lambda digit: self._listed_under(digit, most), folders)
-        return {name: at for slots in found for name, at in slots if name > after}
+    def _listed(self, after: str = "", *, whole: bool = True) -> dict[str, int]:
+        """All slots behind `after`, and when they were written, by the store's clock in seconds.
 
-    def _listed_under(self, digit: str, most: int | None) -> list[tuple[str, int]]:
-        folder = self._layout.slots(digit)
-        slots = (
-            (info.key.removeprefix(f"{folder}/"), int(info.last_modified.timestamp()))
-            for info in self._store.list(folder)
-        )
-        return list(
-            islice((slot for slot in slots if is_append_id(slot[0]) and slot[0].startswith(digit)), most)
-        )
+        One request lists the slots of most datasets. Only where it did not come to the end are the folders
+        listed side by side, from the beginning.
+        """
+        first_page = list(islice(self._store.list(self._layout.all_slots), _PAGE))
+        if len(first_page) < _PAGE:
+            slots = dict(self._slots_in(first_page))
+        else:
+            folders = [self._layout.slots(digit) for digit in _DIGITS if digit >= after[:1]]
+            found = map_in(
+                self._pool, lambda folder: self._slots_below(folder, None if whole else _PAGE), folders
+            )
+            slots = {append_id: at for of_folder in found for append_id, at in of_folder}
+        return {append_id: at for append_id, at in slots.items() if append_id > after}
+
+    def _slots_below(self, folder: str, most: int | None) -> list[tuple[str, int]]:
+        return list(islice(self._slots_in(self._store.list(folder)), most))
+
+    def _slots_in(self, listed: Iterable[ObjectInfo]) -> Iterator[tuple[str, int]]:
+        """Those of the listed objects that are slots, by the id of their append."""
+        for info in listed:
+            append_id = info.key.rpartition("/")[2]
+            if is_append_id(append_id) and info.key == self._layout.slot(append_id):
+                yield append_id, int(info.last_modified.timestamp())
 
     def after(
         self,

@@ -1,10 +1,12 @@
 """Publishing: a plan belongs to one publisher, a version is whole or invisible, nothing comes twice."""
 
 import json
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from hashlib import sha256
-from itertools import count
+from itertools import count, islice
 
 import pytest
 
@@ -24,8 +26,9 @@ from app.errors import (
 from app.services.datasets.objects.dataset_info import dataset_info
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
-from app.services.datasets.publish import executor
+from app.services.datasets.publish import executor, new_appends
 from app.services.datasets.publish.options import PublishOptions
+from app.storage.object_store import ObjectInfo, ObjectStore
 from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client
 from tests.seals import changed, resealed
@@ -46,27 +49,71 @@ def test_versions_are_cumulative(client: Client) -> None:
     assert client.read("1.1.0", "test") == [9]
 
 
+class PausingStore(FaultStore):
+    """Does what is in `events` while the slots are listed: before it comes to those of the last folder."""
+
+    def __init__(self, inner: ObjectStore, events: list[Callable[[], None]]) -> None:
+        super().__init__(inner)
+        self._events = events
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        if prefix == LAYOUT.all_slots:
+            return self._pausing(prefix)
+        if prefix == LAYOUT.slots("f"):
+            self._pause()
+        return super().list(prefix)
+
+    def _pausing(self, prefix: str) -> Iterator[ObjectInfo]:
+        first = [info for info in super().list(prefix) if info.key < LAYOUT.slots("f")]
+        yield from first
+        self._pause()
+        yield from (info for info in super().list(prefix) if info.key > LAYOUT.slots("f"))
+
+    def _pause(self) -> None:
+        while self._events:
+            self._events.pop()()
+
+
+@pytest.mark.parametrize("page", [1, 1000])
 @pytest.mark.parametrize("through_another", [False, True])
 def test_an_append_made_while_slots_are_listed_comes_with_what_followed_it(
-    store: FaultStore, through_another: bool
+    inner: ObstoreStore, through_another: bool, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(new_appends, "_PAGE", page)
+    events: list[Callable[[], None]] = []
+    store = PausingStore(inner, events)
     with ThreadPoolExecutor(1) as one_at_a_time:
         client = Client(store, executor=one_at_a_time)
         other = Client(store)
-        client.append([1])
         names = (f"key{i}" for i in count())
-        first = next(name for name in names if sha256(name.encode()).hexdigest()[0] == "0")
-        second = next(name for name in names if sha256(name.encode()).hexdigest()[0] == "f")
+        early, late = (
+            [name for name in islice(names, 200) if sha256(name.encode()).hexdigest()[0] == digit]
+            for digit in "0f"
+        )
+        client.append([1], key=early[0])
 
-        def fault(when: When, operation: Operation, key: str) -> None:
-            if (when, operation, key) == ("before", "list", LAYOUT.slots("f")):
-                store.fault = None
-                (other if through_another else client).append([2], key=first)
-                client.append([3], key=second)
+        def event() -> None:
+            (other if through_another else client).append([2], key=early[1])
+            client.append([3], key=late[0])
 
-        store.fault = fault
+        events.append(event)
         client.publish()
+        assert not events
         assert client.read() == ([1, 3] if through_another else [1, 2, 3])
+
+
+def test_a_publication_of_four_appends_takes_few_requests(client: Client, store: FaultStore) -> None:
+    """Its slots are listed by one request, twice, however many folders they are in."""
+    client.append([0])
+    client.publish()
+    for value in range(1, 5):
+        client.append([value])
+    store.requests.clear()
+    client.publish()
+    counts = Counter(operation for operation, _ in store.requests)
+    lists = [key for operation, key in store.requests if operation == "list"]
+    assert lists == [LAYOUT.all_slots] * 2
+    assert sum(counts.values()) <= 40, counts
 
 
 def test_a_version_without_a_base_holds_new_rows_alone(client: Client) -> None:

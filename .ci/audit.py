@@ -1,8 +1,8 @@
-"""Looks for known vulnerabilities of what a lock holds: `audit.py PIP_AUDIT LOCK`.
+"""Look for known vulnerabilities of the packages in locks: `audit.py PIP_AUDIT LOCK...`.
 
-Ends with status 1 where there are any, and where pip-audit fails. Where no database can be reached, or it
-knows none of the packages (mirrors of an index often lack such data), it says that nothing was looked up, and
-ends with status 0.
+Exits with status 1 if there are any, or if pip-audit fails. If no database can be reached, or it knows none
+of the packages (mirrors of an index often lack such data), it says that nothing was looked up, and exits
+with status 0.
 """
 
 from __future__ import annotations
@@ -39,8 +39,14 @@ def packages_known_to(service: str, pip_audit: str, lock: str) -> list[dict[str,
 
 
 def main() -> int:
-    """Look, and say what was found; the exit status."""
-    pip_audit, lock = sys.argv[1:]
+    """Audit each lock, and return the exit status."""
+    pip_audit, *locks = sys.argv[1:]
+    vulnerable = [audit(pip_audit, lock) for lock in locks]  # all of them, also after the first
+    return int(any(vulnerable))
+
+
+def audit(pip_audit: str, lock: str) -> bool:
+    """Look up the packages of a lock and say what was found; whether any has a known vulnerability."""
     known: list[dict[str, Any]] = []
     for service in SERVICES:
         known = known or packages_known_to(service, pip_audit, lock)
@@ -53,7 +59,7 @@ def main() -> int:
         say(f"{lock}: {vulnerable} of {len(known)} packages have known vulnerabilities")
     else:
         say(f"SKIPPED: no database of vulnerabilities answers here, so nothing of {lock} was looked up")
-    return 1 if vulnerable else 0
+    return vulnerable > 0
 
 
 def say(line: str) -> None:

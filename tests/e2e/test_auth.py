@@ -12,8 +12,7 @@ import pytest
 
 from app.settings import Settings
 from tests.contract.tokens import as_, token_file
-from tests.e2e.documentation import Page
-from tests.e2e.service import ROOT, RUN, Service, free_port, needs_curl, start
+from tests.e2e.service import ROOT, RUN, Service, free_port, start
 from tests.waiting import wait_for
 
 READ = {"scopes": ["read"]}
@@ -56,33 +55,6 @@ def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
         assert "Traceback" not in service.log()
     finally:
         service.kill()
-
-
-@needs_curl
-def test_the_lines_of_the_page_make_a_token_that_is_let_in(tmp_path: Path) -> None:
-    page = Page(ROOT / "docs" / "auth.md")
-    make, ask = page.blocks("sh")
-    made = subprocess.run(
-        ["sh", "-c", f'{make}\necho "$TOKEN"'], capture_output=True, text=True, check=True
-    ).stdout.split()
-    digest, token = made[0], made[-1]
-    tokens = page.blocks("json")[0].replace("<64 hex digits>", digest, 1)
-    path = tmp_path / "tokens.json"
-    path.write_text(tokens.replace("<64 hex digits>", "1" * 64))
-    service = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(path))
-    try:
-        service.wait_until_ready()
-        command = ask.replace("https://shardsmith.example", service.url).replace("curl ", "curl -s ")
-        asked = subprocess.run(
-            ["sh", "-c", command],
-            env={**os.environ, "TOKEN": token},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    finally:
-        service.kill()
-    assert json.loads(asked.stdout) == {"datasets": []}
 
 
 def refusal(folder: Path, **settings: str) -> str:

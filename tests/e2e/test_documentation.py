@@ -1,7 +1,10 @@
 """The README and docs/ are true: every command and every program, run as printed, does what is printed."""
 
+import json
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,15 +14,8 @@ import pytest
 from app.settings import Settings
 from tests.e2e.documentation import PAGES, Page, is_installed, matches, run_commands, run_program
 from tests.e2e.service import ROOT, Service, needs_curl, start
+from tests.e2e.test_commands import environment, make_checkout
 
-#: Lines of `sh` blocks, which show no output -> the test that runs them.
-RUN_BY: Final = {
-    "bin/serve": "tests/e2e/test_commands.py",
-    "bin/test": "tests/e2e/test_commands.py",
-    "TOKEN=$(openssl rand -hex 32)": "tests/e2e/test_auth.py",
-    'printf %s "$TOKEN" | sha256sum': "tests/e2e/test_auth.py",
-    'curl -H "Authorization: Bearer $TOKEN" https://shardsmith.example/v1/datasets': "tests/e2e/test_auth.py",
-}
 RUNNABLE: Final = [page for page in map(Page, PAGES) if page.commands() or any(True for _ in page.programs())]
 
 
@@ -80,13 +76,69 @@ def test_the_pages_have_the_commands_and_programs_that_this_test_is_for() -> Non
     assert sum(len(page.commands()) for page in RUNNABLE) >= 40
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_line_for_a_shell_is_run_by_some_test(path: Path) -> None:
-    for block in Page(path).blocks("sh"):
-        for line in block.splitlines():
-            command = line.partition("#")[0].strip()
-            if command:
-                assert (ROOT / RUN_BY[command]).exists(), command
+def test_each_page_has_datasets_of_its_own() -> None:
+    """Their commands can be run one page after another, against one service."""
+    used_by: dict[str, str] = {}
+    for page in RUNNABLE:
+        commands = " ".join(command for command, _ in page.commands())
+        for dataset in set(re.findall(r"/v1/datasets/(\w+)", commands)):
+            assert dataset not in used_by, f"{page.name} and {used_by[dataset]} both use {dataset}"
+            used_by[dataset] = page.name
+
+
+# Blocks of `sh`, which show no output
+
+
+def run_in_a_checkout(blocks: list[str], folder: Path) -> None:
+    """Run each line of blocks that a person would run in a fresh checkout."""
+    checkout = make_checkout(folder / "checkout")
+    for line in "".join(blocks).splitlines():
+        ran = run_shell(line, checkout, **environment())
+        assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
+
+
+def make_a_token_and_use_it(blocks: list[str], folder: Path) -> None:
+    make, ask = blocks
+    made = run_shell(f'{make}\necho "$TOKEN"', folder, **os.environ)
+    digest, *_, token = made.stdout.split()
+    tokens = Page(ROOT / "docs" / "auth.md").blocks("json")[0].replace("<64 hex digits>", digest, 1)
+    path = folder / "tokens.json"
+    path.write_text(tokens.replace("<64 hex digits>", "1" * 64), encoding="utf-8")
+    service = start(folder, SHARDSMITH_TOKENS_FILE=str(path))
+    try:
+        service.wait_until_ready()
+        command = ask.replace("https://shardsmith.example", service.url).replace("curl ", "curl -s ")
+        asked = run_shell(command, folder, **{**os.environ, "TOKEN": token})
+    finally:
+        service.kill()
+    assert json.loads(asked.stdout) == {"datasets": []}
+
+
+def run_shell(command: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+#: What runs the blocks of each page.
+RUN_BLOCKS: Final[dict[str, Callable[[list[str], Path], None]]] = {
+    "README.md": run_in_a_checkout,
+    "docs/auth.md": make_a_token_and_use_it,
+}
+
+
+@needs_curl
+@pytest.mark.parametrize(
+    "page", [page for page in map(Page, PAGES) if page.blocks("sh")], ids=lambda page: page.name
+)
+def test_every_block_for_a_shell_runs(page: Page, tmp_path: Path) -> None:
+    RUN_BLOCKS[page.name](page.blocks("sh"), tmp_path)
 
 
 @needs_curl

@@ -1,5 +1,6 @@
 """nginx as docs/how-to/proxy.md configures it, in front of a service: TLS, large bodies, names, addresses."""
 
+import json
 import os
 import re
 import shutil
@@ -7,6 +8,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -32,7 +34,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Service]:
     """A service as the page has it: without authentication, it has to know its name."""
-    started = start(folder, SHARDSMITH_ALLOWED_HOSTS=NAME, FORWARDED_ALLOW_IPS="127.0.0.1")
+    started = start(
+        folder,
+        SHARDSMITH_ALLOWED_HOSTS=NAME,
+        FORWARDED_ALLOW_IPS="127.0.0.1",
+        SHARDSMITH_BODY_TIMEOUT_S="3",
+        SHARDSMITH_LOG_FORMAT="json",
+    )
     try:
         started.wait_until_ready()
         yield started
@@ -110,6 +118,23 @@ def test_neither_bodies_nor_answers_lie_on_the_disk_of_nginx(client: httpx.Clien
     assert "temporary file" not in (folder / "error.log").read_text()
 
 
+def test_a_client_that_reads_nothing_is_noticed(client: httpx.Client, service: Service) -> None:
+    """A proxy that buffers answers takes all of a long one, and the service believes that it was read."""
+    row = {"x": "a" * (1 << 20)}
+    rows = (json.dumps(row).encode() + b"\n" for _ in range(64))  # more than all sockets between them hold
+    appended = client.post(
+        "/v1/datasets/long/records?publish=true",
+        content=rows,
+        headers={"Content-Type": "application/x-ndjson"},
+    )
+    assert appended.status_code == 201
+    with client.stream("GET", "/v1/datasets/long/versions/1.0.0/tar") as answer:
+        assert answer.status_code == 200
+        wait_for(lambda: access_lines(service, "/v1/datasets/long/versions/1.0.0/tar") != [])
+    [line] = access_lines(service, "/v1/datasets/long/versions/1.0.0/tar")
+    assert line["ended"] == "answer_not_taken"
+
+
 def test_errors_are_those_of_the_service(client: httpx.Client) -> None:
     answer = client.get(f"/v1/datasets?limit={'1' * 20_000}")
     assert answer.headers["Content-Type"] == "application/problem+json"
@@ -124,6 +149,13 @@ def test_lines_that_load_a_version_name_the_proxy(client: httpx.Client) -> None:
 
 def test_the_log_names_the_client_that_the_proxy_forwarded(client: httpx.Client, service: Service) -> None:
     assert client.get("/v1/forms").status_code == 200
-    wait_for(lambda: "/v1/forms" in service.log())
-    [line] = [line for line in service.log().splitlines() if "/v1/forms" in line]
-    assert ADDRESS in line
+    wait_for(lambda: access_lines(service, "/v1/forms") != [])
+    [line] = access_lines(service, "/v1/forms")
+    assert line["client"] == ADDRESS
+
+
+def access_lines(service: Service, path: str) -> list[dict[str, Any]]:
+    """What the access log says of requests for `path`."""
+    found = [json.loads(line) for line in service.log().splitlines() if line.startswith("{")]
+    lines = [line for line in found if line["logger"] == "shardsmith.access"]
+    return [line for line in lines if line.get("path", line.get("route")) == path]

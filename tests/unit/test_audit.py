@@ -4,6 +4,7 @@ No database can be had where most tests run: a program that writes such reports 
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,13 +36,13 @@ sys.exit(any(package.get("vulns") for package in report))
 """
 
 
-def audit(folder: Path, pypi: Any, osv: Any) -> tuple[int, str, str]:
+def audit(folder: Path, pypi: Any, osv: Any, locks: tuple[str, ...] = ("some.lock",)) -> tuple[int, str, str]:
     """Exit status and output, where the services report that."""
     program = folder / "pip-audit"
     reports = json.dumps({"pypi": pypi, "osv": osv})
     program.write_text(PIP_AUDIT.format(python=sys.executable, reports=reports), "utf-8")
     program.chmod(0o755)
-    command: list[str | Path] = [sys.executable, ROOT / ".ci" / "audit.py", program, "some.lock"]
+    command: list[str | Path] = [sys.executable, ROOT / ".ci" / "audit.py", program, *locks]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 
@@ -58,6 +59,22 @@ def test_a_vulnerability_fails_and_is_named(tmp_path: Path, reports: tuple[Any, 
 def test_without_vulnerabilities_it_says_how_much_was_looked_up(tmp_path: Path) -> None:
     status, out, _ = audit(tmp_path, [FINE, UNKNOWN], "unasked")
     assert (status, out) == (0, "some.lock: 0 of 1 packages have known vulnerabilities\n")
+
+
+def test_each_lock_is_looked_up(tmp_path: Path) -> None:
+    _, out, _ = audit(tmp_path, [FINE], "unasked", ("one.lock", "another.lock"))
+    assert out.splitlines() == [
+        "one.lock: 0 of 1 packages have known vulnerabilities",
+        "another.lock: 0 of 1 packages have known vulnerabilities",
+    ]
+
+
+def test_the_gate_looks_up_every_lock_that_is_no_part_of_another() -> None:
+    gate = (ROOT / ".ci" / "run").read_text("utf-8")
+    looked_up = set(re.findall(r"[\w./-]+\.lock", gate[gate.index("step vulnerabilities") :]))
+    # requirements-bench.lock holds what the other locks in the root hold.
+    others = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/*.lock")}
+    assert looked_up == {"requirements-bench.lock", *others}
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
 """An ASGI application behind the hardened protocol, on loopback, in a thread of this process."""
 
+import asyncio
 import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.http1.limits import ConnectionLimits
 from app.api.http1.protocol import HardenedProtocol, hardened_protocol
+from tests.virtual_time import VirtualTime
 from tests.waiting import wait_for
 
 
@@ -39,6 +41,22 @@ class Served:
                 connection.shutdown(socket.SHUT_WR)
             return read_to_end(connection)
 
+    def wait_received(self, num_bytes: int) -> None:
+        """Return once all connections together have received so much."""
+        wait_for(lambda: self.num_received >= num_bytes)
+
+    @property
+    def connection(self) -> HardenedProtocol:
+        """The only one there is."""
+        [protocol] = self.server.server_state.connections
+        assert isinstance(protocol, HardenedProtocol)
+        return protocol
+
+    @property
+    def num_received(self) -> int:
+        received: int = self.protocol.num_received  # type: ignore[attr-defined]  # of `observed`
+        return received
+
     @property
     def num_connections(self) -> int:
         return len(self.server.server_state.connections)
@@ -48,9 +66,35 @@ class Served:
         return len(self.server.server_state.tasks)
 
 
+def observed(protocol: type[HardenedProtocol], clock: VirtualTime | None) -> type[HardenedProtocol]:
+    """The protocol, which counts what it receives, and under a clock lives in its time."""
+
+    class Observed(protocol):  # type: ignore[misc, valid-type]  # the base is made for these limits
+        num_received: ClassVar[int] = 0
+
+        def __init__(
+            self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
+        ) -> None:
+            loop = _loop or asyncio.get_running_loop()
+            super().__init__(config, server_state, app_state, clock.govern(loop) if clock else loop)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            Observed.num_received += len(data)
+
+    return Observed
+
+
 @contextmanager
-def served(app: ASGIApp, limits: ConnectionLimits | None = None, *, loop: str = "auto") -> Iterator[Served]:
-    protocol = hardened_protocol(limits or ConnectionLimits())
+def served(
+    app: ASGIApp,
+    limits: ConnectionLimits | None = None,
+    *,
+    loop: str = "auto",
+    clock: VirtualTime | None = None,
+) -> Iterator[Served]:
+    """A server; with a `clock`, its connections live in virtual time."""
+    protocol = observed(hardened_protocol(limits or ConnectionLimits()), clock)
     config = uvicorn.Config(
         app, port=0, http=protocol, ws="none", lifespan="off", log_config=None, loop=loop,
         timeout_graceful_shutdown=1, access_log=False,

@@ -49,9 +49,15 @@ class Allowance:
 
     def earn(self, num_bytes: int, now: float) -> None:
         """The client has moved so many bytes."""
-        if num_bytes and self.due != NEVER:
-            latest = now + self._stall_s
-            self.due = min(self.due + num_bytes / self._rate, latest) if self._rate else latest
+        if not num_bytes:
+            return
+        if self.frozen:  # by these very bytes, which were more than we read at once
+            self._left = self._prolong(self._left, num_bytes)
+        elif self.due != NEVER:
+            self.due = now + self._prolong(self.due - now, num_bytes)
+
+    def _prolong(self, left: float, num_bytes: int) -> float:
+        return min(left + num_bytes / self._rate, self._stall_s) if self._rate else self._stall_s
 
     def freeze(self, now: float) -> None:
         """It is we who keep the client waiting."""

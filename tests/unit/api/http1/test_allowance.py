@@ -49,9 +49,17 @@ def test_time_stands_still_while_we_do_not_read() -> None:
     allowance.freeze(1002.0)
     allowance.freeze(1003.0)
     assert (allowance.due, allowance.frozen, allowance.idle) == (NEVER, True, False)
-    allowance.earn(10**6, 1004.0)
     allowance.thaw(2000.0)
     assert (allowance.due, allowance.frozen) == (2003, False)
+
+
+@pytest.mark.parametrize(("rate", "num_bytes", "due"), [(100, 200, 2005), (100, 10**6, 2060), (0, 1, 2060)])
+def test_the_bytes_that_made_us_stop_reading_earn_their_time(rate: int, num_bytes: int, due: float) -> None:
+    allowance = started(rate)
+    allowance.freeze(1002.0)
+    allowance.earn(num_bytes, 1002.0)
+    allowance.thaw(2000.0)
+    assert (allowance.due, allowance.frozen) == (due, False)
 
 
 def test_what_is_not_running_cannot_be_earned_frozen_or_thawed() -> None:

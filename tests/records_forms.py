@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
 from tests.feature_values import field, varint
 from tests.tensor_forms import (
@@ -250,6 +249,9 @@ def _libsvm_of(kind: str, rows: Rows) -> bytes:
 
 
 def _read_libsvm(_: str, answer: httpx.Response) -> Rows:
+    # Imported where it is needed: it takes longer than all the other imports here.
+    from sklearn.datasets import load_svmlight_file
+
     data, labels = load_svmlight_file(io.BytesIO(answer.content), n_features=6, zero_based=True)
     return [
         {

@@ -10,9 +10,10 @@ import argparse
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import httpx
@@ -36,7 +37,12 @@ class Load:
     name: str
     path: str
     media_type: str
-    body: bytes
+    make_body: Callable[[], bytes]
+
+    @cached_property
+    def body(self) -> bytes:
+        """Made when it is first sent."""
+        return self.make_body()
 
 
 def _of(row: bytes) -> bytes:
@@ -54,35 +60,42 @@ _MIXED = b'{"name":"n1","v":0.25,"tags":["a","b"],"id":7}'
 _WIDE = json.dumps({f"feature{i}": i for i in range(200)}).encode()
 
 #: What was killed with.
-APPEND = Load("append", "/v1/datasets/soak/records", _JSON, _of(_ROW))
+APPEND = Load("append", "/v1/datasets/soak/records", _JSON, partial(_of, _ROW))
 SHORT = (
     APPEND,
-    Load("parquet", "/v1/records/serialize?to=parquet", _JSON, _of(_ROW)),
-    Load("lines", "/v1/records/serialize", _NDJSON, _lines(_ROW)),
-    Load("integers", "/v1/tensors/serialize", _JSON, _of(b"1")),
-    Load("append lines", "/v1/datasets/lines/records", _NDJSON, _lines(_ROW)),
-    Load("npz of text", "/v1/records/serialize?to=npz", _NDJSON, _lines(b'{"x":"a"}')),
+    Load("parquet", "/v1/records/serialize?to=parquet", _JSON, partial(_of, _ROW)),
+    Load("lines", "/v1/records/serialize", _NDJSON, partial(_lines, _ROW)),
+    Load("integers", "/v1/tensors/serialize", _JSON, partial(_of, b"1")),
+    Load("append lines", "/v1/datasets/lines/records", _NDJSON, partial(_lines, _ROW)),
+    Load("npz of text", "/v1/records/serialize?to=npz", _NDJSON, partial(_lines, b'{"x":"a"}')),
 )
 LONG = (
     *SHORT,
-    Load("infer all", "/v1/records/serialize?infer=all", _JSON, _of(_ROW)),
-    Load("describe", "/v1/records/describe", _JSON, _of(_MIXED)),
-    Load("lists", "/v1/records/serialize?to=npz", _JSON, _of(b'{"x":[1,2]}')),
-    Load("append lists", "/v1/datasets/lists/records", _JSON, _of(b'{"x":[1,2]}')),
-    Load("ragged", "/v1/records/serialize", _JSON, _of(b'{"x":["","",""]}')),
-    Load("bytes", "/v1/datasets/bytes/records", _JSON, _of(b'{"x":{"b64":"QQ=="}}')),
-    Load("wide", "/v1/records/serialize?to=parquet", _NDJSON, _lines(_WIDE)),
-    Load("append wide", "/v1/datasets/wide/records", _JSON, _of(_WIDE)),
-    Load("mixed", "/v1/records/serialize?to=parquet", _JSON, _of(_MIXED)),
-    Load("rows", "/v1/records/parse?from=json&to=json", _JSON, _of(_MIXED)),
-    Load("one text", "/v1/records/serialize", _JSON, b'[{"x":"' + b"a" * _SIZE + b'"}]'),
-    Load("escapes", "/v1/datasets/escapes/records", _JSON, b'[{"x":"' + b"\\u00e9" * (_SIZE // 6) + b'"}]'),
-    Load("columns", "/v1/records/serialize", _JSON, b'{"x":' + _of(b"1") + b"}"),
-    Load("example", "/v1/examples/serialize", _JSON, b'{"x":' + _of(b"0.5") + b"}"),
-    Load("texts", "/v1/tensors/serialize", _JSON, _of(b'"a"')),
-    Load("describe texts", "/v1/tensors/describe", _JSON, _of(b'""')),
-    Load("nested", "/v1/tensors/serialize?to=npy", _JSON, _of(b"[1]")),
-    Load("comma-separated", "/v1/datasets/csv/records", "text/csv", b"x,y\n" + b"1,2\n" * (_SIZE // 4)),
+    Load("infer all", "/v1/records/serialize?infer=all", _JSON, partial(_of, _ROW)),
+    Load("describe", "/v1/records/describe", _JSON, partial(_of, _MIXED)),
+    Load("lists", "/v1/records/serialize?to=npz", _JSON, partial(_of, b'{"x":[1,2]}')),
+    Load("append lists", "/v1/datasets/lists/records", _JSON, partial(_of, b'{"x":[1,2]}')),
+    Load("ragged", "/v1/records/serialize", _JSON, partial(_of, b'{"x":["","",""]}')),
+    Load("bytes", "/v1/datasets/bytes/records", _JSON, partial(_of, b'{"x":{"b64":"QQ=="}}')),
+    Load("wide", "/v1/records/serialize?to=parquet", _NDJSON, partial(_lines, _WIDE)),
+    Load("append wide", "/v1/datasets/wide/records", _JSON, partial(_of, _WIDE)),
+    Load("mixed", "/v1/records/serialize?to=parquet", _JSON, partial(_of, _MIXED)),
+    Load("rows", "/v1/records/parse?from=json&to=json", _JSON, partial(_of, _MIXED)),
+    Load("one text", "/v1/records/serialize", _JSON, lambda: b'[{"x":"' + b"a" * _SIZE + b'"}]'),
+    Load(
+        "escapes",
+        "/v1/datasets/escapes/records",
+        _JSON,
+        lambda: b'[{"x":"' + b"\\u00e9" * (_SIZE // 6) + b'"}]',
+    ),
+    Load("columns", "/v1/records/serialize", _JSON, lambda: b'{"x":' + _of(b"1") + b"}"),
+    Load("example", "/v1/examples/serialize", _JSON, lambda: b'{"x":' + _of(b"0.5") + b"}"),
+    Load("texts", "/v1/tensors/serialize", _JSON, partial(_of, b'"a"')),
+    Load("describe texts", "/v1/tensors/describe", _JSON, partial(_of, b'""')),
+    Load("nested", "/v1/tensors/serialize?to=npy", _JSON, partial(_of, b"[1]")),
+    Load(
+        "comma-separated", "/v1/datasets/csv/records", "text/csv", lambda: b"x,y\n" + b"1,2\n" * (_SIZE // 4)
+    ),
 )
 
 

@@ -9,12 +9,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-import yaml
 
-from openapi.generate import TARGET
 from openapi.recorded import describe, fresh_service, load, play
+from tests.contract.declared import DOCUMENT
 
-DOCUMENT: dict[str, Any] = yaml.safe_load(TARGET.read_text("utf-8"))
 METHODS = {"get", "put", "post", "delete"}
 OPERATIONS: dict[str, dict[str, Any]] = {
     operation["operationId"]: operation

@@ -11,7 +11,6 @@ from typing import Any, Final
 import httpx
 import pytest
 import schemathesis
-import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
@@ -24,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 
 from app.codecs.forms import MEDIA_TYPES
 from openapi.generate import TARGET
+from tests.contract.declared import DOCUMENT
 from tests.e2e.service import Service
 
 SEED: Final = 20261121
@@ -74,8 +74,7 @@ def stored(client: httpx.Client) -> dict[str, str]:
 
 
 def test_every_operation_is_drawn() -> None:
-    document = yaml.safe_load(TARGET.read_text("utf-8"))
-    assert len(OPERATIONS) == sum(len(methods) for methods in document["paths"].values())
+    assert len(OPERATIONS) == sum(len(methods) for methods in DOCUMENT["paths"].values())
 
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)

@@ -42,10 +42,10 @@ from .resources import NotEnoughMemory, allow_open_files, available_processors, 
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
+from .services.datasets.append.batches import SmallAppends
 from .services.datasets.background import BackgroundCollection
 from .services.datasets.datasets import Datasets
 from .services.readiness import Readiness
-from .services.small_appends import SmallAppends
 from .settings import Settings, SettingsError, complaints, read_settings
 from .shutdown import Server
 from .storage.object_store import ObjectStore

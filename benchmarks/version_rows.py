@@ -18,7 +18,7 @@ from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.services.datasets.datasets import Datasets
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from benchmarks.measure import memory_folder
 from tests.arrow_rows import arrow_schema, batches_from_arrow

@@ -10,8 +10,8 @@ from app.runtime.memory import MemoryPool
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.log import Aborted
 from app.services.datasets.objects.plan import Plan, Work
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.executor import Executor
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.publisher import Publisher
 from app.services.datasets.publish.room import Room
 

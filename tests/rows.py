@@ -16,7 +16,7 @@ from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.object_store import ObjectStore
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 

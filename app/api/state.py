@@ -9,9 +9,9 @@ from fastapi import Depends, Request
 
 from ..domain.limits import Limits
 from ..runtime.spool import Spool
+from ..services.datasets.append.batches import SmallAppends
 from ..services.datasets.datasets import Datasets
 from ..services.readiness import Readiness
-from ..services.small_appends import SmallAppends
 from .downloads.files import Downloads
 from .exchange import Exchanges
 

@@ -12,11 +12,11 @@ from typing import Final
 import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-APPEND: Final = "unit/services/datasets/append/test_appender.py"
+APPEND: Final = "unit/services/datasets/append/test_appends.py"
 COLLECT: Final = "unit/services/datasets/collect/test_collector.py"
 CREATE: Final = "unit/storage/test_create_once.py"
 EXECUTE: Final = "unit/services/datasets/publish/test_executor.py"
-GROUP: Final = "unit/services/datasets/append/test_grouping.py"
+GROUP: Final = "unit/services/datasets/append/test_groups.py"
 OBSTORE: Final = "unit/storage/test_obstore_store.py"
 PROCESSES: Final = "campaign/test_processes.py"
 PUBLISH: Final = "unit/services/datasets/publish/test_publisher.py"
@@ -83,7 +83,7 @@ ROWS: Final = {
         f"{PROCESSES}::test_a_key_means_the_same_after_its_replica_was_killed_and_started_again",
         f"{PUBLISH}::test_the_same_publish_key_gives_the_same_version",
         f"{PUBLISH}::test_a_publish_key_is_good_for_one_request",
-        "unit/services/datasets/append/test_appending.py::"
+        "unit/services/datasets/append/test_request.py::"
         "test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_since",
     ],
     64: [  # SlowDown

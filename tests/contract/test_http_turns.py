@@ -17,8 +17,8 @@ from obstore.exceptions import GenericError
 
 from app.main import create_app_with
 from app.runtime.turns import has_turn
-from app.services.datasets.append import keys_in_use
-from app.services.datasets.append.keys_in_use import KeysInUse
+from app.services.datasets.append import key_locks as keys_in_use
+from app.services.datasets.append.key_locks import KeysInUse
 from app.services.datasets.objects.layout import INDEX, MANIFEST
 from app.settings import Settings
 from app.storage.object_store import ObjectStore

@@ -14,7 +14,7 @@ import tensorflow as tf
 from app.domain.compression import Compression
 from app.domain.manifest import Manifest
 from app.domain.sharding.permutation import Permutation
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests import plans
 from tests.readers import TENSORFLOWS, read_by_index, read_split

@@ -23,7 +23,7 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.unit.codecs.seam import decode
 

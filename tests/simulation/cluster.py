@@ -13,7 +13,7 @@ from app.errors import ShardsmithError
 from app.runtime.spool import Spool
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import Destination
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.room import Room
 from tests.simulation.ledger import Append, Ledger
 from tests.simulation.scheduler import GreenletExecutor, Process, Scheduler, StepLimit

@@ -11,7 +11,7 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import StorageUnavailable
-from app.services.datasets.append import appender
+from app.services.datasets.append import appends as appender
 from app.services.datasets.collect import collector, leftover_appends
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.log import Aborted, PublishLog, Verdict

@@ -12,9 +12,9 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import Conflict, NotFound
-from app.services.datasets.append import attempt as attempt_module
+from app.services.datasets.append import parts as attempt_module
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish import new_appends
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.shards import shuffle, shuffle_pass
 from app.services.datasets.publish.shards import writer as shard_writer
 from tests.simulation.care import Aborting, Collecting, Creating, Deleting

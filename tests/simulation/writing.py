@@ -23,12 +23,12 @@ from app.errors import (
 )
 from app.runtime.budget import Budget
 from app.runtime.streams import ByteStream, MemoryStream
-from app.services import appending
-from app.services.appending import AppendRequest
+from app.services.datasets.append import request as appending
+from app.services.datasets.append.request import AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import Destination
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from tests.rows import records
 from tests.simulation.cluster import SPOOL, Answer, Client, Replica
 from tests.simulation.ledger import Append, Version

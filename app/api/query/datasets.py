@@ -15,7 +15,7 @@ from ...domain.sharding.division import parse_fractions
 from ...domain.sharding.row_order import MAX_SHUFFLE_BUFFER, RowOrder
 from ...domain.sharding.shard_plan import MAX_SHARDS
 from ...errors import MalformedInput
-from ...services.datasets.publish.options import DIVIDED_SPLIT, PublishOptions
+from ...services.datasets.objects.publish_options import DIVIDED_SPLIT, PublishOptions
 from .applicability import refuse_inapplicable
 from .rows import BodyOfRowsQuery, NoQuery
 from .types import (

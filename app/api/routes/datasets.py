@@ -23,14 +23,14 @@ from ...domain.schema import Schema
 from ...errors import LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream, read_all
-from ...services.appending import Appended, AppendRequest, append_rows
+from ...services.datasets.append.batches import SmallAppend
+from ...services.datasets.append.request import Appended, AppendRequest, append_rows
 from ...services.datasets.append.result import AppendJson
 from ...services.datasets.datasets import AppendStatusJson, DatasetJson
 from ...services.datasets.objects.incarnation import DatasetOptions
 from ...services.datasets.publications import Underway, UnderwayJson
 from ...services.datasets.publish.waiting import WaitingAppendsJson
 from ...services.deferred import then
-from ...services.small_appends import SmallAppend
 from ..answers import VersionJson, json_answer, manifest_json, no_content, underway_answer
 from ..auth.principal import visible_to
 from ..body.schemas import declared_schema, unwrap

@@ -30,8 +30,8 @@ from ...runtime.budget import Budget
 from ...runtime.memory import MemoryPool
 from ...runtime.spool import Spool
 from ...storage.object_store import ObjectNotFound, ObjectStore
-from .append.appender import Appender
-from .append.grouping import Member
+from .append.appends import Appender
+from .append.groups import Member
 from .append.result import AppendJson, AppendResult
 from .collect.collector import Collector
 from .collect.leftover_versions import delete_version
@@ -39,11 +39,11 @@ from .collect.sweep import SweepJson, SweepReport
 from .objects.catalog import Catalog
 from .objects.incarnation import DatasetOptions, Destination, Incarnation
 from .objects.log import Aborted, Decided, PublishLog
+from .objects.publish_options import DIVIDED_SPLIT, PublishOptions
 from .objects.slot import Commit, read_slot
 from .objects.stored_json import dump_json
 from .publications import Publications, Underway, UnderwayJson
 from .publish.new_appends import NewAppends
-from .publish.options import DIVIDED_SPLIT, PublishOptions
 from .publish.progress import Progress, ProgressJson, progress_of
 from .publish.publisher import Publisher, abort_version
 from .publish.room import Room

@@ -15,10 +15,10 @@ from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
-from app.services.appending import Appended, AppendRequest, append_rows
+from app.services.datasets.append.request import Appended, AppendRequest, append_rows
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When

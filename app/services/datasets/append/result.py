@@ -11,7 +11,7 @@ from ....domain.losses import LossesJson
 from ....errors import Conflict, UnprocessableInput
 from ..objects.incarnation import Destination
 from ..objects.slot import Commit, Slot
-from .grouping import Member
+from .groups import Member
 
 __all__ = ["AppendJson", "AppendResult", "group_result", "replayed_result", "result_of"]
 

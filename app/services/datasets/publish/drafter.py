@@ -18,12 +18,12 @@ from ..objects.fingerprint import fingerprint
 from ..objects.incarnation import Incarnation
 from ..objects.log import PublishLog
 from ..objects.plan import NamedFile, Plan, Work
+from ..objects.publish_options import PublishOptions
 from ..objects.seen import Seen
 from ..objects.slot import Commit, serialize_commits
 from ..pieces.pieces import longest_record
 from .dealing import Dealer, Dealt, count_dealt, serialize_dealt
 from .inputs import Inputs, base_pieces, gather_inputs
-from .options import PublishOptions
 from .planning import SplitContent, base_shards, can_keep_shards, plan_shards
 from .room import Room
 

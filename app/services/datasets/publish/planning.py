@@ -16,8 +16,8 @@ from ....domain.sharding.shard_plan import (
     plan_split,
 )
 from ....errors import LimitExceeded, UnprocessableInput
+from ..objects.publish_options import PublishOptions
 from ..pieces.pieces import Piece
-from .options import PublishOptions
 
 __all__ = ["SplitContent", "base_shards", "can_keep_shards", "plan_shards"]
 

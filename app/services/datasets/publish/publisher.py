@@ -18,13 +18,13 @@ from ..objects.incarnation import Incarnation
 from ..objects.layout import Layout
 from ..objects.log import Decided, PublishLog
 from ..objects.plan import Plan
+from ..objects.publish_options import PublishOptions
 from ..objects.seen import Consumed, Seen
 from ..objects.slot import Commit, read_slot
 from ..pieces.stream import LostData
 from .drafter import Drafter
 from .executor import Executor, is_foreign
 from .new_appends import NewAppends
-from .options import PublishOptions
 from .progress import notes_of
 from .room import Room
 

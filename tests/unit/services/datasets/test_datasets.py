@@ -14,8 +14,8 @@ from app.errors import Conflict, MalformedInput, NotFound
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish import new_appends
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.waiting import WaitingAppends
 from app.storage.object_store import ObjectInfo
 from app.storage.obstore_store import ObstoreStore, open_store

@@ -13,7 +13,7 @@ from app.domain.schema import Schema
 from app.errors import NotFound
 from app.runtime.budget import Budget
 from app.services.datasets.objects.layout import DATASET_INFO, FEATURES, PBTXT
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.rows import Client

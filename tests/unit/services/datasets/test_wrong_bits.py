@@ -18,9 +18,9 @@ from app.services.datasets.objects.catalog import Catalog
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.log import Decided, PublishLog
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Dead, read_slot
 from app.services.datasets.pieces.pieces import Piece
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.shards.writer import WrittenShard, read_done, write_done
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store

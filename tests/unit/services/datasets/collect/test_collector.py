@@ -13,8 +13,8 @@ from app.runtime.streams import Buffer
 from app.services.datasets.collect import leftover_appends
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Dead, read_slot
-from app.services.datasets.publish.options import PublishOptions
 from app.storage.create_once import create_once
 from app.storage.object_store import AlreadyExists
 from app.storage.obstore_store import open_store

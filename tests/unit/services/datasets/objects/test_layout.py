@@ -3,7 +3,7 @@
 import re
 
 from app.services.datasets.objects.layout import Layout, media_type, record_index
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.rows import Client
 from tests.stores import FaultStore

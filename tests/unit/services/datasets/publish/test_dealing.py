@@ -19,9 +19,9 @@ from app.runtime.budget import Budget
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.log import Decided, PublishLog
 from app.services.datasets.objects.plan import Plan
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Commit, read_slot
 from app.services.datasets.publish.dealing import Dealer, parse_dealt, serialize_dealt, taken_pieces
-from app.services.datasets.publish.options import PublishOptions
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.rows import SCHEMA, Client

@@ -17,10 +17,10 @@ from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.log import Aborted
 from app.services.datasets.objects.plan import Plan
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Commit
 from app.services.datasets.objects.stored_json import seal_json
 from app.services.datasets.pieces.pieces import Piece
-from app.services.datasets.publish.options import PublishOptions
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests import plans

@@ -14,14 +14,9 @@ from app.domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from app.domain.schema import Schema
 from app.domain.sharding.shard_plan import MAX_SHARDS, BaseShard, ShardPlan
 from app.errors import LimitExceeded, UnprocessableInput
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.pieces.pieces import Piece
-from app.services.datasets.publish.options import PublishOptions
-from app.services.datasets.publish.planning import (
-    SplitContent,
-    base_shards,
-    can_keep_shards,
-    plan_shards,
-)
+from app.services.datasets.publish.planning import SplitContent, base_shards, can_keep_shards, plan_shards
 from tests.rows import SCHEMA
 
 FULL = BaseShard("full", 100, 80 * MIB)

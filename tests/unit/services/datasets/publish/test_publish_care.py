@@ -11,8 +11,8 @@ from app.errors import Conflict, CorruptData, MalformedInput, NotFound, Unproces
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.log import Aborted, Decided, PublishLog
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.seen import Seen
-from app.services.datasets.publish.options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client
 from tests.seals import changed, sealed

@@ -26,8 +26,8 @@ from app.errors import (
 from app.services.datasets.objects.dataset_info import dataset_info
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish import executor, new_appends
-from app.services.datasets.publish.options import PublishOptions
 from app.storage.object_store import ObjectInfo, ObjectStore
 from app.storage.obstore_store import ObstoreStore
 from tests.rows import SCHEMA, Client

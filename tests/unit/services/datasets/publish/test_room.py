@@ -6,7 +6,7 @@ from app.domain.limits import MIB
 from app.errors import Overloaded
 from app.runtime.memory import MemoryPool
 from app.services.datasets.objects.layout import Layout
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.room import Room
 from tests.plans import lay_down
 from tests.rows import Client

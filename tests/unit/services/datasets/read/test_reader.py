@@ -14,7 +14,7 @@ from app.errors import CorruptData, MalformedInput, NotFound, Overloaded, Unproc
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.services.datasets.objects.layout import Layout, record_index
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.shards import writer as shard_writer
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.arrow_rows import as_arrow

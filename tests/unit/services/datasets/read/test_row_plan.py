@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from app.domain.sharding.row_order import RowOrder
 from app.runtime.budget import Budget
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.pieces.pieces import Piece, SplitPieces, StoredPiece
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.shards import writer as shard_writer
 from app.services.datasets.read.row_plan import plan_rows
 from app.storage.obstore_store import open_store

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.domain.limits import MIB
 from app.errors import CorruptData, NotFound
 from app.services.datasets.objects.layout import Layout
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.read.tar import TarMember, VersionTar
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.rows import Client

@@ -17,8 +17,8 @@ from app.errors import NotFound, Overloaded, StorageUnavailable
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.services.datasets.objects.layout import Layout
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.pieces.pieces import Piece
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.validate import range_stream
 from app.services.datasets.validate.problems import Problem, Problems
 from app.services.datasets.validate.shard_check import ShardCheck

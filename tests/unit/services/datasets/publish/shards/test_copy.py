@@ -9,7 +9,7 @@ from app.domain.compression import Compression
 from app.domain.manifest import Manifest
 from app.errors import CorruptData, StorageFull, StorageUnavailable
 from app.services.datasets.objects.layout import record_index
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish.shards.writer import read_done
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store

@@ -14,10 +14,10 @@ from app.errors import SpoolUnavailable, StorageFull
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool, SpoolFile
 from app.runtime.streams import Buffer
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.pieces.cutter import RecordCutter
 from app.services.datasets.pieces.pieces import Piece, SplitPieces, StoredPiece
 from app.services.datasets.pieces.stream import piece_buffers
-from app.services.datasets.publish.options import PublishOptions
 from app.services.datasets.publish.shards import shuffle, shuffle_pass
 from app.services.datasets.publish.shards.shuffle import ShuffledShard, ShuffledSplit
 from app.services.datasets.publish.shards.source import ShardSource

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.sharding.division import Division
 from app.errors import MalformedInput, UnprocessableInput
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 
 ID = "0123456789abcdef0123456789abcdef"
 FRACTIONS = {"train": "0.8", "test": "0.2"}

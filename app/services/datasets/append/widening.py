@@ -12,16 +12,16 @@ from collections import deque
 from contextlib import ExitStack
 from dataclasses import replace
 
-from ..codecs.columns import Records
-from ..codecs.forms import RECORDS_CODECS, FormName
-from ..codecs.options import RecordsDecodeOptions
-from ..domain.evolution import widen
-from ..domain.feature import Feature
-from ..domain.schema import Schema
-from ..runtime.budget import Budget
-from ..runtime.spool import Spool
-from ..runtime.streams import ByteStream
-from .convert.records import decode_body, needs_file, open_body, open_records
+from ....codecs.columns import Records
+from ....codecs.forms import RECORDS_CODECS, FormName
+from ....codecs.options import RecordsDecodeOptions
+from ....domain.evolution import widen
+from ....domain.feature import Feature
+from ....domain.schema import Schema
+from ....runtime.budget import Budget
+from ....runtime.spool import Spool
+from ....runtime.streams import ByteStream
+from ...convert.records import decode_body, needs_file, open_body, open_records
 
 __all__ = ["open_widening"]
 

@@ -8,30 +8,30 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..codecs.columns import Batch, Records
-from ..codecs.forms import FormName
-from ..codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
-from ..codecs.schema_inference import HEAD_ROWS
-from ..domain.dtypes import INT64
-from ..domain.evolution import DECLARE_ANEW
-from ..domain.limits import KIB, MIB
-from ..domain.manifest import Manifest
-from ..domain.schema import Schema
-from ..errors import InputError, LossyConversion, SchemaConflict, ShardsmithError
-from ..runtime.budget import Budget
-from ..runtime.spool import Spool
-from ..runtime.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
-from .convert.records import open_records
-from .datasets.append.result import AppendJson, AppendResult
-from .datasets.datasets import Datasets
-from .datasets.objects.catalog import Outdated
-from .datasets.objects.incarnation import Destination
-from .datasets.objects.same_schema import require_same_message, require_same_schema
-from .datasets.publications import Underway
-from .datasets.publish.options import PublishOptions
-from .datasets.publish.room import Room
-from .deferred import completed, settle, then
-from .evolving import open_widening
+from ....codecs.columns import Batch, Records
+from ....codecs.forms import FormName
+from ....codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ....codecs.schema_inference import HEAD_ROWS
+from ....domain.dtypes import INT64
+from ....domain.evolution import DECLARE_ANEW
+from ....domain.limits import KIB, MIB
+from ....domain.manifest import Manifest
+from ....domain.schema import Schema
+from ....errors import InputError, LossyConversion, SchemaConflict, ShardsmithError
+from ....runtime.budget import Budget
+from ....runtime.spool import Spool
+from ....runtime.streams import ByteStream, MemoryStream, PrefixedStream, read_up_to
+from ...convert.records import open_records
+from ...deferred import completed, settle, then
+from ..datasets import Datasets
+from ..objects.catalog import Outdated
+from ..objects.incarnation import Destination
+from ..objects.publish_options import PublishOptions
+from ..objects.same_schema import require_same_message, require_same_schema
+from ..publications import Underway
+from ..publish.room import Room
+from .result import AppendJson, AppendResult
+from .widening import open_widening
 
 __all__ = ["AppendRequest", "Appended", "append_rows", "stored_answer"]
 

@@ -29,7 +29,7 @@ from ..objects.layout import Layout
 from ..objects.slot import INLINE_BYTES, Commit
 from ..pieces.cutter import RecordCutter
 from ..pieces.pieces import Piece
-from .grouping import SMALL_BYTES
+from .groups import SMALL_BYTES
 
 __all__ = ["Attempt"]
 

@@ -36,9 +36,9 @@ from ..objects.layout import Layout
 from ..objects.same_schema import require_features, require_same_schema
 from ..objects.slot import Commit, Slot, parse_slot, read_slot
 from ..pieces.pieces import Piece, digest_of
-from .attempt import Attempt
-from .grouping import SMALL_BYTES, Grouping, Member
-from .keys_in_use import KeysInUse
+from .groups import SMALL_BYTES, Grouping, Member
+from .key_locks import KeysInUse
+from .parts import Attempt
 from .result import AppendResult, group_result, replayed_result, result_of
 
 __all__ = ["Appender"]

@@ -20,25 +20,25 @@ from typing import Final
 
 import numpy as np
 
-from ..codecs.json.rows.read import decode_bodies
-from ..codecs.messages.frames import find_frames
-from ..codecs.messages.messages import encode_messages
-from ..codecs.records.large_integers import LargeIntegers
-from ..domain.limits import KIB, MIB, Limits
-from ..domain.rounded import RoundedFeatures
-from ..errors import InputError, Overloaded, ShardsmithError
-from ..runtime.amplification import Amplification
-from ..runtime.budget import Budget
-from ..runtime.spool import Spool
-from ..runtime.streams import MemoryStream
-from .appending import Appended, AppendRequest, append_rows, stored_answer
-from .convert.records import bounded
-from .datasets.append.grouping import Member
-from .datasets.append.result import AppendResult
-from .datasets.datasets import Datasets
-from .datasets.objects.catalog import Outdated
-from .datasets.objects.incarnation import Destination
-from .deferred import settle
+from ....codecs.json.rows.read import decode_bodies
+from ....codecs.messages.frames import find_frames
+from ....codecs.messages.messages import encode_messages
+from ....codecs.records.large_integers import LargeIntegers
+from ....domain.limits import KIB, MIB, Limits
+from ....domain.rounded import RoundedFeatures
+from ....errors import InputError, Overloaded, ShardsmithError
+from ....runtime.amplification import Amplification
+from ....runtime.budget import Budget
+from ....runtime.spool import Spool
+from ....runtime.streams import MemoryStream
+from ...convert.records import bounded
+from ...deferred import settle
+from ..datasets import Datasets
+from ..objects.catalog import Outdated
+from ..objects.incarnation import Destination
+from .groups import Member
+from .request import Appended, AppendRequest, append_rows, stored_answer
+from .result import AppendResult
 
 __all__ = ["SmallAppend", "SmallAppends"]
 

@@ -23,10 +23,10 @@ from app.errors import (
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
-from app.services.appending import Appended, AppendRequest, append_rows
 from app.services.datasets import publications
+from app.services.datasets.append.request import Appended, AppendRequest, append_rows
 from app.services.datasets.objects.incarnation import DatasetOptions
-from app.services.datasets.publish.options import PublishOptions
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from tests.arrow_rows import as_arrow
 from tests.rows import Client

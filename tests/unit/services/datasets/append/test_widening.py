@@ -19,7 +19,7 @@ from app.storage.obstore_store import ObstoreStore, open_store
 from tests.arrow_rows import as_arrow
 from tests.rows import Client
 from tests.stores import FaultStore, Operation, When
-from tests.unit.services.datasets.append.test_appending import append
+from tests.unit.services.datasets.append.test_request import append
 
 LAYOUT = Layout("d", 1)
 

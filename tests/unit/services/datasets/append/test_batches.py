@@ -12,13 +12,13 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import KIB, Limits
 from app.errors import Overloaded, StorageError
 from app.runtime.spool import Spool
-from app.services import small_appends
-from app.services.appending import Appended, AppendRequest
+from app.services.datasets.append import batches as small_appends
+from app.services.datasets.append.batches import SmallAppend, SmallAppends
+from app.services.datasets.append.request import Appended, AppendRequest
 from app.services.datasets.objects.incarnation import DatasetOptions
-from app.services.small_appends import SmallAppend, SmallAppends
 from tests.rows import SCHEMA, Client
 from tests.stores import FaultStore, Operation, When
-from tests.unit.services.datasets.append.test_appending import append as store_rows
+from tests.unit.services.datasets.append.test_request import append as store_rows
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from app.domain.evolution import widen
 from app.domain.limits import KIB, MIB
 from app.errors import Conflict, OutcomeUnknown, Overloaded, StorageFull, StorageUnavailable
 from app.runtime.budget import Budget
-from app.services.datasets.append import appender as append_module
-from app.services.datasets.append import grouping as grouping_module
-from app.services.datasets.append.grouping import Grouping, Member
+from app.services.datasets.append import appends as append_module
+from app.services.datasets.append import groups as grouping_module
+from app.services.datasets.append.groups import Grouping, Member
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.catalog import Outdated
 from app.services.datasets.objects.incarnation import DatasetOptions, Destination

@@ -30,13 +30,13 @@ from app.errors import (
 from app.runtime.budget import Budget
 from app.runtime.buffer_pool import BufferPool
 from app.runtime.streams import Buffer
-from app.services.datasets.append import appender as append_module
-from app.services.datasets.append import keys_in_use
+from app.services.datasets.append import appends as append_module
+from app.services.datasets.append import key_locks as keys_in_use
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Commit, read_slot
-from app.services.datasets.publish.options import PublishOptions
 from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store

@@ -42,7 +42,6 @@ from .resources import NotEnoughMemory, allow_open_files, available_processors, 
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
-from .services.datasets.append.batches import SmallAppends
 from .services.datasets.background import BackgroundCollection
 from .services.datasets.datasets import Datasets
 from .services.readiness import Readiness
@@ -115,7 +114,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
             collection.stop()
             auth.stop()
             services.readiness.stop()
-            services.small_appends.close()
+            services.datasets.close()
             services.exchanges.close()
 
     app = FastAPI(
@@ -204,7 +203,6 @@ def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Ser
         exchanges=exchanges,
         downloads=Downloads(exchanges.go_on, memory),
         datasets=known,
-        small_appends=SmallAppends(known, settings.limits, spool),
         readiness=Readiness(store, spool, warmed=_settle, further=auth.checks()),
     )
 

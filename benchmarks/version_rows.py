@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,16 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.columns import MAX_BATCH_ROWS, Records
-from app.codecs.options import RecordsEncodeOptions
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
+from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from benchmarks.measure import memory_folder
-from tests.arrow_rows import arrow_schema, batches_from_arrow
+from tests.arrow_rows import arrow_schema
 
 __all__ = ["WIDTH", "Version", "published"]
 
@@ -49,15 +51,15 @@ def published(num_rows: int, num_shards: int) -> Iterator[Version]:
     """A version of so many rows."""
     with memory_folder() as folder:
         datasets = Datasets(open_store(f"file://{folder}"), limits=Limits(), spool=Spool(None, 1 << 30))
-        datasets.append(
-            NAME,
-            "train",
-            Records(_SCHEMA, batches_from_arrow(_SCHEMA, _batches(num_rows))),
-            key=None,
-            digest=lambda: "",
-            options=RecordsEncodeOptions(),
-            budget=Budget(),
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, arrow_schema(_SCHEMA)) as writer:
+            for batch in _batches(num_rows):
+                writer.write_batch(batch)
+        request = AppendRequest(
+            NAME, "train", "arrow", RecordsDecodeOptions(schema=_SCHEMA), RecordsEncodeOptions()
         )
+        body = AppendBody.in_memory(sink.getvalue(), Limits(), Spool(None, 1 << 30))
+        datasets.append(request, body).result()
         manifest = datasets.publish(NAME, PublishOptions(num_shards=num_shards))
         shards = manifest.splits["train"].shards
         yield Version(datasets, [str(Path(folder) / NAME / manifest.version / s.file) for s in shards])

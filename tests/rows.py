@@ -1,19 +1,23 @@
 """Rows for tests of datasets: one int64 feature `x`, and a client that counts on it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from app.codecs.columns import Records
-from app.codecs.options import RecordsEncodeOptions
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import Limits
 from app.domain.manifest import Manifest
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
+from app.runtime.streams import MemoryStream
+from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.publish_options import PublishOptions
@@ -38,6 +42,50 @@ def _batches(values: list[int], pad: int | None) -> Iterator[pa.RecordBatch]:
         if pad is not None:
             columns.append(pa.array([bytes([value % 256]) * pad for value in chunk], pa.binary()))
         yield pa.record_batch(columns, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsBody(AppendBody):
+    """A body whose rows need no decoding."""
+
+    rows: Callable[[], Records]
+
+    def read_rows(self, request: AppendRequest, stored: Schema | None) -> Records:
+        return self.rows()
+
+
+def rows_body(
+    rows: Callable[[], Records], *, digest: Callable[[], str] = str, budget: Budget | None = None
+) -> RowsBody:
+    return RowsBody(MemoryStream(b""), digest, budget or Budget(), Spool(None, 1 << 30), ExitStack(), rows)
+
+
+def store_rows(
+    datasets: Datasets,
+    name: str,
+    split: str,
+    rows: Records,
+    *,
+    key: str | None = None,
+    digest: Callable[[], str] = str,
+    options: RecordsEncodeOptions | None = None,
+    budget: Budget | None = None,
+    sequence: int | None = None,
+    evolve: bool = False,
+) -> AppendResult:
+    """Store rows by a slot of their own."""
+    request = AppendRequest(
+        name,
+        split,
+        "json",
+        RecordsDecodeOptions(),
+        options or RecordsEncodeOptions(),
+        key=key,
+        sequence=sequence,
+        evolve=evolve,
+    )
+    body = rows_body(lambda: rows, digest=digest, budget=budget)
+    return datasets._appends.store(request, body, datasets._catalog.destination(name))
 
 
 class Client:
@@ -66,14 +114,9 @@ class Client:
         pad: int | None = None,
     ) -> AppendResult:
         values = list(values)
-        return self.datasets.append(
-            name,
-            split,
-            records(values, pad=pad),
-            key=key,
-            digest=lambda: digest or f"{split}:{values}",
-            options=RecordsEncodeOptions(),
-            budget=Budget(),
+        rows = records(values, pad=pad)
+        return store_rows(
+            self.datasets, name, split, rows, key=key, digest=lambda: digest or f"{split}:{values}"
         )
 
     def publish(self, options: PublishOptions | None = None, *, wants: str | None = None) -> Manifest:

@@ -9,7 +9,6 @@ from fastapi import Depends, Request
 
 from ..domain.limits import Limits
 from ..runtime.spool import Spool
-from ..services.datasets.append.batches import SmallAppends
 from ..services.datasets.datasets import Datasets
 from ..services.readiness import Readiness
 from .downloads.files import Downloads
@@ -27,7 +26,6 @@ class Services:
     exchanges: Exchanges
     downloads: Downloads
     datasets: Datasets
-    small_appends: SmallAppends
     readiness: Readiness
 
 

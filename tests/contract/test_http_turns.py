@@ -17,8 +17,8 @@ from obstore.exceptions import GenericError
 
 from app.main import create_app_with
 from app.runtime.turns import has_turn
-from app.services.datasets.append import key_locks as keys_in_use
-from app.services.datasets.append.key_locks import KeysInUse
+from app.services.datasets.append import key_locks
+from app.services.datasets.append.key_locks import KeyLocks
 from app.services.datasets.objects.layout import INDEX, MANIFEST
 from app.settings import Settings
 from app.storage.object_store import ObjectStore
@@ -227,7 +227,7 @@ def test_who_repeats_a_key_that_is_in_use_does_not_stop_a_conversion(
     watch: Watch, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three clients wait, with one turn for all, until the first attempt has ended: a conversion does not."""
-    monkeypatch.setattr(keys_in_use, "_PATIENCE_S", 120.0)
+    monkeypatch.setattr(key_locks, "_PATIENCE_S", 120.0)
     go_on, rows = threading.Event(), b'{"x": 1}\n' * 50_000
 
     def body() -> Iterator[bytes]:
@@ -238,15 +238,15 @@ def test_who_repeats_a_key_that_is_in_use_does_not_stop_a_conversion(
     app = replica(store)
     with serving(app) as client, ThreadPoolExecutor(4) as threads:
         headers = {"Idempotency-Key": "k", "Content-Type": "application/x-ndjson"}
-        keys: KeysInUse = app.state.services.datasets._appender._keys
+        keys: KeyLocks = app.state.services.datasets._appends._keys
         attempts = [threads.submit(client.post, f"{URL}/records", content=body(), headers=headers)]
         try:
-            wait_for(lambda: bool(keys._held))
+            wait_for(lambda: bool(keys._slots))
             attempts += [
                 threads.submit(client.post, f"{URL}/records", content=rows + rows, headers=headers)
                 for _ in range(3)
             ]
-            wait_for(lambda: "keys_in_use" in watch.paused)
+            wait_for(lambda: "key_locks" in watch.paused)
             done(client.post("/v1/records/serialize", json=LARGE))
             assert not any(attempt.done() for attempt in attempts)
         finally:

@@ -25,6 +25,7 @@ from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
+from tests.rows import store_rows
 from tests.unit.codecs.seam import decode
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
@@ -52,12 +53,11 @@ class Published:
     def append(self, rows: list[Row], split: str = "train") -> None:
         body = "".join(json.dumps(row) + "\n" for row in rows).encode()
         budget = Budget()
-        self.datasets.append(
+        store_rows(
+            self.datasets,
             self.name,
             split,
             decode("ndjson", body, budget, schema=self.schema),
-            key=None,
-            digest=lambda: "",
             options=RecordsEncodeOptions(lossy=True),
             budget=budget,
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import StorageUnavailable
-from app.services.datasets.append import appends as appender
+from app.services.datasets.append import slots
 from app.services.datasets.collect import collector, leftover_appends
 from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.log import Aborted, PublishLog, Verdict
@@ -175,7 +175,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "slots are plain puts": _plain_puts("/slots/"),
     "plans are plain puts": _plain_puts("\\.plan$"),
     "an error of a create is taken for a refusal": _patched(
-        appender, "create_once", _create_taking_errors_for_refusals
+        slots, "create_once", _create_taking_errors_for_refusals
     ),
     "what a create finds is not compared": _patched(publisher, "create_once", _create_without_comparing),
     "seen is ignored": _patched(PublishLog, "seen", _nothing_seen),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from unittest import mock
 
 from app.errors import Conflict, NotFound
-from app.services.datasets.append import parts as attempt_module
+from app.services.datasets.append import appends, parts
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.publish import new_appends
 from app.services.datasets.publish.shards import shuffle, shuffle_pass
@@ -77,9 +77,11 @@ def small_sizes() -> Iterator[None]:
     """Parts and pieces of two rows, and pages of few slots, so that a few rows make several."""
     with ExitStack() as stack:
         for module, name in (
-            (attempt_module, "_PART_BYTES"),
-            (attempt_module, "INLINE_BYTES"),
-            (attempt_module, "SMALL_BYTES"),
+            (appends, "_SMALL_BODY"),
+            (appends, "SMALL_BYTES"),
+            (parts, "_PART_BYTES"),
+            (parts, "INLINE_BYTES"),
+            (parts, "SMALL_BYTES"),
             (shard_writer, "PIECE_BYTES"),
             (shuffle_pass, "_BATCH_BYTES"),
             (shuffle, "_BUCKET_BYTES"),

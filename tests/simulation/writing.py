@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from app.codecs.columns import Batch, Records
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.manifest import Manifest
+from app.domain.schema import Schema
 from app.errors import (
     Conflict,
     CorruptData,
@@ -22,13 +23,12 @@ from app.errors import (
     UnprocessableInput,
 )
 from app.runtime.budget import Budget
-from app.runtime.streams import ByteStream, MemoryStream
-from app.services.datasets.append import request as appending
-from app.services.datasets.append.request import AppendRequest
+from app.runtime.streams import MemoryStream
+from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
-from app.services.datasets.objects.incarnation import Destination
 from app.services.datasets.objects.publish_options import PublishOptions
+from app.services.datasets.publications import Underway
 from tests.rows import records
 from tests.simulation.cluster import SPOOL, Answer, Client, Replica
 from tests.simulation.ledger import Append, Version
@@ -38,6 +38,8 @@ __all__ = ["PATIENCE_S", "Appending", "Publishing"]
 
 #: A client gives up on an append after so long: its key is remembered for seven days.
 PATIENCE_S: Final = 24 * HOUR
+#: What a row takes once it is encoded.
+ROW_BYTES: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,21 +181,28 @@ class Appending(Publishing):
             append.dataset,
             append.split,
             "json",
-            append.key,
             RecordsDecodeOptions(),
             RecordsEncodeOptions(),
-            publish,
-            append.sequence,
-            append.padded is not None,
+            key=append.key,
+            publish=publish,
+            sequence=append.sequence,
+            evolve=append.padded is not None,
         )
-        sending = _Appending(datasets, request, append, interrupted)
-        if request.may_be_grouped and len(append.rows) < 3 and not interrupted:
-            future = sending.grouped(b"")
-            self.scheduler.await_(future)
-            return future.result(), None
-        answer = sending.alone(MemoryStream(b""))
-        told: dict[str, Any] = {**answer.append}
-        return AppendResult(**told), answer.manifest
+        body = _Body(
+            # Only its length counts: it says whether this is a small append.
+            MemoryStream(bytes(ROW_BYTES * len(append.rows))),
+            lambda: f"{append.split}:{append.rows}",
+            Budget(),
+            SPOOL,
+            ExitStack(),
+            append,
+            interrupted,
+        )
+        future = datasets.append(request, body)
+        self.scheduler.await_(future)
+        appended = future.result()
+        assert not isinstance(appended.published, Underway)
+        return appended.stored, appended.published
 
     def _acknowledge(
         self, append: Append, result: AppendResult, replica: Replica, before: Append | None
@@ -232,25 +241,16 @@ class Appending(Publishing):
         return True
 
 
-class _Appending(appending._Appending):
-    """The service's own, but for the rows, which need no parsing."""
+@dataclass(frozen=True, slots=True)
+class _Body(AppendBody):
+    """A body whose rows need no parsing."""
 
-    __slots__ = ("append", "interrupted")
     append: Append
     interrupted: bool
 
-    def __init__(self, datasets: Datasets, request: AppendRequest, append: Append, interrupted: bool) -> None:
-        budget, resources = Budget(), ExitStack()
-        super().__init__(datasets, request, lambda: f"{append.split}:{append.rows}", budget, SPOOL, resources)
-        object.__setattr__(self, "append", append)
-        object.__setattr__(self, "interrupted", interrupted)
-
-    def _records(self, source: ByteStream, destination: Destination) -> Records:
+    def read_rows(self, request: AppendRequest, stored: Schema | None) -> Records:
         rows = records(self.append.rows, pad=3 if self.append.padded else None)
         return replace(rows, batches=_interrupted(rows.batches)) if self.interrupted else rows
-
-    def _again(self, body: bytes) -> AppendResult:
-        return self.store(MemoryStream(body), self.datasets.destination(self.request.dataset))
 
 
 def _interrupted(batches: Iterator[Batch]) -> Iterator[Batch]:

@@ -18,15 +18,15 @@ from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import schema_from_value
 from ...domain.limits import MIB
 from ...domain.losses import Losses
+from ...domain.manifest import Manifest
 from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
 from ...errors import LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream, read_all
-from ...services.datasets.append.batches import SmallAppend
-from ...services.datasets.append.request import Appended, AppendRequest, append_rows
-from ...services.datasets.append.result import AppendJson
-from ...services.datasets.datasets import AppendStatusJson, DatasetJson
+from ...services.datasets.append.request import AppendBody, AppendRequest
+from ...services.datasets.append.result import AppendJson, AppendResult
+from ...services.datasets.datasets import Appended, AppendStatusJson, DatasetJson
 from ...services.datasets.objects.incarnation import DatasetOptions
 from ...services.datasets.publications import Underway, UnderwayJson
 from ...services.datasets.publish.waiting import WaitingAppendsJson
@@ -229,36 +229,31 @@ async def append_records(
         refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(headers)
         decode = query.decode_options(declared, json_bytes=json_bytes)
-        appended = append_rows(
-            services.datasets,
-            AppendRequest(
-                dataset=dataset,
-                split=query.split,
-                form=form,
-                key=key,
-                decode=replace(decode, losses=losses, csv=query.csv_dialect(headers, query.from_)),
-                encode=query.encode_options(),
-                publish=query.publish_options() if query.publish else None,
-                sequence=query.sequence or None,
-                evolve=query.evolve == "widen",
-            ),
-            rows if key is None else hashed,
-            lambda: request_digest(
-                hashed,
-                headers.get("content-type", ""),
-                declared,
-                query.given(request.query_params),
-                json_bytes,
-            ),
-            budget,
-            services.spool,
-            resources,
+        append = AppendRequest(
+            dataset=dataset,
+            split=query.split,
+            form=form,
+            key=key,
+            decode=replace(decode, losses=losses, csv=query.csv_dialect(headers, query.from_)),
+            encode=query.encode_options(),
+            publish=query.publish_options() if query.publish else None,
+            sequence=query.sequence or None,
+            evolve=query.evolve == "widen",
+        )
+
+        def digest() -> str:
+            given = query.given(request.query_params)
+            return request_digest(hashed, headers.get("content-type", ""), declared, given, json_bytes)
+
+        source = rows if key is None else hashed
+        appended = services.datasets.append(
+            append, AppendBody(source, digest, budget, services.spool, resources)
         )
         return then(appended, lambda stored: _appended(stored, losses, request))
 
     # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
     may_be_grouped = key is None and not query.publish and not query.sequence
-    quick = partial(services.small_appends.is_quick, dataset) if may_be_grouped else None
+    quick = partial(services.datasets.is_quickly_read, dataset) if may_be_grouped else None
     return await services.exchanges.run(request, work, quick=quick, uses_store=True)
 
 
@@ -272,31 +267,49 @@ def _prepare_append(query: AppendQuery, headers: Headers, services: Services) ->
     decode, encode = query.decode_options(None, json_bytes=None), query.encode_options()
 
     def quick(path: str, body: bytes, _: Budget) -> Future[Answer | None] | None:
-        append = SmallAppend(
-            AppendRequest(path.split("/")[3], split, form, None, decode, encode),
-            body,
-        )
-        return then(append.outcome, _grouped) if services.small_appends.add(append) else None
+        append = AppendRequest(path.split("/")[3], split, form, decode, encode)
+        stored = services.datasets.append_decoded_together(append, body)
+        return None if stored is None else then(stored, _grouped)
 
     return quick
 
 
 def _grouped(result: Appended | None) -> Answer | None:
-    if result is None:
-        return None
-    return json_answer(result.append, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+    return None if result is None else _stored(result.stored)
+
+
+def _stored(stored: AppendResult, losses: Losses | None = None) -> Answer:
+    """What an append without a publication is answered."""
+    location = f"/v1/datasets/{stored.dataset}/appends/{stored.append_id}"
+    return json_answer(_append_json(stored, losses), status=201, headers={"Location": location})
+
+
+def _append_json(stored: AppendResult, losses: Losses | None) -> AppendJson:
+    appended = stored.to_json()
+    if losses is not None:
+        appended["lost"] = losses.to_json()
+    return appended
 
 
 def _appended(result: Appended, losses: Losses | None, request: Request) -> Answer:
-    if losses is not None:
-        result.append["lost"] = losses.to_json()
-    if result.underway is not None:
-        underway = result.underway.to_json(result.append["dataset"])
-        return underway_answer({**underway, "append": result.append}, result.location)
-    body: AppendJson | AppendedVersionJson = result.append
-    if result.manifest is not None:
-        body = {**manifest_json(result.manifest, request), "append": result.append}
-    return json_answer(body, status=201, headers={"Location": f"/v1/datasets/{result.location}"})
+    stored, published = result.stored, result.published
+    if published is None:
+        return _stored(stored, losses)
+    append = _append_json(stored, losses)
+    if isinstance(published, Underway):
+        underway = published.to_json(stored.dataset)
+        return underway_answer({**underway, "append": append}, _place_of(published, stored.dataset))
+    return _published(stored.dataset, published, {**manifest_json(published, request), "append": append})
+
+
+def _published(dataset: str, manifest: Manifest, body: VersionJson | AppendedVersionJson) -> Answer:
+    location = f"/v1/datasets/{dataset}/versions/{manifest.version}"
+    return json_answer(body, status=201, headers={"Location": location})
+
+
+def _place_of(underway: Underway, dataset: str) -> str:
+    """Where the version will be, relative to the datasets; the versions until it is fixed."""
+    return f"{dataset}/versions" if underway.version is None else f"{dataset}/versions/{underway.version}"
 
 
 @router.get(
@@ -368,9 +381,8 @@ async def publish_version(
         refuse_body(body)
         manifest = services.datasets.publish_within(dataset, query.publish_options(key))
         if isinstance(manifest, Underway):
-            return underway_answer(manifest.to_json(dataset), manifest.location(dataset))
-        location = {"Location": f"/v1/datasets/{dataset}/versions/{manifest.version}"}
-        return json_answer(manifest_json(manifest, request), status=201, headers=location)
+            return underway_answer(manifest.to_json(dataset), _place_of(manifest, dataset))
+        return _published(dataset, manifest, manifest_json(manifest, request))
 
     return await services.exchanges.run(request, work, uses_store=True)
 

@@ -4,8 +4,8 @@ All state is on the object store, so that any number of replicas may serve it, a
 die at any step. Three objects decide everything, each created at most once: the slot acknowledges
 an append, the plan fixes what a version will hold, the manifest publishes it. So each acknowledged
 append is in exactly one step from one version to the next, and a version is whole or invisible.
-Writing is in `dataset.append` and `dataset.publish`, reading in `dataset.read`, care in
-`dataset.collect` and `dataset.validate`, the names of all objects in `dataset.layout`.
+Writing is in `append` and `publish`, reading in `read`, maintenance in `collect` and `validate`, the names of
+all objects in `objects.layout`.
 """
 
 from __future__ import annotations
@@ -13,72 +13,48 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from ...codecs.columns import Records
-from ...codecs.options import RecordsEncodeOptions
 from ...domain.limits import Limits
 from ...domain.manifest import Manifest
 from ...domain.names import check_append_id, parse_version
 from ...domain.schema import Schema, SchemaJson
 from ...domain.sharding.row_order import IN_ORDER, RowOrder
-from ...errors import Conflict, CorruptData, NotFound, StorageUnavailable
+from ...errors import Conflict, CorruptData, NotFound, ShardsmithError, StorageUnavailable
 from ...runtime.budget import Budget
 from ...runtime.memory import MemoryPool
 from ...runtime.spool import Spool
 from ...storage.object_store import ObjectNotFound, ObjectStore
-from .append.appends import Appender
-from .append.groups import Member
-from .append.result import AppendJson, AppendResult
+from ..deferred import completed, then
+from .append.appends import Appends
+from .append.request import AppendBody, AppendRequest
+from .append.result import AppendResult
 from .collect.collector import Collector
 from .collect.leftover_versions import delete_version
-from .collect.sweep import SweepJson, SweepReport
+from .collect.sweep import SweepReport
 from .objects.catalog import Catalog
 from .objects.incarnation import DatasetOptions, Destination, Incarnation
 from .objects.log import Aborted, Decided, PublishLog
-from .objects.publish_options import DIVIDED_SPLIT, PublishOptions
+from .objects.publish_options import PublishOptions
 from .objects.slot import Commit, read_slot
 from .objects.stored_json import dump_json
-from .publications import Publications, Underway, UnderwayJson
+from .publications import Publications, Underway
 from .publish.new_appends import NewAppends
-from .publish.progress import Progress, ProgressJson, progress_of
+from .publish.progress import Progress, progress_of
 from .publish.publisher import Publisher, abort_version
 from .publish.room import Room
-from .publish.waiting import WaitingAppends, WaitingAppendsJson, WaitingJson
+from .publish.waiting import WaitingAppends, WaitingJson
 from .read.reader import Reader
 from .read.stored_file import StoredFile
 from .read.tar import VersionTar
-from .validate.problems import ValidationJson, ValidationReport
+from .validate.problems import ValidationReport
 from .validate.tensorflow_check import check_with_tensorflow
 from .validate.validator import Validator
-
-__all__ = [
-    "DIVIDED_SPLIT",
-    "AppendJson",
-    "AppendResult",
-    "AppendStatusJson",
-    "DatasetInfo",
-    "DatasetJson",
-    "DatasetOptions",
-    "Datasets",
-    "Destination",
-    "Progress",
-    "ProgressJson",
-    "PublishOptions",
-    "StoredFile",
-    "SweepJson",
-    "SweepReport",
-    "Underway",
-    "UnderwayJson",
-    "ValidationJson",
-    "ValidationReport",
-    "VersionTar",
-    "WaitingAppends",
-    "WaitingAppendsJson",
-]
 
 #: Requests to the store under way for listings and for reading ahead, over all requests of a replica.
 _STORE_THREADS: Final = 16
@@ -116,6 +92,19 @@ class AppendStatusJson(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class Appended:
+    """The answer to an append.
+
+    Attributes:
+        stored: what was stored.
+        published: the version that was asked for along with it, or that its publication goes on.
+    """
+
+    stored: AppendResult
+    published: Manifest | Underway | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetInfo:
     """A dataset as it is now.
 
@@ -147,8 +136,8 @@ class Datasets:
     """The datasets on one object store. Safe to use from several threads; every call blocks.
 
     Any call may raise `MalformedInput` for a name that is not allowed and `StorageError` where the
-    store fails; all but `create`, `schema`, `destination`, `append` and `list` raise `NotFound` where
-    the dataset is not there.
+    store fails; all but `create`, `schema`, `append` and `list` raise `NotFound` if the dataset is not
+    there.
     """
 
     def __init__(
@@ -176,7 +165,7 @@ class Datasets:
         groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
         self._catalog = Catalog(store, self._pool)
         self._decided = Decided()
-        self._appender = Appender(store, self._catalog, limits, self._pool, groups)
+        self._appends = Appends(store, self._catalog, limits, spool, self._pool, groups)
         self._memory = memory or MemoryPool(sys.maxsize)
         self._publications = Publications(publish_wait_s, self._memory)
         self._collector = Collector(store, self._catalog, self._decided, self._pool, spool)
@@ -203,110 +192,56 @@ class Datasets:
         incarnation = self._catalog.find(name)
         return None if incarnation is None else self._catalog.schema(incarnation)
 
-    def destination(self, name: str) -> Destination:
-        """Where rows for this dataset go, and their schema: for all steps of one request to agree on."""
-        return self._catalog.destination(name)
+    def append(self, request: AppendRequest, body: AppendBody) -> Future[Appended]:
+        """Store rows durably; then publish, if the request asks for that.
 
-    def remembered(self, name: str) -> Destination | None:
-        """What `destination` said last, if it had a schema; `submit` finds out whether it is still so."""
-        return self._catalog.remembered(name)
-
-    def is_current(self, destination: Destination) -> bool:
-        """Whether `destination` would say the same now."""
-        return self._catalog.is_current(destination)
-
-    def append(
-        self,
-        name: str,
-        split: str,
-        records: Records,
-        *,
-        key: str | None,
-        digest: Callable[[], str],
-        options: RecordsEncodeOptions,
-        budget: Budget,
-        destination: Destination | None = None,
-        sequence: int | None = None,
-        evolve: bool = False,
-    ) -> AppendResult:
-        """Store rows durably; a dataset that is not there is created with their schema.
-
-        Args:
-            records: drawn while they are stored.
-            key: an idempotency key: the same key and digest again give the first result.
-            digest: SHA-256 of what the client sent, in hex; called where there is a key, once `records`
-                are exhausted.
-            destination: where the name led when the request began; found anew where it is not given.
-            sequence: orders the append before its time does; 0 where it is not given.
-            evolve: widen the dataset's schema by that of the rows, as `domain/evolution.py` allows.
+        All of the body is read before this returns. The answer may come a moment later, if the rows are
+        stored together with those of others.
 
         Raises:
-            InputError: whatever drawing or encoding the rows raises; nothing is stored.
-            SchemaConflict: the dataset's schema is another one.
-            LimitExceeded: a row above `limits.max_record_bytes` (`record_too_large`).
-            UnprocessableInput: no rows, or none with a feature, for a dataset without a schema
-                (`no_records`, `no_features`); the key was used for something else
-                (`idempotency_key_reused`).
-            Conflict: the key was closed, or the attempt took over an hour (`append_expired`); the
-                dataset was deleted meanwhile (`dataset_deleted`).
-            InProgress: this replica is at an append with that key (`append_in_progress`).
-            OutcomeUnknown: the rows may or may not be stored; the same key finds out.
+            ShardsmithError: at once or as the answer: as `Appends.store`, and as `publish`. If the
+                publication failed after the append was acknowledged, the error carries `append_id`.
         """
-        if destination is None:
-            destination = self._catalog.destination(name)
-        return self._appender.append(
-            destination,
-            split,
-            records,
-            key=key,
-            digest=digest,
-            options=options,
-            budget=budget,
-            sequence=sequence,
-            evolve=evolve,
-        )
+        if request.publish is None:
+            return then(self._appends.append(request, body), Appended)
+        return completed(self._append_and_publish(request, body, request.publish))
 
-    def submit(
-        self,
-        destination: Destination,
-        split: str,
-        records: Records,
-        *,
-        options: RecordsEncodeOptions,
-        budget: Budget,
-        evolve: bool = False,
-    ) -> Future[AppendResult]:
-        """Store rows as `append` does without a key; small ones together with others, a moment later.
+    def append_decoded_together(self, request: AppendRequest, data: bytes) -> Future[Appended | None] | None:
+        """As `append`, for a small JSON body without a key: it is decoded together with those of others.
 
-        All rows are drawn before this returns. `destination` may be what is `remembered`.
-
-        Raises:
-            Outdated: as the result, and only for small appends: the destination is not what it was;
-                nothing is stored.
-            ShardsmithError: as `append`, at once or as the result.
+        None, now or as the answer, if `append` has to be asked; then nothing is stored.
         """
-        return self._appender.submit(
-            destination, split, records, options=options, budget=budget, evolve=evolve
-        )
+        stored = self._appends.append_decoded_together(request, data)
+        if stored is None:
+            return None
+        return then(stored, lambda result: None if result is None else Appended(result))
 
-    def join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
-        """Store encoded rows of the destination's schema together with those of others.
+    def is_quickly_read(self, name: str, data: bytes) -> bool:
+        """Whether the rows of a small body, in any format, are read in a moment."""
+        return self._appends.is_quickly_read(name, data)
 
-        None where too much is waiting, or they are too large for that; nothing is done then.
+    def close(self) -> None:
+        """Store the appends that wait to be decoded; further ones are not decoded together any more."""
+        self._appends.close()
 
-        Raises:
-            MalformedInput: not a name of a split.
-            ShardsmithError: as the result: as `submit`.
-        """
-        return self._appender.join(destination, split, member)
-
-    def replay(self, destination: Destination, key: str, digest: Callable[[], str]) -> AppendResult | None:
-        """What the same request got that had this idempotency key before; None where there was none.
-
-        Args:
-            digest: as for `append`; called only where the key was used.
-        """
-        return self._appender.replay(destination, key, digest)
+    def _append_and_publish(
+        self, request: AppendRequest, body: AppendBody, options: PublishOptions
+    ) -> Appended:
+        with ExitStack() as resources:
+            room: Room | None = None
+            if request.key is None:
+                # Before the rows are stored: sent again without a key, they would be stored twice.
+                room = resources.enter_context(self._publications.reserve())
+            destination = self._catalog.destination(request.dataset)
+            stored = self._appends.store(request, body, destination)
+            try:
+                published = self.publish_within(
+                    request.dataset, options, wants=stored.append_id, destination=destination, room=room
+                )
+            except ShardsmithError as error:
+                error.extra["append_id"] = stored.append_id
+                raise
+            return Appended(stored, published)
 
     def get_append(self, name: str, append_id: str) -> AppendStatusJson:
         """What became of an append: `state` is acknowledged, dead, or, with `version`, published or excluded.
@@ -393,14 +328,6 @@ class Datasets:
                 # Collection takes the files of a deleted dataset from under a publication.
                 self._catalog.reopen(incarnation.layout)
                 raise
-
-    def reserve_publication(self) -> Room:
-        """Room for what is to end in a publication, before it has stored anything; ended by the caller.
-
-        Raises:
-            Overloaded: too many publications are under way (`too_many_publications`), or there is no memory.
-        """
-        return self._publications.reserve()
 
     def publish_within(
         self,

@@ -24,8 +24,6 @@ from ..deferred import settle
 from .append.result import AppendJson
 from .publish.room import ROOM_BYTES, Room
 
-__all__ = ["Publications", "Publish", "Underway", "UnderwayJson"]
-
 #: Publishes; told to whom the version's name is to be announced, once it is fixed, and where there is room.
 Publish = Callable[[Callable[[str], None], Room], Manifest]
 
@@ -56,10 +54,6 @@ class Underway:
         if self.version is not None:
             told["version"] = self.version
         return told
-
-    def location(self, dataset: str) -> str:
-        """Where the version will be, relative to the datasets; as long as it is not fixed, the versions."""
-        return f"{dataset}/versions" if self.version is None else f"{dataset}/versions/{self.version}"
 
 
 @dataclass(eq=False, slots=True)

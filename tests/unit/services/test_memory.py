@@ -15,13 +15,13 @@ import re, sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from app.allocator import return_large_blocks
-from app.codecs.options import RecordsEncodeOptions
 from tests.arrow_rows import arrow_schema, batches_from_arrow
+from tests.rows import store_rows
 from app.codecs.columns import Records
 from app.domain.limits import Limits, MIB
-from app.runtime.budget import Budget
 from app.domain.schema import Schema
-from app.services.datasets.datasets import Datasets, PublishOptions
+from app.services.datasets.datasets import Datasets
+from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from app.runtime.spool import Spool
 
@@ -35,8 +35,7 @@ def highest():
 def write(name, mib):
     batch = pa.RecordBatch.from_arrays([pa.array([image] * 4, pa.binary())], schema=arrow_schema(SCHEMA))
     rows = Records(SCHEMA, batches_from_arrow(SCHEMA, (batch for _ in range(mib))))
-    datasets.append(name, "train", rows, key=None, digest=lambda: "", options=RecordsEncodeOptions(),
-                    budget=Budget())
+    store_rows(datasets, name, "train", rows)
     assert datasets.publish(name, PublishOptions()).splits["train"].num_records == 4 * mib
 
 return_large_blocks()

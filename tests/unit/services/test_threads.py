@@ -15,8 +15,8 @@ from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
-from app.services.datasets.append.request import Appended, AppendRequest, append_rows
-from app.services.datasets.datasets import Datasets
+from app.services.datasets.append.request import AppendBody, AppendRequest
+from app.services.datasets.datasets import Appended, Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
@@ -81,15 +81,8 @@ def append(client: Client, rows: list[dict[str, Any]], *, evolve: bool = False) 
     )
     body = json.dumps(rows, separators=(",", ":")).encode()
     with ExitStack() as resources:
-        return append_rows(
-            client.datasets,
-            request,
-            MemoryStream(body),
-            lambda: "digest",
-            Budget(),
-            Spool(None, MIB),
-            resources,
-        )
+        arriving = AppendBody(MemoryStream(body), lambda: "digest", Budget(), Spool(None, MIB), resources)
+        return client.datasets.append(request, arriving)
 
 
 def test_a_member_that_is_read_again_in_the_thread_of_its_group_may_have_parts(
@@ -108,7 +101,7 @@ def test_a_member_that_is_read_again_in_the_thread_of_its_group_may_have_parts(
     stored = append(replica, [{"x": 3, "y": [1] * 100_000}]).result(timeout=60)
     assert any("/parts/" in key for operation, key in store.requests if operation == "put")
     replica.publish()
-    assert stored.append["num_records"] == 1
+    assert stored.stored.num_records == 1
     assert sorted(replica.read()) == [1, 2, 3]
 
 

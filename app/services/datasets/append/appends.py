@@ -1,308 +1,234 @@
-"""Appending rows: encode, keep the bytes under a name of one's own, then win the slot.
-
-Until the slot is created no row is visible, and a failure removes what was uploaded; from then on
-the append is acknowledged, and exactly one published version will hold it.
-"""
+"""Appends: rows are stored durably, each append by a slot of its own, or small ones together by one."""
 
 from __future__ import annotations
 
-import secrets
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
 from functools import partial
-from hashlib import sha256
 from typing import Final
 
-from ....codecs.columns import Records
-from ....codecs.messages.messages import encode_messages
-from ....codecs.options import RecordsEncodeOptions
-from ....codecs.records.large_integers import LargeIntegers
-from ....domain.limits import Limits
-from ....domain.names import check_idempotency_key, check_split_name
-from ....domain.rounded import RoundedFeatures
-from ....domain.schema import Schema
-from ....errors import Conflict, CorruptData, OutcomeUnknown, ShardsmithError
-from ....runtime.budget import Budget
-from ....storage.create_once import create_once, new_nonce
+from ....domain.limits import KIB, Limits
+from ....errors import InputError
+from ....runtime.spool import Spool
+from ....runtime.streams import MemoryStream, PrefixedStream, read_up_to
 from ....storage.object_store import ObjectNotFound, ObjectStore
-from ...deferred import completed, then
-from ..objects.catalog import Catalog, dataset_deleted
+from ...deferred import completed, settle, then
+from ..objects.catalog import Catalog, Outdated
 from ..objects.incarnation import Destination
 from ..objects.layout import Layout
-from ..objects.same_schema import require_features, require_same_schema
-from ..objects.slot import Commit, Slot, parse_slot, read_slot
-from ..pieces.pieces import Piece, digest_of
-from .groups import SMALL_BYTES, Grouping, Member
-from .key_locks import KeysInUse
-from .parts import Attempt
+from ..objects.slot import Commit, Slot, read_slot
+from .attempt import Attempt, id_of_key
+from .batches import Batches
+from .explain import explain_refusal
+from .groups import SMALL_BYTES, Groups, Member, store_group
+from .key_locks import KeyLocks
+from .request import AppendBody, AppendRequest
 from .result import AppendResult, group_result, replayed_result, result_of
+from .slots import SlotWriter
 
-__all__ = ["Appender"]
-
-#: An attempt that took longer gives up: by then its parts may be taken for leftovers.
-_LONGEST_ATTEMPT_S: Final = 3600.0
-
-Digest = Callable[[], str]
+#: A body of up to this size may turn out to be a small append, and is held to be read again.
+_SMALL_BODY: Final = 256 * KIB
 
 
-class Appender:
-    """Appends rows to datasets. Safe to use from several threads."""
+class Appends:
+    """Appends rows to datasets. Safe to use from several threads.
+
+    A request is an `AppendRequest` with an `AppendBody`. `Attempt` stores its rows. Small appends share a
+    slot (`Groups`); those of JSON that are there in whole are also decoded together (`Batches`).
+
+    Args:
+        store: keeps the rows.
+        catalog: which datasets there are.
+        limits: of records, and of what is decoded together.
+        spool: room for what is read again.
+        pool: stores parts.
+        groups: stores groups.
+    """
 
     def __init__(
         self,
         store: ObjectStore,
         catalog: Catalog,
         limits: Limits,
+        spool: Spool,
         pool: ThreadPoolExecutor,
         groups: ThreadPoolExecutor,
     ) -> None:
         self._store = store
         self._catalog = catalog
+        self._limits = limits
         self._max_record_bytes = limits.max_record_bytes
+        self._spool = spool
         self._pool = pool
-        self._clock = _Clock()
-        self._writer = new_nonce()
-        self._grouping = Grouping(groups, self._store_group)
-        self._keys = KeysInUse()
+        self._slots = SlotWriter(store, catalog)
+        self._groups = Groups(groups, partial(store_group, catalog, self._slots))
+        self._keys = KeyLocks()
+        self._batches = Batches(catalog, limits, self._store_member)
 
-    def append(
-        self,
-        destination: Destination,
-        split: str,
-        records: Records,
-        *,
-        key: str | None,
-        digest: Digest,
-        options: RecordsEncodeOptions,
-        budget: Budget,
-        sequence: int | None = None,
-        evolve: bool = False,
-    ) -> AppendResult:
-        """See `Datasets.append`."""
-        arrival = self._arrival(destination, split, records, key, sequence, evolve=evolve)
-        attempt = arrival.attempt
-        with self._keys.held(attempt.layout.slot(attempt.append_id)):
-            if key is not None and (earlier := self._earlier(attempt.layout, attempt.append_id)):
-                deque(records.batches, maxlen=0)  # `digest` wants the whole body to have been read
-                return replayed_result(attempt.layout.dataset, earlier, digest())
-            self._receive(arrival, None if key is None else digest, options, budget)
-            return self._finish(arrival)
+    def append(self, request: AppendRequest, body: AppendBody) -> Future[AppendResult]:
+        """Store rows; small ones together with others, if the request allows it.
 
-    def submit(
-        self,
-        destination: Destination,
-        split: str,
-        records: Records,
-        *,
-        options: RecordsEncodeOptions,
-        budget: Budget,
-        evolve: bool = False,
-    ) -> Future[AppendResult]:
-        """See `Datasets.submit`."""
-        arrival = self._arrival(destination, split, records, None, None, evolve=evolve)
-        self._receive(arrival, None, options, budget)
-        attempt = arrival.attempt
-        if destination.schema is not None and arrival.schema.same_features(destination.schema):
-            rounded = tuple(arrival.rounded.names)
-            member = Member(attempt.inline, attempt.num_records, rounded, records.dropped)
-            may_join = attempt.is_small and not arrival.large.found
-            if may_join and (joined := self.join(destination, split, member)) is not None:
-                return joined
-        if destination.schema is not None:
-            with attempt.discarded_on_error():
-                self._catalog.require_current(destination)
-        return completed(self._finish(arrival))
+        All of the body is read before this returns. The result may come a moment later, in another thread.
 
-    def join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
-        """See `Datasets.join`."""
-        check_split_name(split)
-        if len(member.data) > min(SMALL_BYTES, self._max_record_bytes):
-            return None
-        if not self._grouping.add(destination, split, member):
-            return None
-        return then(member.outcome, partial(group_result, destination, split, member))
+        Raises:
+            ShardsmithError: at once or as the result: as `store`.
+        """
+        if not request.may_be_grouped:
+            return completed(self.store(request, body, self._catalog.destination(request.dataset)))
+        head = read_up_to(body.source, _SMALL_BODY + 1)
+        if len(head) > _SMALL_BODY:
+            body = body.over(PrefixedStream(head, body.source))
+            return completed(self.store(request, body, self._catalog.destination(request.dataset)))
+        return self._append_small(request, body, head)
 
-    def replay(self, destination: Destination, key: str, digest: Digest) -> AppendResult | None:
-        """See `Datasets.replay`."""
+    def append_decoded_together(
+        self, request: AppendRequest, data: bytes
+    ) -> Future[AppendResult | None] | None:
+        """Store the rows of a small JSON body; they are decoded together with those of others, in a moment.
+
+        None, now or as the result, if `append` has to be asked; then nothing is stored.
+
+        Args:
+            request: one that `may_be_grouped`.
+            data: all of the body.
+        """
+        return self._batches.add(request, data)
+
+    def is_quickly_read(self, name: str, data: bytes) -> bool:
+        """Whether the rows of a small body, in any format, are read in a moment."""
+        return self._batches.is_quickly_read(name, data)
+
+    def close(self) -> None:
+        """Store what waits to be decoded, and then accept nothing more of that kind."""
+        self._batches.close()
+
+    def store(self, request: AppendRequest, body: AppendBody, destination: Destination) -> AppendResult:
+        """Store rows by a slot of their own.
+
+        Args:
+            request: what to do.
+            body: the rows.
+            destination: where they go, found when the request began.
+
+        Raises:
+            InputError: the rows cannot be read or encoded, or do not fit; nothing is stored.
+            SchemaConflict: the dataset has another schema.
+            LimitExceeded: a row is larger than `limits.max_record_bytes` (`record_too_large`).
+            UnprocessableInput: no rows, or none with a feature, for a dataset without a schema
+                (`no_records`, `no_features`); the key was used for something else
+                (`idempotency_key_reused`).
+            Conflict: the key was closed, or the attempt took over an hour (`append_expired`); the
+                dataset was deleted meanwhile (`dataset_deleted`).
+            InProgress: this replica is at an append with that key (`append_in_progress`).
+            OutcomeUnknown: the rows may or may not be stored; the same key finds out.
+        """
+        try:
+            with explain_refusal(destination.schema, evolve=request.evolve):
+                return self._store_rows(request, body, destination)
+        except InputError:
+            # Others may have widened the schema since the same request was stored.
+            earlier = self._find_earlier(request, body, destination.layout)
+            if earlier is None:
+                raise
+            return earlier
+
+    def _store_rows(self, request: AppendRequest, body: AppendBody, destination: Destination) -> AppendResult:
+        attempt = self._attempt(request, body, destination)
         layout = destination.layout
-        slot = self._earlier(layout, _id_of(check_idempotency_key(key)))
-        if not isinstance(slot, Commit) or slot.digest != digest():
+        with self._keys.hold(layout.slot(attempt.append_id)):
+            if request.key is not None and (earlier := self._read_slot(layout, attempt.append_id)):
+                attempt.drain()  # `digest` wants the whole body to have been read
+                return replayed_result(layout.dataset, earlier, body.digest())
+            attempt.receive(body)
+            return attempt.commit(self._slots)
+
+    def _find_earlier(self, request: AppendRequest, body: AppendBody, layout: Layout) -> AppendResult | None:
+        """The answer that the same request got before, if it had a key and was stored."""
+        if request.key is None:
+            return None
+        slot = self._read_slot(layout, id_of_key(request.key))
+        if not isinstance(slot, Commit) or slot.digest != body.digest():
             return None
         return result_of(layout.dataset, slot, replayed=True)
 
-    def _arrival(
-        self,
-        destination: Destination,
-        split: str,
-        records: Records,
-        key: str | None,
-        sequence: int | None,
-        *,
-        evolve: bool,
-    ) -> _Arrival:
-        check_split_name(split)
-        append_id = secrets.token_hex(16) if key is None else _id_of(check_idempotency_key(key))
-        schema = records.schema.as_stored()
-        if destination.schema is not None and not evolve:
-            require_same_schema(schema, destination.schema)
-        return _Arrival(
-            destination,
-            split,
-            records,
-            schema,
-            sequence=sequence,
-            evolve=evolve,
-            large=LargeIntegers(records.schema, destination.schema),
-            started=time.monotonic(),
-            attempt=Attempt(self._store, destination.layout, append_id, self._max_record_bytes, self._pool),
+    def _append_small(self, request: AppendRequest, body: AppendBody, data: bytes) -> Future[AppendResult]:
+        """Store the rows of a small body by what this replica remembers of the dataset, in a group if it may.
+
+        What is remembered is checked before rows are refused, and before they are acknowledged. If it is no
+        longer true, all is done once more, by what is true now.
+        """
+        remembered = self._catalog.remembered(request.dataset)
+        destination = remembered or self._catalog.destination(request.dataset)
+        try:
+            with explain_refusal(destination.schema, evolve=request.evolve):
+                stored = self._group_or_store(request, body.over(MemoryStream(data)), destination)
+        except (InputError, Outdated):
+            if self._catalog.is_current(destination):
+                raise
+            return completed(self._append_anew(request, body, data))
+        return _or_if_outdated(stored, lambda: self._append_anew(request, body, data))
+
+    def _group_or_store(
+        self, request: AppendRequest, body: AppendBody, destination: Destination
+    ) -> Future[AppendResult]:
+        attempt = self._attempt(request, body, destination)
+        attempt.receive(body)
+        member = attempt.as_member()
+        joined = None if member is None else self._join(destination, request.split, member)
+        if joined is not None:
+            return joined
+        is_known = destination.schema is not None
+        check = partial(self._catalog.require_current, destination) if is_known else _nothing
+        return completed(attempt.commit(self._slots, check=check))
+
+    def _store_member(
+        self, request: AppendRequest, data: bytes, destination: Destination, member: Member
+    ) -> Future[AppendResult] | None:
+        """Store a body that was decoded and encoded with others; None if it has to go its own way."""
+        joined = self._join(destination, request.split, member)
+        if joined is None:
+            return None
+        body = AppendBody.in_memory(data, self._limits, self._spool)
+        return _or_if_outdated(joined, lambda: self._append_anew(request, body, data))
+
+    def _append_anew(self, request: AppendRequest, body: AppendBody, data: bytes) -> AppendResult:
+        """Store rows that were read for a dataset that is outdated, in whatever thread found that out."""
+        with ExitStack() as resources:
+            destination = self._catalog.destination(request.dataset)
+            return self.store(request, body.again(data, resources), destination)
+
+    def _attempt(self, request: AppendRequest, body: AppendBody, destination: Destination) -> Attempt:
+        records = body.read_rows(request, destination.schema)
+        return Attempt(
+            request, records, destination, self._catalog, self._store, self._pool, self._max_record_bytes
         )
 
-    def _receive(
-        self, arrival: _Arrival, digest: Digest | None, options: RecordsEncodeOptions, budget: Budget
-    ) -> None:
-        """Take in all rows; `digest` is that of an append with a key."""
-        attempt = arrival.attempt
-        with attempt.discarded_on_error():
-            options = replace(options, compression="none", rounded=arrival.rounded)
-            looked_at = replace(arrival.records, batches=arrival.large.watch(arrival.records.batches))
-            attempt.write(encode_messages(looked_at, options, budget), budget)
-            arrival.digest = digest_of(attempt.pieces) if digest is None else digest()
+    def _join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
+        """Store encoded rows in a group; None if they are too large for that, or too much is waiting."""
+        if len(member.data) > min(SMALL_BYTES, self._max_record_bytes):
+            return None
+        if not self._groups.add(destination, split, member):
+            return None
+        return then(member.outcome, partial(group_result, destination, split, member))
 
-    def _earlier(self, layout: Layout, append_id: str) -> Slot | None:
+    def _read_slot(self, layout: Layout, append_id: str) -> Slot | None:
         try:
             return read_slot(self._store, layout, append_id)
         except ObjectNotFound:
             return None
 
-    def _finish(self, arrival: _Arrival) -> AppendResult:
-        """Create the slot of an append that is stored but for that."""
-        attempt = arrival.attempt
-        with attempt.discarded_on_error():
-            if time.monotonic() - arrival.started > _LONGEST_ATTEMPT_S:
-                raise Conflict("The append took more than an hour; nothing is stored.", code="append_expired")
-            self._settle(arrival)
-            self._catalog.reopen(attempt.layout)
-        return self._commit(attempt, arrival)
 
-    def _settle(self, arrival: _Arrival) -> None:
-        """Have the dataset's schema hold these rows, before a slot says that they are in it."""
-        attempt, schema = arrival.attempt, arrival.schema
-        known = arrival.destination.schema
-        large = arrival.large.found
-        if known is not None and not large and (not arrival.evolve or schema.same_features(known)):
-            return
-        if known is None:
-            require_features(attempt.layout.dataset, schema, attempt.num_records)
-        # What the rows were read by holds as well where others have widened it since.
-        evolve = arrival.evolve or known is not None
-        self._catalog.settle(attempt.layout, schema, evolve=evolve, large=large)
+def _or_if_outdated(source: Future[AppendResult], again: Callable[[], AppendResult]) -> Future[AppendResult]:
+    """The result of `source`; if that is `Outdated`, what `again` returns, in the thread that brings it."""
+    result: Future[AppendResult] = Future()
 
-    def _commit(self, attempt: Attempt, arrival: _Arrival) -> AppendResult:
-        """Create the slot: the acknowledgement, unless someone else had the key."""
-        slot = replace(
-            attempt.slot(arrival.split, arrival.digest, arrival.sequence, self._clock.now(), self._writer),
-            rounded=tuple(arrival.rounded.names),
-            dropped=arrival.records.dropped,
-        )
-        try:
-            winner = self._create(attempt.layout, slot, attempt.inline)
-        except OutcomeUnknown:
-            raise  # the slot may be there and name the parts
-        except ShardsmithError:
-            attempt.discard()
-            raise
-        if winner is None:
-            return result_of(attempt.layout.dataset, slot, replayed=False)
-        attempt.discard()
-        return replayed_result(attempt.layout.dataset, winner, arrival.digest)
+    def pass_on(done: Future[AppendResult]) -> None:
+        settle(result, again if isinstance(done.exception(), Outdated) else done.result)
 
-    def _store_group(self, destination: Destination, split: str, members: Sequence[Member]) -> str:
-        """Store small appends in one slot, and say which.
-
-        Raises:
-            Outdated: the dataset is another one by now, or has another schema; nothing is stored.
-            OutcomeUnknown: they may or may not be stored.
-        """
-        self._catalog.require_current(destination)
-        inline = b"".join(member.data for member in members)
-        num_records = sum(member.num_records for member in members)
-        pieces = (Piece.of(inline, num_records),) if inline else ()
-        slot = Commit(
-            append_id=secrets.token_hex(16),
-            nonce=new_nonce(),
-            attempt=new_nonce(),
-            split=split,
-            digest=digest_of(pieces),
-            num_records=num_records,
-            num_bytes=len(inline),
-            time=self._clock.now(),
-            pieces=pieces,
-            writer=self._writer,
-        )
-        try:
-            winner = self._create(destination.layout, slot, inline)
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(
-                "The store did not confirm the write in time; it may or may not have been stored. With an "
-                "Idempotency-Key, the same request again would find out."
-            ) from error
-        if winner is not None:
-            raise Conflict("This append is not stored. Send it again.", code="append_expired")
-        return slot.append_id
-
-    def _create(self, layout: Layout, slot: Commit, inline: bytes) -> Slot | None:
-        """Create a slot; None if it is ours, else the one that is there.
-
-        Raises:
-            OutcomeUnknown: the store gave no definite answer, or one that cannot be read.
-            Conflict: this replica has deleted the dataset meanwhile (`dataset_deleted`).
-        """
-        key = layout.slot(slot.append_id)
-        winner = create_once(self._store, key, slot.serialize(inline))
-        if self._catalog.has_ended_here(layout):
-            raise dataset_deleted(layout.dataset)
-        try:
-            return None if winner is None else parse_slot(slot.append_id, winner, key)
-        except CorruptData as error:  # whose it is cannot be told: it may be ours, and name our parts
-            raise OutcomeUnknown(
-                "What the store holds of this append cannot be read; it may or may not be stored. "
-                "Repeat the request with the same key."
-            ) from error
+    source.add_done_callback(pass_on)
+    return result
 
 
-@dataclass(slots=True)
-class _Arrival:
-    """What one append wants, and how far it has come."""
-
-    destination: Destination
-    split: str
-    records: Records
-    schema: Schema  # that the rows are stored by
-    sequence: int | None
-    evolve: bool
-    large: LargeIntegers
-    started: float
-    attempt: Attempt
-    digest: str = ""
-    rounded: RoundedFeatures = field(default_factory=RoundedFeatures)
-
-
-class _Clock:
-    """This process's time in nanoseconds, which never stands still or goes back."""
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._lock = threading.Lock()
-
-    def now(self) -> int:
-        with self._lock:
-            self._last = max(self._last + 1, time.time_ns())
-            return self._last
-
-
-def _id_of(key: str) -> str:
-    return sha256(key.encode()).hexdigest()[:32]
+def _nothing() -> None:
+    pass

@@ -1,8 +1,8 @@
-"""Small appends as they arrive: what waits together is decoded and encoded together.
+"""Small appends of JSON rows as they arrive: what waits together is decoded and encoded together.
 
 A row costs little, but preparing to read rows does. So one thread takes whatever has arrived while it was
-busy, as one body, and parts the records again. What cannot be taken in like that, be it refused or large, is
-left to `append_rows`: one append never spoils another. Datasets are served in turn, each for a moment.
+busy, decodes it as one body, and parts the records again. What cannot be taken in like that, because it is
+refused or large, is left to `Appends.append`: one append never spoils another. Datasets take turns.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -26,21 +24,16 @@ from ....codecs.messages.messages import encode_messages
 from ....codecs.records.large_integers import LargeIntegers
 from ....domain.limits import KIB, MIB, Limits
 from ....domain.rounded import RoundedFeatures
-from ....errors import InputError, Overloaded, ShardsmithError
+from ....errors import InputError, Overloaded
 from ....runtime.amplification import Amplification
 from ....runtime.budget import Budget
-from ....runtime.spool import Spool
-from ....runtime.streams import MemoryStream
 from ...convert.records import bounded
 from ...deferred import settle
-from ..datasets import Datasets
-from ..objects.catalog import Outdated
+from ..objects.catalog import Catalog
 from ..objects.incarnation import Destination
 from .groups import Member
-from .request import Appended, AppendRequest, append_rows, stored_answer
+from .request import AppendRequest
 from .result import AppendResult
-
-__all__ = ["SmallAppend", "SmallAppends"]
 
 #: So much is taken in at once, which takes some milliseconds.
 _BATCH_BYTES: Final = 256 * KIB
@@ -56,23 +49,24 @@ _LONGEST_WAIT_S: Final = 10.0
 #: has few bytes, and as many values as the dataset has features.
 _BATCH_CELLS: Final = 1_000_000
 
+#: Stores one body as a member of a group; None if it has to go its own way, and nothing is stored.
+StoreMember = Callable[[AppendRequest, bytes, Destination, Member], Future[AppendResult] | None]
+
 
 @dataclass(eq=False, slots=True)
-class SmallAppend:
-    """One append that is to be stored with others.
+class _Waiting:
+    """One append that is to be decoded with others.
 
     Attributes:
-        request: what to do; it `may_be_grouped`, and its form is JSON.
-        body: all of it.
-        outcome: the answer; None where `append_rows` has to be asked, and nothing is stored.
         cells: at most so many values are in its rows.
+        outcome: None if `Appends.append` has to be asked, and nothing is stored.
         since: when it came.
     """
 
     request: AppendRequest
     body: bytes
-    outcome: Future[Appended | None] = field(default_factory=Future)
-    cells: int = 0
+    cells: int
+    outcome: Future[AppendResult | None] = field(default_factory=Future)
     since: float = field(default_factory=lambda: time.monotonic())
 
 
@@ -80,23 +74,23 @@ class SmallAppend:
 class _Queue:
     """What waits for one dataset."""
 
-    appends: deque[SmallAppend] = field(default_factory=deque)
+    appends: deque[_Waiting] = field(default_factory=deque)
     num_bytes: int = 0
 
 
-class SmallAppends:
-    """Takes in small appends of JSON rows to datasets that are known here.
+class Batches:
+    """Takes in small appends of JSON rows to datasets that are known here. Safe to use from several threads.
 
     Args:
-        datasets: where to.
+        catalog: remembers datasets.
         limits: of what is decoded at once.
-        spool: for what has to be done once more.
+        store_member: stores what was decoded.
     """
 
-    def __init__(self, datasets: Datasets, limits: Limits, spool: Spool) -> None:
-        self._datasets = datasets
+    def __init__(self, catalog: Catalog, limits: Limits, store_member: StoreMember) -> None:
+        self._catalog = catalog
         self._limits = limits
-        self._spool = spool
+        self._store_member = store_member
         self._pool = ThreadPoolExecutor(1, "small-appends")
         self._lock = threading.Lock()
         #: By dataset; the first is the next.
@@ -108,22 +102,27 @@ class SmallAppends:
         """Take in what waits, and nothing more."""
         self._pool.shutdown()
 
-    def add(self, append: SmallAppend) -> bool:
-        """Take in `append`, a moment later.
+    def add(self, request: AppendRequest, body: bytes) -> Future[AppendResult | None] | None:
+        """Take in an append, a moment later.
 
-        False where it may take long, too much is waiting, or the dataset is not known.
+        None if it may take long, too much is waiting, or the dataset is not known here. None as the result
+        if it has to go its own way.
+
+        Args:
+            request: one that `may_be_grouped`, of JSON.
+            body: all of it.
         """
-        dataset, size = append.request.dataset, len(append.body)
-        destination = self._datasets.remembered(dataset)
+        destination = self._catalog.remembered(request.dataset)
         if destination is None or destination.schema is None:
-            return False
-        append.cells = append.body.count(b"{") * len(destination.schema)
+            return None
+        append = _Waiting(request, body, body.count(b"{") * len(destination.schema))
         if append.cells > _BATCH_CELLS:
-            return False
+            return None
+        dataset, size = request.dataset, len(body)
         with self._lock:
             queue = self._waiting.get(dataset) or _Queue()
             if self._num_bytes + size > _WAITING_BYTES or queue.num_bytes + size > _WAITING_BYTES_OF_ONE:
-                return False
+                return None
             self._waiting[dataset] = queue
             queue.appends.append(append)
             queue.num_bytes += size
@@ -131,11 +130,11 @@ class SmallAppends:
             if not self._running:
                 self._pool.submit(self._run)
                 self._running = True
-        return True
+        return append.outcome
 
-    def is_quick(self, dataset: str, body: bytes) -> bool:
-        """Whether the rows of a small body, in any form, are read in a moment."""
-        destination = self._datasets.remembered(dataset)
+    def is_quickly_read(self, dataset: str, body: bytes) -> bool:
+        """Whether the rows of a small body, in any format, are read in a moment."""
+        destination = self._catalog.remembered(dataset)
         if destination is not None and destination.schema is not None:
             num_features = len(destination.schema)
         else:
@@ -155,7 +154,7 @@ class SmallAppends:
             if in_time := [append for append in batch if append.since >= not_before]:
                 self._take_in(in_time)
 
-    def _next_batch(self) -> list[SmallAppend]:
+    def _next_batch(self) -> list[_Waiting]:
         """What waits for the next dataset, in one way first, as far as it may be taken in at once."""
         with self._lock:
             if not self._waiting:
@@ -163,8 +162,8 @@ class SmallAppends:
                 return []
             dataset = next(iter(self._waiting))
             queue = self._waiting.pop(dataset)
-            batch: list[SmallAppend] = []
-            rest: deque[SmallAppend] = deque()
+            batch: list[_Waiting] = []
+            rest: deque[_Waiting] = deque()
             num_bytes = cells = 0
             for append in queue.appends:
                 if not batch or (
@@ -182,7 +181,7 @@ class SmallAppends:
                 self._waiting[dataset] = _Queue(rest, queue.num_bytes - num_bytes)
         return batch
 
-    def _take_in(self, batch: Sequence[SmallAppend]) -> None:
+    def _take_in(self, batch: Sequence[_Waiting]) -> None:
         try:
             self._take_in_together(batch)
         except BaseException as error:  # carried to those who wait
@@ -190,8 +189,8 @@ class SmallAppends:
                 if not append.outcome.done():
                     append.outcome.set_exception(error)
 
-    def _take_in_together(self, batch: Sequence[SmallAppend]) -> None:
-        destination = self._datasets.remembered(batch[0].request.dataset)
+    def _take_in_together(self, batch: Sequence[_Waiting]) -> None:
+        destination = self._catalog.remembered(batch[0].request.dataset)
         members = None if destination is None else self._encoded(batch, destination)
         if destination is None or (members is None and len(batch) == 1):
             for append in batch:
@@ -201,10 +200,10 @@ class SmallAppends:
                 self._take_in([append])
         else:
             for append, member in zip(batch, members, strict=True):
-                self._join(append, member, destination)
+                self._store(append, member, destination)
 
-    def _encoded(self, batch: Sequence[SmallAppend], destination: Destination) -> list[Member] | None:
-        """The framed records of each; None where there is something to say against one of them."""
+    def _encoded(self, batch: Sequence[_Waiting], destination: Destination) -> list[Member] | None:
+        """The framed records of each; None if one of them is refused."""
         request = batch[0].request
         # What becomes more than this would keep others waiting; it goes the ordinary way.
         budget = Budget(self._limits, amplification=Amplification(0, int, allowance=_BECOMES_BYTES))
@@ -232,41 +231,9 @@ class SmallAppends:
             for (begin, end), (first, last) in zip(pairwise(offsets), pairwise(rows), strict=True)
         ]
 
-    def _join(self, append: SmallAppend, member: Member, destination: Destination) -> None:
-        joined = self._datasets.join(destination, append.request.split, member)
-        if joined is None:
+    def _store(self, append: _Waiting, member: Member, destination: Destination) -> None:
+        stored = self._store_member(append.request, append.body, destination, member)
+        if stored is None:
             append.outcome.set_result(None)
         else:
-            joined.add_done_callback(partial(self._joined, append))
-
-    def _joined(self, append: SmallAppend, done: Future[AppendResult]) -> None:
-        """In the thread that stored the group."""
-        error = done.exception()
-        if error is None:
-            append.outcome.set_result(stored_answer(done.result()))
-        elif isinstance(error, Outdated):
-            self._again(append)
-        else:
-            append.outcome.set_exception(error)
-
-    def _again(self, append: SmallAppend) -> None:
-        """The dataset is not what it was taken for: by what is true now."""
-        try:
-            with ExitStack() as resources:
-                again = append_rows(
-                    self._datasets,
-                    append.request,
-                    MemoryStream(append.body),
-                    str,  # asked for only where there is a key
-                    _budget(append, self._limits),
-                    self._spool,
-                    resources,
-                )
-        except ShardsmithError as error:
-            append.outcome.set_exception(error)
-        else:
-            again.add_done_callback(lambda done: settle(append.outcome, done.result))
-
-
-def _budget(append: SmallAppend, limits: Limits) -> Budget:
-    return Budget(limits, amplification=Amplification(limits.max_amplification, lambda: len(append.body)))
+            stored.add_done_callback(lambda done: settle(append.outcome, done.result))

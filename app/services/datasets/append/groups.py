@@ -1,12 +1,13 @@
-"""Small appends without a key, gathered for a moment and stored by one put, all answered together.
+"""Group commit: small appends without a key are gathered for a moment and stored by one put.
 
-Each is whole and encoded before it joins, so that none can spoil another. What is put off is what they can
-share: whether the dataset still lives with the schema that they were made for, and the slot.
+Each is whole and encoded before it joins, so that none can spoil another. Only what they can share is put
+off: the check that the dataset still has the schema that they were encoded by, and the slot.
 """
 
 from __future__ import annotations
 
 import copy
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,13 +17,14 @@ from functools import partial
 from typing import Final
 
 from ....domain.limits import KIB, MIB
-from ....errors import Overloaded
+from ....errors import Conflict, OutcomeUnknown, Overloaded
 from ....runtime.turns import pause
-from ..objects.catalog import Outdated
+from ....storage.create_once import new_nonce
+from ..objects.catalog import Catalog, Outdated
 from ..objects.incarnation import Destination
 from ..objects.layout import Layout
-
-__all__ = ["SMALL_BYTES", "Grouping", "Member"]
+from ..pieces.pieces import Piece, digest_of
+from .slots import SlotWriter
 
 #: An append of up to so many bytes of records is small.
 SMALL_BYTES: Final = 64 * KIB
@@ -61,22 +63,22 @@ class _Group:
     begun: float = field(default_factory=lambda: time.monotonic())
 
 
-#: Stores the members of a group, and gives the id of their slot.
-Commit = Callable[[Destination, str, Sequence[Member]], str]
+#: Stores the members of a group, and returns the id of their slot.
+StoreGroup = Callable[[Destination, str, Sequence[Member]], str]
 
 
-class Grouping:
+class Groups:
     """Gathers appends by dataset, schema and split. Safe to use from several threads.
 
     Args:
         pool: where groups wait and are stored, and where what follows is done for each member. Storing
             may wait for other pools, so no other work may wait for this one.
-        commit: stores a group; what it raises is raised for every member.
+        store: stores a group; what it raises is raised for every member.
     """
 
-    def __init__(self, pool: ThreadPoolExecutor, commit: Commit) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, store: StoreGroup) -> None:
         self._pool = pool
-        self._commit = commit
+        self._store_members = store
         self._lock = threading.Lock()
         self._open: dict[tuple[Layout, int, str], _Group] = {}
         self._waiting = 0
@@ -118,7 +120,7 @@ class Grouping:
     def _store(self, group: _Group) -> None:
         try:
             _require_in_time(group)
-            append_id = self._commit(group.destination, group.split, group.members)
+            append_id = self._store_members(group.destination, group.split, group.members)
         except BaseException as error:  # carried to those who wait
             for member in group.members:
                 fail = partial(member.outcome.set_exception, _own(error))
@@ -132,6 +134,31 @@ class Grouping:
         finally:
             with self._lock:
                 self._waiting -= group.num_bytes
+
+
+def store_group(
+    catalog: Catalog, slots: SlotWriter, destination: Destination, split: str, members: Sequence[Member]
+) -> str:
+    """Store small appends in one slot, and return its id.
+
+    Raises:
+        Outdated: the dataset is another one by now, or has another schema; nothing is stored.
+        OutcomeUnknown: they may or may not be stored.
+    """
+    catalog.require_current(destination)
+    inline = b"".join(member.data for member in members)
+    pieces = [Piece.of(inline, sum(member.num_records for member in members))] if inline else []
+    slot = slots.new_commit(secrets.token_hex(16), new_nonce(), split, pieces, digest=digest_of(pieces))
+    try:
+        winner = slots.create(destination.layout, slot, inline)
+    except OutcomeUnknown as error:
+        raise OutcomeUnknown(
+            "The store did not confirm the write in time; it may or may not have been stored. With an "
+            "Idempotency-Key, the same request again would find out."
+        ) from error
+    if winner is not None:
+        raise Conflict("This append is not stored. Send it again.", code="append_expired")
+    return slot.append_id
 
 
 def _require_in_time(group: _Group) -> None:

@@ -1,4 +1,4 @@
-"""The keys that this replica is at: a second attempt at one append waits, and is refused in the end."""
+"""One attempt at an append at a time in this replica: a second one waits, and is refused in the end."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from typing import Final
 from ....errors import InProgress
 from ....runtime.turns import pause
 
-__all__ = ["KeysInUse"]
-
 #: How long an append waits for another one with its key, which is about to end where its client has gone.
 _PATIENCE_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.02
 
 
-class KeysInUse:
+class KeyLocks:
     """Lets one thread at a time be at an append. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._held: set[str] = set()
+        self._slots: set[str] = set()
         self._lock = threading.Lock()
 
     @contextmanager
-    def held(self, slot: str) -> Iterator[None]:
+    def hold(self, slot: str) -> Iterator[None]:
         """Hold the append that `slot` decides.
 
-        Where another attempt at it is under way, after waiting a little for that to end: where a
-        connection broke, the client is often back before the service has noticed.
+        If another attempt is under way, this waits a little for it to end: after a broken connection, the
+        client is often back before the service has noticed.
 
         Raises:
             InProgress: it does not end (`append_in_progress`).
@@ -48,10 +46,10 @@ class KeysInUse:
             yield
         finally:
             with self._lock:
-                self._held.discard(slot)
+                self._slots.discard(slot)
 
     def _take(self, slot: str) -> bool:
         with self._lock:
-            is_free = slot not in self._held
-            self._held.add(slot)
+            is_free = slot not in self._slots
+            self._slots.add(slot)
         return is_free

@@ -1,7 +1,7 @@
 """The record bytes of one attempt to append: in memory while they are few, otherwise in parts.
 
 A part is put while the next one is gathered, so that a body is taken in as fast as the slower of the two
-goes. No more than one is under way: what the store does not take in time, the client has to wait for.
+goes. Only a few are under way: if the store is slower than the client, the client waits.
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ from ....runtime.turns import waiting
 from ....storage.create_once import new_nonce
 from ....storage.object_store import ObjectStore
 from ..objects.layout import Layout
-from ..objects.slot import INLINE_BYTES, Commit
+from ..objects.slot import INLINE_BYTES
 from ..pieces.cutter import RecordCutter
 from ..pieces.pieces import Piece
 from .groups import SMALL_BYTES
-
-__all__ = ["Attempt"]
 
 #: A part is one put. One is gathered in memory while so many others are hashed and stored.
 _PART_BYTES: Final = 16 * MIB
 _PARTS_AT_ONCE: Final = 2
 
 
-class Attempt:
-    """One attempt at the append `append_id`. Of one thread.
+class Parts:
+    """The record bytes of one attempt at the append `append_id`. For one thread.
 
     Attributes:
-        inline: all records, where they are few.
+        attempt: names this attempt, and the folder of its parts.
+        inline: all records, if they are few.
         num_records: how many were taken so far.
     """
 
@@ -54,26 +53,26 @@ class Attempt:
         max_record_bytes: int,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.layout = layout
-        self.append_id = append_id
+        self._layout = layout
+        self._append_id = append_id
         self.inline = b""
         self.num_records = 0
         self._store = store
         self._max_record_bytes = max_record_bytes
         self._pool = pool
-        self._name = new_nonce()
+        self.attempt = new_nonce()
         self._pieces: list[Piece] = []
         self._begun: list[str] = []
         self._under_way: deque[Future[Piece]] = deque()
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """Those that are stored, or are in memory as `inline`."""
+        """The pieces that are stored, or the one in memory as `inline`."""
         return self._pieces
 
     @property
     def is_small(self) -> bool:
-        """Whether it is worth less than a put of its own."""
+        """Whether the records are worth less than a put of their own."""
         return not self._begun and len(self.inline) <= SMALL_BYTES
 
     def write(self, blocks: Iterator[RecordBlock], budget: Budget) -> None:
@@ -100,24 +99,8 @@ class Attempt:
                     self._pieces.append(Piece.of(data, num_records))
             self._await_parts(0)
 
-    def slot(self, split: str, digest: str, sequence: int | None, now: int, writer: str) -> Commit:
-        """The slot that acknowledges it."""
-        return Commit(
-            append_id=self.append_id,
-            nonce=new_nonce(),
-            attempt=self._name,
-            split=split,
-            digest=digest,
-            num_records=self.num_records,
-            num_bytes=sum(piece.size for piece in self._pieces),
-            time=now,
-            pieces=tuple(self._pieces),
-            sequence=sequence,
-            writer=writer,
-        )
-
     def discard(self) -> None:
-        """Remove the parts as far as the store lets us; what stays is nobody's."""
+        """Delete the parts as far as the store allows; collection takes the rest."""
         with waiting():
             for part in self._under_way:
                 part.exception()  # a put that lands later would stay
@@ -129,7 +112,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def discarded_on_error(self) -> Iterator[None]:
-        """Discard it where the block fails."""
+        """Discard the parts if the block fails."""
         try:
             yield
         except BaseException:
@@ -154,7 +137,7 @@ class Attempt:
     def _upload(self, data: Buffer, num_records: int) -> None:
         """Begin to store a part, once there are few enough under way."""
         self._await_parts(_PARTS_AT_ONCE - 1)
-        key = self.layout.part(self.append_id, self._name, len(self._begun))
+        key = self._layout.part(self._append_id, self.attempt, len(self._begun))
         self._begun.append(key)
         self._under_way.append(self._pool.submit(self._store_part, key, data, num_records))
 

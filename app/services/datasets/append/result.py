@@ -13,8 +13,6 @@ from ..objects.incarnation import Destination
 from ..objects.slot import Commit, Slot
 from .groups import Member
 
-__all__ = ["AppendJson", "AppendResult", "group_result", "replayed_result", "result_of"]
-
 
 class AppendJson(TypedDict):
     """An acknowledged append: which features were `rounded` or `dropped`, and what of its body is `lost`."""

@@ -23,8 +23,6 @@ from ....runtime.spool import Spool
 from ....runtime.streams import ByteStream
 from ...convert.records import decode_body, needs_file, open_body, open_records
 
-__all__ = ["open_widening"]
-
 
 def open_widening(
     source: ByteStream,

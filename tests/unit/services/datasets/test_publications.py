@@ -209,5 +209,3 @@ def test_an_outcome_that_nobody_comes_for_is_forgotten(monkeypatch: pytest.Monke
 def test_what_a_client_is_told() -> None:
     assert Underway(None).to_json("d") == {"dataset": "d", "state": "publishing"}
     assert Underway("1.2.0").to_json("d") == {"dataset": "d", "state": "publishing", "version": "1.2.0"}
-    assert Underway(None).location("d") == "d/versions"
-    assert Underway("1.2.0").location("d") == "d/versions/1.2.0"

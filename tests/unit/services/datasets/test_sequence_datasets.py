@@ -16,7 +16,7 @@ from app.services.datasets.objects.layout import DATASET_INFO, FEATURES, PBTXT
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.rows import Client
+from tests.rows import Client, store_rows
 from tests.stores import FaultStore
 
 SCHEMA = Schema.from_json(
@@ -37,7 +37,8 @@ ROWS: list[dict[str, Any]] = [
 
 def append(client: Client, rows: list[dict[str, Any]]) -> None:
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA))
-    client.datasets.append(
+    store_rows(
+        client.datasets,
         "d", "train", from_arrow(SCHEMA, iter([batch])),
         key=None, digest=str, options=RecordsEncodeOptions(), budget=Budget(),
     )  # fmt: skip

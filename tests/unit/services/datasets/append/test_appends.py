@@ -30,8 +30,8 @@ from app.errors import (
 from app.runtime.budget import Budget
 from app.runtime.buffer_pool import BufferPool
 from app.runtime.streams import Buffer
-from app.services.datasets.append import appends as append_module
-from app.services.datasets.append import key_locks as keys_in_use
+from app.services.datasets.append import key_locks
+from app.services.datasets.append import slots as slots_module
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
@@ -41,7 +41,7 @@ from app.storage import create_once as create_once_module
 from app.storage.object_store import AlreadyExists, ObjectNotFound
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.arrow_rows import from_arrow
-from tests.rows import PADDED, SCHEMA, Client, records
+from tests.rows import PADDED, SCHEMA, Client, records, store_rows
 from tests.seals import sealed
 from tests.stores import WRITES, FaultStore, Operation, When, keys
 
@@ -51,7 +51,8 @@ LAYOUT = Layout("d", 1)
 def append_records(
     client: Client, rows: Records, *, key: str | None = None, evolve: bool = False
 ) -> AppendResult:
-    return client.datasets.append(
+    return store_rows(
+        client.datasets,
         "d",
         "train",
         rows,
@@ -96,7 +97,8 @@ def test_a_part_is_stored_while_rows_still_come(client: Client, inner: ObstoreSt
             yield batch
 
     rows = records(range(800), pad=100_000)
-    client.datasets.append(
+    store_rows(
+        client.datasets,
         "d",
         "train",
         replace(rows, batches=watched(rows.batches)),
@@ -149,8 +151,15 @@ def test_an_append_without_a_key_is_not_compared_with_any(client: Client, inner:
     def digest() -> str:
         raise AssertionError("nobody needs it")
 
-    result = client.datasets.append(
-        "d", "train", records([1]), key=None, digest=digest, options=RecordsEncodeOptions(), budget=Budget()
+    result = store_rows(
+        client.datasets,
+        "d",
+        "train",
+        records([1]),
+        key=None,
+        digest=digest,
+        options=RecordsEncodeOptions(),
+        budget=Budget(),
     )
     slot = read_slot(inner, LAYOUT, result.append_id)
     assert isinstance(slot, Commit)
@@ -192,7 +201,8 @@ def test_rows_without_a_feature_give_no_schema(client: Client, inner: ObstoreSto
     before = keys(inner)
     empty_row = pa.record_batch([pa.nulls(1)], names=["x"]).select([])
     with pytest.raises(UnprocessableInput, match="Declare a schema") as caught:
-        client.datasets.append(
+        store_rows(
+            client.datasets,
             "d",
             "train",
             from_arrow(Schema(()), [empty_row]),
@@ -214,7 +224,8 @@ def test_a_row_larger_than_allowed_is_refused(
     batch = pa.record_batch([[b"x" * size for size in sizes]], names=["pad"])
     client = Client(store, Limits(max_record_bytes=max_record_bytes))
     with pytest.raises(LimitExceeded) as caught:
-        client.datasets.append(
+        store_rows(
+            client.datasets,
             "d",
             "train",
             from_arrow(Schema.from_json({"features": {"pad": {"dtype": "bytes"}}}), [batch]),
@@ -306,7 +317,8 @@ def test_a_replay_draws_all_rows_before_it_asks_for_the_digest(client: Client) -
         assert drawn
         return "same"
 
-    result = client.datasets.append(
+    result = store_rows(
+        client.datasets,
         "d",
         "train",
         Records(rows.schema, watched()),
@@ -393,7 +405,7 @@ def test_an_unknown_outcome_keeps_the_parts_and_the_key_finds_out(
     client: Client, store: FaultStore, inner: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        append_module,
+        slots_module,
         "create_once",
         lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.05),
     )
@@ -423,7 +435,7 @@ def test_a_slot_that_may_be_there_keeps_its_parts(
     refusal: StorageError,
 ) -> None:
     monkeypatch.setattr(
-        append_module,
+        slots_module,
         "create_once",
         lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.1),
     )
@@ -464,7 +476,8 @@ def test_rows_that_break_off_leave_nothing(client: Client, inner: ObstoreStore, 
             yield batch
 
     with pytest.raises(type(error)) as caught:
-        client.datasets.append(
+        store_rows(
+            client.datasets,
             "d",
             "train",
             Records(rows.schema, breaking()),
@@ -520,7 +533,8 @@ def test_an_attempt_of_more_than_an_hour_gives_up(
         return ""
 
     with pytest.raises(Conflict) as caught:
-        client.datasets.append(
+        store_rows(
+            client.datasets,
             "d",
             "train",
             records(range(400), pad=1000),
@@ -565,7 +579,8 @@ def test_rows_sent_while_their_dataset_was_deleted_are_not_acknowledged(
             other.append([9])
 
     with pytest.raises(Conflict) as caught:
-        client.datasets.append(
+        store_rows(
+            client.datasets,
             "d",
             "train",
             Records(rows.schema, deleting()),
@@ -608,7 +623,8 @@ def test_order_survives_a_clock_that_goes_back(client: Client, monkeypatch: pyte
 
 
 def test_shards_are_never_compressed(client: Client) -> None:
-    client.datasets.append(
+    store_rows(
+        client.datasets,
         "d",
         "train",
         records([1, 2]),
@@ -623,7 +639,8 @@ def test_shards_are_never_compressed(client: Client) -> None:
 
 def test_the_budget_is_whole_again_afterwards(client: Client) -> None:
     budget = Budget()
-    client.datasets.append(
+    store_rows(
+        client.datasets,
         "d",
         "train",
         records(range(300), pad=100_000),
@@ -652,7 +669,7 @@ def test_names_are_checked_before_anything_is_asked_of_the_store(
 def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys_in_use, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(key_locks, "_PATIENCE_S", 0.0)
     rows = records([1])
 
     def asking_again() -> Iterator[Batch]:
@@ -670,7 +687,7 @@ def test_a_key_that_this_replica_is_at_is_refused_until_it_is_done(
 def test_a_key_whose_first_attempt_is_about_to_end_is_waited_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys_in_use, "_PATIENCE_S", 1e9)
+    monkeypatch.setattr(key_locks, "_PATIENCE_S", 1e9)
     rows = records([1])
     waiting: list[Future[AppendResult]] = []
 
@@ -697,7 +714,8 @@ def test_a_key_is_free_again_after_a_failure(client: Client) -> None:
 
 def test_sequence_orders_before_time(client: Client) -> None:
     for value, sequence in [(5, 7), (0, None), (4, 2**63 - 1), (1, -3), (2, 0), (3, 7)]:
-        client.datasets.append(
+        store_rows(
+            client.datasets,
             "d",
             "train",
             records([value]),
@@ -758,7 +776,7 @@ def test_after_a_restart_a_key_finds_out_what_came_of_it(
 ) -> None:
     """The first process never learns the outcome; another one does, by the key, and stores nothing twice."""
     monkeypatch.setattr(
-        append_module,
+        slots_module,
         "create_once",
         lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.05),
     )

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from app.codecs.options import RecordsEncodeOptions
+from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.evolution import widen
 from app.domain.limits import KIB, MIB
 from app.errors import Conflict, OutcomeUnknown, Overloaded, StorageFull, StorageUnavailable
-from app.runtime.budget import Budget
-from app.services.datasets.append import appends as append_module
-from app.services.datasets.append import groups as grouping_module
-from app.services.datasets.append.groups import Grouping, Member
+from app.services.datasets.append import groups as groups_module
+from app.services.datasets.append import slots as slots_module
+from app.services.datasets.append.groups import Groups, Member
+from app.services.datasets.append.request import AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.catalog import Outdated
 from app.services.datasets.objects.incarnation import DatasetOptions, Destination
@@ -21,7 +21,7 @@ from app.services.datasets.objects.layout import Layout
 from app.services.datasets.objects.slot import Commit, read_slot
 from app.storage import create_once as create_once_module
 from app.storage.obstore_store import ObstoreStore
-from tests.rows import PADDED, SCHEMA, Client, records
+from tests.rows import PADDED, SCHEMA, Client, records, rows_body
 from tests.stores import FaultStore, Operation, When
 
 LAYOUT = Layout("d", 1)
@@ -46,7 +46,7 @@ class Held(ThreadPoolExecutor):
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping_module, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(groups_module, "_PAUSE_S", 0.0)
 
 
 @pytest.fixture
@@ -54,24 +54,28 @@ def client(store: FaultStore) -> Client:
     """A replica of which groups are stored when the test says so."""
     client = Client(store)
     client.datasets.create("d", SCHEMA, DatasetOptions())
-    client.datasets._appender._grouping._pool = Held()
+    client.datasets._appends._groups._pool = Held()
     return client
 
 
 def submit(
-    client: Client, values: list[int], *, split: str = "train", pad: int | None = None
+    client: Client, values: list[int], *, split: str = "train", pad: int | None = None, again: bool = False
 ) -> "Future[AppendResult]":
-    return client.datasets.submit(
-        client.datasets.destination("d"),
-        split,
-        records(values, pad=pad),
-        options=RecordsEncodeOptions(),
-        budget=Budget(),
-    )
+    """Store rows in a group.
+
+    Args:
+        again: once more, if the dataset is not what it was.
+    """
+    request = AppendRequest("d", split, "json", RecordsDecodeOptions(), RecordsEncodeOptions())
+    body = rows_body(lambda: records(values, pad=pad))
+    appends = client.datasets._appends
+    if again:
+        return appends.append(request, body)
+    return appends._group_or_store(request, body, client.datasets._catalog.destination("d"))
 
 
 def run(client: Client) -> None:
-    pool = client.datasets._appender._grouping._pool
+    pool = client.datasets._appends._groups._pool
     assert isinstance(pool, Held)
     pool.run()
 
@@ -153,7 +157,7 @@ def test_every_member_hears_of_an_unknown_outcome(
     client: Client, store: FaultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        append_module,
+        slots_module,
         "create_once",
         lambda store, key, data: create_once_module.create_once(store, key, data, deadline_s=0.05),
     )
@@ -248,7 +252,7 @@ def test_nothing_is_stored_under_a_schema_that_has_been_widened(
 
 
 def test_where_much_is_waiting_appends_go_alone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping_module, "_WAITING_BYTES", 100)
+    monkeypatch.setattr(groups_module, "_WAITING_BYTES", 100)
     answers = [submit(client, [i]) for i in range(10)]
     grouped = [answer for answer in answers if not answer.done()]
     assert 0 < len(grouped) < 10
@@ -275,19 +279,19 @@ def test_members_that_nobody_can_store_hear_of_it() -> None:
         raise ValueError("a bug")
 
     pool = Held()
-    grouping = Grouping(pool, fails)
+    groups = Groups(pool, fails)
     member = Member(b"x", 1)
-    assert grouping.add(HERE, "train", member)
+    assert groups.add(HERE, "train", member)
     pool.run()
     assert isinstance(member.outcome.exception(), ValueError)
-    assert grouping._waiting == 0
+    assert groups._waiting == 0
 
 
 def test_a_group_that_no_thread_took_up_in_time_is_refused(
     client: Client, store: FaultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [submit(client, [i]) for i in range(3)]
-    monkeypatch.setattr(grouping_module, "_LONGEST_WAIT_S", -1.0)
+    monkeypatch.setattr(groups_module, "_LONGEST_WAIT_S", -1.0)
     run(client)
     for answer in answers:
         with pytest.raises(Overloaded):
@@ -308,9 +312,9 @@ def test_an_error_that_cannot_be_copied_reaches_every_member() -> None:
         raise Awkward("a", "bug")
 
     pool = Held()
-    grouping = Grouping(pool, fails)
+    groups = Groups(pool, fails)
     members = [Member(b"x", 1) for _ in range(2)]
-    assert all(grouping.add(HERE, "train", member) for member in members)
+    assert all(groups.add(HERE, "train", member) for member in members)
     pool.run()
     assert [type(member.outcome.exception(timeout=0)) for member in members] == [Awkward, Awkward]
 
@@ -320,9 +324,9 @@ def test_members_that_have_to_be_read_again_do_not_wait_for_one_another() -> Non
         raise Outdated("widened")
 
     pool = Held()
-    grouping = Grouping(pool, outdated)
+    groups = Groups(pool, outdated)
     members = [Member(b"x", 1) for _ in range(3)]
-    assert all(grouping.add(HERE, "train", member) for member in members)
+    assert all(groups.add(HERE, "train", member) for member in members)
     pool.waiting.pop(0)()
     assert len(pool.waiting) == 3
     assert not any(member.outcome.done() for member in members)

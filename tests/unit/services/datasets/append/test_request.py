@@ -11,6 +11,7 @@ import pytest
 from app.codecs.forms import FormName
 from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.limits import MIB
+from app.domain.manifest import Manifest
 from app.domain.schema import Message, Schema
 from app.errors import (
     Conflict,
@@ -24,7 +25,8 @@ from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
 from app.services.datasets import publications
-from app.services.datasets.append.request import Appended, AppendRequest, append_rows
+from app.services.datasets.append.request import AppendBody, AppendRequest
+from app.services.datasets.datasets import Appended
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import ObstoreStore
@@ -74,25 +76,20 @@ def append(
         evolve=evolve,
     )
     with ExitStack() as resources:
-        return append_rows(
-            client.datasets,
-            request,
-            Deleting(body, event),
-            lambda: digest,
-            Budget(),
-            Spool(None, 16 * MIB),
-            resources,
-        ).result()
+        arriving = AppendBody(
+            Deleting(body, event), lambda: digest, Budget(), Spool(None, 16 * MIB), resources
+        )
+        return client.datasets.append(request, arriving).result()
 
 
 def test_rows_are_stored_and_published(client: Client) -> None:
     stored = append(client)
-    assert stored.location == f"d/appends/{stored.append['append_id']}"
+    assert (stored.stored.dataset, stored.published) == ("d", None)
     published = append(client, publish=True)
-    assert published.location == "d/versions/1.0.0"
-    assert published.manifest is not None
-    assert published.manifest.splits["train"].num_records == 2
-    assert published.append["num_records"] == 1
+    assert isinstance(published.published, Manifest)
+    assert published.published.version == "1.0.0"
+    assert published.published.splits["train"].num_records == 2
+    assert published.stored.num_records == 1
 
 
 def test_rows_whose_reader_stops_before_the_end_are_stored_once_the_body_is_whole(client: Client) -> None:
@@ -250,7 +247,7 @@ def test_a_body_that_is_not_small_goes_alone(client: Client, size: int) -> None:
     append(client)
     row = b'{"x": 1}'
     body = b"[" + b" " * size + row + b"]"
-    assert append(client, body).append["num_records"] == 1
+    assert append(client, body).stored.num_records == 1
 
 
 def test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_since(client: Client) -> None:
@@ -259,9 +256,9 @@ def test_a_repetition_gets_its_answer_also_where_its_schema_has_been_widened_sin
     append(client, b'[{"x": 1, "y": 2}]', key="wide", evolve=True)
     with pytest.raises(SchemaConflict):
         append(client, schema=declared, key="another")
-    assert append(client, schema=declared, key="k").append == stored.append
+    assert append(client, schema=declared, key="k").stored.to_json() == stored.stored.to_json()
     published = append(client, schema=declared, key="k", publish=True)
-    assert published.append == stored.append
+    assert published.stored.to_json() == stored.stored.to_json()
     assert sorted(client.read()) == [1, 1]
 
 
@@ -289,4 +286,4 @@ def test_rows_with_a_key_are_stored_and_told_that_they_cannot_be_published_yet(
         with pytest.raises(Overloaded) as caught:
             append(client, publish=True, key="k")
     assert client.datasets.get_append("d", str(caught.value.extra["append_id"]))["state"] == "acknowledged"
-    assert append(client, publish=True, key="k").append["num_records"] == 1
+    assert append(client, publish=True, key="k").stored.num_records == 1

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -224,7 +225,7 @@ def test_a_publication_has_the_schema_of_all_that_it_lists(client: Client, inner
     other = Client(inner)
 
     def fault(when: When, operation: Operation, key: str) -> None:
-        if operation == "list" and "/slots/" in key and when == "before":
+        if operation == "list" and key == Layout("d", 1).all_slots and when == "before":
             store.fault = None
             append(other, b'[{"x": 2, "y": 3}]', key="late", evolve=True)
 
@@ -238,7 +239,8 @@ def test_a_publication_has_the_schema_of_all_that_it_lists(client: Client, inner
 def test_a_key_replays_after_the_schema_was_widened(client: Client) -> None:
     first = append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True)
     append(client, b'[{"x": 2, "z": 3}]', evolve=True)
-    assert append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True) == first
+    again = append(client, b'[{"x": 2, "y": 3}]', key="k", evolve=True)
+    assert again.stored == replace(first.stored, replayed=True)
 
 
 def inferred(client: Client) -> set[str]:

@@ -24,7 +24,7 @@ from app.services.datasets.objects.slot import Commit, read_slot
 from app.services.datasets.publish.dealing import Dealer, parse_dealt, serialize_dealt, taken_pieces
 from app.storage.obstore_store import ObstoreStore, open_store
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
-from tests.rows import SCHEMA, Client
+from tests.rows import SCHEMA, Client, store_rows
 from tests.stores import FaultStore, Killed, Operation, When, kill_at
 
 LAYOUT = Layout("d", 1)
@@ -197,7 +197,8 @@ def append_users(client: Client, users: list[bytes | None], key: str) -> None:
         pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * count, np.int64)), 2),
     ]
     batch = pa.record_batch(columns, schema=arrow_schema(USERS))
-    client.datasets.append(
+    store_rows(
+        client.datasets,
         "d", "train", from_arrow(USERS, iter([batch])), key=key, digest=lambda: key,
         options=RecordsEncodeOptions(), budget=Budget(),
     )  # fmt: skip
@@ -321,7 +322,8 @@ def test_sequences_are_dealt_out_by_a_feature_of_their_context() -> None:
     ]
     batch = pa.record_batch(columns, schema=arrow_schema(schema))
     client = Client(open_store("memory://"))
-    client.datasets.append(
+    store_rows(
+        client.datasets,
         "d", "train", from_arrow(schema, iter([batch])), key="a", digest=lambda: "a",
         options=RecordsEncodeOptions(), budget=Budget(),
     )  # fmt: skip

@@ -285,7 +285,7 @@ def test_an_append_whose_dataset_was_replaced_is_not_published(client: Client) -
 
 @pytest.mark.parametrize("created_anew", [True, False])
 def test_a_destination_that_was_deleted_is_not_published(client: Client, created_anew: bool) -> None:
-    destination = client.datasets.destination("d")
+    destination = client.datasets._catalog.destination("d")
     result = client.append([1])
     client.datasets.delete("d")
     if created_anew:

@@ -53,16 +53,7 @@ def copying(base: Manifest) -> Change:
 
 
 def publisher(datasets: Datasets, name: str = "d") -> Publisher:
-    incarnation = datasets._catalog.open(name)
-    return Publisher(
-        datasets._store,
-        datasets._catalog,
-        incarnation,
-        datasets._decided,
-        datasets._pool,
-        datasets._spool,
-        Room(MemoryPool(1 << 40)),
-    )
+    return Publisher(datasets._backend.open(name), Room(MemoryPool(1 << 40)))
 
 
 def executor(datasets: Datasets, name: str = "d") -> Executor:
@@ -86,7 +77,7 @@ def lay_down(
     for change in changes:
         work = change(work)
     plan = replace(plan, work=work)
-    datasets._store.create(layout.plan(plan.n), plan.serialize())
+    datasets._backend.store.create(layout.plan(plan.n), plan.serialize())
     return plan
 
 

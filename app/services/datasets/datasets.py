@@ -38,8 +38,9 @@ from .collect.collector import Collector
 from .collect.leftover_versions import delete_version
 from .collect.sweep import SweepReport
 from .objects.catalog import Catalog
-from .objects.incarnation import DatasetOptions, Destination, Incarnation
-from .objects.log import Aborted, Decided, PublishLog
+from .objects.dataset import Backend, Dataset
+from .objects.incarnation import DatasetOptions, Destination
+from .objects.log import Aborted
 from .objects.publish_options import PublishOptions
 from .objects.slot import Commit, read_slot
 from .objects.stored_json import dump_json
@@ -159,16 +160,14 @@ class Datasets:
             executor: runs the requests to the store that go side by side; made where it is not given.
             group_executor: stores groups of small appends; likewise.
         """
-        self._store = store
-        self._spool = spool
-        self._pool = executor or ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
+        pool = executor or ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
         groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
-        self._catalog = Catalog(store, self._pool)
-        self._decided = Decided()
-        self._appends = Appends(store, self._catalog, limits, spool, self._pool, groups)
+        self._catalog = Catalog(store, pool)
+        self._backend = Backend(store, self._catalog, pool, spool)
+        self._appends = Appends(self._backend, limits, groups)
         self._memory = memory or MemoryPool(sys.maxsize)
         self._publications = Publications(publish_wait_s, self._memory)
-        self._collector = Collector(store, self._catalog, self._decided, self._pool, spool)
+        self._collector = Collector(self._backend)
 
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.
@@ -177,11 +176,11 @@ class Datasets:
             Conflict: it exists with another schema or other options (`dataset_exists`).
         """
         incarnation, created = self._catalog.create(name, schema, options)
-        return self._info(incarnation, created=created), created
+        return _describe(Dataset(self._backend, incarnation), created=created), created
 
     def get(self, name: str) -> DatasetInfo:
         """The dataset as it is now."""
-        return self._info(self._catalog.open(name))
+        return _describe(self._backend.open(name))
 
     def delete(self, name: str) -> None:
         """Delete a dataset with all its versions. Created again, it begins at the next major version."""
@@ -250,14 +249,14 @@ class Datasets:
             NotFound: no such append (`append_not_found`).
         """
         check_append_id(append_id)
-        incarnation = self._catalog.open(name)
+        dataset = self._backend.open(name)
         try:
-            slot = read_slot(self._store, incarnation.layout, append_id)
+            slot = read_slot(dataset.store, dataset.layout, append_id)
         except ObjectNotFound as error:
             raise NotFound(f"Dataset {name!r} has no append {append_id}.", code="append_not_found") from error
         if not isinstance(slot, Commit):
             return {"dataset": name, "append_id": append_id, "state": "dead"}
-        fate = self._reader(incarnation).fate_of(append_id, slot.nonce)
+        fate = Reader(dataset).fate_of(append_id, slot.nonce)
         status: AppendStatusJson = {
             "dataset": name,
             "split": slot.split,
@@ -279,8 +278,8 @@ class Datasets:
         """
         if after:
             check_append_id(after)
-        incarnation = self._catalog.open(name)
-        return self._waiting(incarnation, self._reader(incarnation).latest(), after, limit)
+        dataset = self._backend.open(name)
+        return _waiting(dataset, Reader(dataset).latest(), after, limit)
 
     def publish(
         self,
@@ -314,19 +313,14 @@ class Datasets:
             CorruptData: an acknowledged append cannot be read back; the version is aborted.
             Overloaded: there is no memory for it; nothing was done for this version.
         """
-        if destination is None:
-            incarnation = self._catalog.open(name)
-        else:
-            incarnation = self._catalog.reopen(destination.layout)
+        backend = self._backend
+        dataset = backend.open(name) if destination is None else backend.reopen(destination.layout)
         with Room(self._memory) if room is None else room.retain() as room:
-            publisher = Publisher(
-                self._store, self._catalog, incarnation, self._decided, self._pool, self._spool, room
-            )
             try:
-                return publisher.publish(options, wants, on_plan)
+                return Publisher(dataset, room).publish(options, wants, on_plan)
             except (CorruptData, NotFound, StorageUnavailable):
                 # Collection takes the files of a deleted dataset from under a publication.
-                self._catalog.reopen(incarnation.layout)
+                dataset.require_alive()
                 raise
 
     def publish_within(
@@ -365,11 +359,11 @@ class Datasets:
             NotFound: no such version was begun (`version_not_found`).
             Conflict: it is published (`version_published`).
         """
-        return abort_version(self._store, self._catalog.open(name).layout, self._decided, version)
+        return abort_version(self._backend.open(name), version)
 
     def versions(self, name: str) -> Sequence[str]:
         """Every published version, oldest first."""
-        return self._reader(self._catalog.open(name)).versions()
+        return Reader(self._backend.open(name)).versions()
 
     def manifest(self, name: str, version: str) -> Manifest:
         """The manifest of `version`, which is `x.y.z` or `latest`.
@@ -377,7 +371,7 @@ class Datasets:
         Raises:
             NotFound: no such version (`version_not_found`).
         """
-        return self._reader(self._catalog.open(name)).manifest(version)
+        return Reader(self._backend.open(name)).manifest(version)
 
     def follow(self, name: str, version: str) -> Manifest | Progress:
         """The manifest of `version`; or, as long as it is being published, how far that is.
@@ -386,17 +380,16 @@ class Datasets:
             NotFound: no such version (`version_not_found`).
             Conflict: its publication was given up (`publish_aborted`).
         """
-        incarnation = self._catalog.open(name)
-        reader, layout = self._reader(incarnation), incarnation.layout
+        dataset = self._backend.open(name)
+        reader = Reader(dataset)
         try:
             return reader.manifest(version)
         except NotFound:
-            n = 0 if version == "latest" else layout.number(parse_version(version))
-            log = PublishLog(self._store, layout, self._decided)
-            progress = progress_of(self._store, log, layout, n) if n else None
+            n = 0 if version == "latest" else dataset.layout.number(parse_version(version))
+            progress = progress_of(dataset, n) if n else None
             if progress is None:
                 raise
-        verdict = log.verdict(n)
+        verdict = dataset.log.verdict(n)
         if isinstance(verdict, Aborted):
             raise Conflict(
                 f"The publication of version {version} was given up: {verdict.reason} Its rows are free for "
@@ -414,7 +407,7 @@ class Datasets:
             NotFound: it names no such file (`file_not_found`), or there is no such version.
             CorruptData: the store does not have it as the manifest says.
         """
-        return self._reader(self._catalog.open(name)).open_file(version, file)
+        return Reader(self._backend.open(name)).open_file(version, file)
 
     def open_tar(self, name: str, version: str) -> VersionTar:
         """All files of `version` as one tar, below the folder `<dataset>/<version>`.
@@ -422,7 +415,7 @@ class Datasets:
         Raises:
             NotFound: no such version (`version_not_found`).
         """
-        return self._reader(self._catalog.open(name)).open_tar(version)
+        return Reader(self._backend.open(name)).open_tar(version)
 
     def read_records(
         self,
@@ -445,7 +438,7 @@ class Datasets:
             UnprocessableInput: a negative offset or length (`invalid_range`).
             CorruptData: the stored rows do not match their checksums; also as batches are drawn.
         """
-        reader = self._reader(self._catalog.open(name))
+        reader = Reader(self._backend.open(name))
         return reader.read_records(version, split, offset, length, order, budget)
 
     def delete_version(self, name: str, version: str) -> None:
@@ -455,8 +448,8 @@ class Datasets:
             NotFound: no such version (`version_not_found`).
             Conflict: it is the last one (`version_is_latest`).
         """
-        incarnation = self._catalog.open(name)
-        delete_version(self._store, incarnation.layout, self._reader(incarnation).deletable(version))
+        dataset = self._backend.open(name)
+        delete_version(dataset.store, dataset.layout, Reader(dataset).deletable(version))
 
     def validate(
         self, name: str, version: str, budget: Budget, *, with_tensorflow: bool = False
@@ -472,13 +465,11 @@ class Datasets:
             Overloaded: there is no memory for it.
             UnprocessableInput: TensorFlow is not installed, or does not come to an end.
         """
-        incarnation = self._catalog.open(name)
-        n, manifest = self._reader(incarnation).find(version)
+        dataset = self._backend.open(name)
+        n, manifest = Reader(dataset).find(version)
         if with_tensorflow:
-            folder = incarnation.layout.folder(n)
-            return check_with_tensorflow(self._store, folder, manifest, self._spool, self._pool, budget)
-        log = PublishLog(self._store, incarnation.layout, self._decided)
-        return Validator(self._store, log, incarnation, self._pool).validate(n, manifest, budget)
+            return check_with_tensorflow(dataset, n, manifest, budget)
+        return Validator(dataset).validate(n, manifest, budget)
 
     def collect(
         self, name: str, *, dry_run: bool = False, stopped: Callable[[], bool] = lambda: False
@@ -502,26 +493,18 @@ class Datasets:
         """The names of all datasets, sorted."""
         return self._catalog.names()
 
-    def _reader(self, incarnation: Incarnation) -> Reader:
-        return Reader(self._store, incarnation, self._decided, self._pool)
 
-    def _waiting(
-        self, incarnation: Incarnation, latest: int, after: str, limit: int, *, whole: bool = True
-    ) -> WaitingAppends:
-        seen = PublishLog(self._store, incarnation.layout, self._decided).seen(latest)
-        new = NewAppends(self._store, incarnation.layout, self._pool)
-        return new.page(seen, after, limit, whole=whole)
+def _waiting(dataset: Dataset, latest: int, after: str, limit: int, *, whole: bool = True) -> WaitingAppends:
+    return NewAppends(dataset).page(dataset.log.seen(latest), after, limit, whole=whole)
 
-    def _info(self, incarnation: Incarnation, *, created: bool = False) -> DatasetInfo:
-        layout = incarnation.layout
-        latest = self._reader(incarnation).latest()
-        return DatasetInfo(
-            layout.dataset,
-            layout.generation,
-            self._catalog.schema(incarnation),
-            incarnation.options,
-            str(layout.version(latest)) if latest else None,
-            WaitingAppends()
-            if created
-            else self._waiting(incarnation, latest, "", _COUNTED_APPENDS, whole=False),
-        )
+
+def _describe(dataset: Dataset, *, created: bool = False) -> DatasetInfo:
+    latest = Reader(dataset).latest()
+    return DatasetInfo(
+        dataset.name,
+        dataset.layout.generation,
+        dataset.schema(),
+        dataset.options,
+        str(dataset.layout.version(latest)) if latest else None,
+        WaitingAppends() if created else _waiting(dataset, latest, "", _COUNTED_APPENDS, whole=False),
+    )

@@ -10,11 +10,11 @@ from typing import Final
 
 from ....domain.limits import KIB, Limits
 from ....errors import InputError
-from ....runtime.spool import Spool
 from ....runtime.streams import MemoryStream, PrefixedStream, read_up_to
-from ....storage.object_store import ObjectNotFound, ObjectStore
+from ....storage.object_store import ObjectNotFound
 from ...deferred import completed, settle, then
-from ..objects.catalog import Catalog, Outdated
+from ..objects.catalog import Outdated
+from ..objects.dataset import Backend
 from ..objects.incarnation import Destination
 from ..objects.layout import Layout
 from ..objects.slot import Commit, Slot, read_slot
@@ -38,33 +38,19 @@ class Appends:
     slot (`Groups`); those of JSON that are there in whole are also decoded together (`Batches`).
 
     Args:
-        store: keeps the rows.
-        catalog: which datasets there are.
+        backend: keeps the rows.
         limits: of records, and of what is decoded together.
-        spool: room for what is read again.
-        pool: stores parts.
         groups: stores groups.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        catalog: Catalog,
-        limits: Limits,
-        spool: Spool,
-        pool: ThreadPoolExecutor,
-        groups: ThreadPoolExecutor,
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
+    def __init__(self, backend: Backend, limits: Limits, groups: ThreadPoolExecutor) -> None:
+        self._backend = backend
+        self._catalog = backend.catalog
         self._limits = limits
-        self._max_record_bytes = limits.max_record_bytes
-        self._spool = spool
-        self._pool = pool
-        self._slots = SlotWriter(store, catalog)
-        self._groups = Groups(groups, partial(store_group, catalog, self._slots))
+        self._slots = SlotWriter(backend)
+        self._groups = Groups(groups, partial(store_group, self._catalog, self._slots))
         self._keys = KeyLocks()
-        self._batches = Batches(catalog, limits, self._store_member)
+        self._batches = Batches(self._catalog, limits, self._store_member)
 
     def append(self, request: AppendRequest, body: AppendBody) -> Future[AppendResult]:
         """Store rows; small ones together with others, if the request allows it.
@@ -189,7 +175,7 @@ class Appends:
         joined = self._join(destination, request.split, member)
         if joined is None:
             return None
-        body = AppendBody.in_memory(data, self._limits, self._spool)
+        body = AppendBody.in_memory(data, self._limits, self._backend.spool)
         return _or_if_outdated(joined, lambda: self._append_anew(request, body, data))
 
     def _append_anew(self, request: AppendRequest, body: AppendBody, data: bytes) -> AppendResult:
@@ -200,13 +186,11 @@ class Appends:
 
     def _attempt(self, request: AppendRequest, body: AppendBody, destination: Destination) -> Attempt:
         records = body.read_rows(request, destination.schema)
-        return Attempt(
-            request, records, destination, self._catalog, self._store, self._pool, self._max_record_bytes
-        )
+        return Attempt(request, records, destination, self._backend, self._limits)
 
     def _join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
         """Store encoded rows in a group; None if they are too large for that, or too much is waiting."""
-        if len(member.data) > min(SMALL_BYTES, self._max_record_bytes):
+        if len(member.data) > min(SMALL_BYTES, self._limits.max_record_bytes):
             return None
         if not self._groups.add(destination, split, member):
             return None
@@ -214,7 +198,7 @@ class Appends:
 
     def _read_slot(self, layout: Layout, append_id: str) -> Slot | None:
         try:
-            return read_slot(self._store, layout, append_id)
+            return read_slot(self._backend.store, layout, append_id)
         except ObjectNotFound:
             return None
 

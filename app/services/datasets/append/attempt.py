@@ -6,7 +6,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -14,10 +13,10 @@ from typing import Final
 from ....codecs.columns import Records
 from ....codecs.messages.messages import encode_messages
 from ....codecs.records.large_integers import LargeIntegers
+from ....domain.limits import Limits
 from ....domain.rounded import RoundedFeatures
 from ....errors import Conflict, OutcomeUnknown, ShardsmithError
-from ....storage.object_store import ObjectStore
-from ..objects.catalog import Catalog
+from ..objects.dataset import Backend
 from ..objects.incarnation import Destination
 from ..objects.same_schema import require_features, require_same_schema
 from ..pieces.pieces import digest_of
@@ -46,9 +45,8 @@ class Attempt:
         request: what was asked for.
         records: the rows; they are drawn by `receive`.
         destination: where they go; their schema was read by its schema.
-        catalog: knows the dataset.
-        store, pool: keep the parts.
-        max_record_bytes: the largest record that is allowed.
+        backend: keeps them.
+        limits: of a record.
 
     Raises:
         SchemaConflict: the dataset has another schema, which the rows may not widen.
@@ -59,10 +57,8 @@ class Attempt:
         request: AppendRequest,
         records: Records,
         destination: Destination,
-        catalog: Catalog,
-        store: ObjectStore,
-        pool: ThreadPoolExecutor,
-        max_record_bytes: int,
+        backend: Backend,
+        limits: Limits,
     ) -> None:
         schema = records.schema.as_stored()
         if destination.schema is not None and not request.evolve:
@@ -72,9 +68,11 @@ class Attempt:
         self._records = records
         self._destination = destination
         self._layout = destination.layout
-        self._catalog = catalog
+        self._catalog = backend.catalog
         self._schema = schema  # by which the rows are stored
-        self._parts = Parts(store, destination.layout, self.append_id, max_record_bytes, pool)
+        self._parts = Parts(
+            backend.store, destination.layout, self.append_id, limits.max_record_bytes, backend.pool
+        )
         self._large = LargeIntegers(records.schema, destination.schema)
         self._rounded = RoundedFeatures()
         self._started = time.monotonic()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ....errors import CorruptData, OutcomeUnknown
 from ....storage.create_once import create_once, new_nonce
-from ....storage.object_store import ObjectStore
-from ..objects.catalog import Catalog, dataset_deleted
+from ..objects.catalog import dataset_deleted
+from ..objects.dataset import Backend
 from ..objects.layout import Layout
 from ..objects.slot import Commit, Slot, parse_slot
 from ..pieces.pieces import Piece
@@ -18,9 +18,9 @@ from ..pieces.pieces import Piece
 class SlotWriter:
     """Creates the slots of this process. Safe to use from several threads."""
 
-    def __init__(self, store: ObjectStore, catalog: Catalog) -> None:
-        self._store = store
-        self._catalog = catalog
+    def __init__(self, backend: Backend) -> None:
+        self._store = backend.store
+        self._catalog = backend.catalog
         self._clock = _Clock()
         self._writer = new_nonce()
 

@@ -8,7 +8,6 @@ a time, and any may die at any step: the next run does the rest.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -16,13 +15,10 @@ from typing import Final
 from ....domain.manifest import Manifest
 from ....domain.names import check_dataset_name
 from ....errors import NotFound, ShardsmithError
-from ....runtime.spool import Spool
 from ....storage.create_once import PROBE_PREFIX, store_time
-from ....storage.object_store import ObjectInfo, ObjectStore, exists
-from ..objects.catalog import Catalog
-from ..objects.incarnation import Incarnation
+from ....storage.object_store import ObjectInfo, exists
+from ..objects.dataset import Backend, Dataset
 from ..objects.layout import Layout
-from ..objects.log import Decided, PublishLog
 from ..objects.seen import Seen
 from ..pieces.run_ahead import map_in
 from ..publish.executor import Executor
@@ -41,19 +37,10 @@ _UPLOAD_AGE: Final = timedelta(hours=24)
 class Collector:
     """Collects the leftovers of datasets. Safe to use from several threads and replicas at a time."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        catalog: Catalog,
-        decided: Decided,
-        pool: ThreadPoolExecutor,
-        spool: Spool,
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._decided = decided
-        self._pool = pool
-        self._spool = spool
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._store = backend.store
+        self._pool = backend.pool
 
     def collect(self, name: str, *, dry_run: bool, stopped: Callable[[], bool]) -> SweepReport:
         """See `Datasets.collect`."""
@@ -76,7 +63,7 @@ class Collector:
         return sweep.report
 
     def _collect_living(self, sweep: Sweep, layout: Layout) -> None:
-        log = PublishLog(self._store, layout, self._decided)
+        log = self._backend.log(layout)
         try:
             newest = log.newest()
             published = log.newest_published(newest)
@@ -84,22 +71,18 @@ class Collector:
         except ShardsmithError as error:
             sweep.fail(layout.log, error)
             return
-        incarnation = self._catalog.at(layout)
+        incarnation = self._backend.catalog.at(layout)
         keep = None if incarnation is None else incarnation.options.keep_versions
         gone: set[int] = set()
         if incarnation is not None and published and not sweep.dry_run:
-            sweep.step(layout.folder(published), partial(self._finish, incarnation, log, published))
+            sweep.step(
+                layout.folder(published),
+                partial(_finish, Dataset(self._backend, incarnation), published),
+            )
         sweep.step(layout.all_parts, partial(sweep_parts, sweep, layout, seen))
         sweep.step(layout.dataset, lambda: gone.update(sweep_versions(sweep, layout, log, keep)))
         sweep.step(layout.log, lambda: sweep_log(sweep, layout, log, newest, gone))
         sweep.step(layout.all_slots, lambda: self._sweep_slots(sweep, layout, seen))
-
-    def _finish(self, incarnation: Incarnation, log: PublishLog, published: int) -> None:
-        """What the publisher of the last version may not have come to."""
-        manifest = log.verdict(published)
-        if isinstance(manifest, Manifest):
-            executor = Executor(self._store, log, incarnation, self._pool, self._spool)
-            executor.finish_if_needed(published, manifest)
 
     def _sweep_slots(self, sweep: Sweep, layout: Layout, seen: Seen) -> None:
         numbers = sorted({fate.n for fate in seen.appends.values()})
@@ -117,3 +100,10 @@ def _sweep_probes(sweep: Sweep) -> None:
         return "probes" if info.last_modified < sweep.now - _PROBE_AGE else None
 
     sweep.each(sweep.store.list(PROBE_PREFIX), decide)
+
+
+def _finish(dataset: Dataset, published: int) -> None:
+    """Do what the publisher of the last version may not have come to."""
+    manifest = dataset.log.verdict(published)
+    if isinstance(manifest, Manifest):
+        Executor(dataset).finish_if_needed(published, manifest)

@@ -7,7 +7,6 @@ find a split's rows by adding up these counts, and deal again only what they rea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +23,7 @@ from ....domain.schema import Schema
 from ....domain.sharding.division import Division
 from ....errors import CorruptData, InputError, UnprocessableInput
 from ....runtime.budget import Budget
-from ....storage.object_store import ObjectStore
+from ..objects.dataset import Dataset
 from ..objects.layout import Layout
 from ..objects.slot import Commit
 from ..objects.stored_json import dump_json, load_json
@@ -136,25 +135,19 @@ class DealtRows:
         return np.asarray(dealt == self.split)
 
 
-def count_dealt(
-    store: ObjectStore, layout: Layout, commits: Sequence[Commit], dealer: Dealer, pool: ThreadPoolExecutor
-) -> Dealt:
+def count_dealt(dataset: Dataset, commits: Sequence[Commit], dealer: Dealer) -> Dealt:
     """How the rows of `commits` are dealt out; where their values decide, all of them are read.
 
     Raises:
         LostData: records are missing or do not match their checksum.
         CorruptData: they cannot be read.
     """
-    return {commit.append_id: _count_one(store, layout, commit, dealer, pool).tolist() for commit in commits}
+    return {commit.append_id: _count_one(dataset, commit, dealer).tolist() for commit in commits}
 
 
-def _count_one(
-    store: ObjectStore, layout: Layout, commit: Commit, dealer: Dealer, pool: ThreadPoolExecutor
-) -> NDArray[np.int64]:
+def _count_one(dataset: Dataset, commit: Commit, dealer: Dealer) -> NDArray[np.int64]:
     counts = np.zeros((len(commit.pieces), len(dealer.division.splits)), np.int64)
-    for index, dealt in (
-        _by_value(store, layout, commit, dealer, pool) if dealer.reads else _by_place(commit, dealer)
-    ):
+    for index, dealt in _by_value(dataset, commit, dealer) if dealer.reads else _by_place(commit, dealer):
         counts[index] += np.bincount(dealt, minlength=counts.shape[1])
     return counts
 
@@ -169,11 +162,9 @@ def _by_place(commit: Commit, dealer: Dealer) -> Iterator[tuple[int, NDArray[np.
             row += count
 
 
-def _by_value(
-    store: ObjectStore, layout: Layout, commit: Commit, dealer: Dealer, pool: ThreadPoolExecutor
-) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    budget = Budget(STORED_LIMITS)
-    for found in iter_piece_blocks(store, commit.stored_pieces(layout), budget, pool):
+def _by_value(dataset: Dataset, commit: Commit, dealer: Dealer) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    budget, pieces = Budget(STORED_LIMITS), commit.stored_pieces(dataset.layout)
+    for found in iter_piece_blocks(dataset.store, pieces, budget, dataset.pool):
         yield found.index, dealer.deal(found.block, commit.append_id, found.first)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 from ....domain.manifest import Manifest
@@ -12,11 +11,8 @@ from ....domain.schema import Schema
 from ....domain.sharding.shard_plan import BaseShard, ShardPlan
 from ....errors import CorruptData, StorageError, UnprocessableInput
 from ....storage.create_once import new_nonce
-from ....storage.object_store import ObjectStore
-from ..objects.catalog import Catalog
+from ..objects.dataset import Dataset
 from ..objects.fingerprint import fingerprint
-from ..objects.incarnation import Incarnation
-from ..objects.log import PublishLog
 from ..objects.plan import NamedFile, Plan, Work
 from ..objects.publish_options import PublishOptions
 from ..objects.seen import Seen
@@ -33,21 +29,11 @@ __all__ = ["Drafter"]
 class Drafter:
     """Makes plans for one incarnation of a dataset, and stores the files that they name."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        catalog: Catalog,
-        incarnation: Incarnation,
-        log: PublishLog,
-        pool: ThreadPoolExecutor,
-        room: Room,
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._incarnation = incarnation
-        self._layout = incarnation.layout
-        self._log = log
-        self._pool = pool
+    def __init__(self, dataset: Dataset, room: Room) -> None:
+        self._dataset = dataset
+        self._store = dataset.store
+        self._layout = dataset.layout
+        self._log = dataset.log
         self._room = room
 
     def draft(
@@ -70,7 +56,7 @@ class Drafter:
         """
         schema = self._schema()
         dealer = None if options.division is None else Dealer(options.division, schema)
-        pieces = base_pieces(self._log, self._layout, base)
+        pieces = base_pieces(self._dataset, base)
         longest = [longest_record(stored.piece for stored in of_split) for of_split in pieces.values()]
         longest += [longest_record(commit.pieces) for commit in commits]
         self._room.require_for(
@@ -112,7 +98,7 @@ class Drafter:
                 self._store.delete(key)
 
     def _schema(self) -> Schema:
-        schema = self._catalog.schema(self._incarnation)
+        schema = self._dataset.schema()
         if schema is None:
             raise CorruptData(f"Dataset {self._layout.dataset!r} has rows, but no schema.")
         return schema
@@ -126,7 +112,7 @@ class Drafter:
                 f"The rows of split {source!a:.66} are to be dealt out, which has none.",
                 code="split_not_found",
             )
-        return count_dealt(self._store, self._layout, ours, dealer, self._pool)
+        return count_dealt(self._dataset, ours, dealer)
 
     def _shards(
         self, base: int | None, inputs: Inputs, schema: Schema, options: PublishOptions

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
@@ -20,13 +19,12 @@ from ....domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ....domain.sharding.shard_plan import ShardPlan
 from ....errors import Conflict, CorruptData, ShardsmithError
 from ....runtime.buffer_pool import BufferPool
-from ....runtime.spool import Spool
-from ....storage.object_store import ObjectStore, exists
+from ....storage.object_store import exists
+from ..objects.dataset import Dataset
 from ..objects.dataset_info import dataset_info
 from ..objects.fingerprint import fingerprint
-from ..objects.incarnation import Incarnation
 from ..objects.layout import DATASET_INFO, FEATURES, INDEX, PBTXT
-from ..objects.log import Aborted, PublishLog
+from ..objects.log import Aborted
 from ..objects.plan import Plan, Work
 from ..objects.slot import parse_commits
 from ..objects.stored_json import dump_json
@@ -59,24 +57,18 @@ class Executor:
     """Brings plans of one dataset to their end.
 
     Args:
+        dataset: whose plans.
         room: for executing them; what is executed can be finished without.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        log: PublishLog,
-        incarnation: Incarnation,
-        pool: ThreadPoolExecutor,
-        spool: Spool,
-        room: Room | None = None,
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._layout = incarnation.layout
-        self._description = incarnation.options.description
-        self._pool = pool
-        self._spool = spool
+    def __init__(self, dataset: Dataset, room: Room | None = None) -> None:
+        self._dataset = dataset
+        self._store = dataset.store
+        self._log = dataset.log
+        self._layout = dataset.layout
+        self._description = dataset.options.description
+        self._pool = dataset.pool
+        self._spool = dataset.spool
         self._room = room
 
     def execute(self, plan: Plan) -> Manifest | Aborted:
@@ -98,7 +90,7 @@ class Executor:
         if work is None:
             raise CorruptData(f"{self._layout.plan(plan.n)} is not of the known form.")
         try:
-            inputs = read_inputs(self._log, self._layout, work)
+            inputs = read_inputs(self._dataset, work)
             if self._room is not None:
                 longest = [pieces.longest_record for pieces in inputs.values()]
                 self._room.require_for(
@@ -229,7 +221,7 @@ class Executor:
         """
         if work.base is None or shard.copy_of is None:
             return None
-        manifest = base_manifest(self._log, self._layout, work.base)
+        manifest = base_manifest(self._dataset, work.base)
         entry = manifest.by_file.get(shard.copy_of)
         if not isinstance(entry, ShardEntry) or entry.num_records != shard.num_records:
             raise CorruptData(f"{self._layout.plan(n)} copies {shard.copy_of}, which the base does not have.")

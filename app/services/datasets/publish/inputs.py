@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ....domain.manifest import Manifest
 from ....errors import CorruptData
+from ..objects.dataset import Dataset
 from ..objects.layout import Layout
-from ..objects.log import PublishLog
 from ..objects.plan import Work
 from ..objects.slot import Commit, parse_commits
 from ..pieces.pieces import SplitPieces, StoredPiece
@@ -19,39 +19,40 @@ __all__ = ["Inputs", "base_manifest", "base_pieces", "gather_inputs", "read_inpu
 Inputs = Mapping[str, SplitPieces]
 
 
-def read_inputs(log: PublishLog, layout: Layout, work: Work) -> Inputs:
+def read_inputs(dataset: Dataset, work: Work) -> Inputs:
     """What a plan says.
 
     Raises:
         LostData: a file that the plan names is missing or another one.
         CorruptData: such a file, or the base, is not of the known form.
     """
+    log, layout, base = dataset.log, dataset.layout, base_pieces(dataset, work.base)
     commits = parse_commits(log.named(work.inputs), work.inputs.key)
     if work.division is None or work.dealt is None:
-        return gather_inputs(layout, base_pieces(log, layout, work.base), commits)
+        return gather_inputs(layout, base, commits)
     dealt = parse_dealt(log.named(work.dealt), work.dealt.key)
     dealer = Dealer(work.division, work.schema)
-    return gather_inputs(layout, base_pieces(log, layout, work.base), commits, dealer, dealt)
+    return gather_inputs(layout, base, commits, dealer, dealt)
 
 
-def base_manifest(log: PublishLog, layout: Layout, base: int) -> Manifest:
+def base_manifest(dataset: Dataset, base: int) -> Manifest:
     """The manifest of version `base`.
 
     Raises:
         CorruptData: it is not published.
     """
-    manifest = log.verdict(base)
+    manifest = dataset.log.verdict(base)
     if not isinstance(manifest, Manifest):
-        raise CorruptData(f"Version {layout.version(base)}, the base, is not published.")
+        raise CorruptData(f"Version {dataset.layout.version(base)}, the base, is not published.")
     return manifest
 
 
-def base_pieces(log: PublishLog, layout: Layout, base: int | None) -> dict[str, list[StoredPiece]]:
+def base_pieces(dataset: Dataset, base: int | None) -> dict[str, list[StoredPiece]]:
     """The pieces of each split of version `base`; nothing where it is None."""
     if base is None:
         return {}
-    manifest = base_manifest(log, layout, base)
-    return {split: log.pieces(base, manifest, split) for split in manifest.splits}
+    manifest = base_manifest(dataset, base)
+    return {split: dataset.log.pieces(base, manifest, split) for split in manifest.splits}
 
 
 def gather_inputs(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final
 
 from ....domain.names import is_append_id
 from ....errors import CorruptData
 from ....storage.create_once import store_time
-from ....storage.object_store import ObjectInfo, ObjectNotFound, ObjectStore
-from ..objects.layout import Layout
+from ....storage.object_store import ObjectInfo, ObjectNotFound
+from ..objects.dataset import Dataset
 from ..objects.seen import KEEP_SEEN, Consumed, Seen
 from ..objects.slot import Commit, Slot, read_slot
 from ..pieces.run_ahead import map_in
@@ -29,10 +28,10 @@ _PAGE: Final = 1000
 class NewAppends:
     """Finds the new appends of one incarnation of a dataset."""
 
-    def __init__(self, store: ObjectStore, layout: Layout, pool: ThreadPoolExecutor) -> None:
-        self._store = store
-        self._layout = layout
-        self._pool = pool
+    def __init__(self, dataset: Dataset) -> None:
+        self._store = dataset.store
+        self._layout = dataset.layout
+        self._pool = dataset.pool
 
     def find(self, seen: Seen, exclude: Collection[str] = ()) -> tuple[Mapping[str, int], list[Commit]]:
         """All slots listed, and every acknowledged append that no published plan has consumed, in order.

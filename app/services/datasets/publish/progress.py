@@ -9,9 +9,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ....storage.object_store import ObjectNotFound, ObjectStore
-from ..objects.layout import Layout
-from ..objects.log import PublishLog
+from ....storage.object_store import ObjectNotFound
+from ..objects.dataset import Dataset
 
 __all__ = ["Progress", "ProgressJson", "notes_of", "progress_of"]
 
@@ -60,34 +59,35 @@ class Progress:
         return value
 
 
-def notes_of(store: ObjectStore, layout: Layout, n: int) -> tuple[Set[str], datetime]:
+def notes_of(dataset: Dataset, n: int) -> tuple[Set[str], datetime]:
     """Which shards of plan `n` are noted as finished, and when it was made or a shard was last noted.
 
     Raises:
         ObjectNotFound: there is no such plan.
     """
+    store, layout = dataset.store, dataset.layout
     planned = store.head(layout.plan(n)).last_modified
     folder = layout.all_done(n)
     notes = {info.key.removeprefix(f"{folder}/"): info.last_modified for info in store.list(folder)}
     return notes.keys(), max([planned, *notes.values()])
 
 
-def progress_of(store: ObjectStore, log: PublishLog, layout: Layout, n: int) -> Progress | None:
+def progress_of(dataset: Dataset, n: int) -> Progress | None:
     """How far plan `n` is, if it is not decided; None where there is no such plan.
 
     Raises:
         CorruptData: the plan is not of the known form.
     """
     try:
-        done, updated_at = notes_of(store, layout, n)
+        done, updated_at = notes_of(dataset, n)
     except ObjectNotFound:
         return None
-    work = log.plan(n).work
-    version = str(layout.version(n))
+    work = dataset.log.plan(n).work
+    version = str(dataset.layout.version(n))
     if work is None:
-        return Progress(layout.dataset, version, len(done), None, None, updated_at)
+        return Progress(dataset.name, version, len(done), None, None, updated_at)
     finished = [shard for shard in work.shards if shard.file in done]
     num_records = sum(shard.num_records for shard in finished)
     # What follows the last shard is a moment's work, but it can fail: only the manifest is the end.
     percent = min(99, 100 * num_records // max(1, sum(shard.num_records for shard in work.shards)))
-    return Progress(layout.dataset, version, len(finished), len(work.shards), percent, updated_at)
+    return Progress(dataset.name, version, len(finished), len(work.shards), percent, updated_at)

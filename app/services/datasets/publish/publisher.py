@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final
 
 from ....domain.manifest import Manifest
 from ....domain.names import parse_version
 from ....errors import Conflict, CorruptData, NotFound, ShardsmithError, UnprocessableInput
-from ....runtime.spool import Spool
 from ....storage.create_once import create_once, store_time
-from ....storage.object_store import ObjectNotFound, ObjectStore
-from ..objects.catalog import Catalog
-from ..objects.incarnation import Incarnation
-from ..objects.layout import Layout
-from ..objects.log import Decided, PublishLog
+from ....storage.object_store import ObjectNotFound
+from ..objects.dataset import Dataset
 from ..objects.plan import Plan
 from ..objects.publish_options import PublishOptions
 from ..objects.seen import Consumed, Seen
@@ -39,22 +34,14 @@ _ROUNDS: Final = 20
 class Publisher:
     """Publishes one incarnation of a dataset. Lives for one request."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        catalog: Catalog,
-        incarnation: Incarnation,
-        decided: Decided,
-        pool: ThreadPoolExecutor,
-        spool: Spool,
-        room: Room,
-    ) -> None:
-        self._store = store
-        self._layout = incarnation.layout
-        self._log = PublishLog(store, incarnation.layout, decided)
-        self._drafter = Drafter(store, catalog, incarnation, self._log, pool, room)
-        self._executor = Executor(store, self._log, incarnation, pool, spool, room)
-        self._new = NewAppends(store, incarnation.layout, pool)
+    def __init__(self, dataset: Dataset, room: Room) -> None:
+        self._dataset = dataset
+        self._store = dataset.store
+        self._layout = dataset.layout
+        self._log = dataset.log
+        self._drafter = Drafter(dataset, room)
+        self._executor = Executor(dataset, room)
+        self._new = NewAppends(dataset)
 
     def publish(
         self, options: PublishOptions, wants: str | None, on_plan: Callable[[str], None] | None = None
@@ -114,7 +101,7 @@ class Publisher:
         self._executor.execute(plan)
 
     def _is_stalled(self, n: int) -> bool:
-        _, updated_at = notes_of(self._store, self._layout, n)
+        _, updated_at = notes_of(self._dataset, n)
         return store_time(self._store) - updated_at >= _STALLED
 
     def _answer(
@@ -254,13 +241,13 @@ class Publisher:
         )
 
 
-def abort_version(store: ObjectStore, layout: Layout, decided: Decided, version: str) -> str:
+def abort_version(dataset: Dataset, version: str) -> str:
     """See `Datasets.abort`."""
-    log = PublishLog(store, layout, decided)
+    log, layout = dataset.log, dataset.layout
     n = layout.number(parse_version(version))
     if n == 0 or n > log.newest():
         raise NotFound(
-            f"Dataset {layout.dataset!r} has no version {version!r} that was begun.", code="version_not_found"
+            f"Dataset {dataset.name!r} has no version {version!r} that was begun.", code="version_not_found"
         )
     verdict = log.give_up(n, "An operator gave it up.")
     if isinstance(verdict, Manifest):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 from ....codecs.columns import Records
@@ -11,11 +10,10 @@ from ....domain.names import check_file_name, check_split_name, parse_version
 from ....domain.sharding.row_order import RowOrder
 from ....errors import Conflict, CorruptData, NotFound, UnprocessableInput
 from ....runtime.budget import Budget
-from ....storage.object_store import ObjectNotFound, ObjectStore, exists
+from ....storage.object_store import ObjectNotFound, exists
+from ..objects.dataset import Dataset
 from ..objects.dataset_info import dataset_info
-from ..objects.incarnation import Incarnation
 from ..objects.layout import DATASET_INFO, MANIFEST, media_type
-from ..objects.log import Decided, PublishLog
 from ..objects.stored_json import dump_json, open_json, read_again
 from ..pieces.pieces import SplitPieces
 from ..pieces.run_ahead import map_in
@@ -30,15 +28,13 @@ __all__ = ["Reader"]
 class Reader:
     """Reads the published versions of one incarnation of a dataset."""
 
-    def __init__(
-        self, store: ObjectStore, incarnation: Incarnation, decided: Decided, pool: ThreadPoolExecutor
-    ) -> None:
-        self._store = store
-        self._layout = incarnation.layout
-        self._description = incarnation.options.description
-        self._decided = decided
-        self._log = PublishLog(store, incarnation.layout, decided)
-        self._pool = pool
+    def __init__(self, dataset: Dataset) -> None:
+        self._store = dataset.store
+        self._layout = dataset.layout
+        self._description = dataset.options.description
+        self._known_splits = dataset.decided.splits
+        self._log = dataset.log
+        self._pool = dataset.pool
 
     def latest(self) -> int:
         """The number of the last published version, 0 where there is none."""
@@ -151,7 +147,7 @@ class Reader:
         return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
 
     def _pieces(self, n: int, manifest: Manifest, split: str) -> SplitPieces:
-        kept, name = self._decided.splits, (self._layout.manifest(n), split)
+        kept, name = self._known_splits, (self._layout.manifest(n), split)
         if (known := kept.get(name)) is not None:
             return known
         pieces = self._log.pieces(n, manifest, split)

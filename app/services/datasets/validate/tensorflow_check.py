@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ....codecs.schemas.python_source import serialize_python
 from ....domain.limits import MIB
 from ....domain.manifest import Manifest
 from ....runtime.budget import Budget
-from ....runtime.spool import Spool
-from ....storage.object_store import ObjectStore
 from ....transforms.tensorflow_reader import TensorFlowReader
+from ..objects.dataset import Dataset
 from .problems import Problems, ValidationReport
 from .range_stream import open_checked
 
@@ -19,15 +17,8 @@ from .range_stream import open_checked
 _BYTES: Final = (700 + 20) * MIB
 
 
-def check_with_tensorflow(
-    store: ObjectStore,
-    folder: str,
-    manifest: Manifest,
-    spool: Spool,
-    pool: ThreadPoolExecutor,
-    budget: Budget,
-) -> ValidationReport:
-    """Have TensorFlow read and parse every record of the version in `folder`.
+def check_with_tensorflow(dataset: Dataset, n: int, manifest: Manifest, budget: Budget) -> ValidationReport:
+    """Have TensorFlow read and parse every record of version `n`.
 
     Raises:
         Overloaded: no memory for it, or TensorFlow reads another version.
@@ -39,12 +30,13 @@ def check_with_tensorflow(
     problems = Problems()
     budget.reserve(_BYTES)
     num_records = num_bytes = num_shards = 0
-    with TensorFlowReader(serialize_python(manifest.schema), manifest.compression, spool) as reader:
+    with TensorFlowReader(serialize_python(manifest.schema), manifest.compression, dataset.spool) as reader:
         for split in manifest.splits.values():
             for entry in split.shards:
                 budget.require_wanted()
                 num_shards += 1
-                stream = open_checked(store, f"{folder}/{entry.file}", entry, pool, problems)
+                key = dataset.layout.file(n, entry.file)
+                stream = open_checked(dataset.store, key, entry, dataset.pool, problems)
                 if stream is None:
                     continue
                 try:

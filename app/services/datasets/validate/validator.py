@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Final
 
@@ -13,12 +12,10 @@ from ....domain.limits import MIB
 from ....domain.manifest import Manifest
 from ....errors import CorruptData
 from ....runtime.budget import Budget
-from ....storage.object_store import ObjectStore
+from ..objects.dataset import Dataset
 from ..objects.dataset_info import dataset_info
 from ..objects.fingerprint import FINGERPRINT
-from ..objects.incarnation import Incarnation
 from ..objects.layout import DATASET_INFO, FEATURES, INDEX, PBTXT
-from ..objects.log import PublishLog
 from ..pieces.pieces import Piece, longest_record
 from .problems import Problems, ValidationReport
 from .range_stream import open_checked, require_checksum
@@ -35,14 +32,12 @@ _HELD: Final = 3
 class Validator:
     """Checks the versions of one incarnation of a dataset, in streams, in bounded memory."""
 
-    def __init__(
-        self, store: ObjectStore, log: PublishLog, incarnation: Incarnation, pool: ThreadPoolExecutor
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._layout = incarnation.layout
-        self._description = incarnation.options.description
-        self._pool = pool
+    def __init__(self, dataset: Dataset) -> None:
+        self._store = dataset.store
+        self._log = dataset.log
+        self._layout = dataset.layout
+        self._description = dataset.options.description
+        self._pool = dataset.pool
 
     def validate(self, n: int, manifest: Manifest, budget: Budget) -> ValidationReport:
         """Check version `n`.

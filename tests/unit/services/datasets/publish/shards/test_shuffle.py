@@ -1,6 +1,7 @@
 """A global shuffle: all records once, in the order of the permutation, whatever room there is."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -188,7 +189,7 @@ def test_the_same_plan_gives_the_same_bytes_with_any_spool(tmp_path: Path) -> No
     digests = []
     for room in (1 << 30, 20 * MIB):
         client = Client(open_store(f"file://{tmp_path}/{room}"))
-        client.datasets._spool = Spool(None, room)
+        client.datasets._backend = replace(client.datasets._backend, spool=Spool(None, room))
         client.append(range(300), key="k", pad=30_000)
         manifest = client.publish(PublishOptions(shuffle=True, seed=1))
         digests.append([shard.sha256 for shard in manifest.splits["train"].shards])
@@ -200,11 +201,11 @@ def test_a_full_spool_publishes_nothing_and_a_larger_one_goes_on() -> None:
     client = Client(inner)
     client.append(range(300), pad=30_000)
     plan = plans.lay_down(client.datasets, options=PublishOptions(shuffle=True))
-    client.datasets._spool = Spool(None, 2 * MIB)
+    client.datasets._backend = replace(client.datasets._backend, spool=Spool(None, 2 * MIB))
     with pytest.raises(StorageFull):
         plans.executor(client.datasets).execute(plan)
-    assert client.datasets._spool.used == 0
+    assert client.datasets._backend.spool.used == 0
     assert not [info.key for info in inner.list("d/1.0.0")]
-    client.datasets._spool = Spool(None, 100 * MIB)
+    client.datasets._backend = replace(client.datasets._backend, spool=Spool(None, 100 * MIB))
     plans.executor(client.datasets).execute(plan)
     assert sorted(client.read()) == list(range(300))

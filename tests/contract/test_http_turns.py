@@ -220,7 +220,7 @@ def test_no_route_keeps_its_turn_while_it_waits(
         done(client.delete(URL))
         done(client.post(f"{URL}/collect"))
     assert not watch.kept, "".join(dict.fromkeys(watch.kept))
-    assert {"create_once", "log", "piece_stream", "stored_json"} <= watch.paused
+    assert {"create_once", "log", "stored_json", "stream"} <= watch.paused
 
 
 def test_who_repeats_a_key_that_is_in_use_does_not_stop_a_conversion(

@@ -13,7 +13,7 @@ __all__ = ["ROOM_BYTES", "Room"]
 
 #: Measured: it grows by some 130 MiB. At most it has two parts of 16 MiB that are uploaded and one that is
 #: filled (`obstore_store.py`), each beside the pieces that it is made of; 32 MiB that are read ahead and a
-#: part that is read (`piece_stream.py`); pieces of 4 MiB that are hashed or cut (`seal.py`).
+#: part that is read (`stream.py`); pieces of 4 MiB that are hashed or cut (`seal.py`).
 ROOM_BYTES: Final = 160 * MIB
 #: A shuffle gathers and orders batches of 16 MiB and buckets of 32 MiB (`shuffle_pass.py`).
 _SHUFFLE_BYTES: Final = 96 * MIB

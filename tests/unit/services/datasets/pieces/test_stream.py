@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.limits import MIB
 from app.errors import StorageUnavailable
-from app.services.datasets.pieces import stream as piece_stream_module
+from app.services.datasets.pieces import stream as stream_module
 from app.services.datasets.pieces.pieces import Piece, StoredPiece, stored_in
 from app.services.datasets.pieces.stream import LostData, PieceStream, load_piece, load_run
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -61,8 +61,8 @@ def test_a_view_is_what_is_left_of_a_piece_and_then_the_next(
 def test_a_stream_reads_ahead_but_not_everything(
     store: ObstoreStore, pieces: list[StoredPiece], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_stream_module, "_AHEAD_BYTES", 32)
-    monkeypatch.setattr(piece_stream_module, "_RUN_BYTES", 2)
+    monkeypatch.setattr(stream_module, "_AHEAD_BYTES", 32)
+    monkeypatch.setattr(stream_module, "_RUN_BYTES", 2)
     counting = FaultStore(store)
     with ThreadPoolExecutor(4) as pool:
         PieceStream(counting, pieces, pool).read(1)
@@ -85,8 +85,8 @@ def test_what_lies_together_in_an_object_is_one_request(
 def test_a_long_read_is_several_requests(
     store: ObstoreStore, pieces: list[StoredPiece], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_stream_module, "_AHEAD_BYTES", 200)
-    monkeypatch.setattr(piece_stream_module, "_RUN_BYTES", 100)
+    monkeypatch.setattr(stream_module, "_AHEAD_BYTES", 200)
+    monkeypatch.setattr(stream_module, "_RUN_BYTES", 100)
     counting = FaultStore(store)
     assert b"".join(read_out(PieceStream(counting, pieces), 1000)) == store.get("object")[2:]
     assert 13 <= len(counting.requests) <= 26
@@ -96,7 +96,7 @@ def test_a_long_read_is_several_requests(
 def test_large_pieces_that_are_held_do_not_change(
     store: ObstoreStore, ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_stream_module, "_AHEAD_BYTES", 4 * MIB)
+    monkeypatch.setattr(stream_module, "_AHEAD_BYTES", 4 * MIB)
     data = [bytes([i]) * (MIB + 5000 + i) for i in range(12)]
     store.put("object", b"".join(data))
     large = list(stored_in("object", [Piece.of(item, 1) for item in data]))

@@ -39,6 +39,12 @@ _STANDARD: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 _WEBSAFE: Final = _STANDARD.replace(b"+/", b"-_")
 
 
+_B64_OPENING: Final = b'{"b64":"'
+_B64_CLOSING: Final = b'"}'
+#: Bytes around the base64 of a string at most, with the last four digits and a comma.
+_B64_FRAMING: Final = len(_B64_OPENING) + len(_B64_CLOSING) + 4 + 1
+
+
 class Spelling(Protocol):
     """How values are spelled: the part that the options of tensors and of records share."""
 
@@ -212,6 +218,13 @@ def _string_texts(values: Strings, dtype: DType, spelling: Spelling) -> Texts:
     return _b64_strings(values, spelling)
 
 
+def strings_bytes(values: Strings, dtype: DType, spelling: Spelling) -> int:
+    """How much text the strings make."""
+    if dtype is TEXT or spelling.text == "utf8":
+        return abs(kernels.load().quoted_size(values.data, values.offsets))
+    return int(values.offsets[-1] - values.offsets[0]) // 3 * 4 + _B64_FRAMING * len(values)
+
+
 def _quoted_strings(values: Strings) -> Texts:
     size = kernels.load().quoted_size(values.data, values.offsets)
     if size < 0:
@@ -228,10 +241,9 @@ def _quoted_strings(values: Strings) -> Texts:
 def _b64_strings(values: Strings, spelling: Spelling) -> Texts:
     """In the standard alphabet, or as `tf.io.encode_base64`: RFC 4648, section 5, without padding."""
     websafe = spelling.b64 == "websafe"
-    opening, closing = byte_array(b'{"b64":"'), byte_array(b'"}')
+    opening, closing = byte_array(_B64_OPENING), byte_array(_B64_CLOSING)
     num_bytes = int(values.offsets[-1] - values.offsets[0])
-    framing = len(opening) + len(closing) + 4 + 1
-    texts = Texts.allocate(num_bytes // 3 * 4 + framing * len(values), len(values))
+    texts = Texts.allocate(num_bytes // 3 * 4 + _B64_FRAMING * len(values), len(values))
     size = kernels.load().write_b64(
         opening,
         values.data,

@@ -58,10 +58,12 @@ def read_rows(form: FormName, body: bytes, **options: Any) -> Work:
     return work
 
 
-def write_rows(form: FormName, column: Column, rows: int, batches: int = 1) -> Work:
+def write_rows(
+    form: FormName, column: Column, rows: int, batches: int = 1, feature: Any = "text", **options: Any
+) -> Work:
     def work(budget: Budget) -> None:
-        records = Records(schema_of(x="text"), repeat(Batch(rows, (column,)), batches))
-        drain(RECORDS_CODECS[form].encode(records, RecordsEncodeOptions(), budget))
+        records = Records(schema_of(x=feature), repeat(Batch(rows, (column,)), batches))
+        drain(RECORDS_CODECS[form].encode(records, RecordsEncodeOptions(**options), budget))
 
     return work
 
@@ -140,6 +142,22 @@ WORKS: dict[str, Callable[[], Work]] = {
     "write npy, one text": lambda: write_tensor("npy", one_string(TEXT)),
     "write npy, one string": lambda: write_tensor("npy", one_string(BYTES)),
     "write csv, a large row": lambda: write_rows("csv", Column(strings_of(SIZE, 1)), 1),
+    "write json, a large row": lambda: write_rows("json", Column(strings_of(SIZE, 1)), 1),
+    "write json, a large row of escapes": lambda: write_rows(
+        "json", Column(Strings(np.zeros(SIZE // 4, np.uint8), np.array([0, SIZE // 4]))), 1
+    ),
+    "write json, a large row of bytes": lambda: write_rows(
+        "json", Column(strings_of(SIZE, 1)), 1, feature="bytes"
+    ),
+    "write ndjson, a large row of numbers": lambda: write_rows(
+        "ndjson",
+        Column(np.random.default_rng(0).random(SIZE // 8), (np.array([0, SIZE // 8]),)),
+        1,
+        feature={"dtype": "float64", "shape": [None]},
+    ),
+    "write json, columns with a large value": lambda: write_rows(
+        "json", Column(strings_of(SIZE, 1)), 1, layout="columns"
+    ),
     "write arrow, a large row": lambda: write_rows("arrow", Column(strings_of(SIZE, 1)), 1),
     "write npz, rows of strings": lambda: write_rows("npz", Column(strings_of(MIB, 1000)), 1000, SIZE // MIB),
 }

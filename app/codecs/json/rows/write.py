@@ -20,6 +20,7 @@ from ...columns import (
     Column,
     Ints,
     Records,
+    Strings,
 )
 from ...options import RecordsEncodeOptions
 from ...records.named_columns import without_features
@@ -39,6 +40,7 @@ from ..write import (
     Spelling,
     integer_texts,
     nested_texts,
+    strings_bytes,
     value_texts,
 )
 
@@ -57,27 +59,28 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
 
     Raises:
         UnprocessableInput: rows without any feature as columns (`not_expressible`).
-        LimitExceeded: columns that do not fit into the budget.
+        LimitExceeded: columns, or a row, that do not fit into the budget.
         InputError: a value that has no text under these options.
     """
     if options.layout == "columns":
         return gather(_gathered_columns(records, options, budget))
-    return gather(_rows(records, options, "[", ",\n", "]"))
+    return gather(_rows(records, options, budget, "[", ",\n", "]"))
 
 
-def encode_lines(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
+def encode_lines(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
     """One line a row, written as the batches come; with `layout=columns` one line of columns a batch.
 
     Raises:
         UnprocessableInput: rows without any feature as columns (`not_expressible`).
+        LimitExceeded: a row whose text does not fit into the budget.
         InputError: a value that has no text under these options.
     """
     if options.layout == "columns":
-        return gather(_lines_of_columns(records, options))
-    return gather(_rows(records, options, "", "\n", ""))
+        return gather(_lines_of_columns(records, options, budget))
+    return gather(_rows(records, options, budget, "", "\n", ""))
 
 
-def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:  # noqa: ARG001 (one signature for all)
+def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
     """The one row as one JSON object.
 
     Raises:
@@ -86,7 +89,8 @@ def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) 
     """
     rows: list[bytes] = []
     for batch in records.batches:
-        for texts in _row_texts(batch.rows(0, min(batch.num_rows, 2)), records.schema, options, len(rows)):
+        some = batch.rows(0, min(batch.num_rows, 2))
+        for texts in _row_texts(some, records.schema, options, budget, len(rows)):
             rows += [texts[index] for index in range(len(texts))]
     if len(rows) != 1:
         raise UnprocessableInput(
@@ -98,13 +102,13 @@ def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) 
 
 
 def _rows(
-    records: Records, options: RecordsEncodeOptions, begin: str, separator: str, end: str
+    records: Records, options: RecordsEncodeOptions, budget: Budget, begin: str, separator: str, end: str
 ) -> Iterator[str | Buffer]:
     """All rows; lines, each of which ends with the separator, have no text around them."""
     first_row = 0
     before = begin
     for batch in records.batches:
-        for texts in _row_texts(batch, records.schema, options, first_row, separator):
+        for texts in _row_texts(batch, records.schema, options, budget, first_row, separator):
             yield before
             yield texts.data.data
             before = separator
@@ -116,16 +120,18 @@ def _rows(
 
 
 def _row_texts(
-    batch: Batch, schema: Schema, spelling: Spelling, first_row: int, separator: str = ","
+    batch: Batch, schema: Schema, spelling: Spelling, budget: Budget, first_row: int, separator: str = ","
 ) -> Iterator[Texts]:
     """One JSON object for each row, for some rows at a time; what a row lacks is null.
 
     A row of a SequenceExample is `{"context": {...}, "feature_lists": {...}}`.
 
     Args:
+        budget: charged for the text of a long row, twice: by itself, and put together.
         separator: what stands in the memory between the rows.
 
     Raises:
+        LimitExceeded: the text of a row does not fit into the budget.
         InputError: a value that has no text under these options.
     """
     # Found once for all slices: a few bytes can name thousands of features that no row has.
@@ -136,16 +142,30 @@ def _row_texts(
     for start in range(0, batch.num_rows, step):
         stop = min(start + step, batch.num_rows)
         texts: list[str | Texts] = []
+        some = {part: column.rows(start, stop) for part, column in columns.items()}
+        num_bytes = 2 * sum(
+            _long_text_bytes(column, schema.features[part], spelling) for part, column in some.items()
+        )
+        budget.charge(num_bytes, "The text of a row")
         for part in parts:
             if isinstance(part, str):
                 texts.append(part)
                 continue
             offer_turn()
-            column = columns[part].rows(start, stop)
-            feature = schema.features[part]
+            column, feature = some[part], schema.features[part]
             found = _cell_texts(column, stop - start, feature, spelling, first_row + start)
             texts.append(found if column.occurs else "null")
         yield concatenate(texts, stop - start, separator)
+        budget.release(num_bytes)
+
+
+def _long_text_bytes(column: Column, feature: Feature, spelling: Spelling) -> int:
+    """How much text a column makes; 0 for one that `_rows_of_slice` keeps short."""
+    if _TEXT_PER_BYTE * column.nbytes <= _SLICE_TEXT:
+        return 0
+    if isinstance(column.values, Strings):
+        return strings_bytes(column.values, feature.dtype, spelling)
+    return _TEXT_PER_BYTE * column.nbytes
 
 
 def _rows_of_slice(columns: Sequence[Column], num_rows: int, shared: int) -> int:
@@ -180,19 +200,21 @@ def _gathered_columns(
     for batch in records.batches:
         budget.charge(batch.nbytes, "Rows gathered into columns")
         batches.append(batch)
-    yield from _columns(records.schema, batches, options, 0)
+    yield from _columns(records.schema, batches, options, budget, 0)
 
 
-def _lines_of_columns(records: Records, options: RecordsEncodeOptions) -> Iterator[str | Buffer]:
+def _lines_of_columns(
+    records: Records, options: RecordsEncodeOptions, budget: Budget
+) -> Iterator[str | Buffer]:
     first_row = 0
     for batch in records.batches:
-        yield from _columns(records.schema, [batch], options, first_row)
+        yield from _columns(records.schema, [batch], options, budget, first_row)
         yield "\n"
         first_row += batch.num_rows
 
 
 def _columns(
-    schema: Schema, batches: Sequence[Batch], options: RecordsEncodeOptions, first_row: int
+    schema: Schema, batches: Sequence[Batch], options: RecordsEncodeOptions, budget: Budget, first_row: int
 ) -> Iterator[str | Buffer]:
     """The rows of all batches as one object; `{"columns": {...}}` where a name is reserved."""
     num_rows = sum(batch.num_rows for batch in batches)
@@ -209,7 +231,11 @@ def _columns(
             for start in range(0, batch.num_rows, step):
                 stop = min(start + step, batch.num_rows)
                 yield separator
-                yield join(_cell_texts(column.rows(start, stop), stop - start, feature, options, row + start))
+                some = column.rows(start, stop)
+                num_bytes = 2 * _long_text_bytes(some, feature, options)
+                budget.charge(num_bytes, "The text of a row")
+                yield join(_cell_texts(some, stop - start, feature, options, row + start))
+                budget.release(num_bytes)
                 separator = ","
             row += batch.num_rows
         yield "]" if num_rows else "[]"

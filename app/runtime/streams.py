@@ -74,6 +74,23 @@ class WholeBody(ByteFile, Protocol):
         ...
 
 
+@runtime_checkable
+class Arriving(Protocol):
+    """What a `WholeBody` has beside, where its reader may begin before all of it is there."""
+
+    def read_ahead(self) -> Iterator[Buffer]:
+        """The pieces from the beginning on, as they arrive; may end early.
+
+        Raises:
+            StreamInterrupted: the sender went away before the end.
+        """
+        ...
+
+    def declared_size(self) -> int | None:
+        """How many bytes are to come in all, where that is known."""
+        ...
+
+
 class MemoryStream:
     """A `ViewStream` over bytes in memory."""
 

@@ -7,10 +7,24 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer
+from ...runtime.streams import Arriving, Buffer, WholeBody
 from .tape import Tape
-from .tape_reader import Unread, read_document
+from .tape_reader import TapeReader, Unread, read_document
 from .text import parse_json
+
+
+def read_body(body: WholeBody, budget: Budget, *, bare: bool, names: Iterable[str] = ()) -> Tape:
+    """The value of a body, read while it arrives where that is possible; as `read_text`.
+
+    Raises:
+        InputError: as `parse_json`, and what stops the body from arriving.
+    """
+    num_bytes = body.declared_size() if isinstance(body, Arriving) else None
+    if isinstance(body, Arriving) and num_bytes is not None:
+        tape = TapeReader(names, budget, bare=bare).read_pieces(body.read_ahead(), num_bytes)
+        if tape is not None:
+            return tape
+    return read_text(body.view(), budget, bare=bare, names=names)
 
 
 def read_text(text: Buffer, budget: Budget, *, bare: bool, names: Iterable[str] = ()) -> Tape:

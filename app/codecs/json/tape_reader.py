@@ -6,7 +6,7 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -14,8 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.limits import KIB
+from ...domain.limits import KIB, MIB
 from ...runtime.budget import Budget
+from ...runtime.streams import Buffer
 from .. import kernels
 from ..columns import Strings
 from ..kernels.json import tape as entries
@@ -46,6 +47,10 @@ _SEPARATORS: Final = b",:[[{{"
 #: Entries in the rest of a text may be closer than those that were counted.
 _MARGIN: Final = 1.1
 _AT_ZERO: Final = np.zeros(1, np.int64)
+_NO_TEXT: Final = np.empty(0, np.uint8)
+#: Of a text that is read in pieces, so much at a time; and so much of it may be a string or a number.
+_BLOCK_BYTES: Final = 256 * KIB
+_WINDOW_BYTES: Final = 2 * MIB
 _PLAIN_KEY: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 
@@ -193,12 +198,12 @@ class TapeReader:
 
     __slots__ = (
         "_arrays",
+        "_bases",
         "_budget",
         "_density",
         "_follow",
         "_key_room",
         "_known",
-        "_max_depth",
         "_names",
         "_no_entries",
         "_options",
@@ -208,7 +213,7 @@ class TapeReader:
         self._budget = budget
         self._names = tuple(names)
         self._known = _number_keys(self._names, _FEW_KEYS)
-        self._max_depth = max(budget.limits.max_json_depth, 1)
+        self._bases = np.empty(max(budget.limits.max_json_depth, 1), np.int64)
         self._options = _options(bare, budget.limits.max_json_depth, enclosed_by)
         self._density: float | None = None
         self._key_room = _FEW_KEYS
@@ -246,6 +251,47 @@ class TapeReader:
             self._budget.release(num_bytes)
             room = min(2 * room, len(text) + _FEW_ENTRIES + len(starts)) if self._no_entries else room
 
+    def read_pieces(self, pieces: Iterable[Buffer], num_bytes: int) -> Tape | None:
+        """The value of one text, read a piece at a time; as `read`.
+
+        Args:
+            pieces: of the text.
+            num_bytes: of all of them.
+
+        Returns:
+            None where the text has to be read at once: it is no strict JSON, has a string or a number that is
+            very long, or many keys, or the pieces end early.
+        """
+        window = _Window(self._budget)
+        blocks = window.blocks(pieces)
+        space: _Space | None = None
+        num_charged = total = 0
+        try:
+            for text, num_new, is_last in blocks:
+                if space is None:
+                    room = max(_FEW_ENTRIES, int(num_bytes * self._estimate_density(text))) + 1
+                    num_charged = self._size(room, num_bytes)
+                    self._budget.charge(num_charged, "The parsed JSON")
+                    space, table = _Space(_Arrays(), room, num_bytes), self._take_table()
+                total += num_new
+                if total > num_bytes or (is_last and total < num_bytes):
+                    break
+                table.state[entries.MORE] = not is_last
+                self._run(text, _AT_ZERO, np.array([len(text)], np.int64), space, table)
+                if is_last:
+                    if table.state[entries.STATUS] != entries.DONE or table.state[entries.UNREAD_NUMBERS]:
+                        break
+                    tape = self._take_tape(_NO_TEXT, num_bytes, space, table, num_charged)
+                    num_charged = 0
+                    return tape
+                if table.state[entries.STATUS] != entries.INVALID:
+                    break
+                window.drop(int(table.state[entries.POSITION]))
+        finally:
+            window.close()
+            self._budget.release(num_charged)
+        return None
+
     def _estimate_density(self, text: NDArray[np.uint8]) -> float:
         """Entries for each byte of a text."""
         if len(text) <= _SAMPLE_BYTES:
@@ -265,28 +311,42 @@ class TapeReader:
             num_charged: what is charged already for a tape that keeps `space`; None: it gets copies.
         """
         table = self._take_table()
-        known, state = table.known, table.state
-        read = kernels.load().read_values(
-            text, starts, ends, self._options, space.kinds, space.words, space.word_bytes, space.stack_kinds,
-            space.stack_words, space.stack_bytes, space.chars, space.offsets, table.chars, table.offsets,
-            table.plain, table.slots, table.follow, table.stamps, np.empty(self._max_depth, np.int64), state,
-        )  # fmt: skip
-        told = state.tolist()
-        status = told[entries.STATUS]
+        read = self._run(text, starts, ends, space, table)
+        status = table.state[entries.STATUS]
         if status == entries.INVALID:
             raise Unread(read)
         if status != entries.DONE:
-            self._no_entries = status == entries.NO_ROOM
+            self._no_entries = bool(status == entries.NO_ROOM)
             if not self._no_entries:
                 self._key_room = min(4 * self._key_room, len(text) + _FEW_ENTRIES)
             return None
+        return self._take_tape(text, len(text), space, table, num_charged)
+
+    def _run(self, text: NDArray[np.uint8], starts: Ints, ends: Ints, space: _Space, table: _KeyTable) -> int:
+        """How many of the texts were read; the state of the table says why, where it is not all."""
+        return kernels.load().read_values(
+            text, starts, ends, self._options, space.kinds, space.words, space.word_bytes, space.stack_kinds,
+            space.stack_words, space.stack_bytes, space.chars, space.offsets, table.chars, table.offsets,
+            table.plain, table.slots, table.follow, table.stamps, self._bases, table.state,
+        )  # fmt: skip
+
+    def _take_tape(
+        self,
+        text: NDArray[np.uint8],
+        text_bytes: int,
+        space: _Space,
+        table: _KeyTable,
+        num_charged: int | None,
+    ) -> Tape:
+        """The tape of texts that were read to their ends; as `_read`."""
+        known, told = table.known, table.state.tolist()
         size, top, num_keys = told[entries.SIZE], told[entries.TOP], told[entries.KEYS]
         num_strings, num_chars = told[entries.STRINGS], told[entries.CHARS]
-        self._density = _MARGIN * size / max(len(text), 1)
+        self._density = _MARGIN * size / max(text_bytes, 1)
         keys, names = known.keys, known.names
         num_bytes = _NAME_BYTES * (num_keys - len(names))
         if num_charged is None:
-            num_bytes += self._size(size + len(starts), len(text))
+            num_bytes += self._size(size + top, text_bytes)
         self._budget.charge(num_bytes, "The parsed JSON")
         if num_keys > len(names):
             keys, names = (
@@ -331,6 +391,43 @@ class TapeReader:
             table = _KeyTable(known, self._key_room, self._follow)
         table.begin()
         return table
+
+
+class _Window:
+    """What of a text was not read yet, with the pieces that follow."""
+
+    def __init__(self, budget: Budget) -> None:
+        budget.charge(_WINDOW_BYTES, "JSON that is being read")
+        self._budget = budget
+        self._buffer = np.empty(_WINDOW_BYTES, np.uint8)
+        self._held = 0
+
+    def close(self) -> None:
+        self._budget.release(_WINDOW_BYTES)
+
+    def drop(self, num_bytes: int) -> None:
+        """Keep what lies behind so many bytes."""
+        self._buffer[: self._held - num_bytes] = self._buffer[num_bytes : self._held].copy()
+        self._held -= num_bytes
+
+    def blocks(self, pieces: Iterable[Buffer]) -> Iterator[tuple[NDArray[np.uint8], int, bool]]:
+        """What is held each time that a block has come, how much of it is new, and whether it is the last.
+
+        There are no more where there is no room, as what is held is not dropped.
+        """
+        num_new = 0
+        for piece in pieces:
+            for begin in range(0, len(piece), _BLOCK_BYTES):
+                part = np.frombuffer(memoryview(piece)[begin : begin + _BLOCK_BYTES], np.uint8)
+                if self._held + len(part) > _WINDOW_BYTES:
+                    return
+                self._buffer[self._held : self._held + len(part)] = part
+                self._held += len(part)
+                num_new += len(part)
+                if num_new >= _BLOCK_BYTES:
+                    yield self._buffer[: self._held], num_new, False
+                    num_new = 0
+        yield self._buffer[: self._held], num_new, True
 
 
 @lru_cache(maxsize=16)

@@ -112,7 +112,7 @@ def convert_tensors(
     options = conversion.decode
     if codec.needs == "stream":
         options = replace(options, body_bytes=num_bytes, held=not (streams and one_by_one))
-    body = as_needed(source, codec, budget, spool, resources)
+    body = as_needed(source, codec, budget, spool, resources, num_bytes)
     tensors = codec.decode(body, options, budget)
     if not streams:
         # Every fault is known before the first byte of the answer.

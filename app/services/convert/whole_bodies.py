@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any
 
 from ...codecs.forms import Codec
-from ...domain.limits import MIB
+from ...runtime.arriving_body import IN_MEMORY, ArrivingBody
 from ...runtime.budget import Budget
 from ...runtime.spool import Spool
-from ...runtime.streams import Buffer, ByteStream, MemoryFile, MemoryStream, WholeBody
-from ...runtime.turns import waiting
-
-__all__ = ["as_needed", "whole_body"]
-
-#: A body up to this size is held in memory, and so much of a larger one at a time.
-_IN_MEMORY: Final = 1 * MIB
+from ...runtime.streams import ByteStream, MemoryFile, MemoryStream, WholeBody
 
 
 def as_needed(
-    source: ByteStream, codec: Codec[Any, Any], budget: Budget, spool: Spool, resources: ExitStack
+    source: ByteStream,
+    codec: Codec[Any, Any],
+    budget: Budget,
+    spool: Spool,
+    resources: ExitStack,
+    num_bytes: int | None = None,
 ) -> ByteStream | WholeBody:
     """What the decoder of `codec` reads: `source` itself, or all of it.
+
+    Args:
+        num_bytes: of the body, where it is known. A large one may still be arriving then.
 
     Raises:
         InputError: as `whole_body`.
     """
-    return whole_body(source, budget, spool, resources) if codec.needs == "file" else source
+    if codec.needs != "file":
+        return source
+    if num_bytes is not None and num_bytes > IN_MEMORY:
+        return ArrivingBody(source, budget, spool, resources, num_bytes)
+    return whole_body(source, budget, spool, resources)
 
 
 def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: ExitStack) -> WholeBody:
@@ -42,21 +48,7 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
         StorageFull: there is no room on the spool (`spool_full`).
         StreamInterrupted: the sender went away.
     """
-    if isinstance(source, MemoryStream) and source.left <= _IN_MEMORY:
+    if isinstance(source, MemoryStream) and source.left <= IN_MEMORY:
         budget.charge(source.left, "The body")
         return MemoryFile(source.read_view())
-    head = bytearray()
-    while len(head) <= _IN_MEMORY and (piece := source.read(_IN_MEMORY)):
-        budget.charge(len(piece), "The body")
-        head += piece
-    if len(head) <= _IN_MEMORY:
-        return MemoryFile(head)
-    spooled = resources.enter_context(spool.open_share())
-    held: Buffer = head
-    while held:
-        with waiting():  # disks are slow
-            spooled.append(held)
-        held = source.read(_IN_MEMORY)
-    budget.release(len(head))
-    budget.spooled = spooled.size
-    return spooled
+    return ArrivingBody(source, budget, spool, resources).whole()

@@ -35,7 +35,7 @@ from ...array import (
 from ...content import STRING_OVERHEAD
 from ...kernels.json.tape import ARRAY, OBJECT
 from ...options import TensorDecodeOptions
-from ..document import read_text
+from ..document import read_body
 from ..forms import (
     IGNORED_MEMBERS,
     DataForm,
@@ -71,7 +71,7 @@ def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[
         UnprocessableInput: no tensor of the declared kind, or one of another than dense (`kind_mismatch`).
         InputError: the text is not JSON, or something is wrong with a tensor; `pointer` says where.
     """
-    tape = read_text(body.view(), budget, bare=options.nonfinite == "bare", names=_NAMES)
+    tape = read_body(body, budget, bare=options.nonfinite == "bare", names=_NAMES)
     tensors = _read_tensors(tape.roots, options, budget.limits)
     # What was charged for the tape covers the arrays; from here on they alone are held.
     budget.exchange(tape.num_bytes, sum(map(_held_bytes, tensors)), "The tensors")

@@ -66,7 +66,26 @@ KEYS = 4
 SERIAL = 5  # objects so far
 STATUS = 6
 UNREAD_NUMBERS = 7  # whether a number is `LARGE` or `UNSURE`
-NUM_STATE = 8
+
+#: Where more of a text follows, what it goes on from, beside the others.
+MORE = 8  # whether more of the only text follows
+PHASE = 9
+POSITION = 10  # of what was not read, in `text`
+DEPTH = 11
+BASE = 12  # of the open array or object, on the stack
+IS_OBJECT = 13  # whether that is an object
+COUNTED = 14  # numbers of an array that were read behind the end of the tape
+NUM_STATE = 15
+
+#: `state[PHASE]`: what comes next.
+BEFORE = 0  # a key, or a value
+BEHIND = 1  # a comma, or the bracket that closes
+IN_NUMBERS = 2  # a number of an array that has had nothing but numbers
+
+#: How an array of numbers goes on.
+CLOSED = 0
+CUT = 1
+MIXED = 2
 
 #: `state[STATUS]`
 DONE = 0
@@ -86,6 +105,7 @@ _MINUS = 0x2D
 _ZERO = 0x30
 _NINE = 0x39
 _PADDING = 0x3D
+_UPPER_I = 0x49
 
 # The letters of a word, the first lowest; "false" without its f.
 _TRUE = 0x65757274
@@ -174,31 +194,40 @@ def _read_number(text: Bytes, position: int) -> tuple[int, np.uint64, int]:
 
 def _read_numbers(
     text: Bytes, position: int, kinds: MutableBytes, words: MutableWords, at: int
-) -> tuple[int, int]:
-    """The rest of an array of numbers alone, filled in from `at` on: how many, and the position behind it.
+) -> tuple[int, int, int]:
+    """Read an array of numbers, filled in from `at` on, up to its end or what is no number that is read here.
 
-    The position is `UNREAD` where anything else stands in it, or a number that is not read here.
+    Returns:
+        Where the numbers end that were read, the position behind the array or of what was not read, and
+        `CLOSED`, `CUT` where the text may have ended inside a number, or `MIXED`.
     """
-    begin = at
+    start = position
     while 0 <= at < min(len(kinds), len(words)):
+        start = position
         kind, word, position = _read_number(text, position)
         if position < 0 or kind in (LARGE, UNSURE):
             break
         kinds[at] = np.uint8(kind)
         words[at] = word
-        at += 1
         byte = byte_at(text, position)
         if byte <= _SPACE:
             position = skip_blanks(text, position)
             byte = byte_at(text, position)
         if byte == _CLOSE:
-            return at - begin, position + 1
+            return at + 1, position + 1, CLOSED
         if byte != _COMMA:
             break
+        at += 1
         position += 1
         if byte_at(text, position) <= _SPACE:
             position = skip_blanks(text, position)
-    return 0, UNREAD
+    if at >= min(len(kinds), len(words)):
+        return at, position, MIXED
+    if position < 0:
+        byte = byte_at(text, start)
+        is_number = _ZERO <= byte <= _NINE or (byte == _MINUS and byte_at(text, start + 1) != _UPPER_I)
+        return at, start, CUT if is_number or start >= len(text) else MIXED
+    return at, start, CUT if position >= len(text) else MIXED
 
 
 def _read_word(text: Bytes, position: int, bare: int) -> tuple[int, np.uint64, int]:
@@ -341,6 +370,31 @@ def _decode_b64(chars: Bytes, begin: int, end: int, out: MutableBytes, at: int) 
     return at
 
 
+def _keep(
+    state: MutableInts,
+    phase: int,
+    position: int,
+    depth: int,
+    base: int,
+    is_object: int,
+    size: int,
+    top: int,
+    strings: int,
+    num_chars: int,
+    serial: int,
+) -> None:
+    """Note from where to go on when more of the text is there."""
+    state[PHASE], state[POSITION] = phase, position
+    state[DEPTH], state[BASE], state[IS_OBJECT] = depth, base, is_object
+    state[SIZE], state[TOP], state[STRINGS], state[CHARS], state[SERIAL] = (
+        size,
+        top,
+        strings,
+        num_chars,
+        serial,
+    )
+
+
 def read_values(
     text: Bytes,
     starts: Ints,
@@ -377,6 +431,9 @@ def read_values(
         stamps: by key, scratch that is less than `state[SERIAL]` + 1.
         bases: scratch, for each level of nesting.
 
+    Where `state[MORE]` is set, there is one text, and `text` is the beginning of it. It is invalid then, as
+    far as can be told; the same again from `state[POSITION]` on, with more behind it, goes on from there.
+
     Returns:
         How many texts were read; where it is not all, `state[STATUS]` says why.
     """
@@ -388,17 +445,22 @@ def read_values(
     num_chars = state[CHARS]
     serial = state[SERIAL]
     room = stack_words.size - 2
+    more = state[MORE]
     state[STATUS] = INVALID
     for row in range(starts.size):
         position = skip_blanks(text, starts[row])
-        depth = 0
-        base = top
-        is_object = 0
+        state[POSITION] = position
+        depth = state[DEPTH]
+        base = state[BASE] if depth else top
+        is_object = state[IS_OBJECT]
+        phase = state[PHASE]
         while True:
             if top > room:
                 state[STATUS] = NO_ROOM
                 return row
-            if is_object:
+            if more and phase == BEFORE:
+                _keep(state, BEFORE, position, depth, base, is_object, size, top, strings, num_chars, serial)
+            if is_object and phase == BEFORE:
                 previous = np.int64(0)
                 if top > base:
                     previous = np.int64(stack_words[top - 2]) + 1
@@ -418,13 +480,13 @@ def read_values(
                 position += 1
                 if byte_at(text, position) <= _SPACE:
                     position = skip_blanks(text, position)
-            byte = byte_at(text, position)
-            is_open = 0
+            byte = byte_at(text, position) if phase == BEFORE else 0
+            has_value = 1
             kind = NULL
             word = np.uint64(0)
-            if _ZERO <= byte <= _NINE or (byte == _MINUS and byte_at(text, position + 1) != 0x49):
+            if _ZERO <= byte <= _NINE or (byte == _MINUS and byte_at(text, position + 1) != _UPPER_I):
                 kind, word, position = _read_number(text, position)
-                if kind in (LARGE, UNSURE):
+                if position >= 0 and kind in (LARGE, UNSURE):
                     state[UNREAD_NUMBERS] = 1
             elif byte == _QUOTE:
                 if strings + 1 >= offsets.size:
@@ -435,33 +497,74 @@ def read_values(
                 num_chars, position = read_string(text, position, chars, num_chars)
                 strings += 1
                 offsets[strings] = num_chars
-            elif byte in (_OPEN, _OPEN_OBJECT):
+            elif byte == _OPEN_OBJECT:
                 if depth >= max_depth or depth >= bases.size:
                     return row
                 position = skip_blanks(text, position + 1)
-                count, end = 0, UNREAD
-                if byte == _OPEN:
-                    count, end = _read_numbers(text, position, kinds, words, size + 1)
-                if end >= 0:
+                if more and position >= len(text):
+                    return row  # it may be empty
+                bases[depth] = 2 * base + is_object
+                depth += 1
+                base = top
+                is_object = 1
+                if byte_at(text, position) != _CLOSE_OBJECT:
+                    continue
+                has_value = 0
+            elif byte == _OPEN or phase == IN_NUMBERS:
+                count = state[COUNTED]
+                if phase != IN_NUMBERS:
+                    if depth >= max_depth or depth >= bases.size:
+                        return row
+                    count = 0
+                    position = skip_blanks(text, position + 1)
+                at, position, how = _read_numbers(text, position, kinds, words, size + 1 + count)
+                count = at - size - 1
+                if how == CUT and more:
+                    _keep(
+                        state,
+                        IN_NUMBERS,
+                        position,
+                        depth,
+                        base,
+                        is_object,
+                        size,
+                        top,
+                        strings,
+                        num_chars,
+                        serial,
+                    )
+                    state[COUNTED] = count
+                    return row
+                if how == CLOSED:
                     kinds[size] = np.uint8(COUNT)
                     words[size] = np.uint64(count)
                     kind = ARRAY
                     word = np.uint64(size)
                     size += 1 + count
-                    position = end
                 else:
+                    # An array like any other from here on: its children are gathered on the stack.
+                    if top + count > room or size + 1 + count > words.size:
+                        state[STATUS] = NO_ROOM
+                        return row
                     bases[depth] = 2 * base + is_object
                     depth += 1
                     base = top
-                    is_object = 1 if byte == _OPEN_OBJECT else 0
-                    if byte_at(text, position) != (_CLOSE_OBJECT if is_object else _CLOSE):
+                    is_object = 0
+                    copy_bytes(stack_kinds, top, kinds, size + 1, count)
+                    copy_bytes(stack_bytes, 8 * top, word_bytes, 8 * (size + 1), 8 * count)
+                    top += count
+                    phase = BEFORE
+                    if count > 0 or byte_at(text, position) != _CLOSE:
                         continue
-                    is_open = 1
+                    has_value = 0
+            elif phase == BEHIND:
+                has_value = 0
             else:
                 kind, word, position = _read_word(text, position, options[BARE])
             if position < 0:
                 return row
-            if not is_open:
+            phase = BEFORE
+            if has_value:
                 stack_kinds[top] = np.uint8(kind)
                 stack_words[top] = word
                 top += 1
@@ -507,10 +610,14 @@ def read_values(
                 stack_kinds[top] = np.uint8(kind)
                 stack_words[top] = word
                 top += 1
+                if more:
+                    _keep(
+                        state, BEHIND, position, depth, base, is_object, size, top, strings, num_chars, serial
+                    )
             if depth == 0:
                 break
         # Blanks may have led into another text.
-        if position > ends[row] or skip_blanks(text, position) < ends[row]:
+        if more or position > ends[row] or skip_blanks(text, position) < ends[row]:
             return row
     state[SIZE] = size
     state[TOP] = top

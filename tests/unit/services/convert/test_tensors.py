@@ -16,10 +16,11 @@ from app.codecs.columns import Strings
 from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES
-from app.domain.limits import KIB, Limits
+from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, UnprocessableInput
+from app.runtime import arriving_body
 from app.runtime.budget import Budget
-from app.runtime.spool import Spool
+from app.runtime.spool import Spool, SpoolFile
 from app.services.convert.tensors import ConvertedTensors, TensorConversion, convert_tensors
 from tests.bodies import stream_of
 
@@ -223,3 +224,79 @@ def test_an_error_behind_the_first_bytes_shows_as_they_are_drawn() -> None:
     short = written("npy", LARGE)[:-1]
     size, code = pieces(convert(short, "npy", "raw").chunks)
     assert (size, code) == (4 * COUNT - 1, "truncated")
+
+
+def json_of(count: int, ending: str) -> bytes:
+    return ('{"dtype":"float32","data":[' + "0.25,-1.5e3,17.125," * (count // 3) + ending).encode()
+
+
+@pytest.mark.parametrize("read", [30_000, 1_000_000], ids=["small pieces", "large pieces"])
+def test_json_that_is_read_while_it_arrives_is_what_it_is_as_a_whole(
+    read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arriving_body, "monotonic", lambda: 0.0)
+    views: list[SpoolFile] = []
+    view = SpoolFile.view
+
+    def noted(file: SpoolFile) -> memoryview:
+        views.append(file)
+        return view(file)
+
+    monkeypatch.setattr(SpoolFile, "view", noted)
+    data = json_of(300_000, "1.0]}")
+    assert len(data) > MIB
+    budgets = []
+    answers = []
+    for known in (len(data), None):
+        budget = Budget()
+        conversion = TensorConversion(
+            "json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions(), known
+        )
+        with ExitStack() as resources:
+            found = convert_tensors(
+                stream_of(data, read), conversion, budget, Spool(None, 8 * MIB), resources
+            )
+            answers.append(b"".join(found.chunks))
+            budgets.append(budget.remaining)
+    assert answers[0] == answers[1]
+    assert len(answers[0]) > 4 * 300_001
+    assert budgets[0] == budgets[1]
+    assert len(views) == 1  # where the length is not known, the body is read as a whole
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("1.0]", "invalid_json"),
+        ("1.0,]}", "invalid_json"),
+        ('1.0],"data":[]}', "duplicate_key"),
+        ("null]}", "null_value"),
+        ("1e39]}", "out_of_range"),
+        ("9007199254740993]}", "inexact_integer"),
+        ("[1.0]]}", "ragged"),
+        ('1.0],"more":1}', "invalid_tensor"),
+    ],
+)
+def test_what_is_wrong_with_json_that_arrives_is_what_is_wrong_with_the_whole(ending: str, code: str) -> None:
+    data = json_of(300_000, ending)
+    errors = []
+    for known in (True, False):
+        with pytest.raises(InputError) as caught:
+            b"".join(convert_spooled(data, known=known))
+        errors.append((caught.value.code, caught.value.detail, caught.value.location))
+    assert errors[0] == errors[1]
+    assert errors[0][0] == code
+
+
+def convert_spooled(data: bytes, *, known: bool) -> list[Any]:
+    conversion = TensorConversion(
+        "json",
+        "tensorproto",
+        True,
+        TensorDecodeOptions(),
+        TensorEncodeOptions(),
+        len(data) if known else None,
+    )
+    with ExitStack() as resources:
+        source = stream_of(data, 65_536)
+        return list(convert_tensors(source, conversion, Budget(), Spool(None, 32 * MIB), resources).chunks)

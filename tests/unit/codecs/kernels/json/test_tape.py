@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs import kernels
+from app.codecs.json import tape_reader
 from app.codecs.json.tape import FIXED_KEYS, nest
 from app.codecs.json.tape_reader import TapeReader, Unread, read_document
 from app.codecs.json.text import parse_json
+from app.codecs.kernels.json import tape as json_tape
 from app.domain.limits import Limits
 from app.errors import InputError, LimitExceeded
 from app.runtime.budget import Budget
@@ -94,6 +96,126 @@ def test_a_text_is_strict_json_where_the_standard_parser_says_so(
             tape_of(bytes(text), bare=bare)
     else:
         assert repr(tape_of(bytes(text), bare=bare).roots.python(0)) == repr(expected)
+
+
+def in_pieces(text: bytes, size: int) -> list[bytes]:
+    return [text[begin : begin + size] for begin in range(0, len(text), size)]
+
+
+def tape_of_pieces(text: bytes, size: int, budget: Budget | None = None) -> Any:
+    """The tape of a text that is read each time that so many bytes more are there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tape_reader, "_BLOCK_BYTES", size)
+        return TapeReader((), budget or Budget(LIMITS), bare=True).read_pieces(
+            in_pieces(text, size), len(text)
+        )
+
+
+@settings(deadline=None, max_examples=500)
+@given(value=VALUES, indent=st.none() | st.integers(0, 2), size=st.integers(1, 9), data=st.data())
+def test_a_text_that_arrives_in_pieces_is_read_like_one_that_is_there(
+    value: Any, indent: int | None, size: int, data: st.DataObject
+) -> None:
+    text = bytearray(json.dumps(value, ensure_ascii=False, indent=indent).encode("utf-8", "surrogatepass"))
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(text)))
+        text[at : at + data.draw(st.integers(0, 2))] = data.draw(
+            st.sampled_from(
+                [b",", b"]", b"}", b'"', b"-", b"e", b" ", b"\n", b"\\", b"NaN", b"-Infinity", b"1e400"]
+            )
+        )
+    tape = tape_of_pieces(bytes(text), size)
+    try:
+        whole = tape_of(bytes(text), bare=True)
+    except Unread:
+        assert tape is None
+        return
+    if tape is None:
+        assert_is_left_for_the_whole(whole)
+        return
+    assert repr(tape.roots.python(0)) == repr(whole.roots.python(0))
+    assert (tape.kinds.tolist(), tape.words.tolist()) == (whole.kinds.tolist(), whole.words.tolist())
+
+
+def assert_is_left_for_the_whole(whole: Any) -> None:
+    """A number that lies in the text, or more entries than the beginning of the text promised."""
+    large = {json_tape.LARGE, json_tape.DECIMAL_NUMBER}
+    is_dense = len(whole.kinds) + len(whole.strings) >= 64
+    assert is_dense or large & {*whole.kinds.tolist(), *whole.root_kinds.tolist()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[1,2.5,-3e2, 4 ,5]",
+        b" [ ] ",
+        b'{"a":[1,2,null,4],"b":{"c":[[],[1],[1,"x"]]}}',
+        b"[[1,2],[3,4] , [5,6]]\n",
+        b'{"dtype":"float32","shape":[3],"data":[1.0,2.0,-0.5]}  ',
+        b"12345",
+        b'"a \\u00e9 text"',
+        b"[true,false,null,NaN,-Infinity,Infinity]",
+        b'[{"key":1},{"key":2},{"other":[{}]}]',
+    ],
+)
+def test_a_text_may_be_cut_anywhere(text: bytes) -> None:
+    whole = tape_of(text, bare=True)
+    for size in range(1, len(text) + 1):
+        tape = tape_of_pieces(text, size)
+        assert repr(tape.roots.python(0)) == repr(whole.roots.python(0))
+        assert (tape.kinds.tolist(), tape.words.tolist()) == (whole.kinds.tolist(), whole.words.tolist())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[1,2,]",
+        b"[1 2]",
+        b"[1,2}",
+        b"[1,2",
+        b"[01]",
+        b"[1]]",
+        b"[1],",
+        b'{"a":1,"a":2}',
+        b'{"a" 1}',
+        b'"ab',
+        b'"\xff"',
+        b"tru",
+        b"1 2",
+        b"",
+        b"[" * 9 + b"]" * 9,
+        b"[123456789012345678901234567890]",
+    ],
+)
+def test_what_is_wrong_or_lies_in_the_text_is_left_for_a_reader_of_all_of_it(text: bytes) -> None:
+    budget = Budget(LIMITS)
+    for size in range(1, len(text) + 1):
+        assert tape_of_pieces(text, size, budget) is None
+    assert budget.remaining == LIMITS.max_decoded_bytes
+
+
+def test_pieces_that_end_early_or_are_too_many_make_no_tape() -> None:
+    reader = TapeReader((), Budget(LIMITS), bare=False)
+    assert reader.read_pieces([b"[1,2", b",3]"], 8) is None
+    assert reader.read_pieces([b"[1,2", b",3]"], 6) is None
+    assert reader.read_pieces([b"[1,2", b",3]"], 7).roots.python(0) == [1, 2, 3]  # type: ignore[union-attr] # not None
+
+
+def test_a_tape_of_pieces_is_charged_like_one_of_the_whole() -> None:
+    text = b"[" + b"0.25," * 200_000 + b"1]"
+    budget = Budget()
+    tape = tape_of_pieces(text, 100_000, budget)
+    assert tape.num_bytes >= tape.kinds.nbytes + tape.words.nbytes
+    assert budget.remaining == budget.limits.max_decoded_bytes - tape.num_bytes
+    small = Budget(Limits(max_decoded_bytes=4 << 20))
+    with pytest.raises(LimitExceeded):
+        tape_of_pieces(text, 100_000, small)
+    assert small.remaining == 4 << 20
+
+
+def test_a_string_that_does_not_end_is_not_held_without_end() -> None:
+    text = b'["' + b"x" * (3 << 20) + b'"]'
+    assert tape_of_pieces(text, 65_536, Budget()) is None
 
 
 def test_several_texts_lie_on_one_tape_and_the_first_that_is_wrong_is_named() -> None:

@@ -1,0 +1,66 @@
+"""A body whose reader begins before all of it is there: nothing is lost, however far the reader got."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.domain.limits import MIB
+from app.errors import StreamInterrupted
+from app.runtime import arriving_body
+from app.runtime.arriving_body import ArrivingBody
+from app.runtime.budget import Budget
+from app.runtime.spool import Spool
+from app.runtime.streams import ByteStream
+from tests.bodies import stream_of
+
+BODY = np.random.default_rng(0).bytes(3 * MIB + 5)
+
+
+def arriving(spool: Spool, resources: ExitStack, source: ByteStream | None = None) -> ArrivingBody:
+    return ArrivingBody(source or stream_of(BODY, 100_000), Budget(), spool, resources, len(BODY))
+
+
+@pytest.mark.parametrize("num_read", [0, 1, 12, 1000])
+def test_all_of_it_is_there_however_much_was_read_ahead(tmp_path: Path, num_read: int) -> None:
+    spool = Spool(tmp_path, 16 * MIB)
+    with ExitStack() as resources:
+        body = arriving(spool, resources)
+        pieces = [bytes(piece) for piece, _ in zip(body.read_ahead(), range(num_read), strict=False)]
+        assert b"".join(pieces) == BODY[: sum(map(len, pieces))]
+        assert len(pieces) == min(num_read, 32)
+        assert (bytes(body.view()), body.size, body.read_at(7, 9)) == (BODY, len(BODY), BODY[7:16])
+        assert spool.used == len(BODY)
+    del body
+    assert spool.used == 0
+
+
+def test_a_body_that_comes_slowly_is_not_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(arriving_body, "monotonic", lambda: next(clock) / 10)
+    with ExitStack() as resources:
+        body = arriving(Spool(None, 16 * MIB), resources)
+        assert 0 < len(list(body.read_ahead())) < 5
+        assert bytes(body.view()) == BODY
+
+
+def test_a_sender_that_leaves_is_an_error_for_either_reader(tmp_path: Path) -> None:
+    class Leaving:
+        def __init__(self) -> None:
+            self._left = 15
+
+        def read(self, n: int, /) -> bytes:
+            self._left -= 1
+            if self._left < 0:
+                raise StreamInterrupted("The client went away.")
+            return bytes(min(n, 100_000))
+
+    spool = Spool(tmp_path, 16 * MIB)
+    with ExitStack() as resources, pytest.raises(StreamInterrupted):
+        list(arriving(spool, resources, Leaving()).read_ahead())
+    with ExitStack() as resources, pytest.raises(StreamInterrupted):
+        arriving(spool, resources, Leaving()).view()
+    assert spool.used == 0

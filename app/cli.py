@@ -6,8 +6,6 @@ import click
 
 from . import __version__
 
-__all__ = ["main"]
-
 
 @click.group(
     invoke_without_command=True,

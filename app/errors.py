@@ -37,39 +37,6 @@ from dataclasses import dataclass
 
 from typing_extensions import TypedDict
 
-__all__ = [
-    "AmbiguousInput",
-    "Conflict",
-    "CorruptData",
-    "InProgress",
-    "InputError",
-    "InsufficientScope",
-    "InvalidToken",
-    "IssuerUnavailable",
-    "LimitExceeded",
-    "Location",
-    "LossyConversion",
-    "MalformedInput",
-    "NotAcceptable",
-    "NotFound",
-    "OutcomeUnknown",
-    "Overloaded",
-    "ProblemMembers",
-    "SchemaConflict",
-    "ShardsmithError",
-    "SpoolFull",
-    "SpoolUnavailable",
-    "StorageError",
-    "StorageFull",
-    "StorageUnavailable",
-    "StreamInterrupted",
-    "StreamTimeout",
-    "Unauthenticated",
-    "UnknownEncoding",
-    "UnknownForm",
-    "UnprocessableInput",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -146,7 +113,7 @@ class ShardsmithError(Exception):
         self.location = Location(pointer=pointer, row=row, feature=feature, offset=offset)
         self.extra: ProblemMembers = {**extra} if extra else {}
 
-    def shifted(self, *, rows: int = 0, offset: int = 0, feature: str | None = None) -> ShardsmithError:
+    def shift(self, *, rows: int = 0, offset: int = 0, feature: str | None = None) -> ShardsmithError:
         """This error with its location moved: for codecs that see one part of the input."""
         old = self.location
         self.location = Location(

@@ -50,8 +50,6 @@ from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.obstore_store import open_store
 
-__all__ = ["create_app", "create_app_with", "run"]
-
 logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S: Final = 0.0005

@@ -13,9 +13,7 @@ from pydantic import Field, ValidationError, field_serializer, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .domain.limits import KIB, MIB, Limits
-from .domain.urls import shown_url
-
-__all__ = ["Settings", "SettingsError", "complaints", "read_settings"]
+from .domain.urls import hide_secrets
 
 _PREFIX: Final = "SHARDSMITH_"
 #: What Kubernetes sets for each Service of the namespace ("Accessing the Service" in its documentation), here
@@ -199,17 +197,17 @@ class Settings(BaseSettings):
 
     @field_serializer("storage_url", "oidc_issuer")
     def _hide_secrets(self, url: str | None) -> str | None:
-        return None if url is None else shown_url(url)
+        return None if url is None else hide_secrets(url)
 
     @property
     def origins(self) -> list[str]:
         """The origins of `cors_origins`."""
-        return _listed(self.cors_origins)
+        return _split_names(self.cors_origins)
 
     @property
     def hosts(self) -> list[str]:
         """The names of `allowed_hosts`."""
-        return _listed(self.allowed_hosts)
+        return _split_names(self.allowed_hosts)
 
     @property
     def limits(self) -> Limits:
@@ -217,7 +215,7 @@ class Settings(BaseSettings):
         return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
 
 
-def _listed(names: str | None) -> list[str]:
+def _split_names(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 

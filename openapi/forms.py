@@ -7,8 +7,6 @@ from typing import Final
 
 from app.codecs.forms import FORMS, Form, RecordsCodec, TensorCodec
 
-__all__ = ["PAGE", "with_forms"]
-
 PAGE: Final = Path(__file__).parent.parent / "docs" / "http.md"
 _BEGIN: Final = "<!-- forms: written by bin/openapi -->\n"
 _END: Final = "<!-- end of forms -->\n"

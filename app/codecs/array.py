@@ -96,7 +96,7 @@ class Array:
             what = "The tensor" if self.name is None else f"Array {self.name[:64]!r}"
             budget.charge(self.num_bytes, what)
         except InputError as error:
-            raise error.shifted(feature=self.name) from None
+            raise error.shift(feature=self.name) from None
         gathered: Buffer = next(self.content, b"")
         if not isinstance(gathered, bytes) or len(gathered) < self.num_bytes:
             gathered = bytearray(gathered)  # otherwise one piece is all of it

@@ -86,7 +86,7 @@ def _in_view_of(feature: Feature, found: Cells, reading: Reading) -> Feature:
         is_float = feature.may_become_float32 and len(items) > 0 and infer_dtype(items, reading).is_float
     except (InputError, ItemError):
         return feature  # who reads them by the feature says what is wrong, if anything is
-    return feature.joined(FLOAT32 if is_float else feature.dtype, dims)
+    return feature.widen_to(FLOAT32 if is_float else feature.dtype, dims)
 
 
 def infer_feature(name: str, found: Cells, reading: Reading, *, sequence: bool = False) -> Feature | None:

@@ -122,7 +122,7 @@ class Feature:
             and self.kind in ("dense", "ragged")
         )
 
-    def joined(self, dtype: DType, shape: FeatureShape) -> Feature:
+    def widen_to(self, dtype: DType, shape: FeatureShape) -> Feature:
         """This inferred feature, as far as it may be widened for values of that dtype and shape."""
         dims = self.shape
         if self.kind == "dense" and len(shape) == len(dims) and None not in shape[1:]:
@@ -205,7 +205,7 @@ class Feature:
         try:
             dtype = parse_feature_dtype(value["dtype"])
         except MalformedInput as error:
-            raise error.shifted(feature=name) from None
+            raise error.shift(feature=name) from None
         shape = _shape_from_json(name, value.get("shape", []))
         kind = value.get("kind", "dense")
         if kind not in get_args(FeatureKind):
@@ -279,7 +279,7 @@ def _shape_from_json(name: str, value: object) -> FeatureShape:
     try:
         check_shape([0 if dim is None else dim for dim in value])
     except (MalformedInput, UnprocessableInput) as error:
-        raise error.shifted(feature=name) from None
+        raise error.shift(feature=name) from None
     return tuple(value)
 
 

@@ -127,7 +127,7 @@ class Schema:
         )
         return Schema(tuple(features), self.message)
 
-    def declared(self) -> Schema:
+    def as_declared(self) -> Schema:
         """This schema as if somebody had declared it."""
         features = (
             replace(feature, inferred=False, beyond_float32=False, was_int64=False)
@@ -135,7 +135,7 @@ class Schema:
         )
         return Schema(tuple(features), self.message)
 
-    def declared_by(self, other: Schema) -> Schema:
+    def with_declarations_of(self, other: Schema) -> Schema:
         """This schema, of which a client declares the features that are not inferred in `other`."""
         names = {feature.name for feature in other if not feature.inferred}
         features = (
@@ -144,7 +144,7 @@ class Schema:
         )
         return Schema(tuple(features), self.message)
 
-    def noting_large(self, names: Set[str]) -> Schema:
+    def mark_beyond_float32(self, names: Set[str]) -> Schema:
         """This schema, once it is known that float32 does not hold all integers of these features."""
         if not names:
             return self

@@ -7,7 +7,7 @@ from typing import Final
 _HIDDEN: Final = "***"
 
 
-def shown_url(url: str) -> str:
+def hide_secrets(url: str) -> str:
     """The URL without what may be a secret: who signs in, a query, a fragment.
 
     A key may hold any character, a slash among them: all up to the last `@` is taken for one. Of a file

@@ -60,7 +60,7 @@ class Budget:
         if self._amplification is not None:
             self._amplification.add(way, num_bytes, offset=offset)
 
-    def check_amplified(self, way: Way, num_bytes: int) -> None:
+    def check_amplification(self, way: Way, num_bytes: int) -> None:
         """Check that the body may become `num_bytes` more, as `Amplification.check`.
 
         Raises:
@@ -78,10 +78,10 @@ class Budget:
         if self._share is not None:
             self._share.reserve(num_bytes)
 
-    def require_wanted(self) -> None:
-        """As `MemoryShare.require_wanted`."""
+    def require_not_given_up(self) -> None:
+        """As `MemoryShare.require_not_given_up`."""
         if self._share is not None:
-            self._share.require_wanted()
+            self._share.require_not_given_up()
 
     def charge(self, num_bytes: int, what: str) -> None:
         """Reserve `num_bytes` for `what`, before allocating them.

@@ -207,14 +207,14 @@ class MemoryShare:
             LimitExceeded: the request has taken too long (`time_limit`).
             StreamInterrupted: it was given up.
         """
-        self.require_wanted()
+        self.require_not_given_up()
         if time.monotonic() - self.began > self._max_seconds:
             raise LimitExceeded(
                 f"The request took more than {self._max_seconds:g} s. Send it in smaller pieces.",
                 code="time_limit",
             )
 
-    def require_wanted(self) -> None:
+    def require_not_given_up(self) -> None:
         """To be asked between two steps of work that may take longer than a request.
 
         Raises:

@@ -64,7 +64,7 @@ class Turns:
             self._give()
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lend(self) -> Iterator[None]:
         """Without the turn that this thread has."""
         self._give()
         try:
@@ -135,7 +135,7 @@ def waiting() -> Iterator[None]:
     if _this.holder is None:
         yield
         return
-    with _this.holder.lent():
+    with _this.holder.lend():
         yield
 
 

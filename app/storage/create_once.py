@@ -14,8 +14,6 @@ from ..errors import OutcomeUnknown, StorageError, StorageUnavailable
 from ..runtime.turns import pause
 from .object_store import AlreadyExists, ObjectNotFound, ObjectStore
 
-__all__ = ["PROBE_PREFIX", "create_once", "new_nonce", "store_time"]
-
 #: Objects that live for a moment; no dataset's name begins with an underscore.
 PROBE_PREFIX: Final = "_probe"
 #: How long an unknown outcome is pursued, before the last operation's own deadline.

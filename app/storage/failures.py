@@ -14,8 +14,6 @@ from obstore.exceptions import AlreadyExistsError, PermissionDeniedError, Unauth
 from ..errors import ShardsmithError, StorageError, StorageFull, StorageUnavailable
 from .object_store import AlreadyExists, ObjectNotFound
 
-__all__ = ["Hints", "RangeNotSatisfiable", "failure", "reason"]
-
 
 class Hints(NamedTuple):
     """What an operator sets for one kind of store."""

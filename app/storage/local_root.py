@@ -16,8 +16,6 @@ from typing import Final
 
 from ..errors import StorageError, StorageUnavailable
 
-__all__ = ["LocalRoot"]
-
 #: What obstore names a file that it is still writing; its list passes over such names.
 _UNFINISHED: Final = re.compile(r"#\d+$")
 

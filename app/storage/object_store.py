@@ -14,8 +14,6 @@ from typing import Protocol
 from ..errors import NotFound, StorageError
 from ..runtime.streams import Buffer
 
-__all__ = ["AlreadyExists", "ObjectInfo", "ObjectNotFound", "ObjectStore", "exists"]
-
 
 class AlreadyExists(StorageError):
     """`create` found an object under that key; it may be the caller's own, see `create_once`."""

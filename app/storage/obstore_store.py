@@ -1,7 +1,7 @@
 """`ObjectStore` over obstore: S3, Google Cloud Storage, Azure, the local disk, memory.
 
 What is relied on was checked with obstore 0.12.1:
-- Buffers are not copied: memory and multipart uploads keep a reference. Hence `_lasting(data)`, which
+- Buffers are not copied: memory and multipart uploads keep a reference. Hence `_keep_bytes(data)`, which
   costs nothing for what nobody writes to.
 - `put` of an iterator drives it inside obstore's runtime, where another obstore call panics; a
   writer calls back nothing. Leaving a writer by an exception aborts the upload; so does a part that fails.
@@ -30,7 +30,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from ..domain.limits import KIB, MIB
-from ..domain.urls import shown_url
+from ..domain.urls import hide_secrets
 from ..errors import StorageError, StorageUnavailable
 from ..runtime.streams import Buffer
 from ..runtime.turns import waiting
@@ -39,8 +39,6 @@ from .local_root import LocalRoot
 from .object_store import ObjectInfo, ObjectNotFound
 from .remote import HINTS, Remote, Timeouts, open_remote
 from .unfinished_uploads import abort_uploads, warn_if_missing
-
-__all__ = ["ObstoreStore", "open_store"]
 
 Backend: TypeAlias = Remote | LocalStore | MemoryStore
 
@@ -75,7 +73,7 @@ class ObstoreStore:
 
     def put(self, key: str, data: Buffer) -> None:
         with self._errors(key):
-            obstore.put(self._backend, key, _lasting(data), use_multipart=False)
+            obstore.put(self._backend, key, _keep_bytes(data), use_multipart=False)
 
     def create(self, key: str, data: Buffer) -> None:
         with self._errors(key):
@@ -89,7 +87,7 @@ class ObstoreStore:
         size, digest = 0, hashlib.sha256()
         try:
             for chunk in chunks:
-                data = _lasting(chunk)
+                data = _keep_bytes(chunk)
                 if isinstance(self._backend, AzureStore):
                     digest.update(data)
                 with self._upload_errors(key):
@@ -243,7 +241,7 @@ class ObstoreStore:
             raise failure(key, error, self._hints) from None
 
 
-def _lasting(data: Buffer) -> bytes | memoryview:
+def _keep_bytes(data: Buffer) -> bytes | memoryview:
     """The same bytes where nobody writes to them any more; else a copy."""
     return data if isinstance(data, memoryview) and data.readonly else bytes(data)
 
@@ -277,7 +275,7 @@ def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
         once = open_remote(url, replace(timeouts, max_retries=0))
         return ObstoreStore(open_remote(url, timeouts), once=once)
     raise StorageError(
-        f"{shown_url(url)[:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
+        f"{hide_secrets(url)[:200]!r} names no store. Use file://, memory://, s3://, gs:// or az://.",
         code="invalid_storage_url",
     )
 
@@ -286,7 +284,7 @@ def _local_path(url: str, rest: str) -> Path:
     path = unquote(rest.removeprefix("localhost"))
     if not path.startswith(("/", "./", "../")):
         raise StorageError(
-            f"{shown_url(url)[:200]!r} is neither absolute, file:///folder, nor relative, file://./folder.",
+            f"{hide_secrets(url)[:200]!r} is neither absolute, file:///folder, nor relative, file://./folder.",
             code="invalid_storage_url",
         )
     return Path(path)

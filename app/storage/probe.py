@@ -13,8 +13,6 @@ from ..runtime.turns import pause
 from .create_once import PROBE_PREFIX, new_nonce
 from .object_store import AlreadyExists, ObjectStore
 
-__all__ = ["WriteProbe", "probe_store"]
-
 #: Creators that race for one key; a store that checks and then writes lets several of them win.
 _RACERS: Final = 16
 #: How long a create is repeated where the store is busy: a create itself repeats nothing.

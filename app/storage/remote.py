@@ -16,14 +16,13 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from ..domain.urls import shown_url
+from ..domain.urls import hide_secrets
 from ..errors import StorageError
 from .failures import Hints, reason
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from obstore.store import ClientConfig, RetryConfig
 
-__all__ = ["HINTS", "Remote", "Timeouts", "is_true", "open_remote", "s3_endpoint"]
 
 Remote: TypeAlias = AzureStore | GCSStore | S3Store
 
@@ -107,7 +106,7 @@ def open_remote(url: str, timeouts: Timeouts) -> Remote:
             retry_config=timeouts.retries,
         )
     except (BaseError, ValueError) as error:
-        shown = shown_url(url)
+        shown = hide_secrets(url)
         said = reason(ValueError(str(error).replace(url, shown)))
         raise StorageError(
             f"The store {shown[:200]!r} cannot be set up: {said}. Check {HINTS[_KINDS[scheme]].credentials}.",

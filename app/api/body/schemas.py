@@ -35,7 +35,7 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
         schema = services.datasets.schema(name)
         if schema is None:
             raise no_schema_of(name)
-        return schema.declared()
+        return schema.as_declared()
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > _MAX_QUERY_BYTES:
         raise MalformedInput(

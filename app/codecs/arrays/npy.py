@@ -180,7 +180,9 @@ def _parse_header(text: str, offset: int) -> tuple[str, bool, tuple[object, ...]
         raise _invalid(f"must have the keys {sorted(_KEYS)}, each of them once", offset)
     descr, fortran_order, shape = found["descr"], found["fortran_order"], found["shape"]
     if isinstance(descr, list):
-        raise _unsupported("a structure of several fields", "Send each field as an array of its own.", offset)
+        raise _unsupported_error(
+            "a structure of several fields", "Send each field as an array of its own.", offset
+        )
     for key, value, kind in (
         ("descr", descr, str),
         ("fortran_order", fortran_order, bool),
@@ -214,17 +216,17 @@ def _parse_descr(descr: str, declared: DType | None, offset: int) -> tuple[DType
 
 def _no_such_element(descr: str, code: str, offset: int) -> InputError:
     if code == "V2":
-        return _unsupported(
+        return _unsupported_error(
             "two bytes of anything",
             "If they are bfloat16, say so: ?dtype=bfloat16 for tensors, a schema for rows.",
             offset,
         )
     if code[0] == "O":
-        return _unsupported(
+        return _unsupported_error(
             "Python objects", "They would have to be unpickled; send plain numbers or strings.", offset
         )
     if code[0] == "V":
-        return _unsupported(
+        return _unsupported_error(
             f"bare bytes ({descr[:40]})", "Send uint8, and the length as another axis.", offset
         )
     if code[0] in "mMfcg":
@@ -237,7 +239,7 @@ def _no_such_element(descr: str, code: str, offset: int) -> InputError:
     return _invalid(f"has the unknown descr {descr[:40]!r}", offset)
 
 
-def _unsupported(what: str, hint: str, offset: int) -> UnprocessableInput:
+def _unsupported_error(what: str, hint: str, offset: int) -> UnprocessableInput:
     return UnprocessableInput(f"The NPY array holds {what}. {hint}", code="unsupported_dtype", offset=offset)
 
 

@@ -96,13 +96,13 @@ def read(file: ByteFile, options: TensorDecodeOptions, budget: Budget) -> list[A
     _check_sizes(infos, file.size)
     ratio = Amplification(budget.limits.max_amplification, lambda: file.size, allowance=_RATIO_FREE_BYTES)
 
-    def inflated(num_bytes: int) -> None:
+    def count_inflated(num_bytes: int) -> None:
         """Count what all members together were inflated to."""
         ratio.add("inflated", num_bytes)
         budget.amplify("inflated", num_bytes)
 
     arrays = [
-        _Member(archive, info, name, options.dtypes.get(name, options.dtype), inflated).read(budget)
+        _Member(archive, info, name, options.dtypes.get(name, options.dtype), count_inflated).read(budget)
         for name, info in zip(names, infos, strict=True)
     ]
     if not any(array.is_arriving for array in arrays):
@@ -125,7 +125,7 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget
     for name, array in zip(names, arrays, strict=True):
         info = zipfile.ZipInfo(name + _SUFFIX, _EPOCH)
         info.external_attr, info.create_system = _MODE, 3
-        with _named_errors(name):
+        with _name_errors(name):
             header, size, content = npy_pieces(array, budget)
         info.file_size = len(header) + size  # decides whether it needs ZIP64
         members.append((info, header, content))
@@ -194,7 +194,7 @@ class _Member:
 
     def read(self, budget: Budget) -> Array:
         """The array. While it arrives, the member is only open as its content is drawn."""
-        with _named_errors(self.name):
+        with _name_errors(self.name):
             stream, array = self._open(budget)
             size = stream.num_read + (array.num_bytes if array.is_arriving else 0)
             if array.is_arriving and size == self.info.file_size and array.num_bytes >= _HELD_BELOW:
@@ -204,7 +204,7 @@ class _Member:
         return array
 
     def _content(self, budget: Budget) -> Iterator[Buffer]:
-        with _named_errors(self.name):
+        with _name_errors(self.name):
             stream, array = self._open(budget)
             yield from array.pieces()
             self._check_size(stream)
@@ -225,12 +225,12 @@ class _Member:
 
 
 @contextmanager
-def _named_errors(name: str) -> Iterator[None]:
+def _name_errors(name: str) -> Iterator[None]:
     """Errors of the input inside the block are in the array of that name."""
     try:
         yield
     except InputError as error:
-        raise error.shifted(feature=name) from error.__cause__
+        raise error.shift(feature=name) from error.__cause__
 
 
 class _Seekable:

@@ -153,7 +153,7 @@ def read_body(
             else:
                 array = Array(item.dtype, item.shape, _pieces(stream, item, offset), item.name)
                 if not in_place:
-                    with _placed_errors(item):
+                    with _place_errors(item):
                         array = array.read(budget)
             offset += item.num_bytes
         arrays.append(array)
@@ -214,15 +214,15 @@ def _held_bytes(array: Array) -> int:
 
 def _pieces(stream: ByteStream, item: _Described, offset: int) -> Iterator[Buffer]:
     """The elements of one tensor, which come next in `stream`."""
-    with _placed_errors(item):
-        pieces = iter_exactly(stream, item.num_bytes, _shown(item), offset=offset)
+    with _place_errors(item):
+        pieces = iter_exactly(stream, item.num_bytes, _label(item), offset=offset)
         yield from checked_pieces(pieces, item.dtype, offset=offset)
 
 
 def _read_strings(stream: ByteStream, item: _Described, offset: int, budget: Budget) -> Strings:
     """The elements of BYTES."""
-    count, what = num_elements(item.shape), _shown(item)
-    with _placed_errors(item):
+    count, what = num_elements(item.shape), _label(item)
+    with _place_errors(item):
         num_held = 8 * (count + 1) + item.num_bytes
         budget.charge(item.num_bytes, what)
         content = read_content(stream, item.num_bytes, what, offset=offset)
@@ -233,16 +233,16 @@ def _read_strings(stream: ByteStream, item: _Described, offset: int, budget: Bud
 
 
 @contextmanager
-def _placed_errors(item: _Described) -> Iterator[None]:
+def _place_errors(item: _Described) -> Iterator[None]:
     """Errors of the input inside the block are in this tensor."""
     try:
         yield
     except InputError as error:
         error.location = replace(error.location, pointer=item.pointer)
-        raise error.shifted(feature=item.name) from None
+        raise error.shift(feature=item.name) from None
 
 
-def _shown(item: _Described) -> str:
+def _label(item: _Described) -> str:
     return "A tensor" if item.name is None else f"Tensor {item.name[:64]!r}"
 
 

@@ -78,11 +78,11 @@ def write(arrays: Sequence[Array], options: TensorEncodeOptions, budget: Budget)
         array = array.read(budget)
         budget.charge(array.num_bytes, "The tensor, turned to column-major order,")
         array = replace(array, content=column_major(array.values, array.shape))
-    pieces = _sign_extended(array)
+    pieces = _extend_signs(array)
     return swapped_pieces(pieces, array.dtype) if options.byte_order == "big" else pieces
 
 
-def _sign_extended(array: Array) -> Iterator[Buffer]:
+def _extend_signs(array: Array) -> Iterator[Buffer]:
     """The elements as bytes; those of 4 or 2 bits as the int8 or uint8 of the same value."""
     dtype = array.dtype
     if not dtype.is_narrow:

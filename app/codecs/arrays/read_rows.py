@@ -105,7 +105,7 @@ def _rows_of(found: Sequence[Array], options: RecordsDecodeOptions, budget: Budg
             or one of another shape or dtype.
         InputError: while batches are drawn, as the arrays that are read then.
     """
-    arrays = {array.name or "": _held_if_small(array, budget) for array in found}
+    arrays = {array.name or "": _hold_if_small(array, budget) for array in found}
     num_rows = _count_rows(arrays)
     if options.schema is None:
         schema = _infer(arrays, budget).with_message(options.message)
@@ -117,7 +117,7 @@ def _rows_of(found: Sequence[Array], options: RecordsDecodeOptions, budget: Budg
     return Records(schema, _batches(schema, arrays, num_rows, batch_rows), num_rows)
 
 
-def _held_if_small(array: Array, budget: Budget) -> Array:
+def _hold_if_small(array: Array, budget: Budget) -> Array:
     if array.dtype.is_string:
         return replace(array, content=array.strings)
     return array.read(budget) if array.num_bytes < _STREAMED_FROM else array
@@ -261,7 +261,7 @@ class _RowReader:
         try:
             values = convert_values(rows, self._array.dtype, feature.dtype, feature=feature.name)
         except InputError as error:
-            raise error.shifted(rows=start) from None
+            raise error.shift(rows=start) from None
         return values.reshape(-1)
 
 

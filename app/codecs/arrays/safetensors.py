@@ -175,7 +175,7 @@ def _read_header(stream: ByteStream, length: int, budget: Budget) -> list[_Entry
     try:
         document = parse_json(text, budget)
     except InputError as error:
-        raise error.shifted(offset=_LENGTH.size) from None
+        raise error.shift(offset=_LENGTH.size) from None
     entries = _entries(document.value, budget.limits)
     budget.release(document.num_bytes + 2 * length)
     return entries
@@ -209,7 +209,7 @@ def _entry(name: str, value: Any, limits: Limits) -> _Entry:
     try:
         shape = check_shape(dims)
     except InputError as error:
-        raise error.shifted(feature=name) from None
+        raise error.shift(feature=name) from None
     if not isinstance(offsets, list) or len(offsets) != 2 or any(type(item) is not int for item in offsets):
         raise _invalid('has "data_offsets" that are not two integers', name)
     dtype, (begin, end) = _DTYPES[label], offsets
@@ -244,13 +244,13 @@ def _array(stream: ByteStream, entry: _Entry, data_offset: int) -> Array:
 
 def _pieces(stream: ByteStream, entry: _Entry, offset: int) -> Iterator[Buffer]:
     try:
-        pieces = iter_exactly(stream, entry.end - entry.begin, _shown(entry), offset=offset)
+        pieces = iter_exactly(stream, entry.end - entry.begin, _label(entry), offset=offset)
         yield from checked_pieces(pieces, entry.dtype, offset=offset)
     except InputError as error:
-        raise error.shifted(feature=entry.name) from None
+        raise error.shift(feature=entry.name) from None
 
 
-def _shown(entry: _Entry) -> str:
+def _label(entry: _Entry) -> str:
     return f"the array {entry.name[:64]!r}"
 
 
@@ -262,18 +262,18 @@ def _check_end_after(pieces: Iterator[Buffer], stream: ByteStream, end: int) -> 
 
 def _check_end(stream: ByteStream, end: int) -> None:
     if stream.read(1):
-        raise _trailing(end)
+        raise _trailing_error(end)
 
 
 def _check_size(size: int, begin: int, laid_out: Sequence[_Entry], end: int) -> None:
     """Refuse a file that is shorter or longer than its header says."""
     if size > end:
-        raise _trailing(end)
+        raise _trailing_error(end)
     for entry in laid_out:
         expected = entry.end - entry.begin
         if begin + entry.end > size:
             raise MalformedInput(
-                f"The body ends inside {_shown(entry)}: {expected} bytes expected, "
+                f"The body ends inside {_label(entry)}: {expected} bytes expected, "
                 f"{size - begin - entry.begin} found.",
                 code="truncated",
                 feature=entry.name,
@@ -281,7 +281,7 @@ def _check_size(size: int, begin: int, laid_out: Sequence[_Entry], end: int) -> 
             )
 
 
-def _trailing(end: int) -> MalformedInput:
+def _trailing_error(end: int) -> MalformedInput:
     return MalformedInput(
         "There are more bytes behind the last array than the safetensors header says.",
         code="trailing_bytes",

@@ -98,7 +98,7 @@ class ColumnReader:
             return Column(values, width=item_width(feature))
         if feature.num_unknown == 1 and feature.shape[0] is None and feature.known_values:
             return Column(values, (row_bounds(flat),))
-        return self._shaped(self._row_shapes(flat), row_bounds(flat), values, flat)
+        return self._column_of_shapes(self._row_shapes(flat), row_bounds(flat), values, flat)
 
     def _from_variable_shape(self, flat: FlatValues) -> Column:
         children = members(flat, "data", "shape")
@@ -117,9 +117,9 @@ class ColumnReader:
             self._refuse_rows(wrong, flat, "a tensor of another shape")
         products = np.fromiter(map(num_elements, shapes.tolist()), object, len(shapes))
         self._refuse_rows(products != np.diff(bounds), flat, "a tensor whose shape is not that of its data")
-        return self._shaped(shapes, bounds, self.values(data), flat)
+        return self._column_of_shapes(shapes, bounds, self.values(data), flat)
 
-    def _shaped(self, shapes: Ints, bounds: Ints, values: Values, flat: FlatValues) -> Column:
+    def _column_of_shapes(self, shapes: Ints, bounds: Ints, values: Values, flat: FlatValues) -> Column:
         if self.feature.num_unknown > 1:
             return Column(values, (bounds,), shapes=shapes)
         if not self.feature.known_values:

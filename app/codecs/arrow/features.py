@@ -113,10 +113,10 @@ def expand_structs(schema: pa.Schema, declared: Schema | None) -> list[tuple[pa.
 
 def narrow_columns(schema: pa.Schema) -> set[str]:
     """The names of the columns whose values float32 holds, by their type."""
-    return {field.name for field in schema if _held_in_float32(field)}
+    return {field.name for field in schema if _fits_float32(field)}
 
 
-def _held_in_float32(field: pa.Field[Any]) -> bool:
+def _fits_float32(field: pa.Field[Any]) -> bool:
     _, leaf = _shape_of(field.type)
     if pa.types.is_struct(leaf):
         members: Any = leaf
@@ -132,7 +132,7 @@ def _infer_feature(field: pa.Field[Any], *, sequences: bool) -> Feature:
     shape, leaf = _shape_of(field.type) if uniform is None else uniform
     dtype = TEXT if has_text(leaf) else value_dtype(leaf, marks)
     if dtype is None:
-        raise _unsupported(field.name, leaf)
+        raise _unsupported_error(field.name, leaf)
     kind = "dense"
     if sequences and shape and shape[0] is None:
         kind = "sequence"
@@ -185,14 +185,14 @@ def _variable_shape(field: pa.Field[Any]) -> tuple[FeatureShape, pa.DataType] | 
     if shape_type is None or not (
         pa.types.is_fixed_size_list(shape_type) and is_list(layout.field("data").type)
     ):
-        raise _unsupported(field.name, layout)
+        raise _unsupported_error(field.name, layout)
     rank: int = shape_type.list_size
     try:
         members = json.loads(marks.get(_EXTENSION_METADATA) or b"{}")
         uniform = tuple(members.get("uniform_shape") or [None] * rank)
         order = list(members.get("permutation") or range(rank))
     except (AttributeError, TypeError, ValueError, RecursionError):
-        raise _unsupported(field.name, layout) from None
+        raise _unsupported_error(field.name, layout) from None
     if len(uniform) != rank or order != list(range(rank)):
         raise UnprocessableInput(
             f"Feature {field.name!r} is a tensor with permuted axes. Write it row-major.",
@@ -212,7 +212,7 @@ def value_dtype(leaf: pa.DataType, marks: dict[bytes, bytes]) -> DType | None:
     return DTYPES[mark.decode()] if _MARKED.get(mark) == leaf else _UNMARKED.get(leaf.id)
 
 
-def _unsupported(name: str, layout: pa.DataType) -> UnprocessableInput:
+def _unsupported_error(name: str, layout: pa.DataType) -> UnprocessableInput:
     types = pa.types
     hint = "Leave it out, or write plain lists or values."
     if types.is_duration(layout):

@@ -121,7 +121,7 @@ def measure_schema(schema: Table) -> int:
         LimitExceeded: more fields, deeper, or with more text than is read (`schema_too_large`).
     """
     if schema.scalar(0, "h"):
-        raise unsupported("Big-endian Arrow is not read; write it little-endian")
+        raise unsupported_error("Big-endian Arrow is not read; write it little-endian")
     text = measure_metadata(schema, 2)
     num_fields = 0
     levels = [schema.tables(1)]
@@ -178,7 +178,7 @@ def read_field_metadata(message: memoryview) -> dict[bytes, bytes]:
     return {} if field is None else {pair.text(0): pair.text(1) for pair in field.tables(6)}
 
 
-def unsupported(what: str) -> UnprocessableInput:
+def unsupported_error(what: str) -> UnprocessableInput:
     """The error for valid Arrow that is not supported."""
     return UnprocessableInput(f"{what}.", code="unsupported_arrow")
 
@@ -252,10 +252,10 @@ class GuardedFile(FileObject):
         if metadata is None:
             mark = self._read_up_to(4)
             if mark != _CONTINUATION:
-                return self._end_unmarked(mark)
+                return self._end_without_marker(mark)
             size = int.from_bytes(self._read(4, "the length of a message"), "little", signed=True)
             if not size:
-                self._end_marked()
+                self._end_at_marker()
                 return [_END]
             if not 0 < size <= _MAX_METADATA:
                 raise _invalid(f"A message declares {size} bytes of metadata; at most {_MAX_METADATA}", start)
@@ -276,7 +276,7 @@ class GuardedFile(FileObject):
         """Read what stands before the first message, and the message itself if it has no marker."""
         head = self._read_up_to(8)
         if len(head) < 8:
-            raise self._truncated("its first message; an Arrow stream begins with its schema")
+            raise self._truncation_error("its first message; an Arrow stream begins with its schema")
         if not head.startswith(_MAGIC):
             self._source = PrefixedStream(head, self._source)
             self._offset = 0
@@ -299,7 +299,7 @@ class GuardedFile(FileObject):
             if at < 0 or len(found) < at + 8:
                 piece = self._source.read(64 * KIB)
                 if not piece or len(found) > _MAX_METADATA:
-                    raise self._foreign()
+                    raise self._foreign_error()
                 self._charge(len(piece), "The schema of an Arrow file")
                 found += piece
             elif at % 8 == 0 and int.from_bytes(found[at + 4 : at + 8], "little", signed=True) >= 0:
@@ -323,10 +323,14 @@ class GuardedFile(FileObject):
             records = header
         elif kind == _DICTIONARY:
             if header.scalar(2, "?"):  # Arrow appends each by copying all that went before
-                raise unsupported("A dictionary that is sent in pieces (isDelta) is not read; send it whole")
+                raise unsupported_error(
+                    "A dictionary that is sent in pieces (isDelta) is not read; send it whole"
+                )
             records = header.table(1)
         else:
-            raise unsupported("Only schemas, dictionaries and record batches are read from Arrow, no tensors")
+            raise unsupported_error(
+                "Only schemas, dictionaries and record batches are read from Arrow, no tensors"
+            )
         if records is not None:
             num_rows = max([records.scalar(0, "q"), *(length for length, _ in records.pairs(1))])
             num_bytes = self._offset + size
@@ -351,7 +355,7 @@ class GuardedFile(FileObject):
                 raise _invalid("A compressed Arrow buffer has a negative length")
             self._charge(max(size, 0), "A compressed Arrow buffer")
 
-    def _end_marked(self) -> None:
+    def _end_at_marker(self) -> None:
         self._ended = True
         if self._is_file:
             self._read_footer(b"")
@@ -362,16 +366,16 @@ class GuardedFile(FileObject):
                 offset=self._offset,
             )
 
-    def _end_unmarked(self, found: bytes) -> list[Buffer]:
+    def _end_without_marker(self, found: bytes) -> list[Buffer]:
         """The end of a stream without a marker; anything else is an error."""
         if found and len(found) < 4:
-            raise self._truncated("a message")
+            raise self._truncation_error("a message")
         if found:
             self._offset -= 4
-            raise self._foreign()
+            raise self._foreign_error()
         self._ended = True
         if self._is_file:
-            raise self._truncated("the footer of the file")
+            raise self._truncation_error("the footer of the file")
         return []
 
     def _read_footer(self, tail: bytes) -> None:
@@ -380,7 +384,7 @@ class GuardedFile(FileObject):
             tail = (tail + piece)[-10:]
             self._offset += len(piece)
         if len(tail) < 10 or not tail.endswith(_MAGIC):
-            raise self._truncated("the footer of the file")
+            raise self._truncation_error("the footer of the file")
 
     def _charge(self, num_bytes: int, what: str) -> None:
         self._budget.charge(num_bytes, what)
@@ -396,10 +400,10 @@ class GuardedFile(FileObject):
         self._offset += n
         return found
 
-    def _truncated(self, what: str) -> MalformedInput:
+    def _truncation_error(self, what: str) -> MalformedInput:
         return MalformedInput(f"The body ends inside {what}.", code="truncated", offset=self._offset)
 
-    def _foreign(self) -> UnprocessableInput:
+    def _foreign_error(self) -> UnprocessableInput:
         return UnprocessableInput(
             "This is no Arrow IPC stream or file, or one of a version before 0.15 (2019), which is not read. "
             "Write it with a newer Arrow.",

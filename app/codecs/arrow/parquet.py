@@ -236,24 +236,24 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
 
 def _parquet_schema(schema: pa.Schema) -> pa.Schema:
     """The same with plain lists in features that can be null: Arrow reads no fixed one below a null."""
-    fields = [_varying_field(field) if field.nullable else field for field in schema]
+    fields = [_field_with_varying_lists(field) if field.nullable else field for field in schema]
     metadata: Any = schema.metadata  # declared as what it can be made of
     return pa.schema(fields, metadata)
 
 
-def _varying_field(field: pa.Field[Any]) -> pa.Field[Any]:
+def _field_with_varying_lists(field: pa.Field[Any]) -> pa.Field[Any]:
     # The extension for tensors asks for a list of a fixed size.
     kept = [key for key in field.metadata or {} if not key.startswith(b"ARROW:")]
     marks: dict[bytes | str, bytes | str] = {key: (field.metadata or {})[key] for key in kept}
-    return field.with_type(_varying(field.type)).with_metadata(marks)
+    return field.with_type(_type_with_varying_lists(field.type)).with_metadata(marks)
 
 
-def _varying(layout: Any) -> pa.DataType:
+def _type_with_varying_lists(layout: Any) -> pa.DataType:
     if isinstance(layout, pa.StructType):
         members = [layout.field(index) for index in range(layout.num_fields)]
-        return pa.struct([member.with_type(_varying(member.type)) for member in members])
+        return pa.struct([member.with_type(_type_with_varying_lists(member.type)) for member in members])
     if isinstance(layout, pa.ListType | pa.FixedSizeListType):
-        return pa.list_(layout.value_field.with_type(_varying(layout.value_type)))
+        return pa.list_(layout.value_field.with_type(_type_with_varying_lists(layout.value_type)))
     return layout  # type: ignore[no-any-return]  # some DataType
 
 

@@ -89,12 +89,12 @@ def parse_footer(data: bytes) -> ParquetFooter:
         raise invalid_parquet("The footer of the Parquet file does not end") from None
     if end != len(data):
         raise invalid_parquet("The footer of the Parquet file is followed by something else")
-    leaves = list(_leaves(_typed(fields, 2, list)))
-    groups = [_row_group(group, leaves) for group in _typed(fields, 4, list)]
+    leaves = list(_leaves(_require(fields, 2, list)))
+    groups = [_row_group(group, leaves) for group in _require(fields, 4, list)]
     num_rows = _number(fields, 3)
     if sum(group.num_rows for group in groups) != num_rows:
         raise invalid_parquet(f"The row groups have other than the {num_rows} rows that the footer declares")
-    pairs = [pair for pair in _typed(fields, 5, list) if isinstance(pair, dict)] if 5 in fields else []
+    pairs = [pair for pair in _require(fields, 5, list) if isinstance(pair, dict)] if 5 in fields else []
     schemas = [pair.get(2, b"") for pair in pairs if pair.get(1) == b"ARROW:schema"]
     return ParquetFooter(num_rows, groups, schemas)
 
@@ -124,15 +124,15 @@ def _leaves(elements: list[Any]) -> Iterator[Leaf]:
 
 
 def _row_group(group: Any, leaves: list[Leaf]) -> RowGroup:
-    chunks = _typed(group, 1, list)
+    chunks = _require(group, 1, list)
     if len(chunks) != len(leaves):
         raise invalid_parquet("A row group has other columns than the schema")
     return RowGroup(_number(group, 3), [_chunk(*pair) for pair in zip(chunks, leaves, strict=True)])
 
 
 def _chunk(chunk: Any, leaf: Leaf) -> ColumnChunk:
-    found = _typed(chunk, 3, dict)
-    path = b".".join(part for part in _typed(found, 3, list) if isinstance(part, bytes))
+    found = _require(chunk, 3, dict)
+    path = b".".join(part for part in _require(found, 3, list) if isinstance(part, bytes))
     start = _number(found, 9)
     dictionary = _number(found, 11)
     if 0 < dictionary < start:
@@ -142,7 +142,7 @@ def _chunk(chunk: Any, leaf: Leaf) -> ColumnChunk:
     return ColumnChunk(name, leaf, _number(found, 4), _number(found, 5), start, stop)
 
 
-def _typed(fields: Any, number: int, kind: type[T]) -> T:
+def _require(fields: Any, number: int, kind: type[T]) -> T:
     value = fields.get(number) if isinstance(fields, dict) else None
     if not isinstance(value, kind):
         raise invalid_parquet(f"The footer of the Parquet file lacks a {kind.__name__}")

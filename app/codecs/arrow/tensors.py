@@ -85,15 +85,15 @@ class _Column:
     def _add(self, array: pa.Array[Any], first_row: int, budget: Budget, lease: Lease) -> None:
         if array.null_count:
             row = first_row + int(np.argmax(np.asarray(array.is_null().to_numpy(zero_copy_only=False))))
-            raise self._refused(f"has a null in row {row}; a tensor has none", "null_value")
+            raise self._refusal(f"has a null in row {row}; a tensor has none", "null_value")
         rows = np.arange(first_row, first_row + len(array))
         flat = flatten_arrow(array, rows, lease, self.name)
         row_shape = tuple(level for level in flat.levels if isinstance(level, int))
         if len(row_shape) != len(flat.levels):
-            raise self._refused("has lists whose length may vary; write fixed-size lists", "ragged")
+            raise self._refusal("has lists whose length may vary; write fixed-size lists", "ragged")
         source = value_dtype(flat.values.type, self._marks)
         if source is None:
-            raise self._refused(f"has the Arrow type {str(array.type)[:100]}", "unsupported_type")
+            raise self._refusal(f"has the Arrow type {str(array.type)[:100]}", "unsupported_type")
         feature = Feature(self.name, source)
         values = ColumnReader(feature, self._marks, lease, rows).values(flat)
         overhead = STRING_OVERHEAD * len(values) if source.is_string else 0
@@ -109,22 +109,22 @@ class _Column:
     def all_rows(self, num_rows: int, *, marked: bool) -> Array:
         """All rows as one array; of a marked batch the one row."""
         if self._dtype is None:
-            raise self._refused("comes without any batch, so that its shape is not known", "no_rows")
+            raise self._refusal("comes without any batch, so that its shape is not known", "no_rows")
         values = self._chunks[0] if len(self._chunks) == 1 else join_values(self._chunks)
         shape = check_shape((num_rows, *self._row_shape))
         if marked and num_rows == 1:
-            shape = _marked_shape(self._marks, self.name, len(values))
+            shape = _shape_in_metadata(self._marks, self.name, len(values))
         return Array(self._dtype, shape, values, self.name)
 
-    def _refused(self, what: str, code: str) -> UnprocessableInput:
-        return _refused(self.name, what, code)
+    def _refusal(self, what: str, code: str) -> UnprocessableInput:
+        return _refusal(self.name, what, code)
 
 
-def _refused(name: str, what: str, code: str) -> UnprocessableInput:
+def _refusal(name: str, what: str, code: str) -> UnprocessableInput:
     return UnprocessableInput(f"Column {name[:64]!r} {what}.", code=code, feature=name)
 
 
-def _marked_shape(marks: dict[bytes, bytes], name: str, count: int) -> Shape:
+def _shape_in_metadata(marks: dict[bytes, bytes], name: str, count: int) -> Shape:
     """The shape of `count` elements in the metadata of a field.
 
     Raises:
@@ -136,7 +136,7 @@ def _marked_shape(marks: dict[bytes, bytes], name: str, count: int) -> Shape:
     except (ValueError, RecursionError):
         dims = None
     if not isinstance(dims, list):
-        raise _refused(name, f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")
+        raise _refusal(name, f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")
     shape = check_shape(dims)
     if num_elements(shape) != count:
         raise UnprocessableInput(

@@ -149,7 +149,7 @@ class InflatedStream:
         if not self._fill():
             return False
         if self._container == "zlib":
-            raise self._trailing()
+            raise self._trailing_error()
         self._inflater = _DECOMPRESSORS[self._container]()
         self._num_members += 1
         if self._num_members > self._max_members + self._bytes_in // _LEAST_MEMBER_BYTES:
@@ -187,14 +187,14 @@ class InflatedStream:
                 offset=self._bytes_out,
             )
         if self._num_members and any(text in error for text in _NO_BEGINNING):
-            return self._trailing()
+            return self._trailing_error()
         return MalformedInput(
             f"The body is not valid {self._container}: {error}.",
             code="invalid_compression",
             offset=self._bytes_out,
         )
 
-    def _trailing(self) -> MalformedInput:
+    def _trailing_error(self) -> MalformedInput:
         return MalformedInput(
             f"Something that is not {self._container} follows the end of the compressed body.",
             code="trailing_bytes",

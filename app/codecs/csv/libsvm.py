@@ -179,7 +179,7 @@ def _split(text: bytes, first_row: int, budget: Budget) -> _Lines:
     row = np.cumsum(is_label) - 1
     if len(foreign := np.flatnonzero(raw > 127)):
         at = int(row[np.searchsorted(begins, foreign[0], "right") - 1])
-        raise _malformed(first_row + at, "has characters that are not ASCII")
+        raise _malformed_error(first_row + at, "has characters that are not ASCII")
     # A colon stands right between a key and its value, and nowhere else.
     is_key, is_value = raw[ends] == _COLON, raw[begins - 1] == _COLON
     wrong = np.where(is_label, is_key | is_value, is_key == is_value)
@@ -187,17 +187,21 @@ def _split(text: bytes, first_row: int, budget: Budget) -> _Lines:
     wrong[:-1] |= is_key[:-1] & (ends[:-1] + 1 != begins[1:])
     wrong[-1:] |= is_key[-1:]
     if wrong.any():
-        raise _malformed(first_row + int(row[np.argmax(wrong)]), "is not a label and index:value behind it")
+        raise _malformed_error(
+            first_row + int(row[np.argmax(wrong)]), "is not a label and index:value behind it"
+        )
     colons = np.flatnonzero(raw == _COLON)
     if len(alone := colons[is_break[colons - 1] & is_break[colons + 1]]):
         at = int(np.searchsorted(line[is_label], np.searchsorted(line_ends, alone[0])))
-        raise _malformed(first_row + at, "has a colon without an index")
+        raise _malformed_error(first_row + at, "has a colon without an index")
     tokens = _pack(raw, is_break, begins, ends)
     is_query = _find_queries(tokens, is_key)
     query_values, entries = np.roll(is_query, 1), is_value.copy()
     entries[query_values] = False
     if (wrong := is_query & ~np.roll(is_label, 1)).any():
-        raise _malformed(first_row + int(row[np.argmax(wrong)]), "has qid elsewhere than behind the label")
+        raise _malformed_error(
+            first_row + int(row[np.argmax(wrong)]), "has qid elsewhere than behind the label"
+        )
     num_rows = int(np.count_nonzero(is_label))
     has_query = np.zeros(num_rows, np.bool_)
     has_query[row[is_query]] = True
@@ -239,13 +243,15 @@ def _read_indices(texts: Strings, rows: Ints, budget: Budget) -> Ints:
     try:
         indices: Ints = convert_texts(texts, INT64, Reading(), budget, bare=False)
     except ItemError as error:
-        raise _malformed(int(rows[error.index]), "has an index that is no integer of 64 bits") from None
+        raise _malformed_error(int(rows[error.index]), "has an index that is no integer of 64 bits") from None
     if (wrong := (indices < 0) | (indices >= MAX_DIM)).any():
-        raise _malformed(int(rows[np.argmax(wrong)]), f"has an index that is not from 0 to {MAX_DIM - 1}")
+        raise _malformed_error(
+            int(rows[np.argmax(wrong)]), f"has an index that is not from 0 to {MAX_DIM - 1}"
+        )
     return indices
 
 
-def _malformed(row: int, what: str) -> MalformedInput:
+def _malformed_error(row: int, what: str) -> MalformedInput:
     return MalformedInput(
         f"Row {row} of LibSVM {what}. A line is a label, and index:value for each entry.",
         code="invalid_libsvm",

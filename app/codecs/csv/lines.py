@@ -258,7 +258,7 @@ def whole_lines(
         if len(begun) < needed:
             continue
         if end := find_end(begun):
-            yield _cut(begun, end, budget, what)
+            yield _take_line(begun, end, budget, what)
             offset += end
         if len(begun) > budget.limits.max_record_bytes:
             raise LimitExceeded(
@@ -272,10 +272,10 @@ def whole_lines(
         if not begun.endswith(b"\n"):
             budget.charge(1, what)
             begun += b"\n"
-        yield _cut(begun, len(begun), budget, what)
+        yield _take_line(begun, len(begun), budget, what)
 
 
-def _cut(begun: bytearray, end: int, budget: Budget, what: str) -> bytes:
+def _take_line(begun: bytearray, end: int, budget: Budget, what: str) -> bytes:
     """Take the first `end` bytes out; they are charged twice while they are there twice."""
     budget.charge(end, what)
     with memoryview(begun) as view:

@@ -92,7 +92,7 @@ def _field_texts(
             texts = spelled.split(",") if len(values) else []
     except ItemError as error:
         row = error.index if present is None else int(np.flatnonzero(present)[error.index])
-        raise _located(error, feature, first_row + row) from None
+        raise _locate_error(error, feature, first_row + row) from None
     if present is None:
         return texts
     given = iter(texts)
@@ -118,7 +118,7 @@ def _quote(text: str, needs_quotes: re.Pattern[str]) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _located(error: ItemError, feature: Feature, row: int) -> InputError:
+def _locate_error(error: ItemError, feature: Feature, row: int) -> InputError:
     if error.code != "not_expressible":
         return cell_error(error, feature.name, row)
     return UnprocessableInput(

@@ -51,4 +51,4 @@ def with_body_schema(
             f"only adds to that, or append to another dataset.",
             pointer=pointer,
         )
-    return replace(options, schema=options.schema.declared_by(schema))
+    return replace(options, schema=options.schema.with_declarations_of(schema))

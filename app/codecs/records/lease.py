@@ -47,7 +47,7 @@ class Lease:
         self._expanded += num_bytes
         if self.expands_to is not None and self._expanded > self.expands_to:
             raise TooLargeAtOnce
-        self.budget.check_amplified("decoded", self._expanded)
+        self.budget.check_amplification("decoded", self._expanded)
         self.charge(num_bytes, what)
 
     def adopt(self, remaining_before: int) -> None:

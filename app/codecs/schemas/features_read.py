@@ -56,10 +56,10 @@ class _Stored:
     lengths: FeatureShape
     member: Mapping[str, Any]
 
-    def nested(self, length: int | None) -> _Stored:
+    def nest(self, length: int | None) -> _Stored:
         return replace(self, lengths=(length, *self.lengths))
 
-    def named(self, prefix: str) -> _Stored:
+    def with_prefix(self, prefix: str) -> _Stored:
         return replace(self, name=f"{prefix}/{self.name}" if self.name else prefix)
 
 
@@ -75,7 +75,7 @@ def plain_features(value: Mapping[str, Any]) -> list[Feature]:
         MalformedInput: not of the form of a features.json (`invalid_schema`).
         UnprocessableInput: a feature that no row of ours can have, by name and class.
     """
-    return [_feature(stored) for stored in _stored("", value, 0)]
+    return [_feature(stored) for stored in _stored_features("", value, 0)]
 
 
 def notes(value: Mapping[str, Any]) -> Iterator[str]:
@@ -87,20 +87,20 @@ def notes(value: Mapping[str, Any]) -> Iterator[str]:
             yield description
 
 
-def _stored(name: str, value: object, depth: int) -> Iterator[_Stored]:
+def _stored_features(name: str, value: object, depth: int) -> Iterator[_Stored]:
     """What a record holds for one feature of a features.json."""
     if depth > _MAX_DEPTH:
         raise _invalid(name, f"is nested more than {_MAX_DEPTH} deep")
     kind, content = _open(name, value)
     if kind == "FeaturesDict":
         for key, inner in _features_of(name, content).items():
-            for stored in _stored(key, inner, depth + 1):
-                yield stored.named(name) if name else stored
+            for stored in _stored_features(key, inner, depth + 1):
+                yield stored.with_prefix(name) if name else stored
     elif kind == "Sequence":
         length = content.get("length", -1)
         length = None if length is None else _integer(name, length)
-        for stored in _stored(name, content.get("feature"), depth + 1):
-            yield stored.nested(None if length is None or length < 0 else length)
+        for stored in _stored_features(name, content.get("feature"), depth + 1):
+            yield stored.nest(None if length is None or length < 0 else length)
     elif kind == "Translation":
         if content.get("variableLanguagesPerExample") or content.get("variable_languages_per_example"):
             raise _inexpressible(name, "TranslationVariableLanguages")

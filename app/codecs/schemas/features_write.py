@@ -46,7 +46,7 @@ def _feature(feature: Feature) -> dict[str, Any]:
     if feature.kind != "dense":
         return _components(feature)
     if feature.encoding == "list":
-        return _listed(feature)
+        return _describe_list(feature)
     if (
         feature.encoding == "raw"
         and not feature.nullable
@@ -57,7 +57,7 @@ def _feature(feature: Feature) -> dict[str, Any]:
     return _scalar("string", optional=feature.nullable)
 
 
-def _listed(feature: Feature) -> dict[str, Any]:
+def _describe_list(feature: Feature) -> dict[str, Any]:
     dtype = "string" if feature.dtype.is_string else feature.dtype.name
     optional = feature.nullable and feature.num_unknown == 0
     if optional and dtype in _OPTIONAL_AS_FLOAT32:
@@ -90,7 +90,7 @@ def _components(feature: Feature) -> dict[str, Any]:
         "pythonClassName": f"{FEATURES}.features_dict.FeaturesDict",
         "featuresDict": {
             "features": {
-                component.name.removeprefix(prefix): _listed(component)
+                component.name.removeprefix(prefix): _describe_list(component)
                 for component in stored_features(feature)
             }
         },

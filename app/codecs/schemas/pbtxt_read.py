@@ -64,7 +64,7 @@ def plain_features(message: Message) -> tuple[list[Feature], bool]:
         else item
         for item in features
     ]
-    return _combine(by_name(features), [*_ragged(message), *_sparse(message)]), is_sequence
+    return _combine(by_name(features), [*_ragged_features(message), *_sparse(message)]), is_sequence
 
 
 def _combine(features: dict[str, Feature], candidates: Iterable[Feature]) -> list[Feature]:
@@ -135,7 +135,7 @@ def _shape(name: str, item: Message) -> FeatureShape:
     return () if least == 1 else check_shape([least])
 
 
-def _ragged(message: Message) -> Iterator[Feature]:
+def _ragged_features(message: Message) -> Iterator[Feature]:
     """What the representations say of ragged tensors that are stored under our names."""
     dtypes = _stored_dtypes(message)
     for group in messages(message, "tensor_representation_group"):

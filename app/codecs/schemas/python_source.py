@@ -102,7 +102,7 @@ def _context_specs(features: Iterable[Feature]) -> Iterator[tuple[Feature, str]]
     for feature in features:
         if feature.kind == "sparse":
             for component in stored_features(feature):
-                yield component, f"tf.io.VarLenFeature({_stored(component)})"
+                yield component, f"tf.io.VarLenFeature({_stored_dtype(component)})"
         else:
             yield feature, _spec(feature)
 
@@ -117,7 +117,7 @@ def _sparse_of_components(feature: Feature) -> str:
 
 def _spec(feature: Feature) -> str:
     """How `tf.io.parse_example` is told of a feature of an Example, or of the context."""
-    stored = _stored(feature)
+    stored = _stored_dtype(feature)
     if feature.kind == "ragged":
         values, *cuts = stored_features(feature)
         partitions = [f"tf.io.RaggedFeature.RowLengths({cut.name!r})" for cut in cuts]
@@ -194,7 +194,7 @@ def _raw(dtype: DType, strings: str) -> str:
 
 def _step_spec(feature: Feature) -> str:
     """How `tf.io.parse_sequence_example` is told of a feature list."""
-    step, stored = feature.step, _stored(feature)
+    step, stored = feature.step, _stored_dtype(feature)
     missing = ", allow_missing=True" if feature.nullable else ""
     if step.encoding != "list":
         return f"tf.io.FixedLenSequenceFeature([], {stored}{missing})"
@@ -244,7 +244,7 @@ def _cast(dtype: DType, expression: str) -> str:
     return f"tf.cast({expression}, {_tf(dtype)})"
 
 
-def _stored(feature: Feature) -> str:
+def _stored_dtype(feature: Feature) -> str:
     if feature.encoding != "list" or feature.dtype.is_string:
         return "tf.string"
     return "tf.float32" if feature.dtype.is_float else "tf.int64"

@@ -134,11 +134,11 @@ class _Reader:
                 while not self._take_mark(b"]"):
                     values.append(self._value(depth))
                     if not self._take_mark(b",") and self._text != b"]":
-                        raise self._unexpected("a comma or ]")
+                        raise self._unexpected_error("a comma or ]")
             elif with_colon or self._text in _CLOSING:
                 values.append(self._value(depth))
             else:
-                raise self._unexpected("a value")
+                raise self._unexpected_error("a value")
             self._take_mark(b",", b";")
         return fields
 
@@ -148,12 +148,12 @@ class _Reader:
             parts = [b"["]
             while not self._take_mark(b"]"):
                 if self._kind == "end":
-                    raise self._unexpected("]")
+                    raise self._unexpected_error("]")
                 parts.append(self._text)
                 self._advance()
             return b"".join(parts).decode("utf-8", "replace")
         if self._kind != "literal" or not (self._text[:1].isalpha() or self._text[:1] == b"_"):
-            raise self._unexpected("the name of a field")
+            raise self._unexpected_error("the name of a field")
         name = self._text.decode()
         self._advance()
         return name
@@ -167,7 +167,7 @@ class _Reader:
             self._advance()
             return literal
         if self._kind != "string":
-            raise self._unexpected("a value")
+            raise self._unexpected_error("a value")
         pieces = []
         while self._kind == "string":
             pieces.append(self._read_string())
@@ -184,9 +184,9 @@ class _Reader:
             end = match.end()
         return bytes(content + raw[end:])
 
-    def _unexpected(self, wanted: str) -> MalformedInput:
+    def _unexpected_error(self, wanted: str) -> MalformedInput:
         found = "the end" if self._kind == "end" else repr(self._text[:40].decode("utf-8", "replace"))
-        return _malformed(f"{wanted} is expected, {found} found", self._offset)
+        return _malformed_error(f"{wanted} is expected, {found} found", self._offset)
 
 
 def _unescape(match: re.Match[bytes], offset: int) -> bytes:
@@ -200,7 +200,7 @@ def _unescape(match: re.Match[bytes], offset: int) -> bytes:
             return chr(code).encode()
     elif other in _SIMPLE_ESCAPES:
         return _SIMPLE_ESCAPES[other]
-    raise _malformed(f"the escape {match[0].decode('utf-8', 'replace')!r}", offset)
+    raise _malformed_error(f"the escape {match[0].decode('utf-8', 'replace')!r}", offset)
 
 
 def _tokens(data: bytes) -> Iterator[tuple[str, bytes, int]]:
@@ -209,7 +209,7 @@ def _tokens(data: bytes) -> Iterator[tuple[str, bytes, int]]:
     while position < len(data):
         match = _TOKEN.match(data, position)
         if match is None:
-            raise _malformed(f"the byte {data[position]:#04x} stands where none may", position)
+            raise _malformed_error(f"the byte {data[position]:#04x} stands where none may", position)
         kind = str(match.lastgroup)
         if kind != "space":
             yield kind, match[0], position
@@ -218,7 +218,7 @@ def _tokens(data: bytes) -> Iterator[tuple[str, bytes, int]]:
         yield "end", b"", len(data)
 
 
-def _malformed(what: str, offset: int) -> MalformedInput:
+def _malformed_error(what: str, offset: int) -> MalformedInput:
     return MalformedInput(
         f"The schema is neither JSON nor a schema.pbtxt that can be read: {what}.",
         code="invalid_pbtxt",

@@ -112,7 +112,7 @@ def _from_names(name: str | None, parts: dict[str, Array], kind: Literal["sparse
             return sparse_tensor(first, *others, name=name)
         return ragged_tensor(first, others, name=name)
     except InputError as error:
-        raise error.shifted(feature=name) from error.__cause__
+        raise error.shift(feature=name) from error.__cause__
 
 
 def missing_component(kind: Literal["sparse", "ragged"], why: str, name: str | None = None) -> InputError:

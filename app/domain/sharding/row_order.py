@@ -42,7 +42,7 @@ class RowOrder:
             num_rows * (self.worker + 1) // self.num_workers,
         )
 
-    def arranged(self, count: int) -> NDArray[np.int64]:
+    def arrange_runs(self, count: int) -> NDArray[np.int64]:
         """The numbers of `count` runs of rows in the order in which they are read; alike for all workers."""
         if not self.shuffle_buffer:
             return np.arange(count)

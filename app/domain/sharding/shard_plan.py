@@ -98,7 +98,7 @@ class BaseShard:
     num_bytes: int
 
 
-def leading_full(shards: Sequence[BaseShard]) -> tuple[BaseShard, ...]:
+def leading_full_shards(shards: Sequence[BaseShard]) -> tuple[BaseShard, ...]:
     """The shards that lead a split and are no shorter than the rule of sizes asks."""
     return tuple(takewhile(lambda shard: shard.num_bytes >= _MIN_SHARD_BYTES, shards))
 

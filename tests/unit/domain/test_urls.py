@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.urls import shown_url
+from app.domain.urls import hide_secrets
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from app.domain.urls import shown_url
     ],
 )
 def test_who_signs_in_and_queries_are_hidden(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert hide_secrets(url) == shown

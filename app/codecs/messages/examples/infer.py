@@ -65,7 +65,7 @@ def infer_schema(
     if infer == "all":
         cells = (ROW_BYTES + CELL_BYTES * len(schema)) * inference.num_rows
         # Too much for the body is refused before the first row is decoded.
-        budget.check_amplified("decoded", cells)
+        budget.check_amplification("decoded", cells)
     return schema, _replay(held, frames)
 
 

@@ -159,7 +159,7 @@ def _parse_rows(strings: Strings, budget: Budget) -> Iterator[SparseTensor]:
         try:
             yield _parse_row(_protos_of(strings, row), budget)
         except InputError as error:
-            raise error.shifted(feature=f"row {row} of the sparse tensor") from error.__cause__
+            raise error.shift(feature=f"row {row} of the sparse tensor") from error.__cause__
 
 
 def _parse_row(protos: Sequence[memoryview], budget: Budget, name: str | None = None) -> SparseTensor:

@@ -117,7 +117,7 @@ class AppendBody:
             return open_widening(source, form, options, stored, *lent)
         if options.schema is not None:
             require_same_schema(options.schema, stored)
-            stored = stored.declared_by(options.schema)
+            stored = stored.with_declarations_of(options.schema)
         options = replace(options, schema=stored, schema_of_dataset=True)
         return open_records(source, form, options, *lent)
 

@@ -39,7 +39,7 @@ def open_widening(
         SchemaConflict: no schema holds both.
     """
     if options.schema is not None:
-        schema = widen(stored, options.schema).declared_by(options.schema)
+        schema = widen(stored, options.schema).with_declarations_of(options.schema)
         declared = replace(options, schema=schema)
         return open_records(source, form, declared, budget, spool, resources)
     stream = _Rewindable(source, budget)
@@ -54,7 +54,7 @@ def open_widening(
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:
     if found.is_declared:
-        return widen(stored, found.schema.as_stored()).declared_by(found.schema)
+        return widen(stored, found.schema.as_stored()).with_declarations_of(found.schema)
     offered = [_as_stored(feature, stored, form) for feature in found.schema]
     return widen(stored, Schema(tuple(offered), found.schema.message))
 
@@ -68,7 +68,7 @@ def _as_stored(feature: Feature, stored: Schema, form: FormName) -> Feature:
     if known is None:
         return feature
     if known.inferred and feature.inferred:
-        known = known.joined(feature.dtype, feature.shape)
+        known = known.widen_to(feature.dtype, feature.shape)
     may_lack = feature.nullable and RECORDS_CODECS[form].shows_absence
     return replace(known, nullable=True) if may_lack else known
 

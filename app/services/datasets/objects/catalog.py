@@ -185,7 +185,7 @@ class Catalog:
         Raises:
             SchemaConflict: it has got another one.
         """
-        schema = schema.noting_large(large)
+        schema = schema.mark_beyond_float32(large)
         found = self._incarnation(layout)
         if found is None:
             found, created = self._create(layout, schema, DatasetOptions())

@@ -11,7 +11,7 @@ from ....domain.sharding.shard_plan import (
     BaseShard,
     ShardPlan,
     default_num_shards,
-    leading_full,
+    leading_full_shards,
     most_shards,
     plan_split,
 )
@@ -83,7 +83,7 @@ def plan_shards(
     """
     asked = _asked_by_split(contents, options)
     kept = {
-        split: leading_full(content.base) if keep and asked[split] is None else ()
+        split: leading_full_shards(content.base) if keep and asked[split] is None else ()
         for split, content in contents.items()
     }
     counts = {

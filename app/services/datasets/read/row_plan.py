@@ -59,7 +59,7 @@ def plan_rows(split: SplitPieces, start: int, stop: int, order: RowOrder) -> Row
     pieces: list[StoredPiece] = []
     kept: list[tuple[int, int]] = []
     passed = position = 0
-    for number in order.arranged(len(runs)):
+    for number in order.arrange_runs(len(runs)):
         run = runs[number]
         # The share is one of rows in this order: runs at its ends may belong to two workers.
         low = run.start + max(0, first - passed)

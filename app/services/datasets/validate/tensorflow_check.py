@@ -33,7 +33,7 @@ def check_with_tensorflow(dataset: Dataset, n: int, manifest: Manifest, budget: 
     with TensorFlowReader(serialize_python(manifest.schema), manifest.compression, dataset.spool) as reader:
         for split in manifest.splits.values():
             for entry in split.shards:
-                budget.require_wanted()
+                budget.require_not_given_up()
                 num_shards += 1
                 key = dataset.layout.file(n, entry.file)
                 stream = open_checked(dataset.store, key, entry, dataset.pool, problems)

@@ -13,7 +13,7 @@ from app.domain.sharding.shard_plan import (
     BaseShard,
     covering,
     default_num_shards,
-    leading_full,
+    leading_full_shards,
     plan_split,
     record_offsets,
 )
@@ -115,9 +115,9 @@ FULL = [
 
 
 def test_full_shards_are_kept_as_far_as_they_lead() -> None:
-    assert leading_full(FULL) == tuple(FULL[:2])
-    assert leading_full(FULL[::-1]) == ()
-    assert leading_full([]) == ()
+    assert leading_full_shards(FULL) == tuple(FULL[:2])
+    assert leading_full_shards(FULL[::-1]) == ()
+    assert leading_full_shards([]) == ()
 
 
 def test_kept_shards_come_first_and_count_in_the_names() -> None:

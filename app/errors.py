@@ -11,10 +11,10 @@ ShardsmithError
 │   │   └── UnknownEncoding       the body is encoded in a way that is not undone here
 │   ├── NotAcceptable             no output form matches what the client accepts
 │   └── LimitExceeded             larger, deeper or longer than allowed
-├── Unauthenticated               who asks is not known
+├── Unauthenticated               the caller is not known
 │   └── InvalidToken              a token came that is not, or no longer, accepted
-├── IssuerUnavailable             who asks cannot be found out: the keys of its issuer are not to be had
-├── InsufficientScope             who asks is known, and may not do this
+├── IssuerUnavailable             the caller cannot be checked: the keys of its issuer cannot be fetched
+├── InsufficientScope             the caller is known, and may not do this
 ├── NotFound                      no such dataset, version, shard, ...
 ├── Conflict                      the state of the store forbids it
 │   └── InProgress                the same is being done right now
@@ -56,7 +56,7 @@ class Location:
 
 
 class ProblemMembers(TypedDict, total=False):
-    """What some errors tell beside what all do; each member is declared in the OpenAPI document.
+    """Members that some errors have beside the common ones; each is declared in the OpenAPI document.
 
     Attributes:
         parameter: the query parameter that is wrong.
@@ -64,7 +64,7 @@ class ProblemMembers(TypedDict, total=False):
         served: media types, or content codings, that can be had here.
         schema: the schema that the dataset has.
         append_id: the append that was stored, although its publication failed.
-        max_num_shards: the most that are possible.
+        max_num_shards: the largest number that is allowed.
         version: the version that is being published, or that this is about.
         required_scope: what the token lacks.
         checks: the conditions of readiness, by name.
@@ -114,7 +114,7 @@ class ShardsmithError(Exception):
         self.extra: ProblemMembers = {**extra} if extra else {}
 
     def shift(self, *, rows: int = 0, offset: int = 0, feature: str | None = None) -> ShardsmithError:
-        """This error with its location moved: for codecs that see one part of the input."""
+        """Move this error's location, for codecs that see only one part of the input; return this error."""
         old = self.location
         self.location = Location(
             pointer=old.pointer,
@@ -186,7 +186,7 @@ class LimitExceeded(InputError):
 
 
 class Unauthenticated(ShardsmithError):
-    """Who asks is not known, and has to be."""
+    """The caller is not known, and has to be."""
 
     code = "authentication_required"
 
@@ -198,13 +198,13 @@ class InvalidToken(Unauthenticated):
 
 
 class IssuerUnavailable(ShardsmithError):
-    """Who asks cannot be found out now: the keys of the token's issuer are not to be had."""
+    """The caller cannot be checked now: the keys of the token's issuer cannot be fetched."""
 
     code = "issuer_unreachable"
 
 
 class InsufficientScope(ShardsmithError):
-    """Who asks is known, and may not do this."""
+    """The caller is known, and may not do this."""
 
     code = "insufficient_scope"
 
@@ -261,7 +261,7 @@ class SpoolFull(StorageFull):
 
 
 class SpoolUnavailable(StorageError):
-    """The spool cannot be written or read; the object store has no part in it."""
+    """The spool cannot be written or read. The object store is not involved."""
 
     code = "spool_unavailable"
     disclosed = True

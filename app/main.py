@@ -62,7 +62,7 @@ Shardsmith is listening. Try:
 """
 
 
-#: FastAPI's: to find that nobody has asked for it takes a tenth of the time of a small request.
+#: FastAPI's telemetry: checking that nobody wants it takes a tenth of the time of a small request.
 _NO_TELEMETRY: Final[TelemetryConfig] = {
     "tracing": False,
     "metrics": False,
@@ -75,19 +75,21 @@ def create_app() -> FastAPI:
     """The application as the environment configures it: `uvicorn app.main:create_app --factory`.
 
     Raises:
-        AuthConfigurationError, SettingsError: as `create_app_with`, or a setting is invalid.
+        AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
+        NotEnoughMemory: less memory than the service needs.
+        SettingsError: a setting is invalid, or names no store.
     """
     _warn_of_unused_variables()
     return create_app_with(read_settings())
 
 
 def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> FastAPI:
-    """The application with these settings; tests give a store of their own.
+    """The application with these settings. Tests pass a store of their own.
 
     Raises:
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
-        NotEnoughMemory: as `memory_for_requests`.
-        SettingsError: there can be no store where the settings say.
+        NotEnoughMemory: less memory than the service needs.
+        SettingsError: the storage URL names no store.
     """
     auth = Auth(_auth_options(settings))
     load = Load()
@@ -119,7 +121,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         title="Shardsmith",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # `pages` has one that needs no internet
+        docs_url=None,  # `pages` has a version that needs no internet
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
         redirect_slashes=False,  # a redirect would lose the body of half the clients
@@ -151,7 +153,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
 
 
 def _settle() -> None:
-    """Once kernels are loaded: what loading them left behind goes back, and the rest is kept."""
+    """Return memory that loading the kernels left behind, and exempt the rest from garbage collection."""
     gc.collect()
     return_unused()
     keep_what_is_loaded()
@@ -160,8 +162,8 @@ def _settle() -> None:
 def _build_routes(app: FastAPI) -> None:
     """Build what FastAPI otherwise builds at the first request.
 
-    It silences a warning of pydantic meanwhile, for the whole process. So does numba while it compiles, and
-    the one that ends first undoes what the other has set.
+    FastAPI changes the process's warning filters meanwhile, and so does numba while it compiles. If both did
+    so at once, the one that ends first would undo what the other has set.
     """
     for route in app.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
@@ -231,7 +233,7 @@ def _serve(settings: Settings) -> None:
         port=settings.port,
         log_level=settings.log_level,
         access_log=settings.access_log,
-        log_config=None,  # its records go where all others go
+        log_config=None,  # so that its records go where all others go
         http=hardened_protocol(_connection_limits(settings)),
         ws="none",
     )
@@ -275,8 +277,8 @@ def _app_to_serve(settings: Settings) -> FastAPI:
     """The application.
 
     Raises:
-        AuthConfigurationError: it would listen to others without authentication; or as `create_app_with`.
-        SettingsError: as `create_app_with`.
+        AuthConfigurationError: the service would listen to other machines without authentication.
+        SettingsError: the storage URL names no store.
     """
     options = _auth_options(settings)
     if not (options.on or options.anyone or is_loopback(settings.host)):
@@ -297,8 +299,7 @@ def _warn_of_unused_variables() -> None:
 
 
 def _exit(_: int, __: FrameType | None) -> NoReturn:
-    # What was loaded and compiled need not be looked over for garbage once more: that took most of the time
-    # between the last answer and the end, 20 s on a busy machine.
+    # Without this, garbage collection at exit took up to 20 s on a busy machine.
     gc.freeze()
     sys.exit(0)
 
@@ -309,6 +310,6 @@ def _say_what_to_try(host: str, port: int) -> None:
 
 
 def _url(host: str, port: int) -> str:
-    """Where a client on this machine finds a server that listens on `host`."""
+    """The address by which a client on this machine reaches a server that listens on `host`."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (read, not bound)
     return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"

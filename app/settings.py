@@ -16,8 +16,9 @@ from .domain.limits import KIB, MIB, Limits
 from .domain.urls import hide_secrets
 
 _PREFIX: Final = "SHARDSMITH_"
-#: What Kubernetes sets for each Service of the namespace ("Accessing the Service" in its documentation), here
-#: for those named `shardsmith` and `shardsmith-*`. `SHARDSMITH_PORT` is such a variable and a setting.
+#: Variables that Kubernetes sets for each Service of the namespace ("Accessing the Service" in its
+#: documentation), here for those named `shardsmith` and `shardsmith-*`. `SHARDSMITH_PORT` is such a variable
+#: and a setting.
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://")
 _OF_A_LINK: Final = re.compile(
     r"SHARDSMITH_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
@@ -33,7 +34,8 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     """The configuration of one process; each field is read from `SHARDSMITH_<FIELD>`.
 
-    A secret may stand in a URL, though it should not: none is shown, nor is what errors complain about.
+    A URL may hold a secret, though it should not. So URLs are shown without secrets, and errors quote no
+    values.
     """
 
     model_config = SettingsConfigDict(
@@ -211,7 +213,7 @@ class Settings(BaseSettings):
 
     @property
     def limits(self) -> Limits:
-        """The limits that codecs are given."""
+        """The limits for codecs."""
         return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
 
 
@@ -220,7 +222,7 @@ def _split_names(names: str | None) -> list[str]:
 
 
 def read_settings(**given: Any) -> Settings:
-    """The settings of the environment, but for those given.
+    """The settings from the environment, with `given` taking precedence.
 
     Raises:
         SettingsError: one of them is invalid.
@@ -237,7 +239,7 @@ def _refusal(fault: Mapping[str, Any]) -> str:
 
 
 def complaints(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that looks like a setting and is not used as one."""
+    """A sentence for each variable that looks like a setting but is not used as one."""
     known = [name.upper() for name in Settings.model_fields]
     return [
         complaint

@@ -8,5 +8,5 @@ from typing import Final, Literal
 #: The names of `tf.io.TFRecordOptions`, in lower case.
 Compression = Literal["none", "gzip", "zlib"]
 
-#: What the name of a compressed shard ends with; Spark, gunzip and people go by it.
+#: How the name of a compressed shard ends; Spark and gunzip need that.
 SUFFIXES: Final[Mapping[Compression, str]] = {"none": "", "gzip": ".gz", "zlib": ".zlib"}

@@ -12,7 +12,7 @@ Sources: TensorFlow 2.21 `tensorflow/core/framework/types.proto` (enum), Open In
 | qint8, quint8, qint16,         | `make_tensor_proto`             | both; `make_ndarray` gives them as |
 | quint16, qint32                |                                 | a structure of one field           |
 
-A resource or a variant is no array of values. An element of 4 or 2 bits takes a byte, as in TensorFlow's
+Resources and variants are not arrays of values. An element of 4 or 2 bits takes a byte, as in TensorFlow's
 memory and in `tensor_content`.
 """
 
@@ -75,9 +75,9 @@ class DType:
         tf_enum: the `DataType` number in TensorProto.
         itemsize: bytes an element takes, little-endian; 0 for strings.
         numpy: the little-endian numpy dtype; `object` (of `bytes`) for strings.
-        oip: the Open Inference Protocol name, where there is one.
+        oip: the Open Inference Protocol name, if there is one.
         has_kernel: `tf.io.serialize_tensor` writes it.
-        num_bits: that an element has; fewer than 8 lie in a byte of their own.
+        num_bits: bits of an element; if fewer than 8, each element still takes a byte.
     """
 
     name: DTypeName
@@ -111,7 +111,7 @@ class DType:
 
     @property
     def in_numpy(self) -> bool:
-        """Whether numpy itself has this element type, by a name that says so."""
+        """Whether numpy itself has this element type, under the same name."""
         return self.has_kernel and self.numpy.isbuiltin == 1
 
     @property
@@ -245,7 +245,7 @@ _FEATURE_ALIASES: Final[dict[str, DType]] = {
 _BY_TF_ENUM: Final = {dtype.tf_enum: dtype for dtype in DTYPES.values()}
 _BY_OIP: Final = {dtype.oip: dtype for dtype in DTYPES.values() if dtype.oip is not None}
 #: Quantized integers are those of numpy with another meaning.
-#: Those that no array holds.
+#: Types that no array holds.
 _REFUSED_TF_NAMES: Final = {20: "resource", 21: "variant"}
 
 
@@ -265,7 +265,7 @@ def parse_dtype(name: str) -> DType:
 
 
 def parse_feature_dtype(name: str) -> DType:
-    """The dtype of a feature: as for tensors, but `string` and `text` are UTF-8 text, `bytes` is bytes.
+    """The dtype of a feature. Here `string` and `text` are UTF-8 text, and `bytes` is bytes.
 
     Raises:
         MalformedInput: unknown name (`unknown_dtype`).

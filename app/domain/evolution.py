@@ -1,7 +1,7 @@
-"""How the schema of a dataset may change once rows are stored under it: it only widens.
+"""How the schema of a dataset may change after rows are stored under it: it only widens.
 
-Whatever is allowed here leaves every stored row readable under the wider schema, with the same values; all
-but the last change leave the stored bytes as they are:
+Every allowed change leaves every stored row readable under the wider schema, with the same values. All but
+the last leave the stored bytes as they are:
 
 | change                           | allowed                                                              |
 |----------------------------------|----------------------------------------------------------------------|
@@ -13,7 +13,7 @@ but the last change leave the stored bytes as they are:
 | an inferred int64                | becomes float32, as long as that holds every stored value exactly;   |
 |                                  | a publication writes the lists of earlier rows anew                  |
 
-What is asked for may also be narrower than what there is; then what there is stays.
+If the rows are narrower than the stored schema, the stored schema stays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .dtypes import FLOAT32, INT64, DType
 from .feature import Feature, FeatureShape
 from .schema import Schema, message_keys
 
-#: The way out where a dtype cannot be widened.
+#: What to do if a dtype cannot be widened.
 DECLARE_ANEW: Final = "Append to a new dataset, and declare its schema."
 
 #: dtype -> those that are stored alike and hold all its values. An Int64List holds no uint64, a FloatList no
@@ -46,7 +46,7 @@ _WIDER: Final[dict[str, frozenset[str]]] = {
 
 
 def widen(stored: Schema, offered: Schema) -> Schema:
-    """The least schema that holds rows of both; `stored` itself where `offered` adds nothing.
+    """The smallest schema that holds rows of both; `stored` itself if `offered` adds nothing.
 
     The features of `stored` keep their order, others follow as `offered` has them.
 
@@ -83,7 +83,7 @@ def _require_same_keys(widened: Schema, stored: Schema) -> None:
 
 
 def _with(feature: Feature, offered: Feature | None, stored: Schema) -> Feature:
-    """The feature for rows of both; those of the one that has it not may lack it."""
+    """The feature for rows of both schemas; rows of the schema without it may lack it."""
     if offered is None:
         return replace(feature, nullable=True)
     for member in ("kind", "encoding"):
@@ -130,7 +130,7 @@ def _wider_shape(feature: Feature, offered: Feature, stored: Schema) -> FeatureS
 
 
 def _check(schema: Schema, stored: Schema) -> Schema:
-    """A schema that was put together, if it is one that could have been declared."""
+    """The combined schema, if it could have been declared."""
     try:
         return Schema.from_json(schema.to_json(stored=True), stored=True)
     except InputError as error:

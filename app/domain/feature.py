@@ -7,7 +7,7 @@
 | `sparse`   | coordinates and values          | rank >= 1, all known                            |
 | `sequence` | a list of steps                 | null, then the shape of one step                |
 
-Dimensions of a ragged value behind the last null are uniform.
+The dimensions of a ragged value after the last null are uniform.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class FeatureJson(TypedDict):
 
 #: dtypes whose values a FloatList (float32) or an Int64List (int64) cannot hold; by dtype, never by value.
 _LOSSY_IN_LIST: Final = frozenset({"float64", "uint64"})
-#: dtypes of numbers that a FloatList or an Int64List takes; for the two above, only where loss is allowed.
+#: dtypes of numbers that a FloatList or an Int64List takes; the two above only if loss is allowed.
 _LISTED: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
     | {"float16", "bfloat16", "float32", "float64"}
 )
 _MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
-#: Members of the stored form alone, each written only where it is true.
+#: Members of the stored JSON only, each written only if it is true.
 _STORED_MEMBERS: Final = ("inferred", "beyond_float32", "was_int64")
 
 
@@ -64,7 +64,7 @@ class Feature:
         beyond_float32: an inferred int64 of which rows may hold integers that float32 does not hold exactly.
         was_int64: a float32 that was an inferred int64; rows that were stored before have an Int64List.
 
-    The last three take no part in comparisons, and stand in no form but the stored one.
+    The last three are left out of comparisons, and occur only in the stored JSON.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Feature:
 
     @property
     def num_values(self) -> int | None:
-        """Values in one row, or None where a dimension is unknown."""
+        """The number of values in one row, or None if a dimension is unknown."""
         return None if None in self.shape else self.known_values
 
     @property
@@ -103,12 +103,12 @@ class Feature:
 
     @property
     def num_partitions(self) -> int:
-        """Of a `ragged` feature: how often its rows are cut, beside the cut into rows."""
+        """The number of ragged dimensions of a `ragged` feature, besides the rows themselves."""
         return max(axis for axis, dim in enumerate(self.shape) if dim is None)
 
     @property
     def inner_shape(self) -> tuple[int, ...]:
-        """Of a `ragged` feature: the uniform dimensions, those behind the last unknown one."""
+        """The uniform dimensions of a `ragged` feature: those after the last unknown one."""
         return tuple(dim for dim in self.shape[self.num_partitions + 1 :] if dim is not None)
 
     @property
@@ -123,7 +123,7 @@ class Feature:
         )
 
     def widen_to(self, dtype: DType, shape: FeatureShape) -> Feature:
-        """This inferred feature, as far as it may be widened for values of that dtype and shape."""
+        """This inferred feature, widened as far as allowed for values of that dtype and shape."""
         dims = self.shape
         if self.kind == "dense" and len(shape) == len(dims) and None not in shape[1:]:
             dims = tuple(old if old == new else None for old, new in zip(dims, shape, strict=True))
@@ -132,7 +132,7 @@ class Feature:
 
     @property
     def may_round(self) -> bool:
-        """Whether the Example holds its values in fewer bits than they have."""
+        """Whether the Example stores its values with fewer bits than they have."""
         return self.encoding == "list" and self.dtype is FLOAT64
 
     @property
@@ -144,13 +144,13 @@ class Feature:
     def as_read(self) -> Feature:
         """The feature of further rows: an inferred float32 is read as float64, and rounded later.
 
-        That way it is known which values change.
+        So the encoder knows which values change.
         """
         rounds = self.inferred and self.encoding == "list" and self.dtype is FLOAT32
         return replace(self, dtype=FLOAT64) if rounds else self
 
     def require_lossless(self) -> None:
-        """Refuse what the Example's lists cannot hold.
+        """Refuse dtypes that the Example's lists cannot hold.
 
         Raises:
             LossyConversion: uint64 with encoding `list`, and float64 that somebody declared.
@@ -171,7 +171,7 @@ class Feature:
         """The JSON form.
 
         Args:
-            stored: also what only a dataset knows of its schema.
+            stored: also write the members that only the schema of a dataset has.
         """
         feature: FeatureJson = {
             "dtype": self.dtype.name,
@@ -188,7 +188,7 @@ class Feature:
         """A feature from its JSON form.
 
         Args:
-            stored: it is what `to_json(stored=True)` gave.
+            stored: whether `to_json(stored=True)` wrote it.
 
         Raises:
             MalformedInput: not of that form (`invalid_schema`, `unknown_dtype`).
@@ -231,7 +231,7 @@ class Feature:
 
 
 def _kind_contradiction(feature: Feature) -> str | None:
-    """Why the shape or the encoding is none that the kind can have, or None."""
+    """Why the kind cannot have this shape or encoding, or None."""
     kind, shape = feature.kind, feature.shape
     if kind in ("ragged", "sparse") and feature.encoding != "list":
         return f"kind {kind!r} has encoding 'list' alone"
@@ -288,7 +288,7 @@ def _invalid(name: str, what: str) -> MalformedInput:
 
 
 def stored_features(feature: Feature) -> tuple[Feature, ...]:
-    """What an Example stores for `feature`, each a dense feature under its own name.
+    """The lists that an Example stores for `feature`, each as a dense feature under its own name.
 
     Ragged and sparse features have no form of their own in an Example. They are stored as several lists, by
     the names that TensorFlow Datasets gives a ragged feature (`example_serializer.py`), and that

@@ -1,4 +1,4 @@
-"""What one request may cost: frozen bounds."""
+"""The limits of one request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MIB: Final = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what is read from outside.
+    """Limits on input from outside.
 
     Attributes:
-        max_body_bytes: the body as sent, and what it is without its Content-Encoding.
-        max_decoded_bytes: all that is held decoded at one time for one request. A tensor is held
-            whole unless both of its forms stream, records only a batch at a time.
+        max_body_bytes: the body as sent, and the same after its Content-Encoding is undone.
+        max_decoded_bytes: bytes decoded in memory at one time for one request. A tensor is held whole unless
+            both formats stream; records are held one batch at a time.
         max_amplification: bytes that one byte of a body may become: inflated, decoded, stored or answered;
             any may become 64 MiB (`Amplification`), and anything compressed 1 MiB.
         max_json_depth: nesting of arrays and objects.

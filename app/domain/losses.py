@@ -1,4 +1,4 @@
-"""What could not be read of a damaged file."""
+"""The parts of a damaged file that could not be read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from typing_extensions import TypedDict
 
-#: Damaged places that are passed over in one file. Each takes some 20 microseconds: half a minute in all.
+#: Damaged places that are skipped in one file. Each takes some 20 microseconds, half a minute in all.
 MAX_RANGES: Final = 1_000_000
 _NAMED_RANGES: Final = 1000
 
@@ -33,11 +33,11 @@ class LostRange:
     """Bytes that are no good record.
 
     Attributes:
-        offset: of the first of them, in the uncompressed input.
-        num_bytes: 0 where compressed bytes cannot be inflated, so that their number is unknown.
+        offset: of the first byte, in the uncompressed input.
+        num_bytes: 0 if compressed bytes cannot be inflated, so that their number is unknown.
         reason: `bad_length`, `bad_payload`, `record_too_large`, `truncated`, or the code of a broken
             compression.
-        is_record: they are one record, whose length is good.
+        is_record: whether the bytes are one record whose length is valid.
     """
 
     offset: int
@@ -62,14 +62,14 @@ class Losses:
     ranges: list[LostRange] = field(default_factory=list)
 
     def add(self, lost: LostRange) -> None:
-        """Note a range."""
+        """Add a lost range."""
         self.num_bytes += lost.num_bytes
         self.num_ranges += 1
         if len(self.ranges) < _NAMED_RANGES:
             self.ranges.append(lost)
 
     def clear(self) -> None:
-        """The file is read anew."""
+        """Forget all losses, because the file is read again."""
         self.num_bytes = self.num_ranges = 0
         self.ranges.clear()
 

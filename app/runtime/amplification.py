@@ -1,4 +1,4 @@
-"""The bound on what a body may become, in proportion to the bytes of it that have arrived."""
+"""The limit on how much a body may expand, in proportion to its bytes that have arrived."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final, Literal
 
 from ..errors import LimitExceeded
 
-#: What any body may become, however small it is.
+#: Any body may expand to this size, however small it is.
 ALLOWANCE_BYTES: Final = 64 * 1024 * 1024
-#: What a row and a cell of a table count at least: without a value they take no memory, but time.
+#: The least that a row and a cell of a table count: even without a value they take time.
 ROW_BYTES: Final = 16
 CELL_BYTES: Final = 8
 
-#: What becomes of a body. Each is counted by itself.
+#: What is done with the bytes of a body. Each way is counted separately.
 Way = Literal["inflated", "decoded", "stored", "answered"]
 
 
 class Amplification:
-    """Counts what is made of one body. One thread at a time adds to it.
+    """Counts the bytes made from one body. Only one thread at a time may add to it.
 
     Args:
         ratio: most bytes that one byte of the body may become in each way.
@@ -36,20 +36,20 @@ class Amplification:
         self._made: Counter[Way] = Counter()
 
     def anew(self) -> Amplification:
-        """The same bound on the same body, which is read once more."""
+        """A new count with the same limit, for reading the same body again."""
         return Amplification(self._ratio, self._received, allowance=self._allowance)
 
     def add(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
-        """Count `num_bytes` more, before they are made where their number is known beforehand.
+        """Count `num_bytes` more. Call it before they are made if their number is known.
 
         Raises:
-            LimitExceeded: as `check`.
+            LimitExceeded: the body would become too much.
         """
         self.check(way, num_bytes, offset=offset)
         self._made[way] += num_bytes
 
     def check(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
-        """Check that `num_bytes` more may be made, without counting them: that is done once they are.
+        """Check that `num_bytes` more may be made, without counting them.
 
         Args:
             offset: where in the input, for the error.

@@ -13,8 +13,8 @@ class Budget:
 
     Args:
         limits: the bounds on the request.
-        share: what it has of the memory of all requests, which every charge draws on.
-        amplification: of the body of the request; None where it has none.
+        share: its share of the memory of all requests; every charge takes from it.
+        amplification: counts what the body of the request becomes; None without a body.
     """
 
     __slots__ = ("_amplification", "_limit", "_share", "_used", "limits", "peak", "spooled")
@@ -32,9 +32,9 @@ class Budget:
         if share is not None:
             self._limit = min(self._limit, share.max_bytes)
         self._used = 0
-        #: The most that was held at one time, in bytes.
+        #: The largest number of bytes held at one time.
         self.peak = 0
-        #: Bytes of the body that lie on the spool.
+        #: Bytes of the body on the spool.
         self.spooled = 0
 
     @property
@@ -43,7 +43,7 @@ class Budget:
         return self._limit - self._used
 
     def anew(self, limits: Limits | None = None) -> Budget:
-        """Another budget of the same request, of which nothing is used yet.
+        """An unused budget of the same request.
 
         Args:
             limits: other ones than the request's.
@@ -52,7 +52,7 @@ class Budget:
         return Budget(limits or self.limits, self._share, amplification)
 
     def amplify(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
-        """Count what the body becomes, as `Amplification.add`.
+        """Count bytes that the body becomes (`Amplification.add`).
 
         Raises:
             LimitExceeded: too much for its size.
@@ -61,7 +61,7 @@ class Budget:
             self._amplification.add(way, num_bytes, offset=offset)
 
     def check_amplification(self, way: Way, num_bytes: int) -> None:
-        """Check that the body may become `num_bytes` more, as `Amplification.check`.
+        """Check that the body may become `num_bytes` more, without counting them (`Amplification.check`).
 
         Raises:
             LimitExceeded: too much for its size.
@@ -70,7 +70,7 @@ class Budget:
             self._amplification.check(way, num_bytes)
 
     def reserve(self, num_bytes: int) -> None:
-        """Take memory for what is not decoded, as what is read ahead, before work begins and until it ends.
+        """Reserve memory from before work begins until it ends, for bytes that are read ahead, not decoded.
 
         Raises:
             Overloaded: there is no room; nothing was done.
@@ -79,7 +79,7 @@ class Budget:
             self._share.reserve(num_bytes)
 
     def require_not_given_up(self) -> None:
-        """As `MemoryShare.require_not_given_up`."""
+        """Stop work whose request was given up (`MemoryShare.require_not_given_up`)."""
         if self._share is not None:
             self._share.require_not_given_up()
 
@@ -88,7 +88,7 @@ class Budget:
 
         Raises:
             LimitExceeded: more than the request may hold, or it has taken too long.
-            Overloaded: more than there is while others hold what they do.
+            Overloaded: more than other requests leave.
             StreamInterrupted: the request was given up.
         """
         if num_bytes > self._limit - self._used:
@@ -103,13 +103,14 @@ class Budget:
         self.peak = max(self.peak, self._used)
 
     def exchange(self, held: int, needed: int, what: str) -> None:
-        """Replace a charge of `held` bytes by one of `needed` bytes, in one step.
+        """Replace a charge of `held` bytes by one of `needed` bytes in one step.
 
-        Releasing first and charging then could wait for memory while all of it is there and none is charged.
+        Releasing first and charging afterwards could wait for memory that this request still uses but no
+        longer counts.
 
         Raises:
             LimitExceeded: more than the request may hold, or it has taken too long.
-            Overloaded: more than there is while others hold what they do.
+            Overloaded: more than other requests leave.
             StreamInterrupted: the request was given up.
         """
         if needed > held:
@@ -118,7 +119,7 @@ class Budget:
             self.release(held - needed)
 
     def release(self, num_bytes: int) -> None:
-        """Give back what was charged and is no longer held."""
+        """Release bytes that are no longer held."""
         num_bytes = min(num_bytes, self._used)
         self._used -= num_bytes
         if self._share is not None:

@@ -1,4 +1,4 @@
-"""Large buffers that are used again: touching new pages costs more than what is then written there."""
+"""Large buffers that are reused, because touching new pages costs more than writing to them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .budget import Budget
 
 
 class BufferPool:
-    """Buffers to be filled and lent out to be read. Safe to use from several threads, as `budget` is not.
+    """Buffers to fill and then lend to readers. Safe to use from several threads (`budget` is not).
 
-    A lent buffer comes back when its last reader drops it, in whichever thread. A reader may keep it longer
-    than the call it was given to, as an HTTP client does that sends a request again.
+    A lent buffer returns when its last reader drops it, in any thread. A reader may keep it after the call
+    that it was passed to, as an HTTP client does when it sends a request again.
 
     Args:
         budget: charged for all buffers (taken, lent and free) until the pool is closed.
         what: names them in the error.
-        most_lent: how many are lent at a time as a rule. Beyond that the oldest are given up: they belong to
-            their readers, and are no longer charged.
+        most_lent: how many are lent at a time. If there are more, the pool gives up the oldest: they belong
+            to their readers, and are no longer charged.
     """
 
     def __init__(self, budget: Budget, what: str, *, most_lent: int) -> None:
@@ -45,7 +45,7 @@ class BufferPool:
         self.close()
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """A buffer of `size` bytes or up to twice as many, with anything in it.
+        """A buffer of `size` to twice as many bytes, with undefined content.
 
         Raises:
             LimitExceeded: more than the budget.
@@ -61,21 +61,21 @@ class BufferPool:
         return np.empty(size, np.uint8)
 
     def drop(self, buffer: NDArray[np.uint8]) -> None:
-        """Give up a buffer that was taken and is of no more use."""
+        """Drop a buffer that was taken and is no longer needed."""
         with self._lock:
             self._forget(len(buffer))
 
     def lend(self, buffer: NDArray[np.uint8], size: int) -> memoryview:
-        """The first `size` bytes of a buffer that was taken, to be read for any time."""
+        """The first `size` bytes of a buffer that was taken, which readers may keep as long as they like."""
         view = buffer[:size]
         with self._lock:
             self._lent[id(buffer)] = len(buffer)
-        # All that is made of the memoryview keeps `view` alive. Wherever it ends, no lock is taken.
+        # Everything made from the memoryview keeps `view` alive. No lock is taken where it ends.
         weakref.finalize(view, self._returned.append, buffer).atexit = False
         return view.data.toreadonly()
 
     def close(self) -> None:
-        """Give back what is free; what is lent goes back to the system as it comes."""
+        """Release the free buffers. Lent ones are released when they return."""
         with self._lock:
             self._free.clear()
             self._lent.clear()

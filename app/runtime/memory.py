@@ -1,4 +1,4 @@
-"""The memory that all requests together may hold, and what each of them has of it."""
+"""The memory that all requests together may hold, and the share of each."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Final
 from ..errors import LimitExceeded, Overloaded, StreamInterrupted
 from .turns import offer_turn, waiting
 
-#: How long a request that has begun waits for memory; as long as for a worker.
+#: How long a request that has begun waits for memory: as long as for a worker.
 _LONGEST_WAIT_S: Final = 10.0
 #: A share grows and shrinks in steps, so that most charges need no lock.
 _STEP: Final = 1024 * 1024
-#: Freed memory may stay with the allocator: at most this share of the pool, before more is handed out.
+#: At most this share of the pool may stay with the allocator as freed memory before more is handed out.
 _LARGEST_UNUSED: Final = 0.25
 
 
 class MemoryPool:
-    """At most `max_bytes` over all shares. Safe to use from several threads.
+    """At most `max_bytes` for all shares together. Safe to use from several threads.
 
-    A request that has yet to begin is refused when there is no room. One that has begun waits, for a
-    while; but where all that have begun wait, none would ever give anything back: then the youngest of
-    them is refused, so that the others end.
+    If there is no room, a request that has not begun is refused, and one that has begun waits for a while. If
+    all that have begun wait, none would ever release anything. Then the youngest of them is refused, so that
+    the others can finish.
 
     Args:
         max_bytes: over all shares.
-        return_unused: has the allocator give back to the system what it keeps of freed memory.
+        return_unused: makes the allocator return freed memory to the system.
     """
 
     def __init__(self, max_bytes: int, return_unused: Callable[[], None] = lambda: None) -> None:
         self.max_bytes = max_bytes
         self._return_unused = return_unused
         self._used = 0
-        #: Bytes of shares that were taken back since the allocator was last asked.
+        #: Bytes released since the allocator was last asked to return memory.
         self._freed = 0
         self._changed = threading.Condition()
         self._begun: set[MemoryShare] = set()
@@ -46,7 +46,7 @@ class MemoryPool:
         return self._used
 
     def share(self, *, max_seconds: float = float("inf")) -> MemoryShare:
-        """What one request has of the pool: nothing yet.
+        """A new, empty share for one request.
 
         Args:
             max_seconds: how long the request may take from now on.
@@ -54,7 +54,7 @@ class MemoryPool:
         return MemoryShare(self, max_seconds)
 
     def reserve(self, share: MemoryShare, num_bytes: int) -> None:
-        """Take memory for a request that has yet to begin.
+        """Take memory for a request that has not begun.
 
         Raises:
             Overloaded: there is no room.
@@ -85,7 +85,7 @@ class MemoryPool:
             self._take(share, num_bytes)
 
     def _take(self, share: MemoryShare, num_bytes: int) -> bool:
-        """Take so much, and up to a step more, if there is room."""
+        """Take `num_bytes` and up to a step more, if there is room."""
         room = self.max_bytes - self._used
         if num_bytes > room:
             return False
@@ -117,17 +117,17 @@ class MemoryPool:
         return self._begun.issubset(self._waiting)
 
     def shrink(self, share: MemoryShare, num_bytes: int) -> None:
-        """Take so much back."""
+        """Take `num_bytes` back from a share."""
         with self._changed:
             self._take_back(share, min(num_bytes, share.held))
 
     def retain_for(self, share: MemoryShare) -> None:
-        """One holder more."""
+        """Add a holder."""
         with self._changed:
             share.holders += 1
 
     def end_for(self, share: MemoryShare) -> None:
-        """One holder less; with the last, all is taken back."""
+        """Remove a holder; after the last one, take everything back."""
         with self._changed:
             share.holders -= 1
             if share.holders:
@@ -143,17 +143,18 @@ class MemoryPool:
 
 
 class MemoryShare:
-    """What one request holds of a pool, from before it begins until it ends, however it ends.
+    """The memory of one request, from before it begins until it ends.
 
-    Its charges are made by one thread at a time. It also bounds time: if the request has taken too
-    long, or was given up, the next charge fails.
+    Only one thread at a time may charge it. It also limits time: if the request has taken too long or was
+    given up, the next charge fails.
     """
 
     def __init__(self, pool: MemoryPool, max_seconds: float) -> None:
         self._pool = pool
         self._max_seconds = max_seconds
         self.began = time.monotonic()
-        #: Bytes taken from the pool, and parts of the program that hold them; changed by the pool alone.
+        #: Bytes taken from the pool, and how many parts of the program hold them. Only the pool changes
+        #: these.
         self.held, self.holders = 0, 1
         self._reserved = 0
         self._charged = 0
@@ -161,14 +162,14 @@ class MemoryShare:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes that all shares together may have."""
+        """Bytes that all shares together may take."""
         return self._pool.max_bytes
 
     def reserve(self, num_bytes: int) -> None:
-        """Take what the request needs before it begins, until it ends; never waits.
+        """Take, without waiting, what the request needs from before it begins until it ends.
 
-        All of it together is no more than half of the pool, however much is asked for: what is stored has
-        to be read by every replica, however little memory that has.
+        A share reserves at most half of the pool, however much is asked for: a replica with little memory has
+        to be able to read everything that is stored.
 
         Raises:
             Overloaded: there is no room.
@@ -179,7 +180,7 @@ class MemoryShare:
             self._reserved += num_bytes
 
     def charge(self, num_bytes: int) -> None:
-        """Take `num_bytes` more; may wait for them.
+        """Take `num_bytes` more, and wait for them if necessary.
 
         Raises:
             Overloaded: there is no room, and none came in time.
@@ -194,14 +195,14 @@ class MemoryShare:
         self._charged += num_bytes
 
     def release(self, num_bytes: int) -> None:
-        """Give back what was charged."""
+        """Release bytes that were charged."""
         self._charged -= num_bytes
         surplus = self.held - self._reserved - self._charged
         if surplus > 2 * _STEP:
             self._pool.shrink(self, surplus - _STEP)
 
     def require_open(self) -> None:
-        """To be asked between two steps of work.
+        """Stop work that has taken too long or is no longer wanted. Call this between two steps.
 
         Raises:
             LimitExceeded: the request has taken too long (`time_limit`).
@@ -215,7 +216,7 @@ class MemoryShare:
             )
 
     def require_not_given_up(self) -> None:
-        """To be asked between two steps of work that may take longer than a request.
+        """Stop work that is no longer wanted. Call this between steps of work that may outlast a request.
 
         Raises:
             StreamInterrupted: the request was given up.
@@ -224,15 +225,15 @@ class MemoryShare:
             raise StreamInterrupted("The request was given up.")
 
     def give_up(self) -> None:
-        """The answer is no longer wanted."""
+        """Note that the answer is no longer wanted."""
         self._given_up = True
 
     def retain(self) -> None:
-        """Add a holder of the share, which calls `end` later."""
+        """Add a holder of the share, who has to call `end` later."""
         self._pool.retain_for(self)
 
     def end(self) -> None:
-        """Remove a holder; with the last one everything is given back."""
+        """Remove a holder; after the last one, release everything."""
         self._pool.end_for(self)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that can be read anywhere, and what their checksums are, segment by segment."""
+"""Bytes that can be read at any offset, with a checksum for each segment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .streams import ByteFile
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """`size` bytes from `offset`; their SHA-256 in hex, where there is something to compare them with."""
+    """`size` bytes from `offset`, with their SHA-256 in hex if it is known."""
 
     offset: int
     size: int

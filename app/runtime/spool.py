@@ -1,7 +1,7 @@
-"""Bounded room on the local disk for what does not fit in memory.
+"""Limited room on the local disk for data that does not fit in memory.
 
-A `Spool` is shared by all requests and counts what they hold together; a `SpoolFile` is one
-request's anonymous temporary file, gone with its last handle whatever happens to the process.
+All requests share a `Spool`, which counts what they hold together. A `SpoolFile` is an anonymous temporary
+file of one request, which disappears with its last handle, also if the process is killed.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from typing import Final, Self
 from ..errors import SpoolFull, SpoolUnavailable
 from .streams import Buffer
 
-#: No request gets more than one part of so many, for its body and its answer.
+#: One request gets at most one of this many parts of the spool, for its body and its answer.
 _SHARES: Final = 4
 
 
 class Spool:
-    """Room for at most `max_bytes` over all open files. Safe to use from several threads."""
+    """Room for at most `max_bytes` in all open files. Safe to use from several threads."""
 
     def __init__(self, directory: Path | None, max_bytes: int) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
         self._used = 0
-        # Reentrant: room also comes back where Python finds that nothing refers to a mapping any more.
+        # Reentrant: the garbage collector can free a mapping, and so its room, at any point.
         self._lock = threading.RLock()
 
     @property
     def used(self) -> int:
-        """Bytes held by the files that are open now."""
+        """Bytes in the files that are open now."""
         return self._used
 
     @property
     def available(self) -> int:
-        """Bytes that there is room for now; others may take it meanwhile."""
+        """Bytes of free room; others may take it at any time."""
         return max(0, self._max_bytes - self._used)
 
     def open(self) -> SpoolFile:
@@ -56,7 +56,7 @@ class Spool:
         return SpoolFile(self)
 
     def check(self) -> None:
-        """Write a byte.
+        """Check that a byte can be written.
 
         Raises:
             SpoolFull: no room left on the disk.
@@ -66,10 +66,10 @@ class Spool:
             file.write(b"\0")
 
     def create_file(self) -> FileIO:
-        """A temporary file without a name; its folder is made where it is missing.
+        """A temporary file without a name; its folder is made if it is missing.
 
         Raises:
-            OSError: as the system says.
+            OSError: the file cannot be created.
         """
         # Unbuffered: what was appended can be read at once.
         try:
@@ -82,19 +82,19 @@ class Spool:
 
     @property
     def share(self) -> int:
-        """Bytes that the body and the answer of one request get, together."""
+        """Bytes that the body and the answer of one request get together."""
         return self._max_bytes // _SHARES
 
     def open_share(self, beside: int = 0) -> SpoolFile:
-        """As `open`, of at most a quarter of the spool: for the body or the answer of a request.
+        """A new file for the body or the answer of a request, which get a quarter of the spool together.
 
         Args:
-            beside: bytes of that quarter which the request holds in another file.
+            beside: bytes of that quarter that the request holds in its other file.
         """
         return SpoolFile(self, self.share - beside)
 
     def reserve(self, num_bytes: int) -> None:
-        """Take room before writing.
+        """Take room, before writing.
 
         Raises:
             SpoolFull: the spool has no room left.
@@ -108,7 +108,7 @@ class Spool:
             self._used += num_bytes
 
     def release(self, num_bytes: int) -> None:
-        """Give room back."""
+        """Return room."""
         with self._lock:
             self._used -= num_bytes
 
@@ -116,11 +116,11 @@ class Spool:
 class SpoolFile:
     """An append-only temporary file that is also a `WholeBody`.
 
-    One thread appends while another reads what was appended; the file position is not shared
-    because both go through absolute offsets under a lock.
+    One thread may append while another reads. Both use absolute offsets under a lock, so they share no file
+    position.
 
     Args:
-        max_bytes: of this file; None: as many as the spool has room for.
+        max_bytes: the limit of this file; None if only the spool limits it.
     """
 
     def __init__(self, spool: Spool, max_bytes: int | None = None) -> None:
@@ -179,7 +179,7 @@ class SpoolFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def clear(self) -> None:
-        """Remove all that was appended, and free its room.
+        """Remove everything that was appended, and free its room.
 
         Raises:
             ValueError: the file was viewed.
@@ -193,11 +193,11 @@ class SpoolFile:
             self._size = 0
 
     def fileno(self) -> int:
-        """The descriptor, for a process that is to read the file."""
+        """The descriptor, for another process that reads the file."""
         return self._file.fileno()
 
     def view(self) -> memoryview:
-        """As `WholeBody`; nothing can be appended from then on.
+        """All of the file as a mapping. Nothing can be appended afterwards.
 
         The file is private, so it cannot become shorter than its mapping, which would be a fatal signal.
         """
@@ -209,7 +209,7 @@ class SpoolFile:
             return memoryview(self._mapped or b"")
 
     def close(self) -> None:
-        """Free the room; that of a mapping with the last view of it. May be called twice."""
+        """Free the room; a mapping's room is freed with its last view. May be called twice."""
         with self._lock:
             if self._file.closed:
                 return
@@ -231,7 +231,7 @@ class SpoolFile:
 
 @contextlib.contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Turn what the system says of the disk into this project's errors."""
+    """Turn errors of the disk into errors of this project."""
     try:
         yield
     except OSError as error:
@@ -241,7 +241,7 @@ def _disk_errors() -> Iterator[None]:
                 "SHARDSMITH_SPOOL_DIR, or names another."
             ) from error
         raise SpoolUnavailable(
-            # By its number: the text may name folders, and clients read this.
+            # By its number: the text may name folders, and clients see this message.
             f"The spool cannot be used: {os.strerror(error.errno or errno.EIO)}. The operator makes the "
             "folder SHARDSMITH_SPOOL_DIR writable, or names another."
         ) from error

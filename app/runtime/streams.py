@@ -1,4 +1,4 @@
-"""Where bytes come from: `ByteStream` (once, in order), `ByteFile` (anywhere, known size), `WholeBody`."""
+"""Sources of bytes: `ByteStream` (read once, in order), `ByteFile` (known size, any offset), `WholeBody`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .budget import Budget
 
 Buffer = bytes | bytearray | memoryview
 
-#: How much is read, converted or written at a time.
+#: Bytes that are read, converted or written at a time.
 CHUNK_BYTES: Final = 1 * MIB
 
 
 class ByteStream(Protocol):
-    """Bytes that arrive once, in order."""
+    """Bytes that can be read once, in order."""
 
     def read(self, n: int, /) -> bytes:
-        """Between 1 and `n` bytes, or `b""` at the end. Blocks until there is something.
+        """Between 1 and `n` bytes, or `b""` at the end. Blocks until there is at least one.
 
         Raises:
             StreamInterrupted: the sender went away before the end.
@@ -29,13 +29,13 @@ class ByteStream(Protocol):
 
 @runtime_checkable
 class ViewStream(ByteStream, Protocol):
-    """A stream whose bytes lie in memory in large stretches, which need not be copied.
+    """A stream whose bytes are in memory in large stretches, which need not be copied.
 
     The stretches are charged by the owner of the stream, not by its reader.
     """
 
     def read_view(self) -> memoryview:
-        """What is left of a stretch, or the next one, to which nothing writes any more; empty at the end.
+        """The rest of a stretch, or the next one, which nobody writes to any more; empty at the end.
 
         Raises:
             StreamInterrupted: the sender went away before the end.
@@ -44,13 +44,13 @@ class ViewStream(ByteStream, Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left; False where only another read would tell."""
+        """Whether nothing is left; False if only another read could tell."""
         ...
 
 
 @runtime_checkable
 class ByteFile(Protocol):
-    """Bytes that can be read anywhere."""
+    """Bytes that can be read at any offset."""
 
     @property
     def size(self) -> int: ...
@@ -61,12 +61,12 @@ class ByteFile(Protocol):
 
 
 class WholeBody(ByteFile, Protocol):
-    """A body that is there as a whole, be it in memory or on disk."""
+    """A complete body, in memory or on disk."""
 
     def view(self) -> memoryview:
-        """All of it, read-only; valid as long as a view of it is held.
+        """All bytes, read-only; valid as long as a view is held.
 
-        Of a file it is a mapping: what is read of it takes no memory that the system cannot take back.
+        A file is mapped, so reading it takes only memory that the system can take back.
 
         Raises:
             StorageUnavailable: the disk failed.
@@ -109,12 +109,12 @@ class MemoryStream:
         return rest
 
     def peek(self, n: int) -> bytes:
-        """The next `n` bytes, or all where there are fewer; they stay unread."""
+        """The next `n` bytes, or fewer at the end; they stay unread."""
         return bytes(self._view[self._position : self._position + n])
 
     @property
     def left(self) -> int:
-        """Bytes that were not read yet."""
+        """The number of bytes not read yet."""
         return len(self._view) - self._position
 
     @property
@@ -123,7 +123,7 @@ class MemoryStream:
 
 
 class PrefixedStream:
-    """A stream of which `head` has been read already."""
+    """A stream from which `head` has already been read."""
 
     def __init__(self, head: bytes, source: ByteStream) -> None:
         self._head = head
@@ -168,10 +168,10 @@ class FileStream:
 
 
 def iter_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> Iterator[bytes]:
-    """Exactly `n` bytes of `stream`, in the pieces in which they come.
+    """Exactly `n` bytes of `stream`, in pieces as they arrive.
 
     Args:
-        what: names the missing thing in the error.
+        what: the name of what is read, for the error.
         offset: where in the input this begins, for the error.
 
     Raises:
@@ -191,7 +191,7 @@ def iter_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> I
 
 
 def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> bytes:
-    """As `iter_exactly`, gathered as they come; nothing is allocated ahead of what arrives."""
+    """Exactly `n` bytes of `stream`, joined. Nothing is allocated before it arrives."""
     pieces = iter_exactly(stream, n, what, offset=offset)
     first = next(pieces, b"")
     if len(first) == n:
@@ -204,7 +204,7 @@ def read_exactly(stream: ByteStream, n: int, what: str, *, offset: int = 0) -> b
 
 
 def read_up_to(stream: ByteStream, n: int) -> bytes:
-    """`n` bytes of `stream`, gathered as they come, or all where it has fewer."""
+    """`n` bytes of `stream`, joined, or all if it has fewer."""
     gathered = bytearray()
     while len(gathered) < n and (piece := stream.read(n - len(gathered))):
         gathered += piece
@@ -212,7 +212,7 @@ def read_up_to(stream: ByteStream, n: int) -> bytes:
 
 
 def peek(stream: ByteStream, n: int) -> tuple[bytes, ByteStream]:
-    """The next `n` bytes, or all where there are fewer, and a stream that still begins with them."""
+    """The next `n` bytes, or all if there are fewer, and a stream that still begins with them."""
     if isinstance(stream, MemoryStream):
         return stream.peek(n), stream
     head = read_up_to(stream, n)
@@ -220,7 +220,7 @@ def peek(stream: ByteStream, n: int) -> tuple[bytes, ByteStream]:
 
 
 def read_all(stream: ByteStream, budget: Budget, what: str = "The body") -> memoryview:
-    """All of `stream` in memory, charged to `budget` as it comes.
+    """All of `stream` in memory, charged to `budget` as it arrives.
 
     Raises:
         LimitExceeded: larger than the budget allows.

@@ -1,7 +1,7 @@
-"""Turns at computing: as many threads compute at a time as there are processors, the others wait.
+"""Turns to compute: as many threads compute at a time as there are processors, and the others wait.
 
-More of them would only hand the interpreter's lock around, for which the event loop queues as well.
-A thread keeps its turn while it computes, and lends it to others while it waits for anything else.
+More threads would only compete for the interpreter's lock, which the event loop also needs. A thread keeps
+its turn while it computes, and lends it to others while it waits for anything else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAUSES: Final = 20
 
 
 class Turns:
-    """At most `count` threads have their turn at one time, but for those that lost patience.
+    """At most `count` threads have a turn at one time; those that waited too long go on without one.
 
     Args:
         count: of threads.
@@ -41,21 +41,21 @@ class Turns:
         self._is_late = is_late
         self._lock = threading.Lock()
         self._free = count
-        #: Threads that come back from waiting go before those that have yet to begin.
+        #: Threads that come back from waiting go before those that have not begun.
         self._returning: deque[threading.Lock] = deque()
         self._queue: deque[threading.Lock] = deque()
 
     @property
     def wanted(self) -> bool:
-        """Whether a thread waits for its turn."""
+        """Whether any thread waits for a turn."""
         return bool(self._queue or self._returning)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Compute in here, once it is this thread's turn. Not to be nested.
+        """Wait for a turn, and hold it inside the block. Must not be nested.
 
         Raises:
-            Overloaded: it has not come in time.
+            Overloaded: no turn came in time.
         """
         self._take(self._queue, or_refuse=True)
         try:
@@ -65,7 +65,7 @@ class Turns:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Without the turn that this thread has."""
+        """Lend this thread's turn to others inside the block."""
         self._give()
         try:
             yield
@@ -73,14 +73,14 @@ class Turns:
             self._take(self._returning)
 
     def make_way(self) -> None:
-        """Pause as long as something more urgent waits, but not for long."""
+        """Pause briefly while something more urgent waits."""
         for _ in range(_PAUSES):
             if not self._is_late():
                 return
             time.sleep(_PAUSE_S)
 
     def pass_on(self) -> None:
-        """Let one of the others compute, if any waits, and queue behind them."""
+        """Give the turn to another thread, if any waits, and queue behind it."""
         if self.wanted:
             self._give()
             self._take(self._queue)
@@ -131,7 +131,7 @@ _this = _OfThread()
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Around whatever makes a thread wait: its turn, where it has one, goes to another meanwhile."""
+    """Lend this thread's turn, if it has one, inside the block: for everything that makes a thread wait."""
     if _this.holder is None:
         yield
         return
@@ -140,7 +140,7 @@ def waiting() -> Iterator[None]:
 
 
 def pause(seconds: float) -> None:
-    """Sleep, and lend this thread's turn meanwhile. All code that sleeps in a worker calls this."""
+    """Sleep, and lend this thread's turn meanwhile. Workers call this instead of `time.sleep`."""
     if seconds > 0:
         with waiting():
             time.sleep(seconds)
@@ -152,7 +152,7 @@ def has_turn() -> bool:
 
 
 def offer_turn() -> None:
-    """Between two steps of long work: let others compute, if this thread has done so for long enough."""
+    """Let others compute if this thread has done so for long enough. Call it between steps of long work."""
     holder = _this.holder
     if holder is None:
         return

@@ -16,14 +16,14 @@ from .object_store import AlreadyExists, ObjectNotFound, ObjectStore
 
 #: Objects that live for a moment; no dataset's name begins with an underscore.
 PROBE_PREFIX: Final = "_probe"
-#: How long an unknown outcome is pursued, before the last operation's own deadline.
+#: How long creates are repeated while the outcome is unknown, not counting the last operation's own deadline.
 _DEADLINE_S: Final = 15.0
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 1.0
 
 
 def new_nonce() -> str:
-    """128 random bits: what tells one writer's object from another's."""
+    """128 random bits that tell one writer's object from another's."""
     return secrets.token_hex(16)
 
 
@@ -35,7 +35,7 @@ def create_once(
     deadline_s: float = _DEADLINE_S,
     sleep: Callable[[float], None] = pause,
 ) -> bytes | None:
-    """Create `key` with `data`, which contains a nonce; None if it is ours, else what is there.
+    """Create `key` with `data`, which contains a nonce. Return None if we created it, else what is there.
 
     A put that was applied but answered with an error comes back as `AlreadyExists` on its own
     repetition, so what is stored is compared. After an error of unknown outcome, or a conflict
@@ -78,7 +78,7 @@ def create_once(
 
 
 def store_time(store: ObjectStore) -> datetime:
-    """Now, by the store's clock: the time at which a fresh object was modified."""
+    """The current time by the store's clock: the modification time of a fresh object."""
     key = f"{PROBE_PREFIX}/{new_nonce()}"
     store.put(key, b"")
     try:

@@ -1,7 +1,7 @@
-"""What obstore raises, as this project's errors: which request failed, how the store answered, what to set.
+"""Turn errors of obstore into those of this project, which say what failed, what the store said, what to set.
 
-An answer's body is never quoted: S3 repeats the session token in that to an expired one, and what it
-signed in that to a wrong key. For the same reason the errors made here do not chain to obstore's.
+The body of an answer is never quoted: S3 repeats an expired session token in it, and the signed text if the
+key is wrong. For the same reason the errors made here do not chain to obstore's.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .object_store import AlreadyExists, ObjectNotFound
 
 
 class Hints(NamedTuple):
-    """What an operator sets for one kind of store."""
+    """Which settings an operator has to check for one kind of store."""
 
     credentials: str
     endpoint: str
 
 
 class RangeNotSatisfiable(StorageUnavailable):
-    """A range was asked for that seems to begin past the end."""
+    """The range seems to begin past the end of the object."""
 
 
 #: ENOSPC, EFBIG and EDQUOT as Rust prints them, and HTTP's 507 as S3-compatible stores answer it.
@@ -52,7 +52,7 @@ _LONGEST: Final = 300
 
 
 def failure(key: str, error: Exception, hints: Hints | None = None) -> ShardsmithError:
-    """The error to raise for what obstore raised while it worked on `key`."""
+    """The error to raise for an error of obstore while it worked on `key`."""
     text = str(error)
     answer = _ANSWER.search(text)
     status = answer[1] if answer and answer[1] else ""
@@ -93,7 +93,7 @@ def failure(key: str, error: Exception, hints: Hints | None = None) -> Shardsmit
 
 
 def reason(error: Exception) -> str:
-    """Request, status and the store's own code for it, in one line without anything secret."""
+    """The request, its status and the store's own code, in one line without anything secret."""
     text = str(error)
     answer = _ANSWER.search(text)
     request = text[: answer.start()] if answer else text

@@ -1,8 +1,8 @@
 """The folder behind a local store, and whether a key stays inside it.
 
-obstore's LocalStore follows symbolic links wherever they lead; a link planted in the root would
-let a reader out of it. The check is made per operation; someone who can write into the folder
-while an operation runs is trusted, as they could replace the data itself.
+obstore's LocalStore follows symbolic links wherever they lead, so a link in the root could lead a reader out
+of it. Each operation is checked. Someone who can write into the folder while an operation runs is trusted,
+since they could replace the data itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final
 
 from ..errors import StorageError, StorageUnavailable
 
-#: What obstore names a file that it is still writing; its list passes over such names.
+#: How obstore names a file that it is still writing; its list leaves out such names.
 _UNFINISHED: Final = re.compile(r"#\d+$")
 
 
 class LocalRoot:
-    """An existing folder, created when missing.
+    """The folder, created if it is missing.
 
     Raises:
         StorageUnavailable: it cannot be created.
@@ -53,10 +53,11 @@ class LocalRoot:
             )
 
     def read_into(self, key: str, offset: int, target: memoryview) -> int:
-        """Fill `target` from `offset` of the file `key`; how many bytes there were.
+        """Fill `target` from `offset` of the file `key`, and return how many bytes there were.
 
         Raises:
-            OSError: as the system says; FileNotFoundError where there is no such file.
+            FileNotFoundError: there is no such file.
+            OSError: the file cannot be read.
         """
         filled = 0
         try:

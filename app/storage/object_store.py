@@ -1,4 +1,4 @@
-"""What an object store must offer: put, create-only put, get, range, head, list, delete. Nothing else.
+"""What an object store has to offer: put, create-only put, get, range, head, list, delete. Nothing else.
 
 There is no compare-and-swap and no rename here, because the local store has neither; the storage
 protocol is built from create-only puts alone. All calls block; they are made from worker threads.
@@ -16,7 +16,7 @@ from ..runtime.streams import Buffer
 
 
 class AlreadyExists(StorageError):
-    """`create` found an object under that key; it may be the caller's own, see `create_once`."""
+    """`create` found an object under that key, which may be the caller's own; see `create_once`."""
 
     code = "object_exists"
 
@@ -29,7 +29,7 @@ class ObjectNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a store tells about an object without its bytes.
+    """What a store says about an object without reading it.
 
     Attributes:
         key: full key, no leading slash.
@@ -45,7 +45,7 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """Keys are relative, `/`-separated, ASCII. Every method may raise `StorageError`.
+    """An object store. Keys are relative, `/`-separated, ASCII. Every method may raise `StorageError`.
 
     Data given as bytes or as a read-only view may be kept: nothing may write to its memory any more.
     """
@@ -91,7 +91,7 @@ class ObjectStore(Protocol):
         ...
 
     def read_into(self, key: str, offset: int, target: memoryview) -> int:
-        """As `get_range`, into memory that is there, for large ranges; how many bytes there were.
+        """Read a large range into `target`, and return how many bytes there were.
 
         Raises:
             ObjectNotFound: no such object.
@@ -115,7 +115,7 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is fine."""
+        """Remove an object, if it is there."""
         ...
 
     def copy(self, source: str, target: str) -> None:
@@ -129,7 +129,7 @@ class ObjectStore(Protocol):
         ...
 
     def sign(self, key: str, expires_s: int) -> str | None:
-        """A URL by which anyone may get the object for so long; None where the store has no such thing."""
+        """A URL by which anyone can get the object for that long; None if the store has no such URLs."""
         ...
 
     def sweep(self, prefix: str, before: datetime) -> int:

@@ -1,6 +1,6 @@
 """`ObjectStore` over obstore: S3, Google Cloud Storage, Azure, the local disk, memory.
 
-What is relied on was checked with obstore 0.12.1:
+This behaviour of obstore was checked with version 0.12.1:
 - Buffers are not copied: memory and multipart uploads keep a reference. Hence `_keep_bytes(data)`, which
   costs nothing for what nobody writes to.
 - `put` of an iterator drives it inside obstore's runtime, where another obstore call panics; a
@@ -46,9 +46,9 @@ Backend: TypeAlias = Remote | LocalStore | MemoryStore
 #: most, and S3's 10,000 parts allow shards of 156 GiB.
 _PART_BYTES: Final = 16 * MIB
 _PARTS_AT_ONCE: Final = 2
-#: What is taken at a time of a large range: small enough for the allocator to keep its memory.
+#: How much of a large range is read at a time: small enough for the allocator to keep its memory.
 _CHUNK_BYTES: Final = 256 * KIB
-#: Up to so much is copied rather than held as a view of what obstore has allocated.
+#: Up to this size data is copied, not held as a view of what obstore has allocated.
 _SMALL_RANGE: Final = 64 * KIB
 
 #: S3 copies 5 GiB at most in one request, which has to end within its deadline too: rather stream more.
@@ -57,12 +57,12 @@ _TIMEOUTS: Final = Timeouts()
 
 
 class ObstoreStore:
-    """An `ObjectStore` over one of obstore's.
+    """An `ObjectStore` over a store of obstore's.
 
     Args:
         backend: the store, its prefix included.
         root: the folder of a local store, whose symbolic links must not lead out.
-        once: the same store by a client that repeats no request, for those where that matters.
+        once: the same store through a client that repeats no request, for create-only puts.
     """
 
     def __init__(self, backend: Backend, root: LocalRoot | None = None, once: Backend | None = None) -> None:
@@ -231,7 +231,7 @@ class ObstoreStore:
 
     @contextlib.contextmanager
     def _errors(self, key: str) -> Iterator[None]:
-        """Check `key` first; turn what obstore raises into this project's errors."""
+        """Check `key` first, and turn errors of obstore into errors of this project."""
         try:
             with waiting():
                 if self._root is not None:
@@ -242,7 +242,7 @@ class ObstoreStore:
 
 
 def _keep_bytes(data: Buffer) -> bytes | memoryview:
-    """The same bytes where nobody writes to them any more; else a copy."""
+    """The same bytes if they cannot change any more, else a copy."""
     return data if isinstance(data, memoryview) and data.readonly else bytes(data)
 
 

@@ -1,4 +1,4 @@
-"""Tries a store out: whether create-only puts are honoured, once, and later whether writes succeed."""
+"""Check a store: at start whether it honours create-only puts, and later whether writes succeed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .object_store import AlreadyExists, ObjectStore
 
 #: Creators that race for one key; a store that checks and then writes lets several of them win.
 _RACERS: Final = 16
-#: How long a create is repeated where the store is busy: a create itself repeats nothing.
+#: How long a create is repeated while the store is busy; a create itself repeats nothing.
 _RETRY_FOR_S: Final = 2.0
 _WAIT_S: Final = 0.2
 
@@ -37,7 +37,7 @@ def probe_store(store: ObjectStore) -> None:
 
 
 class WriteProbe:
-    """Creates one small object and deletes it, as often as it is asked to.
+    """Creates one small object and deletes it, each time it is asked to.
 
     The name is this probe's own, so several processes do not meet. It is always the same, so where
     deletion is denied one object is left, not one for each try.

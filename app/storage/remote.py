@@ -1,7 +1,7 @@
 """Opening the stores of S3, Google Cloud Storage and Azure Blob as the environment describes them.
 
-obstore reads the providers' usual variables by itself. What it would answer with a panic, or only at
-the first request, is checked here first.
+obstore reads the providers' usual variables by itself. Mistakes that would make it panic, or
+fail only at the first request, are checked here first.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Timeouts:
 
     @property
     def total_s(self) -> float:
-        """When a request has ended whatever happens: half of the 60 s after which nginx gives up."""
+        """The time within which a request always ends: half of the 60 s after which nginx gives up."""
         return self.retry_s + self.first_wait_s * 2.0 ** (self.max_retries - 1) + self.request_s
 
     @property
     def client(self) -> ClientConfig:
-        """For obstore."""
+        """As obstore takes it."""
         return {
             "connect_timeout": timedelta(seconds=self.connect_s),
             "timeout": timedelta(seconds=self.request_s),
@@ -89,7 +89,7 @@ class Timeouts:
 
 
 def open_remote(url: str, timeouts: Timeouts) -> Remote:
-    """The store at `s3://`, `gs://` or `az://`.
+    """Open the store at `s3://`, `gs://` or `az://`.
 
     Raises:
         StorageError: it cannot be set up so; the error says which variable is at fault.
@@ -115,7 +115,7 @@ def open_remote(url: str, timeouts: Timeouts) -> Remote:
 
 
 def s3_endpoint() -> str | None:
-    """Where the environment says that S3 is served; None is Amazon's own."""
+    """The endpoint of S3 in the environment; None for Amazon's own."""
     return next((os.environ[name] for name in _S3_ENDPOINTS if name in os.environ), None)
 
 

@@ -1,4 +1,4 @@
-"""S3's multipart uploads that were begun and neither completed nor aborted.
+"""Multipart uploads of S3 that were begun and neither completed nor aborted.
 
 Their parts take room, cost money, and are in no list of objects. obstore can neither list nor abort
 the uploads of others, so botocore, AWS's own client, sends these two requests, configured by the
@@ -35,7 +35,7 @@ _MISSING: Final = (
 
 
 def warn_if_missing() -> None:
-    """Say in the log what collection on S3 cannot do because botocore is not installed."""
+    """Log what collection on S3 cannot do because botocore is not installed."""
     if find_spec("botocore") is None:
         logger.warning(_MISSING)
 
@@ -67,7 +67,7 @@ def abort_uploads(bucket: str, prefix: str, before: datetime) -> int:
         if error.response["Error"].get("Code") not in _NOT_KNOWN:
             _raise_as_ours(error.response)
     except BotoCoreError as error:
-        # Its text may quote a URL; its class says enough.
+        # Its text may quote a URL, so only its class is shown.
         raise StorageUnavailable(
             f"Unfinished uploads cannot be listed: {type(error).__name__}. Check AWS_ENDPOINT_URL."
         ) from None

@@ -80,7 +80,8 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget
     """The array as `numpy.save` writes it: text as numpy's "U", other strings as "S".
 
     Raises:
-        UnprocessableInput: not exactly one array (`no_tensors`, `several_tensors`), or as `npy_pieces`.
+        UnprocessableInput: not exactly one array (`no_tensors`, `several_tensors`), or one that NPY does not
+            hold (`not_expressible`).
     """
     header, _, content = npy_pieces(only_array(arrays, "npy"), budget)
     return chain([header], content)
@@ -95,7 +96,7 @@ def read_npy(
         declared: what the client says the elements are; only bfloat16 needs it.
 
     Raises:
-        InputError: what `read` names.
+        InputError: see `read`.
     """
     header = _read_header(stream, budget.limits, declared)
     dtype = header.dtype

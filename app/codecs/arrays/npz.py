@@ -68,16 +68,16 @@ _MODE: Final = 0o600 << 16
 def read(file: ByteFile, options: TensorDecodeOptions, budget: Budget) -> list[Array]:
     """The arrays under their names (without ".npy"), in the order of the archive.
 
-    Small ones are in memory, and those that `npy.read` has there. While any is not, what is held of the
-    directory stays charged.
+    Small arrays are in memory, and those that `npy.read` reads into memory. As long as another array is still
+    to be read, the directory stays charged.
 
     Raises:
         MalformedInput: not a readable ZIP archive (`invalid_npz`), bytes after its end (`trailing_bytes`), or
-            a member is not a readable array (as `npy.read`).
+            a member is not a readable array (see `npy.read`).
         UnprocessableInput: a name that is no name of an array (`invalid_member_name`) or stands twice
             (`duplicate_member`), an encrypted member (`encrypted_member`), a compression other than deflate
-            (`unsupported_compression`), and as `npy.read`.
-        UnknownForm: as `npy.read`.
+            (`unsupported_compression`), an array of a dtype that is not read (`unsupported_dtype`).
+        UnknownForm: dates and extended floats (`unsupported_dtype`).
         LimitExceeded: too many members (`too_many_members`), inflated too much
             (`compression_ratio_exceeded`), or larger than the budget.
     """
@@ -117,7 +117,7 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, budget: Budget
 
     Raises:
         UnprocessableInput: a name that `read` would not read, or that stands twice (`invalid_member_name`,
-            `duplicate_member`); an array that has no NPY form (as `npy.write`).
+            `duplicate_member`); an array that NPY does not hold (`not_expressible`).
     """
     names = [position_name(array, "arr_", index) for index, array in enumerate(arrays)]
     _check_names([name + _SUFFIX for name in names], budget.limits)

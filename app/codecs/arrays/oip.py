@@ -79,7 +79,7 @@ def read(body: ByteStream | ByteFile, options: TensorDecodeOptions, budget: Budg
     """The tensors of a request or a response; where the JSON has no length, one raw tensor.
 
     Raises:
-        InputError: as `read_body`, or as `raw.read`.
+        InputError: the JSON or the bytes behind it contradict the protocol or one another; see `read_body`.
     """
     if options.json_bytes == 0:
         stream = FileStream(body, 0, body.size) if isinstance(body, ByteFile) else body
@@ -127,12 +127,12 @@ def read_body(
         members: what may stand in the JSON beside what the protocol knows.
 
     Raises:
-        MalformedInput: the header is missing (`missing_json_length`), the JSON is not strict (as
-            `parse_json`) or not of the form (`ambiguous_json`, `invalid_tensor`, `unknown_dtype`), the
+        MalformedInput: the header is missing (`missing_json_length`), the JSON is not strict
+            (`invalid_json`) or not of the form (`ambiguous_json`, `invalid_tensor`, `unknown_dtype`), the
             body is cut short (`truncated`) or goes on (`trailing_bytes`), a size or a length contradicts
             the shape or the bytes (`binary_data_size_mismatch`).
         UnprocessableInput: two tensors of one name (`duplicate_name`), a bool that is neither 0 nor 1
-            (`invalid_bool`); as `read_tensor`.
+            (`invalid_bool`), data that do not fit their datatype.
         LimitExceeded: too many tensors (`too_many_tensors`), a name that is too long (`name_too_long`), or
             larger than the budget.
     """

@@ -72,9 +72,9 @@ def read_oip(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> 
     BYTES are bytes unless the schema says text; those that stand in the JSON as strings are text.
 
     Raises:
-        InputError: as `oip.read_body`, `with_body_schema`, or as records of arrays.
-        UnprocessableInput: a raw tensor, which has no columns (`no_rows`).
-        MalformedInput: an input without a name (`invalid_tensor`).
+        MalformedInput: an input without a name (`invalid_tensor`), or a body that contradicts the protocol.
+        UnprocessableInput: a raw tensor, which has no columns (`no_rows`); inputs of different lengths.
+        SchemaConflict: the inputs do not fit the schema.
     """
     if options.json_bytes == 0:
         raise UnprocessableInput(
@@ -100,10 +100,10 @@ def _rows_of(found: Sequence[Array], options: RecordsDecodeOptions, budget: Budg
 
     Raises:
         UnprocessableInput: an array without a first axis (`no_rows`), arrays of different lengths
-            (`row_count_mismatch`), and as `convert_values`.
+            (`row_count_mismatch`), a value that the declared dtype does not hold.
         SchemaConflict: a feature that the schema has and the arrays lack, or the other way round,
             or one of another shape or dtype.
-        InputError: while batches are drawn, as the arrays that are read then.
+        InputError: while batches are read, an array cannot be read.
     """
     arrays = {array.name or "": _hold_if_small(array, budget) for array in found}
     num_rows = _count_rows(arrays)
@@ -246,7 +246,7 @@ class _RowReader:
         """The next `count` rows, which begin with row `start`.
 
         Raises:
-            InputError: as the array is read, and as `convert_values`.
+            InputError: the array cannot be read, or a value does not fit the declared dtype.
         """
         return _column(self._values(start, count), self._feature, self._row_shape, count)
 

@@ -84,7 +84,7 @@ def read(body: ByteStream | ByteFile, _options: TensorDecodeOptions, budget: Bud
 
     Raises:
         MalformedInput: cut short (`truncated`), bytes behind the last array (`trailing_bytes`), a header
-            that is not strict JSON (as `parse_json`) or not of the form (`invalid_safetensors`).
+            that is not strict JSON or not of the form (`invalid_safetensors`).
         UnprocessableInput: a dtype that is not known here (`unsupported_dtype`), a bool that is neither
             0 nor 1 (`invalid_bool`).
         LimitExceeded: a header over 100 MB (`safetensors_header_too_large`), too many arrays

@@ -46,7 +46,8 @@ class ColumnReader:
         Raises:
             SchemaConflict: another shape or another kind of values than declared; a null where the
                 feature is not nullable.
-            InputError: as `flatten_arrow` and `convert_values`. Errors carry feature and row.
+            UnprocessableInput: a null inside a value, or an Arrow type or encoding that is not read.
+            LossyConversion: the declared dtype does not hold a value. Errors carry feature and row.
         """
         if not isinstance(column.type, pa.FixedShapeTensorType):
             column = unwrap(column, self.lease, self.feature.name)

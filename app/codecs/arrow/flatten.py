@@ -102,9 +102,9 @@ def flatten_arrow(array: pa.Array[Any], rows: Ints, lease: Lease, feature: str) 
         feature: names the column in errors.
 
     Raises:
-        UnprocessableInput: a null inside a value (`null_value`), a way of writing that would be too
-            costly to undo (`unsupported_type`).
-        LimitExceeded: more than the budget.
+        UnprocessableInput: a null inside a value (`null_value`), an encoding that would be too
+            costly to expand (`unsupported_type`).
+        LimitExceeded: larger than the budget.
     """
     levels: list[Level] = []
     while True:
@@ -181,7 +181,8 @@ def unwrap(array: pa.Array[Any], lease: Lease, feature: str) -> pa.Array[Any]:
     """The same values without extension, dictionary, run ends or views at this level.
 
     Raises:
-        InputError: as `flatten_arrow`.
+        UnprocessableInput: an encoding that would be too costly to expand (`unsupported_type`).
+        LimitExceeded: larger than the budget.
     """
     while True:
         wrapped: Any = array

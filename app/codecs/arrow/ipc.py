@@ -41,8 +41,8 @@ def arrow_faults(what: str, code: str = "invalid_arrow", *, row: int | None = No
     """Report errors of pyarrow inside the block as errors of the input, at `row` or after it.
 
     Raises:
-        MalformedInput: with the first line of pyarrow's message.
-        UnprocessableInput: it does not read such input (`unsupported_arrow`, or as `code` says).
+        MalformedInput: pyarrow cannot read it; the detail has the first line of its message.
+        UnprocessableInput: pyarrow does not support such input (`code` with "unsupported" for "invalid").
     """
     try:
         yield
@@ -66,7 +66,10 @@ class ArrowReader:
         schema: as it was sent.
 
     Raises:
-        InputError: as `GuardedFile.read`; what Arrow refuses (`invalid_arrow`).
+        MalformedInput: cut short (`truncated`), followed by more (`trailing_bytes`), or refused by Arrow
+            (`invalid_arrow`).
+        UnprocessableInput: Arrow that is not supported here (`unsupported_arrow`).
+        LimitExceeded: larger than the budget, or too many fields or levels.
     """
 
     def __init__(self, source: ByteStream, budget: Budget) -> None:

@@ -51,7 +51,8 @@ def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Rec
     """The rows of the row groups, in their order.
 
     Raises:
-        InputError: as `ParquetReader` and `records_from_arrow`.
+        InputError: the file cannot be read, or its schema does not fit the declared one. While row groups are
+            read: a page cannot be read, or a value does not fit.
     """
     reader = ParquetReader(file, budget, MAX_BATCH_ROWS)
     return records_from_arrow(reader.schema, reader.names, reader, options, budget, reader.num_rows)
@@ -215,8 +216,8 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """A row group for each 64 MiB or 128 k rows, handed out when it is whole.
 
     Raises:
-        UnprocessableInput: a feature with a dimension of 0, or no feature at all (`not_expressible`);
-            as `write_batches`.
+        UnprocessableInput: no feature, one with a dimension of 0, or one that Arrow does not hold
+            (`not_expressible`).
         LimitExceeded: a row group beyond the budget.
     """
     if not len(records.schema):

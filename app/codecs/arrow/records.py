@@ -34,17 +34,18 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     """The rows of the batches as they arrive. Both formats are told apart by their first bytes.
 
     Raises:
-        InputError: as `ArrowReader` and `records_from_arrow`.
+        InputError: the schema cannot be read, or does not fit the declared one. While batches are read: a
+            batch cannot be read, or a value does not fit.
     """
     reader = ArrowReader(source, budget)
     return records_from_arrow(reader.schema, reader.names, reader, options, budget)
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
-    """One message a batch, as they come, uncompressed.
+    """One uncompressed message for each batch.
 
     Raises:
-        InputError: as `write_batches`.
+        InputError: Arrow cannot hold a feature or a value (`not_expressible`).
     """
     batches = write_batches(records.schema, records.batches, budget)
     return serialize_arrow(export_schema(records.schema), batches, options.arrow)
@@ -58,15 +59,15 @@ def records_from_arrow(
     budget: Budget,
     num_rows: int | None = None,
 ) -> Records:
-    """The rows of `batches`, by the schema declared, that of the metadata, or the one that `foreign` is.
+    """The rows of `batches`, by the declared schema, that of the metadata, or one inferred from `foreign`.
 
     Args:
         foreign: of the batches, which are valid in all their values.
         names: of its columns.
 
     Raises:
-        InputError: two columns of one name, a type that no feature has, a schema that does not fit; while
-            batches are drawn, as `ColumnReader.read`.
+        InputError: two columns of one name, a type that no feature has, or a schema that does not fit. While
+            batches are read: a value that does not fit the schema.
     """
     check_columns(names, budget)
     options = with_schema_in_metadata(foreign.metadata, options, budget)

@@ -50,7 +50,8 @@ def read(source: ByteStream, _options: TensorDecodeOptions, budget: Budget) -> l
     Raises:
         UnprocessableInput: a null (`null_value`), lists whose length varies (`ragged`), a type that no
             tensor has (`unsupported_type`).
-        InputError: as `ArrowReader`; more than the budget.
+        MalformedInput: not readable as Arrow (`invalid_arrow`), or cut short (`truncated`).
+        LimitExceeded: larger than the budget.
     """
     reader = ArrowReader(source, budget)
     check_columns(reader.names, budget)
@@ -128,8 +129,8 @@ def _shape_in_metadata(marks: dict[bytes, bytes], name: str, count: int) -> Shap
     """The shape of `count` elements in the metadata of a field.
 
     Raises:
-        InputError: there is none (`invalid_shape`), it takes another number of elements (`shape_mismatch`),
-            or as `check_shape`.
+        InputError: there is none or it is no shape (`invalid_shape`), or it takes another number of elements
+            (`shape_mismatch`).
     """
     try:
         dims = json.loads(marks.get(_SHAPE_KEY, b""))

@@ -31,7 +31,7 @@ def schema_from_value(value: object, limits: Limits | None = None) -> Schema:
     """The schema that a member of a JSON body is: ours, a features.json, or a string with a schema.pbtxt.
 
     Raises:
-        InputError: as `parse_schema`.
+        InputError: not a schema, or one that no rows here can have.
     """
     if isinstance(value, str):
         return parse_pbtxt(value.encode("utf-8", "replace"), limits)

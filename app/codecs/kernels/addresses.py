@@ -11,25 +11,14 @@ import ctypes
 
 import numpy as np
 
-from .memory import Bytes, Ints, MutableBytes, raw_store
-
-__all__ = [
-    "copy_from",
-    "raw_address",
-    "raw_block_from",
-    "raw_byte_from",
-    "raw_copy_from",
-    "raw_half_from",
-    "raw_int_from",
-    "raw_word_from",
-]
+from .memory import Bytes, Ints, MutableBytes, Words, raw_store
 
 _BLOCK = 32
 #: Longer copies are worth the call of a memcpy.
 _SHORT = 512
 
 
-def raw_address(array: Bytes | Ints) -> int:
+def raw_address(array: Bytes | Ints | Words) -> int:
     """Where the array's memory begins."""
     return int(array.ctypes.data)
 

@@ -18,7 +18,7 @@ from numba.extending import overload, register_jitable
 
 from . import addresses, cache, crc32c, memory, number_fields, parquet, utf8, varint
 from .json import floats, number, rows, string, tape, write
-from .messages import encode, framing, head, read, record_index, values, wire
+from .messages import encode, framing, head, keys, layout, read, record_index, values, wire
 from .table import FunctionT
 
 
@@ -55,6 +55,8 @@ _MODULES: Final = (
     encode,
     wire,
     head,
+    keys,
+    layout,
     values,
     read,
     number,

@@ -93,15 +93,18 @@ def spread_bits(value: np.uint64) -> np.uint64:
 
 
 def read_packed_varint(data: Bytes, position: int, end: int) -> tuple[np.uint64, int]:
-    """As `read_varint`, without a branch on the size where eight bytes can be read."""
-    if position + 8 > end:
+    """As `read_varint`, without a branch on the size where eight bytes of `data` follow."""
+    if position + 8 > data.size:
         return read_varint(data, position, end)
     word = load_word(data, position)
     stops = ~word & _HIGH_BITS
     if stops == np.uint64(0):
         return read_varint(data, position, end)
     through = stops ^ (stops - np.uint64(1))  # all bits up to the first stop
-    return gather_bits(word & through), position + (bit_length(through) >> 3)
+    behind = position + (bit_length(through) >> 3)
+    if behind > end:
+        return np.uint64(0), ~position
+    return gather_bits(word & through), behind
 
 
 def read_two_varints(data: Bytes, position: int, end: int) -> tuple[np.uint64, np.uint64, int]:

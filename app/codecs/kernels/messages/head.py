@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..addresses import copy_from, raw_address
-from ..memory import Bytes, MutableBytes, raw_load, same_bytes, store_word
+from ..memory import Bytes, MutableBytes, raw_load, raw_store, same_bytes, store_word
 from ..varint import count_varints, read_length, read_packed_varint, read_two_varints
 from .wire import FIELD_1, FIELD_2, KIND_BYTES, KIND_FLOAT, KIND_INT64
 
@@ -82,24 +82,35 @@ def keep_head(heads: MutableBytes, at: int, data: Bytes, begin: int, value: int,
 
 
 def read_run(data: Bytes, position: int, end: int, width: int, out: MutableBytes, at: int) -> bool:
-    """Whether exactly `width` integers fill the range; they are stored."""
+    """Whether exactly `width` integers fill the range; they are stored.
+
+    Raises:
+        IndexError: there is no room for them, or the range is not in `data`.
+    """
+    if position < 0 or end > data.size or at < 0 or at + 8 * width > out.size:
+        raise IndexError("integers out of bounds")
     left = width
-    while left > 0:
+    while left > 1:
         # Two at a time where they are short: where the next one begins is known late.
         first, second, behind = read_two_varints(data, position, end)
-        if left > 1 and behind >= 0:
-            store_word(out, at, first)
-            store_word(out, at + 8, second)
+        if behind >= 0:
+            raw_store(out, at, first)
+            raw_store(out, at + 8, second)
             at += 16
             left -= 2
         else:
             first, behind = read_packed_varint(data, position, end)
             if behind < 0:
                 return False
-            store_word(out, at, first)
+            raw_store(out, at, first)
             at += 8
             left -= 1
         position = behind
+    if left > 0:
+        first, position = read_packed_varint(data, position, end)
+        if position < 0:
+            return False
+        raw_store(out, at, first)
     return position == end
 
 

@@ -14,18 +14,19 @@ takes them:
 - a map entry with an unknown field, a second key or a second value, which `tf.io.parse_example` refuses, too;
 - a message that has fields, but no entry in either part: it is another one (`FOREIGN`).
 
-`read_messages` walks each message once. A cell (feature x row) notes where the Feature lies, of what kind it
-is and how much it holds. A feature's mode may ask for more: numbers of a known count, and the content of
-tensors of a known shape, go straight to the arena. An entry that is written as TensorFlow writes it is read
-the short way, any other one the long way; both check the same.
+`read_messages` reads a row that is laid out as an earlier one without walking it (`layout.py`), and walks
+any other row once. A cell (feature x row) notes where the Feature lies, of what kind it is and how much it
+holds. A feature's mode may ask for more: numbers of a known count, and the content of tensors of a known
+shape, go straight to the arena. In a row that is walked, an entry that is written as TensorFlow writes it is
+read the short way, any other one the long way. All of these check the same.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..addresses import copy_from, raw_address, raw_int_from
-from ..memory import Bytes, Ints, MutableBytes, MutableFlags, MutableInts, load_word, same_bytes
+from ..addresses import copy_from, raw_address
+from ..memory import Bytes, Ints, MutableBytes, MutableFlags, MutableInts, MutableWords, load_word
 from ..utf8 import valid_utf8
 from ..varint import read_length, read_tag, skip_field
 from .head import (
@@ -40,6 +41,27 @@ from .head import (
     read_run,
     same_head,
 )
+from .keys import (
+    FITTING,
+    KEY_FIELDS,
+    KIND,
+    MODE,
+    MODE_CELL,
+    MODE_CONTENT,
+    MODE_FLOATS,
+    MODE_INTS,
+    MODE_SPAN,
+    NEXT,
+    NUM_PARTS,
+    OUT,
+    PREFIX,
+    PREFIX_END,
+    WIDTH,
+    find_key,
+    is_key,
+    key_field,
+)
+from .layout import match_rows, note_layout, read_alike
 from .values import read_numbers
 from .wire import (
     FIELD_1,
@@ -71,28 +93,6 @@ FOREIGN = 5
 FEATURES = 0
 FEATURE_LISTS = 1
 
-#: What is read of a feature:
-MODE_CELL = 0  # where its Feature or FeatureList lies
-MODE_FLOATS = 1  # `width` float32, to the arena
-MODE_INTS = 2  # `width` int64, to the arena
-MODE_CONTENT = 3  # one bytes value: where it lies, and `width` bytes of it behind a prefix, to the arena
-MODE_SPAN = 4  # one bytes value: where it lies
-
-#: Numbers of a key in the table of keys:
-KEY_FIELDS = 10
-MODE = 0
-KIND = 1  # of its Features; KIND_ABSENT where that is not known
-WIDTH = 2
-OUT = 3  # where its values begin in the arena
-PREFIX = 4  # where the prefix begins in `texts`, and where it ends
-PREFIX_END = 5
-KEY = 6  # where the key begins in `texts`, and where it ends
-KEY_END = 7
-NEXT = 8  # the key to expect behind it
-FITTING = 9  # how many rows have it as MODE and WIDTH say
-#: Rows of the table behind those of the keys, of which only NEXT counts: the beginning of each part.
-NUM_PARTS = 2
-
 #: Numbers that are noted for a feature whose key is not known: row, key begin, key end, kind, part.
 UNKNOWN_FIELDS = 5
 
@@ -114,48 +114,6 @@ _STRANGER = 2
 _TRIES = 3
 
 
-def _compare(data: Bytes, begin: int, size: int, other: Bytes, other_begin: int, other_size: int) -> int:
-    for index in range(min(size, other_size)):
-        difference = int(np.int64(data[begin + index])) - int(np.int64(other[other_begin + index]))
-        if difference != 0:
-            return difference
-    return size - other_size
-
-
-def _field(table: Ints, key: int, field: int) -> int:
-    """A number of a key that is in the table."""
-    return raw_int_from(raw_address(table) + 8 * (KEY_FIELDS * key + field))
-
-
-def _is_key(data: Bytes, begin: int, end: int, table: Ints, texts: Bytes, key: int) -> bool:
-    """Whether `data[begin:end]` is this key."""
-    at = _field(table, key, KEY)
-    size = end - begin
-    return _field(table, key, KEY_END) - at == size and same_bytes(data, begin, texts, at, size)
-
-
-def _find_key(
-    data: Bytes, begin: int, end: int, guess: int, table: Ints, texts: Bytes, low: int, high: int
-) -> int:
-    """The number of the key `data[begin:end]` among the sorted keys `low` to `high`, or -1.
-
-    The guess is tried first, then all by bisection.
-    """
-    if low <= guess < high and _is_key(data, begin, end, table, texts, guess):
-        return guess
-    while low < high:
-        middle = (low + high) >> 1
-        at = _field(table, middle, KEY)
-        order = _compare(data, begin, end - begin, texts, at, _field(table, middle, KEY_END) - at)
-        if order == 0:
-            return middle
-        if order < 0:
-            high = middle
-        else:
-            low = middle + 1
-    return -1
-
-
 def _is_plain_entry(data: Bytes, key_begin: int, key_end: int, end: int) -> bool:
     """Whether the key is UTF-8, and a well-formed Feature and nothing else is behind it."""
     if key_end >= end or data[key_end] != FIELD_2:
@@ -175,6 +133,8 @@ def read_messages(
     texts: Bytes,
     num_features: int,
     heads: MutableBytes,
+    layouts: MutableInts,
+    words: MutableWords,
     kinds: MutableFlags,
     numbers: MutableInts,
     stride: int,
@@ -197,6 +157,8 @@ def read_messages(
         num_features: how many keys are those of features.
         heads: `HEAD_SLOTS * HEAD_BYTES` bytes for each key and one more, zeros at first. Kept from call to
             call.
+        layouts, words: `layouts_size` numbers and `LAYOUTS` times `2 * layout_words` words for the keys of
+            features, zeros at first. Kept from call to call.
         kinds: by cell, 0 at first.
         numbers: by cell, where the Feature begins; behind these, by cell, where it ends; how many values it
             has; and the bytes of a BytesList's values. Where the mode sends numbers to the arena, they are
@@ -211,41 +173,93 @@ def read_messages(
         DONE, or why it stopped. FULL: `unknown` has no room for another one; the row is not finished.
     """
     stop[_FILLED] = 0
-    for row in range(starts.size):
-        begin = starts[row]
-        position = begin
-        end = position + sizes[row]
-        stop[_ROW] = row
-        stop[_POSITION] = position
-        stop[_SEEN] = 0
-        if position < 0 or sizes[row] < 0 or end > data.size:
-            return MALFORMED
-        while position < end:
-            stop[_POSITION] = position
-            tag, position = read_tag(data, position, end)
-            if position >= 0 and tag == FIELD_2 and not is_sequence:
-                return SEQUENCE
-            if position >= 0 and tag in (FIELD_1, FIELD_2):
-                size, position = read_length(data, position, end)
-            elif position >= 0:
-                position = skip_field(data, position, end, tag)
-                stop[_SEEN] |= _STRANGER
-            if position < 0:
-                stop[_POSITION] = ~position
-                return MALFORMED
-            if tag not in (FIELD_1, FIELD_2):
+    row = 0
+    walk_until = 0
+    while row < starts.size:
+        if row >= walk_until:
+            count = match_rows(data, starts, sizes, row, num_features, layouts, words)
+            if count > 0:
+                done = read_alike(
+                    data,
+                    starts,
+                    row,
+                    count,
+                    num_features,
+                    table,
+                    texts,
+                    layouts,
+                    kinds,
+                    numbers,
+                    stride,
+                    arena,
+                )
+                if done < count:  # lest each of many such rows costs reading those behind it twice
+                    walk_until = row + count
+                row += done
                 continue
-            part = FEATURES if tag == FIELD_1 else FEATURE_LISTS
-            reason = _read_part(
-                data, position, position + size, part, row, table, texts, num_features, heads,
-                kinds, numbers, stride, arena, unknown, stop,
-            )  # fmt: skip
-            if reason != DONE:
-                return reason
-            position += size
-        if stop[_SEEN] == _STRANGER:
-            stop[_POSITION] = begin
-            return FOREIGN
+        reason = _read_row(
+            data, starts[row], sizes[row], is_sequence, row, table, texts, num_features, heads,
+            kinds, numbers, stride, arena, unknown, stop,
+        )  # fmt: skip
+        if reason != DONE:
+            return reason
+        note_layout(data, starts[row], starts[row] + sizes[row], num_features, table, texts, layouts, words)
+        row += 1
+    return DONE
+
+
+def _read_row(
+    data: Bytes,
+    begin: int,
+    size: int,
+    is_sequence: int,
+    row: int,
+    table: MutableInts,
+    texts: Bytes,
+    num_features: int,
+    heads: MutableBytes,
+    kinds: MutableFlags,
+    numbers: MutableInts,
+    stride: int,
+    arena: MutableBytes,
+    unknown: MutableInts,
+    stop: MutableInts,
+) -> int:
+    """Read one record."""
+    position = begin
+    end = begin + size
+    stop[_ROW] = row
+    stop[_POSITION] = begin
+    stop[_SEEN] = 0
+    if begin < 0 or size < 0 or end > data.size:
+        return MALFORMED
+    while position < end:
+        stop[_POSITION] = position
+        tag, position = read_tag(data, position, end)
+        if position >= 0 and tag == FIELD_2 and not is_sequence:
+            return SEQUENCE
+        length = 0
+        if position >= 0 and tag in (FIELD_1, FIELD_2):
+            length, position = read_length(data, position, end)
+        elif position >= 0:
+            position = skip_field(data, position, end, tag)
+            stop[_SEEN] |= _STRANGER
+        if position < 0:
+            stop[_POSITION] = ~position
+            return MALFORMED
+        if tag not in (FIELD_1, FIELD_2):
+            continue
+        part = FEATURES if tag == FIELD_1 else FEATURE_LISTS
+        reason = _read_part(
+            data, position, position + length, part, row, table, texts, num_features, heads,
+            kinds, numbers, stride, arena, unknown, stop,
+        )  # fmt: skip
+        if reason != DONE:
+            return reason
+        position += length
+    if stop[_SEEN] == _STRANGER:
+        stop[_POSITION] = begin
+        return FOREIGN
     return DONE
 
 
@@ -275,7 +289,7 @@ def _read_part(
     seen = 0
     most_tries = _TRIES
     while position < end:
-        key = _field(table, previous, NEXT)
+        key = key_field(table, previous, NEXT)
         value = -1
         body = 0
         entry_end = 0
@@ -296,21 +310,21 @@ def _read_part(
                 key_begin, key_end, entry_end = read_key(data, position, end)
                 tries = most_tries if key_begin >= 0 else 0
                 while tries > 0 and key < high:
-                    if _is_key(data, key_begin, key_end, table, texts, key):
-                        kind = _field(table, key, KIND)
+                    if is_key(data, key_begin, key_end, table, texts, key):
+                        kind = key_field(table, key, KIND)
                         if kind != KIND_ABSENT:
                             value, body = read_body(data, key_end, entry_end, kind)
                         if value >= 0:
                             slot = head_slot(key, data[position + 1])
                             keep_head(heads, slot, data, position, value, body, entry_end)
                         break
-                    key = _field(table, key, NEXT)
+                    key = key_field(table, key, NEXT)
                     tries -= 1
                 if (
                     key_begin >= 0
                     and value < 0
                     and unknown.size == 0
-                    and _find_key(data, key_begin, key_end, low, table, texts, low, high) < 0
+                    and find_key(data, key_begin, key_end, low, table, texts, low, high) < 0
                     and _is_plain_entry(data, key_begin, key_end, entry_end)
                 ):  # nobody asks for it
                     seen |= _ENTRY
@@ -318,10 +332,10 @@ def _read_part(
                     most_tries = 1
                     continue
         if value >= 0:
-            mode, kind = _field(table, key, MODE), _field(table, key, KIND)
-            width, out = _field(table, key, WIDTH), _field(table, key, OUT)
+            mode, kind = key_field(table, key, MODE), key_field(table, key, KIND)
+            width, out = key_field(table, key, WIDTH), key_field(table, key, OUT)
             cell = key * stride + row
-            place = _field(table, key, FITTING)
+            place = key_field(table, key, FITTING)
             if kinds[cell] == kind:  # the key is repeated
                 place -= 1
             is_plain = True
@@ -343,7 +357,7 @@ def _read_part(
                 body = only_value(data, body, entry_end)
                 is_plain = body >= 0
                 if is_plain and mode == MODE_CONTENT:
-                    prefix, prefix_end = _field(table, key, PREFIX), _field(table, key, PREFIX_END)
+                    prefix, prefix_end = key_field(table, key, PREFIX), key_field(table, key, PREFIX_END)
                     is_plain = copy_content(
                         data, body, entry_end, texts, prefix, prefix_end, width, arena, out + width * place
                     )
@@ -386,8 +400,8 @@ def _read_part(
                 return AMBIGUOUS
             stop[_POSITION] = ~count
             return MALFORMED
-        guess = _field(table, previous, NEXT)
-        key = _find_key(data, stop[_KEY_BEGIN], stop[_KEY_END], guess, table, texts, low, high)
+        guess = key_field(table, previous, NEXT)
+        key = find_key(data, stop[_KEY_BEGIN], stop[_KEY_END], guess, table, texts, low, high)
         most_tries = _TRIES if key >= 0 else 1
         if key < 0:
             if not valid_utf8(data, stop[_KEY_BEGIN], stop[_KEY_END]):
@@ -406,16 +420,16 @@ def _read_part(
         table[KEY_FIELDS * previous + NEXT] = key
         previous = key
         cell = key * stride + row
-        kind = _field(table, key, KIND)
-        place = _field(table, key, FITTING)
+        kind = key_field(table, key, KIND)
+        place = key_field(table, key, FITTING)
         if kind != KIND_ABSENT and kinds[cell] == kind:  # the key is repeated
             place -= 1
         begin = stop[_VALUE_BEGIN]
         value_end = stop[_VALUE_END]
-        mode = _field(table, key, MODE)
+        mode = key_field(table, key, MODE)
         if found == kind and mode != MODE_CELL:
-            width = _field(table, key, WIDTH)
-            out = _field(table, key, OUT)
+            width = key_field(table, key, WIDTH)
+            out = key_field(table, key, OUT)
             fits = count == (width if mode in (MODE_FLOATS, MODE_INTS) else 1)
             if fits and mode == MODE_FLOATS:
                 read_numbers(data, begin, value_end, KIND_FLOAT, arena, out + 4 * width * place)
@@ -424,7 +438,7 @@ def _read_part(
             elif fits:
                 begin, value_end = find_value(data, begin, value_end)
                 if mode == MODE_CONTENT:
-                    prefix, prefix_end = _field(table, key, PREFIX), _field(table, key, PREFIX_END)
+                    prefix, prefix_end = key_field(table, key, PREFIX), key_field(table, key, PREFIX_END)
                     fits = copy_content(
                         data, begin, value_end, texts, prefix, prefix_end, width, arena, out + width * place
                     )

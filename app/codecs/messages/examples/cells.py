@@ -14,13 +14,8 @@ from ....errors import InputError, MalformedInput, UnprocessableInput
 from ... import kernels
 from ...columns import Ints
 from ...kernels.messages.head import HEAD_BYTES, HEAD_SLOTS
-from ...kernels.messages.read import (
-    AMBIGUOUS,
-    DONE,
-    FEATURES,
+from ...kernels.messages.keys import (
     FITTING,
-    FOREIGN,
-    FULL,
     KEY,
     KEY_END,
     KEY_FIELDS,
@@ -36,10 +31,18 @@ from ...kernels.messages.read import (
     OUT,
     PREFIX,
     PREFIX_END,
+    WIDTH,
+)
+from ...kernels.messages.layout import LAYOUTS, layout_words, layouts_size
+from ...kernels.messages.read import (
+    AMBIGUOUS,
+    DONE,
+    FEATURES,
+    FOREIGN,
+    FULL,
     SEQUENCE,
     STOP_FIELDS,
     UNKNOWN_FIELDS,
-    WIDTH,
 )
 from ...kernels.messages.wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from ...records.lease import Lease
@@ -170,13 +173,18 @@ class MessageCells:
         order = sorted(range(len(wanted)), key=places.__getitem__)
         texts = [places[number][1] for number in order] + [wanted[number].prefix for number in order]
         joined = b"".join(texts)
+        num_features = [part for part, _ in places].count(FEATURES)
         head_bytes = (len(order) + 1) * HEAD_SLOTS * HEAD_BYTES
+        num_layouts, num_words = layouts_size(num_features), LAYOUTS * layout_words(num_features)
         lease.charge(
-            (64 + 8 * KEY_FIELDS) * len(order) + len(joined) + head_bytes + 8 * UNKNOWN_FIELDS * max_unknown,
+            (64 + 8 * KEY_FIELDS) * len(order)
+            + len(joined)
+            + head_bytes
+            + 8 * (num_layouts + num_words + UNKNOWN_FIELDS * max_unknown),
             "The index of records",
         )
         self._message: Message = message
-        self._num_features = [part for part, _ in places].count(FEATURES)
+        self._num_features = num_features
         #: Number of a feature -> that of its key.
         self._key_of = np.empty(len(order), np.int64)
         self._key_of[order] = np.arange(len(order))
@@ -184,6 +192,8 @@ class MessageCells:
         self._texts = np.frombuffer(joined, np.uint8)
         self._table = _key_table([wanted[number] for number in order], texts, self._num_features)
         self._heads = np.zeros(head_bytes, np.uint8)
+        self._layouts = np.zeros(num_layouts, np.int64)
+        self._words = np.zeros(num_words, np.uint64)
         self._unknown = np.empty(UNKNOWN_FIELDS * max_unknown, np.int64)
         self._num_unknown = 0
         self._stop = np.zeros(STOP_FIELDS, np.int64)
@@ -232,8 +242,8 @@ class MessageCells:
         table[:, FITTING] = 0
         reason = kernels.load().read_messages(
             self._data, starts, sizes, int(self._message == "sequence_example"), table.reshape(-1),
-            self._texts, self._num_features, self._heads, self._kinds, self._numbers, self._stride,
-            self._arena, self._unknown, self._stop,
+            self._texts, self._num_features, self._heads, self._layouts, self._words, self._kinds,
+            self._numbers, self._stride, self._arena, self._unknown, self._stop,
         )  # fmt: skip
         row, position, filled = self._stop[:3].tolist()
         self._num_unknown = filled // UNKNOWN_FIELDS

@@ -16,7 +16,7 @@ from ... import kernels
 from ...array import Array
 from ...columns import Column, Ints, Strings, join_strings
 from ...content import narrow_faults
-from ...kernels.messages.read import MODE_CONTENT
+from ...kernels.messages.keys import MODE_CONTENT
 from ...kernels.messages.wire import KIND_ABSENT
 from ..tensor_proto.read import parse_tensor_proto
 from ..tensor_proto.write import tensor_proto_header

@@ -14,15 +14,8 @@ from ....errors import SchemaConflict
 from ....runtime.budget import Budget
 from ... import kernels
 from ...columns import MAX_BATCH_ROWS, AbsentColumns, Batch, Column, Ints, Records, bounds_of_present
-from ...kernels.messages.read import (
-    FEATURE_LISTS,
-    FEATURES,
-    MODE_CELL,
-    MODE_CONTENT,
-    MODE_FLOATS,
-    MODE_INTS,
-    MODE_SPAN,
-)
+from ...kernels.messages.keys import MODE_CELL, MODE_CONTENT, MODE_FLOATS, MODE_INTS, MODE_SPAN
+from ...kernels.messages.read import FEATURE_LISTS, FEATURES
 from ...kernels.messages.wire import KIND_ABSENT
 from ...options import RecordsDecodeOptions
 from ...records.lease import Lease

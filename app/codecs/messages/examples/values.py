@@ -13,7 +13,8 @@ from ....errors import LossyConversion, SchemaConflict, UnprocessableInput
 from ... import kernels
 from ...arrow.elements import first_not_utf8
 from ...columns import Column, Ints, Mask, Strings, bounds_of_present, even_bounds
-from ...kernels.messages.read import MODE_FLOATS, MODE_INTS, MODE_SPAN, UNFIT
+from ...kernels.messages.keys import MODE_FLOATS, MODE_INTS, MODE_SPAN
+from ...kernels.messages.read import UNFIT
 from ...kernels.messages.wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from ...records.large_integers import are_exact
 from ...records.lease import Lease

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.codecs import kernels
-from app.codecs.kernels.messages import head, read
+from app.codecs.kernels.messages import head, keys, layout, read
+from app.codecs.kernels.messages.keys import MODE_CELL, MODE_CONTENT, MODE_FLOATS, MODE_INTS, MODE_SPAN
 from app.codecs.kernels.messages.read import (
     AMBIGUOUS,
     DONE,
@@ -18,11 +19,6 @@ from app.codecs.kernels.messages.read import (
     FOREIGN,
     FULL,
     MALFORMED,
-    MODE_CELL,
-    MODE_CONTENT,
-    MODE_FLOATS,
-    MODE_INTS,
-    MODE_SPAN,
     SEQUENCE,
     UNFIT,
 )
@@ -64,11 +60,13 @@ class Reading:
     ) -> None:
         self.mode = mode
         self.texts = np.frombuffer(b"x" + prefix, np.uint8)
-        self.table = np.zeros((2 + read.NUM_PARTS, read.KEY_FIELDS), np.int64)
+        self.table = np.zeros((2 + keys.NUM_PARTS, keys.KEY_FIELDS), np.int64)
         self.table[0, :9] = mode, kind, width, 8, 1, 1 + len(prefix), 0, 1, 1
         self.table[1, :9] = MODE_CELL, KIND_ABSENT, 0, 0, 1, 1, 0, 1, 2
-        self.table[3, read.NEXT] = 1
+        self.table[3, keys.NEXT] = 1
         self.heads = np.zeros(3 * head.HEAD_SLOTS * head.HEAD_BYTES, np.uint8)
+        self.layouts = np.zeros(layout.layouts_size(1), np.int64)
+        self.words = np.zeros(layout.LAYOUTS * layout.layout_words(1), np.uint64)
         self.unknown = np.zeros(read.UNKNOWN_FIELDS * room, np.int64)
 
     def read(
@@ -76,7 +74,7 @@ class Reading:
     ) -> int:
         self.data = np.frombuffer(data, np.uint8)
         rows = len(starts)
-        self.table[:, read.FITTING] = 0
+        self.table[:, keys.FITTING] = 0
         self.kinds = np.zeros((2, rows), np.uint8)
         numbers = np.zeros((4, 2, rows), np.int64)
         self.begins, self.ends, self.counts, self.num_bytes = numbers
@@ -84,14 +82,14 @@ class Reading:
         self.stop = np.zeros(read.STOP_FIELDS, np.int64)
         return kernel.read_messages(
             self.data, np.array(starts, np.int64), np.array(sizes, np.int64), is_sequence,
-            self.table.reshape(-1), self.texts, 1, self.heads, self.kinds.reshape(-1), numbers.reshape(-1),
-            rows, self.arena, self.unknown, self.stop,
+            self.table.reshape(-1), self.texts, 1, self.heads, self.layouts, self.words,
+            self.kinds.reshape(-1), numbers.reshape(-1), rows, self.arena, self.unknown, self.stop,
         )  # fmt: skip
 
     @property
     def fitting(self) -> NDArray[np.int64]:
         """By key, how many rows have it as the mode says."""
-        return self.table[:2, read.FITTING]
+        return self.table[:2, keys.FITTING]
 
     def read_all(self, kernel: kernels.Kernels, *messages: bytes, is_sequence: int = 1) -> int:
         sizes = [len(message) for message in messages]

@@ -1,4 +1,4 @@
-"""Which features of some rows are not stored as exactly as they came."""
+"""Which features of some rows were rounded when they were stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class RoundedFeatures:
-    """The features of which at least one value was rounded, as the encoder finds them.
+    """The features with at least one rounded value, as the encoder finds them.
 
     Attributes:
         with_rows: also note in which rows, for bodies of few rows.
@@ -26,7 +26,7 @@ class RoundedFeatures:
     rows: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
 
     def add(self, feature: str, rows: NDArray[np.int64] | None) -> None:
-        """Note a feature, or one of the lists that it is stored as."""
+        """Add a feature, or one of the lists that it is stored as."""
         found = self.rows.setdefault(self.owners.get(feature, feature), [])
         if rows is not None:
             found.append(rows)

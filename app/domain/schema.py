@@ -63,11 +63,11 @@ class Schema:
 
     @property
     def needs_reencoding(self) -> bool:
-        """Whether records of it may have been stored otherwise: see `Feature.was_int64`."""
+        """Whether some stored records may have another encoding: see `Feature.was_int64`."""
         return any(feature.was_int64 for feature in self.features)
 
     def same_features(self, other: Schema) -> bool:
-        """Whether rows of the one are rows of the other: the order of features does not matter."""
+        """Whether rows of one schema are rows of the other; the order of features does not matter."""
         return self.by_name == other.by_name and self.message == other.message
 
     def with_message(self, message: Message | None) -> Schema:
@@ -90,19 +90,19 @@ class Schema:
         return schema
 
     def require_lossless(self) -> None:
-        """As `Feature.require_lossless`, for every feature."""
+        """Refuse features whose values an Example cannot hold; see `Feature.require_lossless`."""
         for feature in self.features:
             feature.require_lossless()
 
     def as_stored(self) -> Schema:
-        """As `Feature.as_stored`, of every feature."""
+        """The schema of the Examples that the rows become; see `Feature.as_stored`."""
         return self._with(tuple(feature.as_stored for feature in self.features))
 
     def as_read(self, narrow: Container[str] = ()) -> Schema:
-        """As `Feature.as_read`, of every feature but those of which the body has no wider values.
+        """The schema for reading further rows; see `Feature.as_read`.
 
         Args:
-            narrow: the names of those.
+            narrow: names of features that stay as they are, because the body has no wider values of them.
         """
         features = (feature if feature.name in narrow else feature.as_read for feature in self.features)
         return self._with(tuple(features))
@@ -128,7 +128,7 @@ class Schema:
         return Schema(tuple(features), self.message)
 
     def as_declared(self) -> Schema:
-        """This schema as if somebody had declared it."""
+        """This schema with all features marked as declared."""
         features = (
             replace(feature, inferred=False, beyond_float32=False, was_int64=False)
             for feature in self.features
@@ -136,7 +136,7 @@ class Schema:
         return Schema(tuple(features), self.message)
 
     def with_declarations_of(self, other: Schema) -> Schema:
-        """This schema, of which a client declares the features that are not inferred in `other`."""
+        """This schema, with the features marked as declared that are not inferred in `other`."""
         names = {feature.name for feature in other if not feature.inferred}
         features = (
             replace(feature, inferred=feature.inferred and feature.name not in names)
@@ -145,7 +145,7 @@ class Schema:
         return Schema(tuple(features), self.message)
 
     def mark_beyond_float32(self, names: Set[str]) -> Schema:
-        """This schema, once it is known that float32 does not hold all integers of these features."""
+        """This schema, with these features marked: float32 does not hold all their integers."""
         if not names:
             return self
         features = (
@@ -196,7 +196,7 @@ class Schema:
         return schema.with_message(message)
 
 
-#: Stands before the key of a feature list in the name of its feature, where the context has that key, too.
+#: The prefix of a feature list's name if the context has the same key.
 LIST_PREFIX: Final = "feature_lists/"
 
 

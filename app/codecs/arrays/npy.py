@@ -57,7 +57,8 @@ _BFLOAT16: Final = DTYPES["bfloat16"]
 _BY_CODE: Final[dict[str, DType]] = {
     dtype.numpy.str[1:]: dtype for dtype in DTYPES.values() if not dtype.is_string and dtype.in_numpy
 } | {"?": DTYPES["bool"]}
-#: Strings padded to the longest one may not take more: one long string among a million short ones.
+#: The most bytes that strings padded to the longest one may take (one long string among a million short
+#: ones).
 _MAX_PADDED_BYTES: Final = 1024 * MIB
 
 
@@ -256,7 +257,7 @@ def _pieces(stream: ByteStream, header: _Header) -> Iterator[bytes]:
 def _check_end(stream: ByteStream, header: _Header) -> None:
     if stream.read(1):
         raise MalformedInput(
-            "There are more bytes after the NPY array than its header says.",
+            "There are more bytes after the NPY array than its header says. Send one array.",
             code="trailing_bytes",
             offset=header.num_bytes + header.content_bytes,
         )
@@ -270,7 +271,7 @@ def _row_major(stored: NDArray[Any], shape: Shape, budget: Budget) -> NDArray[An
 
 
 def _read_strings(stream: ByteStream, header: _Header, budget: Budget) -> Strings:
-    """The strings without the NULs at their ends, as UTF-8 where they are text."""
+    """The strings without the NULs at their ends; text is converted to UTF-8."""
     count, num_bytes = num_elements(header.shape), header.content_bytes
     budget.charge(num_bytes, "The NPY array")
     content = read_content(stream, num_bytes, "the NPY array", offset=header.num_bytes)
@@ -391,9 +392,12 @@ def _string_pieces(
 
 
 def _count_characters(strings: Strings) -> NDArray[np.int64]:
-    """How many characters each string of UTF-8 has."""
+    """The number of characters in each UTF-8 string."""
     if first_not_utf8(strings) is not None:
-        raise UnprocessableInput("Declared as text, but not UTF-8.", code="invalid_utf8")
+        raise UnprocessableInput(
+            "The array is declared as text, but its strings are not UTF-8. Declare it as bytes.",
+            code="invalid_utf8",
+        )
     counts = np.zeros(len(strings), np.int64)
     # Some of the strings at a time: a count for each byte would take eight times the text.
     cuts = np.searchsorted(strings.offsets, np.arange(0, len(strings.data), CHUNK_BYTES))

@@ -1,7 +1,7 @@
 """NPZ: a ZIP archive of NPY arrays, as `numpy.savez` and `numpy.savez_compressed` write it.
 
-What an archive says about its sizes is not believed: members are inflated piece by piece as the array inside
-is read, which in turn is bounded by the budget. Nothing is written to disk.
+The sizes in an archive are not trusted: members are inflated piece by piece while the array inside is read,
+and the budget limits that. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .npy import npy_pieces, read_npy
 _SUFFIX: Final = ".npy"
 #: Smaller arrays are read at once: to read one later, its member is opened a second time.
 _HELD_BELOW: Final = 64 * KIB
-#: What an archive may inflate to whatever its size.
+#: Any archive may inflate to this size.
 _RATIO_FREE_BYTES: Final = 1 * MIB
-#: Other tools would write outside their folder. A slash is common inside TensorFlow's names
+#: With such names other tools would write outside their folder. A slash is common inside TensorFlow's names
 #: (`image/encoded`), and stays within the folder as long as no part is empty or made of dots.
 _FORBIDDEN: Final = ("\\", "\0")
 _FORBIDDEN_PARTS: Final = frozenset({"", ".", ".."})
@@ -97,7 +97,7 @@ def read(file: ByteFile, options: TensorDecodeOptions, budget: Budget) -> list[A
     ratio = Amplification(budget.limits.max_amplification, lambda: file.size, allowance=_RATIO_FREE_BYTES)
 
     def count_inflated(num_bytes: int) -> None:
-        """Count what all members together were inflated to."""
+        """Count bytes that members were inflated to, for all members together."""
         ratio.add("inflated", num_bytes)
         budget.amplify("inflated", num_bytes)
 
@@ -145,7 +145,7 @@ def _archive(members: Sequence[tuple[zipfile.ZipInfo, bytes, Iterator[Buffer]]])
 
 
 class _Sink(io.RawIOBase):
-    """A file for `zipfile` that can only be written to; what was written is taken out piece by piece."""
+    """A write-only file for `zipfile`, from which the written bytes are taken piece by piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class _Member:
 
     Attributes:
         declared: what the client says its elements are.
-        inflated: told how many bytes were inflated.
+        inflated: called with the number of bytes inflated.
     """
 
     archive: zipfile.ZipFile
@@ -226,7 +226,7 @@ class _Member:
 
 @contextmanager
 def _name_errors(name: str) -> Iterator[None]:
-    """Errors of the input inside the block are in the array of that name."""
+    """Say in errors of the input inside the block that they are in the array of that name."""
     try:
         yield
     except InputError as error:
@@ -259,7 +259,10 @@ class _Seekable:
         rest = max(0, self._file.size - self._position)
         n = rest if n < 0 else min(n, rest)
         if n > self._max_read:
-            raise LimitExceeded("The NPZ archive has too long a directory.", code="too_many_members")
+            raise LimitExceeded(
+                "The directory of the NPZ archive is too long. Send fewer arrays, or shorter names.",
+                code="too_many_members",
+            )
         piece = self._file.read_at(self._position, n)
         self._position += len(piece)
         self.num_read += len(piece)
@@ -290,7 +293,7 @@ def _check_extent(archive: zipfile.ZipFile, file: ByteFile) -> None:
 
 
 def _member_names(infos: Sequence[zipfile.ZipInfo], limits: Limits) -> list[str]:
-    """The names of the arrays, once everything that the directory says is found acceptable."""
+    """The names of the arrays, after checking everything that the directory says."""
     if len(infos) > limits.max_members:
         raise LimitExceeded(
             f"The NPZ archive has {len(infos)} members; at most {limits.max_members} are allowed.",
@@ -302,7 +305,9 @@ def _member_names(infos: Sequence[zipfile.ZipInfo], limits: Limits) -> list[str]
     for info in infos:
         if info.flag_bits & _ENCRYPTED:
             raise UnprocessableInput(
-                "A member of the NPZ archive is encrypted.", code="encrypted_member", feature=info.filename
+                "A member of the NPZ archive is encrypted. Send it without encryption.",
+                code="encrypted_member",
+                feature=info.filename,
             )
         if info.compress_type not in _METHODS:
             raise UnprocessableInput(
@@ -356,7 +361,7 @@ def _is_array_name(member: str, limits: Limits) -> bool:
 
 @contextmanager
 def _zip_errors(name: str | None) -> Iterator[None]:
-    """Turn what `zipfile` raises on damaged archives into one error."""
+    """Turn the errors of `zipfile` on damaged archives into one of ours."""
     try:
         yield
     except _ZIP_ERRORS as error:

@@ -51,7 +51,7 @@ from . import raw
 JSON_LENGTH_HEADER: Final = "Inference-Header-Content-Length"
 #: The parameter that says how many bytes a tensor takes behind the JSON.
 _BINARY_SIZE: Final = "binary_data_size"
-#: What stands before every element of BYTES.
+#: The length in front of every element of BYTES.
 _STRING_LENGTH: Final = struct.Struct("<I")
 _MAX_STRING_BYTES: Final = 2**32 - 1
 #: Strings whose offsets are Python's integers at one time.
@@ -62,7 +62,7 @@ _MODEL_NAME: Final = "shardsmith"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OipBody:
-    """What a body holds.
+    """The content of a body.
 
     Attributes:
         arrays: in their order.
@@ -168,11 +168,11 @@ def read_body(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Described:
-    """What the JSON says of a tensor.
+    """The description of a tensor in the JSON.
 
     Attributes:
-        num_bytes: that it takes behind the JSON.
-        array: where it stands in the JSON.
+        num_bytes: bytes that it takes after the JSON.
+        array: its values, if they are in the JSON.
     """
 
     name: str | None
@@ -234,7 +234,7 @@ def _read_strings(stream: ByteStream, item: _Described, offset: int, budget: Bud
 
 @contextmanager
 def _place_errors(item: _Described) -> Iterator[None]:
-    """Errors of the input inside the block are in this tensor."""
+    """Say in errors of the input inside the block that they are in this tensor."""
     try:
         yield
     except InputError as error:
@@ -412,7 +412,7 @@ def check_dtype(name: str, dtype: DType) -> None:
 
 
 def _string_bytes(name: str, strings: Strings) -> int:
-    """What the strings take as elements of BYTES."""
+    """The number of bytes that the strings take as elements of BYTES."""
     if int(np.diff(strings.offsets).max(initial=0)) > _MAX_STRING_BYTES:
         raise UnprocessableInput(
             f"A string of {name[:64]!r} is 4 GiB or longer, which BYTES does not hold.",

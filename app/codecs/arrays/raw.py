@@ -1,4 +1,4 @@
-"""Tensors as nothing but their elements; dtype, shape, byte order and order come from outside.
+"""Tensors as their elements alone. dtype, shape, byte order and axis order come from parameters.
 
 The order is row-major (C) or column-major (F). An element of 4 or 2 bits takes a byte: written as the
 int8 or uint8 of the same value, read so too or with the upper bits unset, as `ml_dtypes` leaves them.
@@ -92,7 +92,7 @@ def _extend_signs(array: Array) -> Iterator[Buffer]:
 
 
 def _pieces(source: ByteStream, dtype: DType, shape: Shape | None) -> Iterator[bytes]:
-    """All of the body, which is refused as soon as it is seen not to be as long as its shape says."""
+    """The body, which is refused as soon as its length is known not to fit its shape."""
     size, expected = 0, None if shape is None else num_elements(shape) * dtype.itemsize
     while piece := source.read(CHUNK_BYTES):
         size += len(piece)
@@ -113,7 +113,7 @@ def _declared_dtype(options: TensorDecodeOptions) -> DType:
 
 
 def _check_shape(num_bytes: int, dtype: DType, shape: Shape | None) -> Shape:
-    """The declared shape or the one that follows from the length, where the length fits."""
+    """The declared shape, or the one that follows from the length."""
     if shape is None and num_bytes % dtype.itemsize == 0:
         return (num_bytes // dtype.itemsize,)
     if shape is not None and num_bytes == num_elements(shape) * dtype.itemsize:

@@ -1,4 +1,4 @@
-"""Named arrays whose first axis counts the rows -> rows: records as NPZ, safetensors and OIP.
+"""Read named arrays whose first axis counts the rows as rows: records as NPZ, safetensors and OIP.
 
 An array always has its dtype, so nothing is guessed: without a schema a feature has the dtype of its array
 and the shape of one row of it. With one, the values are converted to what it declares, exactly or not at all
@@ -44,13 +44,13 @@ from . import oip
 
 #: Arrays of at least this size are read as their rows are drawn.
 _STREAMED_FROM: Final = 8 * MIB
-#: What reading an array takes at most: a piece of it, one that is left over, and as much compressed.
+#: The most bytes that reading an array takes: a piece, one that is left over, and as much compressed.
 _STREAMED_BYTES: Final = 3 * MIB
 #: A batch of large rows has fewer of them: it is encoded in one block.
 _BATCH_BYTES: Final = 16 * MIB
-#: What even an empty record takes in a TFRecord.
+#: The bytes of an empty record in a TFRecord.
 _EMPTY_ROW_BYTES: Final = 16
-#: What a list takes beside its items: its length and its offset.
+#: The bytes that a list takes beside its items: its length and its offset.
 _LIST_BYTES: Final = 16
 _SCHEMA: Final = "schema"
 
@@ -208,7 +208,7 @@ def _fit(array: Array, feature: Feature, budget: Budget) -> Array:
 
 
 def _keeps_shape(feature: Feature, row_shape: Shape) -> bool:
-    """Whether a column tells the shape of its rows: a 0 beside it hides an unknown dimension."""
+    """Whether a column determines the shape of its rows: a dimension of 0 hides an unknown one."""
     if feature.kind == "sequence":
         return _keeps_shape(feature.step, row_shape[1:])
     if feature.kind == "ragged" or feature.num_unknown != 1 or feature.known_values:

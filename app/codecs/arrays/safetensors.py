@@ -255,7 +255,7 @@ def _label(entry: _Entry) -> str:
 
 
 def _check_end_after(pieces: Iterator[Buffer], stream: ByteStream, end: int) -> Iterator[Buffer]:
-    """The pieces, behind which the body has to end."""
+    """The pieces, after which the body has to end."""
     yield from pieces
     _check_end(stream, end)
 
@@ -283,7 +283,7 @@ def _check_size(size: int, begin: int, laid_out: Sequence[_Entry], end: int) -> 
 
 def _trailing_error(end: int) -> MalformedInput:
     return MalformedInput(
-        "There are more bytes behind the last array than the safetensors header says.",
+        "There are more bytes after the last array than the safetensors header says. Send one file.",
         code="trailing_bytes",
         offset=end,
     )

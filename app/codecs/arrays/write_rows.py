@@ -1,4 +1,4 @@
-"""Rows -> named arrays whose first axis counts the rows: records as NPZ, safetensors and OIP."""
+"""Write rows as named arrays whose first axis counts the rows: records as NPZ, safetensors and OIP."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def writer_of(
 ) -> Callable[[Records, RecordsEncodeOptions, Budget], Iterator[Buffer]]:
     """A writer of records in a form of arrays that has the arrays' writer `write`.
 
-    All rows are gathered at once, as one array a feature.
+    All rows are collected in memory, as one array for each feature.
 
     Args:
-        label: what errors call the form.
+        label: the name of the format in errors.
         check_dtype: refuses a feature by its name and dtype, before any row is drawn.
     """
 

@@ -1,4 +1,4 @@
-"""Arrow columns of any kind -> columns, under a schema: exactly or not at all."""
+"""Convert Arrow columns of any kind to columns of a schema, exactly or not at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ColumnReader:
     Attributes:
         marks: the metadata of the field in the body.
         lease: charged for what is copied.
-        rows: of each row of the column, its number in the input, for errors.
+        rows: the number in the input of each row of the column, for errors.
     """
 
     feature: Feature
@@ -62,7 +62,7 @@ class ColumnReader:
         return replace(self._column(flat), present=present)
 
     def absent(self, columns: AbsentColumns) -> Column:
-        """A column that every row lacks, of one row at least.
+        """A column that every row lacks, of at least one row.
 
         Raises:
             SchemaConflict: the feature is not nullable.

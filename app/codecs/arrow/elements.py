@@ -1,4 +1,4 @@
-"""The flat values of a column <-> Arrow's arrays.
+"""Convert between the flat values of a column and Arrow's arrays.
 
 Storage is the Arrow type of the same name; bool is `uint8` (0 or 1), bfloat16 is `uint16` and float8 and
 float4 are `uint8` (their bits), int4 and int2 are `int8` and uint4 and uint2 `uint8` (their values), a
@@ -142,7 +142,7 @@ def first_not_utf8(strings: Strings) -> int | None:
 
 
 def _is_utf8(strings: Strings) -> bool:
-    """Whether all of them are; looked at without a copy, and without the interpreter's lock."""
+    """Whether all strings are UTF-8. Needs no copy and releases the interpreter's lock."""
     if strings.data.max(initial=0) < 0x80:  # four times as fast as Arrow, which looks at each string
         return True
     buffers = [None, pa.py_buffer(strings.offsets.data), pa.py_buffer(strings.data.data)]

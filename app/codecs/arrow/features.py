@@ -1,4 +1,4 @@
-"""Arrow fields <-> features: what a column is where no schema says it, and what tells it later.
+"""Convert between Arrow fields and features: infer a feature from a column, and mark fields for readers.
 
 Arrow is typed, so nothing is guessed: the dtype and the shape follow from the type, and a feature is
 nullable where its field is. Two entries of metadata say what Arrow has no type for: `shardsmith:dtype`
@@ -58,7 +58,7 @@ _UNMARKED: Final[dict[int, DType]] = {
 def with_schema_in_metadata(
     metadata: dict[bytes, bytes] | None, options: RecordsDecodeOptions, budget: Budget
 ) -> RecordsDecodeOptions:
-    """The options with the schema that stands in the metadata of the body, where one does.
+    """The options with the schema from the metadata of the body, if it has one.
 
     Raises:
         MalformedInput: not a schema (`invalid_schema`), or a second one (`schema_twice`).
@@ -203,7 +203,7 @@ def _variable_shape(field: pa.Field[Any]) -> tuple[FeatureShape, pa.DataType] | 
 
 
 def value_dtype(leaf: pa.DataType, marks: dict[bytes, bytes]) -> DType | None:
-    """The dtype of values of an Arrow type, or None where there is none.
+    """The dtype of values of an Arrow type, or None if no dtype fits.
 
     Args:
         marks: the metadata of the column's field.

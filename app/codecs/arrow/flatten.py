@@ -1,8 +1,8 @@
-"""Any Arrow array -> flat values under a list of levels: the first half of reading foreign Arrow.
+"""Convert any Arrow array to flat values and a list of levels: the first half of reading foreign Arrow.
 
 Arrow writes one thing in many ways: offsets of 32 or 64 bits, views, dictionaries, run ends, tensors as an
 extension. Here they become one: how each level is cut, and an array of the values below, without slices
-and without nulls. What that takes beside the input is charged before it is allocated.
+and without nulls. Memory for that is charged before it is allocated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...errors import UnprocessableInput
 from ..records.lease import Lease, TooLargeAtOnce
 
 Ints = NDArray[np.int64]
-#: How the values of one axis are cut: all of one length, or by offsets that begin with 0.
+#: How the values of one axis are cut: into lists of one length, or by offsets that begin with 0.
 Level = int | Ints
 
 #: For each row that it looks up, Arrow reserves the mean length of all strings of a dictionary, whichever are
@@ -60,7 +60,7 @@ def row_of(flat: FlatValues, index: int) -> int:
 
 
 def members(flat: FlatValues, *names: str) -> list[pa.Array[Any]] | None:
-    """The members of a struct, in this order, or None where it is none of exactly these."""
+    """The members of a struct in this order, or None if it has others."""
     struct: Any = flat.values
     layout = struct.type
     if not pa.types.is_struct(layout):
@@ -81,7 +81,7 @@ def row_bounds(flat: FlatValues) -> Ints:
 
 
 def node_counts(flat: FlatValues) -> list[int]:
-    """How many lists there are at each level, and at last how many values."""
+    """The number of lists at each level, followed by the number of values."""
     counts = [len(flat.rows)]
     for level in flat.levels:
         counts.append(counts[-1] * level if isinstance(level, int) else int(level[-1]))
@@ -226,7 +226,7 @@ def _look_up(values: Any, indices: Any, lease: Lease, feature: str) -> pa.Array[
 
 
 def _copy_views(array: Any, lease: Lease) -> pa.Array[Any]:
-    """Strings of a view one behind the other.
+    """The strings of a view as one contiguous array.
 
     Arrow's cast reads the views of nulls as well, which may be anything and are not validated: they are
     made empty before it.

@@ -179,12 +179,12 @@ def read_field_metadata(message: memoryview) -> dict[bytes, bytes]:
 
 
 def unsupported_error(what: str) -> UnprocessableInput:
-    """The error for valid Arrow that is not supported."""
+    """An error for valid Arrow that is not supported."""
     return UnprocessableInput(f"{what}.", code="unsupported_arrow")
 
 
 class FileObject:
-    """What pyarrow asks of a file object before it reads or writes one."""
+    """A file object with the methods that pyarrow asks for."""
 
     closed = False
 
@@ -379,7 +379,7 @@ class GuardedFile(FileObject):
         return []
 
     def _read_footer(self, tail: bytes) -> None:
-        """Read the rest of a file, which only has to end as one."""
+        """Read the rest of a file, and check only that it ends as an Arrow file."""
         while piece := self._source.read(MIB):
             tail = (tail + piece)[-10:]
             self._offset += len(piece)

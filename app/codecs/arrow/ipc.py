@@ -129,7 +129,7 @@ class Collector(FileObject):
         return True
 
     def drain(self) -> Iterator[bytes]:
-        """What was written since the last call, copied; small pieces are joined, and large ones cut."""
+        """A copy of what was written since the last call, with small pieces joined and large ones cut."""
         small: list[bytes] = []
         for piece in self._pieces:
             if len(piece) < _SMALL_BYTES:
@@ -145,7 +145,7 @@ class Collector(FileObject):
 def serialize_arrow(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], arrow_format: ArrowFormat
 ) -> Iterator[Buffer]:
-    """The batches as they come, uncompressed, one message each."""
+    """The batches as uncompressed messages, one for each batch."""
     sink = Collector(writer_reuses=False)
     options = pa.ipc.IpcWriteOptions(use_threads=False)
     open_ = pa.ipc.new_stream if arrow_format == "stream" else pa.ipc.new_file

@@ -142,7 +142,9 @@ class ParquetReader:
 def _read_footer(file: ByteFile) -> bytes:
     tail = file.read_at(max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
     if file.read_at(0, len(_MAGIC)) == _ENCRYPTED or tail.endswith(_ENCRYPTED):
-        raise UnprocessableInput("Encrypted Parquet files are not read.", code="unsupported_parquet")
+        raise UnprocessableInput(
+            "Encrypted Parquet files are not read. Write it without encryption.", code="unsupported_parquet"
+        )
     if file.size < len(_MAGIC) + _TAIL_BYTES or file.read_at(0, len(_MAGIC)) != _MAGIC:
         raise MalformedInput("This is no Parquet file: it does not begin with PAR1.", code="invalid_parquet")
     if not tail.endswith(_MAGIC):

@@ -1,4 +1,4 @@
-"""What the pages of a Parquet file take in memory, found before any of them is read.
+"""Compute the memory that the pages of a Parquet file take, before any of them is read.
 
 The footer says how large everything is, and nothing holds it to that: a page header of 30 bytes can declare
 2^31 values. Arrow allocates what headers declare, so they are walked here first. Within a column without
@@ -65,13 +65,13 @@ class ColumnPages:
 
     @property
     def num_bytes(self) -> int:
-        """What all values take at most, beside their levels."""
+        """The largest number of bytes that all values take, without their levels."""
         if self.leaf.value_bytes:
             return sum(count for count, _ in self.pages) * self.leaf.value_bytes
         return sum(size for _, size in self.pages)
 
     def held_bytes(self, num_rows: int) -> int:
-        """What reading `num_rows` rows, whichever they are, takes at most."""
+        """The largest number of bytes that reading any `num_rows` rows takes."""
         values = sum(count for count, _ in self.pages)
         if not self.leaf.repeated:
             values = min(num_rows, values)

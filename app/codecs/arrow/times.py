@@ -1,4 +1,4 @@
-"""Times and decimals, which no feature holds as such: as text, which loses nothing, or as a declared number.
+"""Convert times and decimals, which no feature holds as such, to text without loss, or to a declared number.
 
 | Arrow type | text                               | number                                           |
 |------------|------------------------------------|--------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Columns -> Arrow as other languages read it.
+"""Write columns as Arrow that other languages can read.
 
 | value             | Arrow type                                                                    |
 |-------------------|-------------------------------------------------------------------------------|
@@ -10,9 +10,9 @@
 | ragged, sequence  | nested `list`                                                                 |
 | sparse            | `struct<indices: list<fixed_size_list<int64>[rank]>, values: list>`           |
 
-Plain lists, and not the extension for tensors of one shape: every reader knows them. A null is an absent
-feature and stands only at the top; below it lists are empty, values of a fixed size zero. The schema stands
-in the metadata, so that reading it again gives the same rows.
+It uses plain lists, which every reader knows, and not the extension for tensors of one shape. A null is an
+absent feature and stands only at the top; below it lists are empty, values of a fixed size zero. The schema
+stands in the metadata, so that reading it again gives the same rows.
 """
 
 from __future__ import annotations

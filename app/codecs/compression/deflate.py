@@ -1,4 +1,4 @@
-"""Streams compressed on the way out, so that what goes in comes out soon: gzip, zstd.
+"""Compress streams so that what goes in comes out soon: gzip, zstd.
 
 Sources: RFC 1952 (gzip), RFC 8878 (zstd).
 """
@@ -18,7 +18,7 @@ Coding = Literal["gzip", "zstd"]
 
 #: As nginx (`gzip_comp_level`): the higher levels take several times as long for a few per cent.
 _GZIP_LEVEL: Final = 1
-#: What goes in before it is brought out: zstd's largest block (RFC 8878, section 3.1.1.2.4).
+#: Bytes between two flushes: zstd's largest block (RFC 8878, section 3.1.1.2.4).
 _BLOCK_BYTES: Final = 128 * KIB
 
 
@@ -26,7 +26,7 @@ class _Compressor(Protocol):
     def compress(self, data: Buffer, /) -> bytes: ...
 
     def flush(self) -> bytes:
-        """What is held back of that which went in."""
+        """The compressed bytes that were held back so far."""
         ...
 
     def end(self) -> bytes: ...

@@ -42,7 +42,7 @@ def deflate_piece(data: Buffer) -> bytes:
 
 
 def inflate_piece(data: Buffer, raw_size: int, *, is_first: bool) -> bytes:
-    """What `deflate_piece` was given, alone or with the header or trailer of its stream.
+    """The bytes that `deflate_piece` was given. `data` may have the header or trailer of the stream.
 
     Args:
         raw_size: the exact number of bytes expected.
@@ -91,10 +91,10 @@ class StreamFrame:
 
 @cache
 def deflater_name() -> str:
-    """Names whatever decides the bytes that `deflate_piece` gives.
+    """A name for everything that determines the bytes from `deflate_piece`.
 
-    Forks of zlib go by its version numbers, and some choose by the processor how to search for
-    matches: so a digest of what a sample becomes stands beside the version.
+    Forks of zlib have its version numbers, and some search for matches in a way that depends on the
+    processor. So the name has the version and a digest of a compressed sample.
     """
     sample = b"".join(struct.pack("<Q", value * value % 1_000_003) for value in range(20_000))
     digest = sha256(deflate_piece(sample)).hexdigest()[:16]

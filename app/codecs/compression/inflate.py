@@ -22,7 +22,7 @@ Container = Compression | Literal["zstd"]
 #: zlib's `wbits`: a window of 32 KiB, in the container of that name.
 WBITS: Final[dict[Compression, int]] = {"zlib": 15, "gzip": 31}
 
-#: Gathered before it is inflated, so that results and errors do not depend on how the body arrives.
+#: Bytes collected before they are inflated, so that results and errors do not depend on how the body arrives.
 _READ_BYTES: Final = 64 * KIB
 #: What a decompressor is given at one time. It copies what it leaves: more would make small members slow.
 _FED_BYTES: Final = 16 * KIB
@@ -74,7 +74,7 @@ class ZlibDecompressor:
 
     @property
     def held(self) -> bytes:
-        """What it was given and has not looked at."""
+        """Input that it was given and has not used."""
         return self._inflater.unconsumed_tail
 
     def decompress(self, data: Buffer, max_length: int) -> bytes:
@@ -139,7 +139,7 @@ class InflatedStream:
                 )
 
     def _fill(self) -> bool:
-        """Whether there is something to feed."""
+        """Read more input if necessary; whether there is any."""
         if self._position == len(self._buffer):
             self._buffer, self._position = memoryview(read_up_to(self._source, _READ_BYTES)), 0
             self._bytes_in += len(self._buffer)
@@ -179,7 +179,7 @@ class InflatedStream:
         return self._inflater.decompress(data, n)
 
     def _refusal(self, error: str) -> InputError:
-        """What a library's complaint says of the body."""
+        """The error to raise for an error of the library."""
         if _LARGE_WINDOW in error:
             return LimitExceeded(
                 f"The {self._container} body needs a window of more than {zstd.WINDOW_BYTES} bytes.",

@@ -1,4 +1,4 @@
-"""gzip and zlib around TFRecords: detected, rescued as far as they are whole, deflated deterministically.
+"""gzip and zlib around TFRecords: detect them, rescue what is undamaged, and compress deterministically.
 
 A gzip body is written as one member: TensorFlow loses data, without an error, behind some ends of
 members; and a zlib body as one stream: it reads only the first.

@@ -1,4 +1,4 @@
-"""The fields of a column of CSV -> values of a feature. Numbers go by the rules of JSON values."""
+"""Convert the fields of a CSV column to values of a feature. Numbers follow the rules of JSON values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..schema_inference import HEAD_ROWS
 
 #: Longer integers are refused: parsing takes time that grows with the square of their digits.
 _MAX_DIGITS: Final = 1000
-#: Texts that are taken one by one, where something is special about one of them.
+#: Number of texts that are converted one by one if one of them is special.
 _TEXTS_AT_ONCE: Final = 8192
 #: What such a text takes beside its characters: as bytes, decoded, and as JSON.
 _OBJECT_BYTES: Final = 200
@@ -108,7 +108,7 @@ def _text(texts: Strings, index: int) -> str:
 
 
 def read_numbers(texts: Strings) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-    """Of each text what it is, and its value, as `kernels.number_fields` says."""
+    """The kind and the value of each text; see `kernels.number_fields`."""
     kinds, words = np.empty(len(texts), np.uint8), np.empty(len(texts), np.uint64)
     kernels.load().read_number_fields(texts.data, texts.offsets, kinds, words)
     return kinds, words
@@ -165,7 +165,7 @@ def convert_texts(
 def _convert_one_by_one(
     texts: Strings, dtype: DType, reading: Reading, budget: Budget, *, bare: bool
 ) -> NDArray[Any]:
-    """By the reader of JSON, which takes many times the bytes of the texts."""
+    """Convert the texts with the JSON reader, which takes many times their bytes."""
     with Lease(budget) as lease:
         lease.charge(_OBJECT_BYTES * len(texts) + 8 * len(texts.data), "Numbers in text")
         text = f"[{','.join(_in_json(text.decode(), bare=bare) for text in texts.unpack())}]".encode()

@@ -40,9 +40,9 @@ from .lines import drain, whole_lines
 
 #: The names of the features where no schema is declared.
 _LABEL, _QUERY, _FEATURES = "label", "qid", "features"
-#: What is held at most for a byte of text: a mark, and offsets and numbers of tokens of two bytes.
+#: The most bytes held for a byte of text: a mark, and offsets and numbers of tokens of two bytes.
 _BYTES_A_BYTE: Final = 72
-#: What a number takes at most while it is read.
+#: The most bytes that a number takes while it is read.
 _VALUE_BYTES: Final = 42
 #: Entries that are written at a time.
 _ENTRIES_AT_ONCE: Final = 4096
@@ -108,7 +108,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:  # noqa: ARG001 (one signature for all)
-    """One line a row, as the batches come; entries keep their order.
+    """One line for each row; entries keep their order.
 
     Raises:
         UnprocessableInput: features that LibSVM does not hold, a row without a label (`not_expressible`).

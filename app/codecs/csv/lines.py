@@ -1,4 +1,4 @@
-"""The text of a CSV -> the fields of whole lines, as strings.
+"""Split the text of a CSV into fields, as strings, one block of whole lines at a time.
 
 Source: RFC 4180; UTF-8, with or without a byte order mark. `pyarrow.csv` splits the lines. It accepts an open
 quote, text around a quoted field and a NUL, so these are refused first. Blank lines are
@@ -30,10 +30,10 @@ T = TypeVar("T")
 _CHUNK: Final = 1 * MIB
 _BOM: Final = b"\xef\xbb\xbf"
 _QUOTE, _LF, _CR = b'"\n\r'
-#: What pyarrow holds at most for a byte of text, and for a column, while it splits lines.
+#: The most bytes that pyarrow holds for a byte of text, and for a column, while it splits lines.
 _BYTES_A_BYTE: Final = 16
 _BYTES_A_COLUMN: Final = 5 * KIB
-#: What pandas calls the column without a name that it writes first.
+#: The name for pandas' first column, which it writes without a name.
 _INDEX: Final = "index"
 
 
@@ -266,7 +266,7 @@ def whole_lines(
                 code="record_too_large",
                 offset=offset,
             )
-        # A line that is not whole yet is looked at again when there is twice as much of it.
+        # An incomplete line is searched again when there is twice as much of it.
         needed = max(_CHUNK, 2 * len(begun))
     if begun:
         if not begun.endswith(b"\n"):
@@ -303,7 +303,7 @@ def _last_line_end(text: bytes | bytearray) -> int:
 
 
 def drain(blocks: list[T]) -> Iterator[T]:
-    """The blocks in their order, taken out of the list as they are drawn, so that none is kept."""
+    """The blocks in order; each is removed from the list, so that none is kept."""
     blocks.reverse()
     while blocks:
         yield blocks.pop()

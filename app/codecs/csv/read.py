@@ -55,7 +55,7 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
 
 
 def holds_scalars(schema: Schema) -> bool:
-    """Whether each row is a line of CSV."""
+    """Whether rows of this schema can be lines of CSV."""
     return schema.message == "example" and all(map(_is_field, schema))
 
 

@@ -1,4 +1,4 @@
-"""Records -> CSV: a header, and a line for each row."""
+"""Write records as CSV: a header, and a line for each row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LINE_END: Final = "\r\n"
 
 
 def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> Iterator[Buffer]:
-    """A header, and one line a row as the batches come. Quotes stand only where they have to.
+    """A header, and one line for each row. Fields have quotes only if they need them.
 
     Raises:
         UnprocessableInput: a feature that is no scalar, bytes that are not UTF-8 (`not_expressible`).
@@ -112,7 +112,7 @@ def _string_field(index: int, value: bytes, needs_quotes: re.Pattern[str]) -> st
 
 
 def _quote(text: str, needs_quotes: re.Pattern[str]) -> str:
-    """The text as a field, in quotes where it has to be; empty text is `""`, since an empty field is null."""
+    """The text as a field, in quotes if necessary; empty text is `""`, since an empty field is null."""
     if text and not needs_quotes.search(text):
         return text
     return '"' + text.replace('"', '""') + '"'

@@ -1,7 +1,7 @@
 """Reading the features of any `features.json`.
 
 Source: TFDS 4.9.10, `core/features/` (the classes) and `core/example_serializer.py` (the names and types
-under which each is stored). What is made of a feature is what stands in the records:
+under which each is stored). A feature becomes what is in the records:
 
 | there                                         | becomes                                               |
 |-----------------------------------------------|-------------------------------------------------------|
@@ -193,7 +193,7 @@ def _open(name: str, value: object) -> tuple[str, Mapping[str, Any]]:
 
 
 def _parse_text(name: str, text: str) -> object:
-    """The JSON in a string, read strictly: a feature that stands twice would be lost."""
+    """The JSON in a string, read strictly, because otherwise a repeated feature would be lost."""
     try:
         return parse_json(text.encode("utf-8", "replace"), Budget()).value
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The schema that would help where rows came without one, and a form needs to know their lengths."""
+"""Suggest a schema if rows came without one and the format needs to know their lengths."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...domain.schema import Schema
 from ...errors import InputError
 from ..columns import Batch, Records
 
-#: A schema of more characters is not written into an error.
+#: A longer schema is not written into an error.
 _MAX_CHARACTERS: Final = 4000
 
 
-#: The advice where no schema would help.
+#: The advice if no schema would help.
 OTHER_FORM: Final = "Choose another output form."
 
 
@@ -46,7 +46,7 @@ def suggest_schema(records: Records, fits: Callable[[Schema], bool]) -> str:
 
 
 def _without_defaults(schema: Schema) -> dict[str, Any]:
-    """The JSON of the schema, as short as can be."""
+    """The JSON of the schema, as short as possible."""
     found: dict[str, Any] = {**schema.to_json(), "features": {}}
     for feature in schema:
         encoding = default_encoding(feature.dtype, feature.shape, feature.kind)

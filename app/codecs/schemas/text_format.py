@@ -23,7 +23,7 @@ class Literal(str):
 #: Field -> its values, in order.
 Message = dict[str, "list[bytes | Literal | Message]"]
 
-#: Deeper than any Schema; far below where Python's own stack ends.
+#: Deeper than any schema, and far from the end of Python's stack.
 _MAX_DEPTH: Final = 64
 #: Ten thousand features of twenty fields each, of a name, a colon and a value.
 _MAX_TOKENS: Final = 600_000
@@ -71,13 +71,13 @@ def messages(message: Message, field: str) -> list[Message]:
 
 
 def message_of(message: Message, field: str) -> Message:
-    """A field that stands once: as protobuf has it, the last one counts."""
+    """A field that occurs once: as in protobuf, the last one counts."""
     found = messages(message, field)
     return found[-1] if found else {}
 
 
 def text(value: bytes | Literal | Message) -> str:
-    """What stands in quotes, or nothing."""
+    """The text of a string literal, or empty text."""
     if not isinstance(value, bytes):
         return ""
     try:

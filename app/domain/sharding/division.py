@@ -1,4 +1,4 @@
-"""Division: how the rows that were appended to one split are dealt out to several.
+"""Divide the rows that were appended to one split among several splits.
 
 A seeded hash of the row decides where it goes. So the answer is always the same, and no row of a version
 moves to another split in a later one.
@@ -25,7 +25,7 @@ from ...errors import MalformedInput, UnprocessableInput
 from ..names import check_split_name
 from .splitmix64 import STEP, mix
 
-#: Splits that rows are dealt out to at most.
+#: The largest number of splits to divide rows among.
 _MAX_SPLITS: Final = 100
 #: Nine digits, so that a threshold below 1 lies below 2**64, too.
 _FRACTION: Final = re.compile(r"0?\.[0-9]{1,9}|1(\.0{1,9})?", re.ASCII)
@@ -33,14 +33,14 @@ _FRACTION: Final = re.compile(r"0?\.[0-9]{1,9}|1(\.0{1,9})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Deals out the rows appended to `source`; rows of other splits, and of the base, stay where they are.
+    """Divides the rows appended to `source`. Rows of other splits, and of the base, stay where they are.
 
     Attributes:
-        source: the split whose rows are dealt out.
-        fractions: how much of them each split gets, as exact decimals whose sum is 1.
+        source: the split whose rows are divided.
+        fractions: the part that each split gets, as exact decimals whose sum is 1.
         by: the feature whose value decides, so that equal values stay together; None: the row itself,
             which is its append and its place in it.
-        seed: another seed deals otherwise.
+        seed: another seed gives another division.
     """
 
     source: str
@@ -50,7 +50,7 @@ class Division:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """That rows are dealt out to."""
+        """The splits that get rows."""
         return tuple(self.fractions)
 
     def deal(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -83,7 +83,7 @@ class Division:
         return self._numbers("null", np.zeros(1, np.uint64))
 
     def _numbers(self, name: str, indices: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Those numbers of splitmix64, begun with what the seed and `name` give."""
+        """Numbers of splitmix64, whose start comes from the seed and `name`."""
         digest = sha256(f"{self.seed} {name}".encode()).digest()
         state = np.frombuffer(digest, "<u8", 1).astype(np.uint64) + (indices + np.uint64(1)) * STEP
         mix(state)
@@ -100,7 +100,7 @@ class Division:
 
 @lru_cache(maxsize=64)
 def _ends(fractions: tuple[str, ...]) -> tuple[np.uint64, ...]:
-    """The first hash behind each share but the last, which takes the rest."""
+    """The first hash after each share, except the last one, which takes the rest."""
     shares = accumulate(map(Fraction, fractions[:-1]))
     return tuple(np.uint64(ceil(share * 2**64)) for share in shares)
 

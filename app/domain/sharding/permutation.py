@@ -2,7 +2,7 @@
 
 A Feistel network over the smallest range of 2**b numbers that holds N, whose numbers are walked until
 they fall below N: the method of Black and Rogaway, "Ciphers with Arbitrary Finite Domains" (2002). The
-function of its rounds is a mixing step of splitmix64, so the order is as if by chance, but no secret.
+function of its rounds is a mixing step of splitmix64, so the order looks random but is not secret.
 The permutation is part of the storage format: it never changes.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .splitmix64 import mix
 
-#: A round does little to a small range: with 8, some orders of five numbers came twice as often as others.
+#: A round does little to a small range: with 8 rounds, some orders of five numbers were twice as frequent.
 _ROUNDS: Final = 8
 _ROUNDS_OF_SMALL: Final = 24
 _SMALL_BITS: Final = 12
@@ -48,11 +48,11 @@ class Permutation:
         self._keys = np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
     def positions(self, numbers: Numbers) -> Numbers:
-        """Where each of `numbers` goes."""
+        """The new position of each of `numbers`."""
         return self._walk(numbers, self._encrypt)
 
     def numbers(self, positions: Numbers) -> Numbers:
-        """Which number comes to each of `positions`: the inverse of `positions`."""
+        """The number at each of `positions`: the inverse of `positions`."""
         return self._walk(positions, self._decrypt)
 
     def _walk(self, numbers: Numbers, step: Callable[[_Words], _Words]) -> Numbers:

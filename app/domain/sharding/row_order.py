@@ -1,4 +1,4 @@
-"""In which order rows are handed out for training, and which worker gets which: pure functions of a seed.
+"""The order of rows for training, and which worker gets which rows: pure functions of a seed.
 
 The random numbers are those of numpy's PCG64, whose raw output numpy promises never to change (NEP 19).
 """
@@ -11,17 +11,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-#: A place in it is found with 32 random bits. What it may hold in memory is another, lower bound.
+#: A place in the buffer is found with 32 random bits. The memory limit is another, lower bound.
 MAX_SHUFFLE_BUFFER: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """One pass over some rows, shared out among workers.
+    """One pass over some rows, divided among workers.
 
     Attributes:
         shuffle_buffer: among how many rows the next one is drawn; 0 keeps the rows in order.
-        seed, epoch: other ones give another order.
+        seed, epoch: each pair gives another order.
         worker: which share of the rows, from 0.
         num_workers: how many shares there are; each row is in one of them.
     """
@@ -33,7 +33,7 @@ class RowOrder:
     num_workers: int = 1
 
     def share(self, num_rows: int) -> tuple[int, int]:
-        """Which of the rows, in the order of all workers, are this worker's: from, and up to.
+        """The first row of this worker, and the end of its rows, in the order of all workers.
 
         No two shares differ by more than a row.
         """
@@ -43,19 +43,19 @@ class RowOrder:
         )
 
     def arrange_runs(self, count: int) -> NDArray[np.int64]:
-        """The numbers of `count` runs of rows in the order in which they are read; alike for all workers."""
+        """The numbers of `count` runs of rows in the order in which all workers read them."""
         if not self.shuffle_buffer:
             return np.arange(count)
         keys = np.random.PCG64([self.seed, self.epoch]).random_raw(count)
         return np.argsort(keys, kind="stable")
 
     def slots(self) -> Slots:
-        """Which row of the buffer makes room for each row that comes."""
+        """The slots of the buffer that are replaced, one for each arriving row."""
         return Slots(np.random.PCG64([self.seed, self.epoch, self.worker, self.num_workers]))
 
 
 class Slots:
-    """Random numbers, one after the other, however many are taken at a time."""
+    """A sequence of random numbers that does not depend on how many are taken at a time."""
 
     def __init__(self, bits: np.random.PCG64) -> None:
         self._bits = bits
@@ -73,5 +73,5 @@ class Slots:
         return np.asarray(self._bits.random_raw(count), np.uint64)
 
 
-#: Every row, as it comes.
+#: All rows in the order of the version.
 IN_ORDER: Final = RowOrder()

@@ -1,7 +1,7 @@
-"""How the records of a split are laid out in shards: frozen values and pure functions.
+"""How the records of a split are divided into shards: frozen values and pure functions.
 
-A plan says which records go where; writing a shard only executes it. After TFDS 4.9.10,
-`tensorflow_datasets/core/utils/shard_utils.py`, whose sizes and boundaries these are.
+A plan says which records go where; writing a shard only executes it. It follows TFDS 4.9.10,
+`tensorflow_datasets/core/utils/shard_utils.py`, and has the same sizes and boundaries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_SHARD_BYTES: Final = 1024 * MIB
 #: The number of shards that `ShardConfig.calculate_number_shards` prefers, and whose halves it tries.
 _PREFERRED: Final = 1024
 
-#: A manifest names every shard and is read whole.
+#: Limited because a manifest names every shard and is read as a whole.
 MAX_SHARDS: Final = 10_000
 #: Up to `_SMALL_SHARDS` shards may have any size; more need at least `_LEAST_BYTES` on average.
 _SMALL_SHARDS: Final = 256
@@ -33,7 +33,7 @@ class ShardPlan:
     """One shard to write: the records `start` to `stop` of a split, counted in the order of the version.
 
     Attributes:
-        copy_of: the file of the base version whose bytes these are, where they need only be copied.
+        copy_of: the file of the base version with the same bytes, if the shard is only copied.
     """
 
     split: str
@@ -49,14 +49,14 @@ class ShardPlan:
 
 @dataclass(frozen=True, slots=True)
 class Covering:
-    """Some consecutive pieces, and how many records of the first to pass over."""
+    """Some consecutive pieces, and how many records of the first one to skip."""
 
     pieces: slice
     skip: int
 
 
 def default_num_shards(num_bytes: int, num_records: int) -> int:
-    """How many shards TFDS would write: each of 64 MiB to 1 GiB where that can be had.
+    """How many shards TFDS would write: each of 64 MiB to 1 GiB if possible.
 
     Args:
         num_bytes: of the framed records.
@@ -80,7 +80,7 @@ def most_shards(num_bytes: int, num_splits: int) -> int:
 
     Args:
         num_bytes: of the framed records of all splits.
-        num_splits: each of which has a shard in any case.
+        num_splits: each has at least one shard.
     """
     return min(MAX_SHARDS, num_splits + max(_SMALL_SHARDS, num_bytes // _LEAST_BYTES))
 
@@ -99,7 +99,7 @@ class BaseShard:
 
 
 def leading_full_shards(shards: Sequence[BaseShard]) -> tuple[BaseShard, ...]:
-    """The shards that lead a split and are no shorter than the rule of sizes asks."""
+    """The shards at the beginning of a split that are at least as long as TFDS's rule asks."""
     return tuple(takewhile(lambda shard: shard.num_bytes >= _MIN_SHARD_BYTES, shards))
 
 
@@ -119,9 +119,9 @@ def plan_split(
     Args:
         dataset, split: for the names of the files, as TFDS has them.
         num_records: of the whole split.
-        num_shards: that hold what is behind the kept ones; none where nothing is.
+        num_shards: the number of shards for the records after the kept ones; unused if there are none.
         kept: shards of the base, copied as they are.
-        compression: shows in the names.
+        compression: decides how the names end.
     """
     if num_records == 0:
         return ()
@@ -141,7 +141,7 @@ def plan_split(
 
 
 def record_offsets(num_records: Iterable[int]) -> list[int]:
-    """How many records come before each piece, and last how many there are.
+    """How many records come before each piece, followed by the total.
 
     Args:
         num_records: of each piece, the records that begin in it. A piece begins with a record,

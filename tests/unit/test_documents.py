@@ -42,6 +42,12 @@ def test_every_source_file_that_is_named_exists(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_folder_that_is_named_exists(document: Path) -> None:
+    for name in re.findall(r"`([\w.-]+/[\w./-]*)/`", document.read_text("utf-8")):
+        assert name.partition("/")[0] not in FOLDERS or (ROOT / name).is_dir(), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(document: Path) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", document.read_text("utf-8")):
         if "://" in link:

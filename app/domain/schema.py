@@ -233,7 +233,8 @@ def check_feature_names(names: Mapping[str, object] | list[str], limits: Limits)
     """
     if len(names) > limits.max_features:
         raise LimitExceeded(
-            f"{len(names)} features; at most {limits.max_features} are allowed.",
+            f"There are {len(names)} features; at most {limits.max_features} are allowed. "
+            "Put several values into one feature.",
             code="too_many_features",
         )
     for name in names:

@@ -287,7 +287,8 @@ def _describe_tensors(
     key, items = _items(body, members)
     if len(items) > limits.max_members:
         raise LimitExceeded(
-            f"{len(items)} tensors; at most {limits.max_members} are allowed.", code="too_many_tensors"
+            f"The body has {len(items)} tensors; at most {limits.max_members} are allowed. Send fewer.",
+            code="too_many_tensors",
         )
     described: list[_Described] = []
     seen: set[str] = set()

@@ -128,14 +128,16 @@ def _count_rows(arrays: Mapping[str, Array]) -> int:
     for name, array in arrays.items():
         if not array.shape:
             raise UnprocessableInput(
-                f"Array {name!r} is a scalar; the first axis of every array counts the rows.",
+                f"Array {name!r} is a scalar, but the first axis of every array counts the rows. "
+                "Send an array with a value for each row.",
                 code="no_rows",
                 feature=name,
             )
         first = name if first is None else first
         if array.shape[0] != arrays[first].shape[0]:
             raise UnprocessableInput(
-                f"Array {name!r} has {array.shape[0]} rows, but {first!r} has {arrays[first].shape[0]}.",
+                f"Array {name!r} has {array.shape[0]} rows, but {first!r} has {arrays[first].shape[0]}. "
+                "Send arrays of the same length.",
                 code="row_count_mismatch",
                 feature=name,
             )

@@ -163,7 +163,9 @@ def measure_metadata(table: Table, number: int) -> int:
         total += _PAIR_BYTES + pair.num_bytes(0) + pair.num_bytes(1)
         if total > _MAX_SCHEMA_TEXT:
             raise LimitExceeded(
-                f"More than {_MAX_SCHEMA_TEXT} bytes of metadata in one place.", code="schema_too_large"
+                f"The Arrow schema has more than {_MAX_SCHEMA_TEXT} bytes of metadata in one place. "
+                "Send less.",
+                code="schema_too_large",
             )
     return total
 

@@ -109,7 +109,9 @@ class ParquetReader:
                 row += batch.num_rows
         if row != self.num_rows:
             raise MalformedInput(
-                f"The footer declares {self.num_rows} rows, but there are {row}.", code="invalid_parquet"
+                f"The footer of the Parquet file declares {self.num_rows} rows, but there are {row}. "
+                "Write the file again.",
+                code="invalid_parquet",
             )
 
     def _row_group(self, index: int, row: int) -> Iterator[pa.RecordBatch]:
@@ -156,7 +158,9 @@ def _read_footer(file: ByteFile) -> bytes:
     size = int.from_bytes(tail[:4], "little")
     if size > file.size - len(_MAGIC) - _TAIL_BYTES:
         raise MalformedInput(
-            f"The footer declares {size} bytes, which the file does not have.", code="invalid_parquet"
+            f"The footer of the Parquet file declares {size} bytes, which the file does not have. "
+            "Write the file again.",
+            code="invalid_parquet",
         )
     return file.read_at(file.size - _TAIL_BYTES - size, size)
 

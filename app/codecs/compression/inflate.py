@@ -133,7 +133,7 @@ class InflatedStream:
                 return piece
             if not self._inflater.eof and self._inflater.needs_input and not self._fill():
                 raise MalformedInput(
-                    f"The {self._container} body ends before its end marker.",
+                    f"The {self._container} body ends before its end marker. Send all of it.",
                     code="truncated",
                     offset=self._bytes_out,
                 )
@@ -182,7 +182,8 @@ class InflatedStream:
         """The error to raise for an error of the library."""
         if _LARGE_WINDOW in error:
             return LimitExceeded(
-                f"The {self._container} body needs a window of more than {zstd.WINDOW_BYTES} bytes.",
+                f"The {self._container} body needs a window of more than {zstd.WINDOW_BYTES} bytes. "
+                "Compress it with a smaller one.",
                 code="compression_window_exceeded",
                 offset=self._bytes_out,
             )
@@ -196,7 +197,8 @@ class InflatedStream:
 
     def _trailing_error(self) -> MalformedInput:
         return MalformedInput(
-            f"Something that is not {self._container} follows the end of the compressed body.",
+            f"Something that is not {self._container} follows the end of the compressed body. "
+            "Send the compressed bytes alone.",
             code="trailing_bytes",
             offset=self._bytes_out,
         )

@@ -83,7 +83,8 @@ class LineReader:
         num_columns = line.count(self._delimiter) + 1
         if num_columns > self._budget.limits.max_features:
             raise LimitExceeded(
-                f"{num_columns} columns; at most {self._budget.limits.max_features} are allowed.",
+                f"The CSV has {num_columns} columns; at most {self._budget.limits.max_features} are allowed. "
+                "Send fewer columns.",
                 code="too_many_features",
                 row=0,
             )
@@ -153,7 +154,8 @@ class LineReader:
             if ragged:
                 row = first_row + (ragged[0].number or 1) - 1  # one thread knows it
                 raise MalformedInput(
-                    f"Row {row} has {ragged[0].actual_columns} fields, but the header names {self._width}.",
+                    f"Row {row} has {ragged[0].actual_columns} fields, but the header names {self._width}. "
+                    "Correct the line; a field that holds the delimiter needs quotes.",
                     code="ragged_line",
                     row=row,
                 ) from None

@@ -68,7 +68,7 @@ def by_name(features: Iterable[Feature]) -> dict[str, Feature]:
     for feature in features:
         if found.setdefault(feature.name, feature) is not feature:
             raise UnprocessableInput(
-                f"The schema has two features {feature.name!r}.",
+                f"The schema has two features {feature.name!r}. Rename one of them.",
                 code="duplicate_feature",
                 feature=feature.name,
             )

@@ -83,7 +83,9 @@ def text(value: bytes | Literal | Message) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise MalformedInput("A string of the schema is not valid UTF-8.", code="invalid_pbtxt") from None
+        raise MalformedInput(
+            "A string of the schema is not valid UTF-8. Write it as UTF-8.", code="invalid_pbtxt"
+        ) from None
 
 
 def string(message: Message, field: str) -> str:
@@ -108,7 +110,7 @@ class _Reader:
         self._num_tokens += 1
         if self._num_tokens > _MAX_TOKENS:
             raise LimitExceeded(
-                f"The schema has more than {_MAX_TOKENS} names, marks and values.",
+                f"The schema has more than {_MAX_TOKENS} names, marks and values. Declare fewer features.",
                 code="schema_too_large",
                 offset=self._offset,
             )
@@ -123,7 +125,9 @@ class _Reader:
         """The fields up to `closing`, or to the end."""
         if depth > _MAX_DEPTH:
             raise LimitExceeded(
-                f"The schema is nested more than {_MAX_DEPTH} deep.", code="too_deep", offset=self._offset
+                f"The schema is nested more than {_MAX_DEPTH} deep. Flatten it.",
+                code="too_deep",
+                offset=self._offset,
             )
         fields: Message = {}
         while not (self._kind == "end" if closing is None else self._take_mark(closing)):

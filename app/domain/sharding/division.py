@@ -125,10 +125,13 @@ def parse_fractions(text: str) -> dict[str, str]:
         digits = digits.rstrip("0")
         fractions[check_split_name(split)] = f"{whole or '0'}.{digits}" if digits else "1"
     if len(fractions) > _MAX_SPLITS:
-        raise MalformedInput(f"Rows are dealt out to at most {_MAX_SPLITS} splits.", code="invalid_fractions")
+        raise MalformedInput(
+            f"Rows are divided among at most {_MAX_SPLITS} splits. Name fewer.", code="invalid_fractions"
+        )
     total = sum(map(Fraction, fractions.values()))
     if total != 1:
         raise UnprocessableInput(
-            f"The fractions add up to {float(total):.9g} instead of 1.", code="fractions_not_one"
+            f"The fractions add up to {float(total):.9g} instead of 1. Change them so that their sum is 1.",
+            code="fractions_not_one",
         )
     return fractions

@@ -1,4 +1,4 @@
-"""Notes: what a foreign schema cannot say of a feature, in a comment or description of that schema.
+"""Notes: comments or descriptions in a foreign schema that say what it cannot say of a feature.
 
 Some features would come back changed from a foreign form: `text` is bytes there, and of some shapes only the
 number of values is left. Such a feature is written with a note, `shardsmith: {"x": {...}}`, which is our own
@@ -28,7 +28,7 @@ def format_note(feature: Feature) -> str:
 
 
 def is_note(comment: str) -> bool:
-    """Whether a comment is one of ours."""
+    """Whether a comment is a note of ours."""
     return comment.startswith(_PREFIX)
 
 

@@ -1,6 +1,6 @@
 """Reading any `schema.pbtxt`.
 
-Source: `tensorflow_metadata/proto/v0/schema.proto` 1.21. What is made of a feature:
+Source: `tensorflow_metadata/proto/v0/schema.proto` 1.21. A feature becomes:
 
 | there                                         | becomes                                               |
 |-----------------------------------------------|-------------------------------------------------------|
@@ -68,7 +68,7 @@ def plain_features(message: Message) -> tuple[list[Feature], bool]:
 
 
 def _combine(features: dict[str, Feature], candidates: Iterable[Feature]) -> list[Feature]:
-    """The features, with the components of each candidate put together where they are exactly its."""
+    """The features, with components combined into a candidate if they are exactly its components."""
     places = {name: place for place, name in enumerate(features)}
     for candidate in candidates:
         components = stored_features(candidate)
@@ -106,7 +106,7 @@ def _dtype(name: str, item: Message, texts: set[str]) -> DType:
     type_ = literal(item, "type")
     is_text = bool(item.keys() & _TEXT_DOMAINS) or string(item, "domain") in texts
     if type_ in ("", "TYPE_UNKNOWN"):
-        # What a domain says of the type; TensorFlow Data Validation reads schemas in the same way.
+        # A domain decides the type; TensorFlow Data Validation reads schemas in the same way.
         if is_text:
             return TEXT
         type_ = "INT" if item.keys() & _INT_DOMAINS else "FLOAT" if "float_domain" in item else ""
@@ -136,7 +136,7 @@ def _shape(name: str, item: Message) -> FeatureShape:
 
 
 def _ragged_features(message: Message) -> Iterator[Feature]:
-    """What the representations say of ragged tensors that are stored under our names."""
+    """The ragged features that the representations describe, if they are stored under our names."""
     dtypes = _stored_dtypes(message)
     for group in messages(message, "tensor_representation_group"):
         for entry in messages(message_of(group, "value"), "tensor_representation"):
@@ -159,7 +159,7 @@ def _ragged_features(message: Message) -> Iterator[Feature]:
 
 
 def _sparse(message: Message) -> Iterator[Feature]:
-    """What is said of sparse tensors that are stored under our names, and whose shape is known."""
+    """The sparse features of known shape, if they are stored under our names."""
     dtypes = _stored_dtypes(message)
     for item in messages(message, "sparse_feature"):
         name, values = string(item, "name"), string(message_of(item, "value_feature"), "name")

@@ -26,7 +26,7 @@ from .text_format import quote
 #: The STRUCT feature of a SequenceExample whose fields are its feature lists.
 SEQUENCE: Final = "##SEQUENCE##"
 
-#: What an Example's Int64List holds of each dtype; 64-bit integers need no bounds.
+#: The bounds of each dtype in an Int64List; 64-bit integers need none.
 _INT_DOMAINS: Final = {
     f"{prefix}int{bits}": (low, high)
     for bits in (8, 16, 32)
@@ -91,7 +91,7 @@ def _feature(
     nullable: bool | None = None,
     counted: bool = False,
 ) -> Iterator[str]:
-    """One `feature`; `counted` states its extent as a count even where a shape could."""
+    """One `feature`; `counted` writes a count even if a shape could say the extent."""
     nullable = feature.nullable if nullable is None else nullable
     yield "feature {"
     yield f"  name: {quote(feature.name)}"
@@ -124,7 +124,7 @@ def _type(feature: Feature) -> str:
 
 
 def _extent(feature: Feature, *, counted: bool) -> str:
-    """How many values a row has, as a shape where it can be one."""
+    """How many values a row has, as a shape if possible."""
     stored_shape = feature.shape if feature.encoding == "list" else ()
     if None in stored_shape:
         return "value_count { min: 0 }"
@@ -169,7 +169,7 @@ def _representations(features: Iterable[Feature]) -> Iterator[str]:
 
 
 def _comments(feature: Feature, note: str | None) -> Iterator[str]:
-    """How a person reads what is encoded, and the note."""
+    """Comments: how to read what is encoded, and the note."""
     if feature.encoding != "list":
         shape = ", ".join("None" if dim is None else str(dim) for dim in feature.shape)
         function = "tf.io.parse_tensor" if feature.encoding == "tensor" else "tf.io.decode_raw"

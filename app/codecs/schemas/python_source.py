@@ -30,7 +30,7 @@ from ...domain.dtypes import DType
 from ...domain.feature import Feature, FeatureShape, stored_features
 from ...domain.schema import Schema, message_keys
 
-#: dtypes that `tf.io.decode_raw` does not take, and one of the same bits that it does.
+#: dtypes that `tf.io.decode_raw` does not take, each with one of the same bits that it does take.
 _DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}
 _HEAD: Final = '''\
 """Reads {rows} from TFRecord files into tf.data. Made from a schema; needs TensorFlow alone."""
@@ -98,7 +98,7 @@ def _description(variable: str, specs: Iterable[tuple[Feature, str]]) -> str:
 
 
 def _context_specs(features: Iterable[Feature]) -> Iterator[tuple[Feature, str]]:
-    """As `_spec`, but for a SequenceExample's context, in which TensorFlow takes no SparseFeature."""
+    """The specs of a SequenceExample's context, where TensorFlow takes no SparseFeature."""
     for feature in features:
         if feature.kind == "sparse":
             for component in stored_features(feature):
@@ -116,7 +116,7 @@ def _sparse_of_components(feature: Feature) -> str:
 
 
 def _spec(feature: Feature) -> str:
-    """How `tf.io.parse_example` is told of a feature of an Example, or of the context."""
+    """The spec of a feature of an Example, or of the context, for `tf.io.parse_example`."""
     stored = _stored_dtype(feature)
     if feature.kind == "ragged":
         values, *cuts = stored_features(feature)
@@ -193,7 +193,7 @@ def _raw(dtype: DType, strings: str) -> str:
 
 
 def _step_spec(feature: Feature) -> str:
-    """How `tf.io.parse_sequence_example` is told of a feature list."""
+    """The spec of a feature list for `tf.io.parse_sequence_example`."""
     step, stored = feature.step, _stored_dtype(feature)
     missing = ", allow_missing=True" if feature.nullable else ""
     if step.encoding != "list":
@@ -238,7 +238,7 @@ def _reshape(expression: str, shape: FeatureShape) -> str:
 
 
 def _cast(dtype: DType, expression: str) -> str:
-    """Nothing to do where the Example's list holds the dtype itself."""
+    """Cast, unless the Example's list holds the dtype itself."""
     if dtype.is_string or dtype.name in ("int64", "float32"):
         return expression
     return f"tf.cast({expression}, {_tf(dtype)})"

@@ -31,11 +31,16 @@ STAMP = VENV / "shardsmith-stamp.json"
 #: Held while installing. Beside .venv, not in it: .venv itself is removed and made anew.
 LOCK_FILE = ROOT / ".venv.lock"
 
-LOCKS = {"serve": ROOT / "requirements.lock", "test": ROOT / "requirements-dev.lock"}
-COMMANDS = {
-    "serve": [str(VENV / "bin" / "shardsmith"), "serve"],
-    "test": [str(VENV_PYTHON), "-m", "pytest"],
+#: What `.venv` is made for -> the lock that it holds; each holds what those before it hold.
+LOCKS = {
+    "serve": ROOT / "requirements.lock",
+    "test": ROOT / "requirements-test.lock",
+    "all": ROOT / "requirements-dev.lock",
 }
+SERVE = [str(VENV / "bin" / "shardsmith"), "serve"]
+PYTEST = [str(VENV_PYTHON), "-m", "pytest"]
+#: What a person waits for: on all processors, as far as four.
+QUICK = ["--share=quick", "--numprocesses=logical", "--maxprocesses=4", "--dist=worksteal"]
 #: Installed first, from the lock like all else: what packages without a wheel are built with, and the
 #: compiler of the kernels, which works while the rest is installed.
 FIRST = ("setuptools", "wheel", "llvmlite", "numba", "numpy")
@@ -53,7 +58,7 @@ importlib.import_module(name + ".codecs.kernels").compile_all(last_first=last_fi
 
 
 def installed_digest() -> str:
-    """Of everything that decides what `.venv` holds: both locks, the project's tables, its place."""
+    """Of everything that decides what `.venv` holds: the locks, the project's tables, its place."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     tables = [project["build-system"], project["project"], project["tool"]["setuptools"]]
     digest = hashlib.sha256(json.dumps([str(ROOT), tables], sort_keys=True).encode())
@@ -71,12 +76,12 @@ def stamped() -> dict[str, str] | None:
     return stamp if os.access(VENV_PYTHON, os.X_OK) else None
 
 
-def is_ready(command: str) -> bool:
-    """Whether `.venv` serves `command` as it is; the environment of the tests also serves."""
+def is_ready(purpose: str) -> bool:
+    """Whether `.venv` is good for that as it is, or for more."""
     stamp = stamped()
     return (
         stamp is not None
-        and stamp.get("for") in (command, "test")
+        and stamp.get("for") in list(LOCKS)[list(LOCKS).index(purpose) :]
         and stamp.get("digest") == installed_digest()
     )
 
@@ -93,25 +98,25 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def install(command: str) -> None:
-    """Brings `.venv` to the state that `command` needs. The caller holds the lock."""
+def install(purpose: str) -> None:
+    """Brings `.venv` to the state that is needed for that. The caller holds the lock."""
     if stamped() is None:
         create_venv()
     STAMP.unlink(missing_ok=True)
-    lock = LOCKS[command]
+    lock = LOCKS[purpose]
     say("Installing the compiler of the kernels.")
     first = VENV / "first.lock"
     first.write_text("".join(locked(lock, name) for name in FIRST), encoding="utf-8")
     pip("--require-hashes", "--no-deps", "-r", str(first))
     # The service begins with the kernels that it needs first, this process with the last: they meet half way.
     # Compiled kernels belong to the name of their package, which the tests import as `app` as well.
-    names = {"serve": ["shardsmith"], "test": ["shardsmith", "app"]}[command]
-    compilers = [compile_kernels(name, last_first=command == "serve") for name in names]
+    names = ["shardsmith"] if purpose == "serve" else ["shardsmith", "app"]
+    compilers = [compile_kernels(name, last_first=purpose == "serve") for name in names]
     try:
         say(f"Installing {lock.name} and compiling the kernels.")
         pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
         pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
-        if command == "test":
+        if purpose != "serve":
             wait_for_kernels(compilers)
         else:
             say("Starting. The service is ready once all kernels are compiled; /readyz says how far that is.")
@@ -120,7 +125,7 @@ def install(command: str) -> None:
             compiler.terminate()
         raise
     stamp = STAMP.with_suffix(".new")
-    stamp.write_text(json.dumps({"for": command, "digest": installed_digest()}), encoding="utf-8")
+    stamp.write_text(json.dumps({"for": purpose, "digest": installed_digest()}), encoding="utf-8")
     stamp.replace(STAMP)
 
 
@@ -186,15 +191,39 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
+def purpose_and_line(command: str, arguments: list[str]) -> tuple[str, list[str]]:
+    """What `.venv` has to be good for, and what this becomes.
+
+    `test --all` runs every test, and `test --rest` those that `test` leaves out, one after the other.
+    """
+    if command == "serve":
+        return "serve", [*SERVE, *arguments]
+    further = [argument for argument in arguments if argument not in ("--all", "--rest")]
+    if "--rest" in arguments:
+        return "all", [*PYTEST, "--share=rest", *further]
+    if "--all" in arguments:
+        return "all", [*PYTEST, *further]
+    return "test", [*PYTEST, *QUICK, *further]
+
+
 def main() -> None:
     command, *arguments = sys.argv[1:]
+    purpose, line = purpose_and_line(command, arguments)
     # Ended during an installation, take pip along: subprocess.run kills its child when this unwinds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        if not is_ready(command):
+        if not is_ready(purpose):
             with one_at_a_time():
-                if not is_ready(command):
-                    install(command)
+                if not is_ready(purpose):
+                    install(purpose)
+        elif command == "test":
+            # Once, after a change to them, and not in every process that runs tests.
+            compiler = compile_kernels("app", last_first=False)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                compiler.wait(3)  # as long as it takes where nothing has changed
+            if compiler.poll() is None:
+                say("Compiling the kernels.")
+            wait_for_kernels([compiler])
     except KeyboardInterrupt:
         say("Interrupted. Run this again to start over.")
         raise SystemExit(128 + signal.SIGINT) from None
@@ -204,7 +233,7 @@ def main() -> None:
         os.environ.setdefault("SHARDSMITH_STORAGE_URL", (ROOT / "data").as_uri())
     else:
         os.chdir(ROOT)
-    os.execv(COMMANDS[command][0], [*COMMANDS[command], *arguments])  # noqa: S606 - becoming it is the point
+    os.execv(line[0], line)  # noqa: S606 - becoming it is the point
 
 
 if __name__ == "__main__":

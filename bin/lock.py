@@ -4,10 +4,11 @@
     bin/lock --upgrade          ... taking the newest (also: --upgrade-package NAME)
     bin/lock --check            exit 1 unless all locks were made from this pyproject.toml
 
-`requirements-bench.lock` holds everything, `requirements-dev.lock` what the tests need and all extras
-(TensorFlow, botocore), `requirements-image.lock` what the container image holds, `requirements.lock` what
-the service needs, all at the same versions. They are universal (every platform, every supported Python),
-hashed, and name no index. Writing needs uv (https://docs.astral.sh/uv/); checking needs Python alone.
+`requirements-bench.lock` holds everything; `requirements-dev.lock` what `bin/test --all` and the linters
+need, with TensorFlow; `requirements-test.lock` what `bin/test` needs; `requirements-image.lock` what the
+container image holds; and `requirements.lock` what the service needs: all at the same versions. They are
+universal (every platform, every supported Python), hashed, and name no index. Writing needs uv
+(https://docs.astral.sh/uv/); checking needs Python alone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
     "requirements-bench.lock": ("--group", "bench", "--all-extras"),
     "requirements-dev.lock": ("--group", "dev", "--all-extras"),
+    "requirements-test.lock": ("--group", "test", "--extra", "botocore"),
     "requirements-image.lock": ("--group", "build", "--extra", "botocore"),
     "requirements.lock": ("--group", "build"),
 }

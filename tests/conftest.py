@@ -1,9 +1,13 @@
-"""Real stores, one of each for the whole run; skipped where one is not installed, unless CI is set."""
+"""Which tests a run takes; and real stores, one of each for the whole run.
+
+A test whose store is not installed is skipped, unless CI is set.
+"""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -11,6 +15,74 @@ from tests.servers import running
 from tests.servers.running import MissingTool, RunningStore
 
 Start = Callable[[Path], AbstractContextManager[RunningStore]]
+
+#: What makes a test slow, or ask for more than Python; pyproject.toml says what each marker means.
+SLOW: Final = ("campaign", "exhaustive", "soak", "stores", "tensorflow", "tools", "waits")
+#: Needs TensorFlow to be imported at all.
+DIFFERENTIAL: Final = Path(__file__).with_name("differential")
+#: The fixtures below.
+STORES: Final = frozenset({"azurite", "ceph_rgw", "rclone_s3"})
+LEFT_OUT: Final = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share",
+        choices=("all", "quick", "rest"),
+        default="all",
+        help="quick: what bin/test runs, without the slow tests; rest: these alone",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    asked = (Path(argument.partition("::")[0]).resolve() for argument in config.args)
+    if config.getoption("share") == "quick" and any(path.is_relative_to(DIFFERENTIAL) for path in asked):
+        raise pytest.UsageError("tests/differential needs TensorFlow: add --all.")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing that needs TensorFlow where only quick tests run."""
+    return True if config.getoption("share") == "quick" and collection_path == DIFFERENTIAL else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(DIFFERENTIAL):
+            item.add_marker("tensorflow")
+        if not STORES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("stores")
+    share = config.getoption("share")
+    if share == "all":
+        return
+    taken: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        is_slow = any(item.get_closest_marker(name) for name in SLOW)
+        (taken if is_slow == (share == "rest") else left).append(item)
+    items[:] = taken
+    config.hook.pytest_deselected(items=left)
+    config.stash[LEFT_OUT] = len(left)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist tells how many it left out: all of them leave out the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that the workers report to."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("share") == "quick":
+        slow = config.stash.get(LEFT_OUT, 0)
+        terminalreporter.write_line(
+            f"Left out: tests/differential, which needs TensorFlow, and {slow} slow tests. "
+            "`bin/test --all` runs everything."
+        )
 
 
 def _start(start: Start, folders: pytest.TempPathFactory) -> Iterator[RunningStore]:

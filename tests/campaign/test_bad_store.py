@@ -15,6 +15,8 @@ from tests.campaign.fault_rules import Fault, Rule
 from tests.campaign.fleet import Replica
 from tests.servers.running import RunningStore
 
+pytestmark = pytest.mark.campaign
+
 #: What proxies commonly wait for an answer (nginx, `proxy_read_timeout`).
 PATIENCE_S = 60.0
 SCHEMA = {"features": {"x": {"dtype": "int64", "shape": []}, "pad": {"dtype": "bytes", "shape": []}}}

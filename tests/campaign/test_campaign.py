@@ -17,10 +17,12 @@ def campaign(folder: Path, seed: int, appends: int, s3: S3 | None) -> None:
     assert report.counted["kills"]
 
 
+@pytest.mark.campaign
 def test_kills_lose_and_repeat_nothing_on_a_local_store(tmp_path: Path) -> None:
     campaign(tmp_path, 1, 50, None)
 
 
+@pytest.mark.campaign
 def test_kills_and_faults_lose_and_repeat_nothing_on_s3(tmp_path: Path, ceph_rgw: RunningStore) -> None:
     campaign(tmp_path, 6, 160, S3(ceph_rgw.endpoint))
 

@@ -16,6 +16,8 @@ import pytest
 from tests.campaign.failpoints import Failpoint
 from tests.campaign.fleet import Replica
 
+pytestmark = pytest.mark.campaign
+
 Test = Callable[[httpx.AsyncClient, Replica, Replica], Awaitable[None]]
 
 

@@ -143,6 +143,7 @@ def read_by_tensorflow(client: httpx.Client, dataset: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
+@pytest.mark.tensorflow
 def test_tensorflow_reads_what_is_published(client: httpx.Client, compression: str) -> None:
     name = f"care-{uuid.uuid4().hex[:8]}"
     features = {
@@ -177,6 +178,7 @@ def test_tensorflow_reads_what_is_published(client: httpx.Client, compression: s
     )
 
 
+@pytest.mark.tensorflow
 def test_tensorflow_reads_sequence_examples(client: httpx.Client) -> None:
     name = f"care-{uuid.uuid4().hex[:8]}"
     features = {
@@ -204,6 +206,7 @@ def test_tensorflow_reads_sequence_examples(client: httpx.Client) -> None:
         (lambda shard: shard + shard, None, "TensorFlow reads 4 records instead of 2."),
     ],
 )
+@pytest.mark.tensorflow
 def test_tensorflow_names_the_record_that_it_cannot_read(
     service: Service,
     client: httpx.Client,

@@ -63,6 +63,7 @@ def send(connection: socket.socket, token: str, path: str, media_type: str, body
     )
 
 
+@pytest.mark.soak
 def test_slow_readers_of_one_token_leave_half_of_the_workers_to_others(service: Service) -> None:
     content = io.BytesIO()
     np.save(content, np.zeros(8 * MIB, np.int8))  # as JSON, more than all buffers on the way hold
@@ -88,6 +89,7 @@ def test_slow_readers_of_one_token_leave_half_of_the_workers_to_others(service: 
     assert heads.count(b"HTTP/1.1 503") == STREAMS // 2
 
 
+@pytest.mark.soak
 def test_a_dataset_of_many_features_leaves_time_for_others(service: Service) -> None:
     """Small appends of empty rows, each of as many nulls as there are features, and one row for another."""
     features = {f"f{n}": {"dtype": "int64", "nullable": True} for n in range(NUM_FEATURES)}

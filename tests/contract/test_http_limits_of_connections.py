@@ -10,7 +10,7 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -112,6 +112,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.waits
 def test_it_is_refused_with_a_problem_and_the_connection_is_closed(strict: Service, what: str) -> None:
     sent, status, code = REFUSED[what]
     answer = exchange(strict, sent)
@@ -126,6 +127,7 @@ def test_it_is_refused_with_a_problem_and_the_connection_is_closed(strict: Servi
     assert "Traceback" not in strict.log()
 
 
+@pytest.mark.waits
 def test_an_idle_connection_is_closed(strict: Service) -> None:
     assert exchange(strict, b"") == b""
     answer = exchange(strict, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -183,6 +185,7 @@ def test_who_expects_to_be_asked_for_the_body_is(strict: Service) -> None:
         assert connection.recv(15) == b"HTTP/1.1 200 OK"
 
 
+@pytest.mark.waits
 def test_who_reads_nothing_of_a_large_answer_is_cut_and_holds_nothing(strict: Service) -> None:
     """Its worker, the only one for streams, is free again."""
     body = LINE * (32 * MIB // len(LINE))
@@ -246,23 +249,31 @@ def npz(num_bytes: int) -> bytes:
     return sink.getvalue()
 
 
-UPLOADS = {
-    "/v1/records/serialize": (NDJSON, LINE * (48 * MIB // len(LINE))),
-    "/v1/records/serialize?delivery=checked": (NDJSON, LINE * (48 * MIB // len(LINE))),
-    "/v1/tensors/serialize": (b"Content-Type: application/x-npy\r\n", npy(48 * MIB)),
-    "/v1/tensors/serialize?to=tfrecord": (b"Content-Type: application/x-npz\r\n", npz(48 * MIB)),
-    "/v1/records/serialize?from=json": (
-        b"Content-Type: application/json\r\n",
-        b"[" + b",".join([LINE] * (48 * MIB // len(LINE))) + b"]",
-    ),
-    "/v1/datasets/left/records": (NDJSON, LINE * (48 * MIB // len(LINE))),
+def lines(num_bytes: int) -> bytes:
+    return LINE * (num_bytes // len(LINE))
+
+
+def array(num_bytes: int) -> bytes:
+    return b"[" + b",".join([LINE] * (num_bytes // len(LINE))) + b"]"
+
+
+#: What is posted where: the header, and what makes a body.
+UPLOADS: dict[str, tuple[bytes, Callable[[int], bytes]]] = {
+    "/v1/records/serialize": (NDJSON, lines),
+    "/v1/records/serialize?delivery=checked": (NDJSON, lines),
+    "/v1/tensors/serialize": (b"Content-Type: application/x-npy\r\n", npy),
+    "/v1/tensors/serialize?to=tfrecord": (b"Content-Type: application/x-npz\r\n", npz),
+    "/v1/records/serialize?from=json": (b"Content-Type: application/json\r\n", array),
+    "/v1/datasets/left/records": (NDJSON, lines),
 }
 
 
 @pytest.mark.parametrize("path", UPLOADS)
+@pytest.mark.waits
 def test_who_leaves_at_a_tenth_of_its_body_leaves_nothing(strict: Service, path: str) -> None:
     """Nothing in the store, on the spool, or in memory; and the only worker is free again."""
-    media_type, body = UPLOADS[path]
+    media_type, make_body = UPLOADS[path]
+    body = make_body(48 * MIB)
     url = f"{strict.url}/v1/datasets/left/records"
     httpx.post(url, content=LINE, headers={"Content-Type": "application/x-ndjson"}, timeout=60)
     before = stored(strict)
@@ -297,6 +308,7 @@ def test_half_duplex_clients_are_answered(strict: Service) -> None:
         connection.close()
 
 
+@pytest.mark.waits
 def test_a_process_that_was_stopped_takes_what_came_meanwhile(tmp_path: Path) -> None:
     service = start(tmp_path, SHARDSMITH_BODY_TIMEOUT_S="1")
     try:

@@ -112,8 +112,10 @@ needs_java = pytest.mark.skipif(
         pytest.param(by_socket, id="socket"),
         pytest.param(by_httpx, id="httpx"),
         pytest.param(by_urllib, id="urllib"),
-        pytest.param(by_java("HttpClient"), id="Java HttpClient", marks=needs_java),
-        pytest.param(by_java("HttpURLConnection"), id="Java HttpURLConnection", marks=needs_java),
+        pytest.param(by_java("HttpClient"), id="Java HttpClient", marks=[needs_java, pytest.mark.tools]),
+        pytest.param(
+            by_java("HttpURLConnection"), id="Java HttpURLConnection", marks=[needs_java, pytest.mark.tools]
+        ),
     ],
 )
 def test_a_client_that_writes_everything_first_gets_all_of_it(

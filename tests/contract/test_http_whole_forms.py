@@ -115,6 +115,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("case", BODIES)
+@pytest.mark.soak
 def test_memory_does_not_grow_with_the_body(spooling: Service, case: str) -> None:
     path, media_type, written = BODIES[case]
     converted(spooling, path, written(4), media_type)

@@ -78,6 +78,7 @@ def test_every_operation_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)
+@pytest.mark.exhaustive
 def test_every_answer_is_one_that_the_document_has(
     operation_id: str, service: Service, stored: dict[str, str]
 ) -> None:

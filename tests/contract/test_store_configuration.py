@@ -19,7 +19,7 @@ NOTHING_LISTENS = "http://127.0.0.1:9"
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_KEY")
 
 
-@pytest.fixture(params=["ceph_rgw", "azurite"])
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.stores) for name in ("ceph_rgw", "azurite")])
 def server(request: pytest.FixtureRequest) -> RunningStore:
     running: RunningStore = request.getfixturevalue(request.param)
     return running
@@ -87,6 +87,7 @@ def test_a_bucket_that_is_not_there_is_named(
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.waits
 def test_an_endpoint_that_does_not_answer_is_named(
     server: RunningStore, configure: Callable[..., ObjectStore], look: str
 ) -> None:

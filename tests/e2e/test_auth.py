@@ -29,6 +29,7 @@ def mount(folder: Path, version: str, tokens: str) -> Path:
     return folder / "tokens.json"
 
 
+@pytest.mark.waits
 def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     path = mount(secret, "..1", token_file({"old": {"name": "old", **READ}}))
@@ -124,6 +125,7 @@ def _answers(service: Service) -> bool:
         return False
 
 
+@pytest.mark.waits
 def test_no_secret_shows_in_an_answer_or_a_log(canaried: Service, tmp_path: Path) -> None:
     json_body = {"Content-Type": "application/json"}
     requests = [

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.service import Service, needs_curl
+
+pytestmark = pytest.mark.tensorflow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "digits"

@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.service import ROOT
 
+pytestmark = pytest.mark.tools
+
 needs_chromium = pytest.mark.skipif(
     shutil.which("chromium") is None and not os.environ.get("CI"),
     reason="Chromium is not installed here; .ci/run installs it",

@@ -17,9 +17,17 @@ from tests.e2e.service import ROOT, Service, needs_curl, start
 from tests.e2e.test_commands import environment, make_checkout
 
 RUNNABLE: Final = [page for page in map(Page, PAGES) if page.commands() or any(True for _ in page.programs())]
+#: The commands of the README are run by `bin/test`, those of all pages by `bin/test --all`.
+MARKS: Final = {"README.md": ()}
 
 
-@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda page: page.name)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(page, id=page.name, marks=MARKS.get(page.name, pytest.mark.exhaustive))
+        for page in RUNNABLE
+    ],
+)
 def page(request: pytest.FixtureRequest) -> Page:
     found: Page = request.param
     return found
@@ -55,6 +63,7 @@ def test_every_command_gives_the_output_printed_below_it(outputs: list[tuple[str
 
 @needs_curl
 @pytest.mark.usefixtures("outputs")
+@pytest.mark.tools
 def test_every_program_runs_on_what_the_commands_made(page: Page, service: Service, folder: Path) -> None:
     programs = list(page.programs())
     missing = {language for language, _ in programs if not is_installed(language)}
@@ -133,6 +142,7 @@ RUN_BLOCKS: Final[dict[str, Callable[[list[str], Path], None]]] = {
 }
 
 
+@pytest.mark.tools
 @needs_curl
 @pytest.mark.parametrize(
     "page", [page for page in map(Page, PAGES) if page.blocks("sh")], ids=lambda page: page.name
@@ -142,6 +152,7 @@ def test_every_block_for_a_shell_runs(page: Page, tmp_path: Path) -> None:
 
 
 @needs_curl
+@pytest.mark.tools
 def test_rows_that_the_readme_sends_are_stored_once(tmp_path: Path) -> None:
     readme = Page(ROOT / "README.md")
     started = start(tmp_path)

@@ -14,6 +14,7 @@ from tests.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
 
 @needs_control_groups
 @pytest.mark.parametrize("limit_mib", [512, 768, 1024])
+@pytest.mark.soak
 def test_large_bodies_are_answered_or_refused_and_nothing_is_killed(tmp_path: Path, limit_mib: int) -> None:
     with limited_to(limit_mib * MIB) as group:
         service = start(tmp_path, run=group.within(served_alone()))

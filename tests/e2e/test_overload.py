@@ -13,6 +13,8 @@ from benchmarks.bench_overload import PROBES, REQUEST
 from benchmarks.open_loop import Outcome, ask_in_turn, ask_on_time, probed, request
 from tests.e2e.service import Service, start
 
+pytestmark = pytest.mark.soak
+
 MIB = 1 << 20
 REFUSED = (429, 503)
 POOL_MIB = 192

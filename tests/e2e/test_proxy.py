@@ -17,10 +17,14 @@ from tests.e2e.documentation import Page
 from tests.e2e.service import ROOT, Service, free_port, start
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("nginx", path=f"{os.environ.get('PATH')}:/usr/sbin") is None and not os.environ.get("CI"),
-    reason="nginx is not installed here; .ci/run installs it",
-)
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.skipif(
+        shutil.which("nginx", path=f"{os.environ.get('PATH')}:/usr/sbin") is None
+        and not os.environ.get("CI"),
+        reason="nginx is not installed here; .ci/run installs it",
+    ),
+]
 NAME = "shardsmith.example"
 #: Of the client; the proxy is at 127.0.0.1.
 ADDRESS = "127.0.0.2"

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.contract.tokens import TOKENS, as_, token_file
 from tests.e2e.service import start
@@ -17,6 +18,7 @@ JSON = {"Content-Type": "application/json"}
 LARGE = b"[" + b"[1]," * (1 << 19) + b"[1]]"
 
 
+@pytest.mark.waits
 def test_requests_are_answered_while_kernels_of_others_are_compiled(tmp_path: Path) -> None:
     service = start(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
     try:
@@ -43,6 +45,7 @@ def answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.waits
 def test_a_folder_that_becomes_read_only_makes_the_service_unready_until_it_is_writable(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.service import Service, start
 
+pytestmark = pytest.mark.campaign
+
 WRITERS = 3
 #: Appends that each writer has to have acknowledged at each stage.
 APPENDS = 5

@@ -54,6 +54,7 @@ def test_is_small_when_idle(tmp_path: Path) -> None:
         service.kill()
 
 
+@pytest.mark.waits
 def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     service = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1")
     try:
@@ -75,6 +76,7 @@ def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> No
         service.kill()
 
 
+@pytest.mark.waits
 def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(tmp_path: Path) -> None:
     service = start(tmp_path, SHARDSMITH_SHUTDOWN_DELAY_S="3", SHARDSMITH_SHUTDOWN_GRACE_S="5")
     try:
@@ -90,6 +92,7 @@ def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(t
         service.kill()
 
 
+@pytest.mark.waits
 def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
     service = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1")
     line = b'{"x": "%s"}\n' % (b"a" * 1000)

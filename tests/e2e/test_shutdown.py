@@ -14,6 +14,8 @@ import pytest
 from tests.e2e.service import Service, start
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.waits
+
 LINE = b'{"x": "%s"}\n' % (b"a" * 1000)
 #: By name: where it goes, its type, and what the client goes on sending.
 UPLOADS = {

@@ -21,6 +21,7 @@ def test_seed_is_read(seed: Path) -> None:
     assert run(TARGETS[seed.parent.name], seed.read_bytes()) is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_cut_and_flipped_seeds_are_read_or_refused_and_leave_nothing_behind(name: str) -> None:
     run_changed_seeds(name)

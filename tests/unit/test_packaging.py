@@ -285,6 +285,7 @@ print(answer.status_code, answer.content.hex())
 """
 
 
+@pytest.mark.tools
 def test_wheel_works_beside_a_foreign_app_module(wheel: Path, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     stranger.mkdir()

@@ -29,6 +29,7 @@ def changed(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
+@pytest.mark.tensorflow
 def test_files_are_read_one_after_the_other(spool: Spool) -> None:
     last = len(RECORDS) - 5
     with TensorFlowReader(PARSE, "none", spool) as reader:
@@ -41,6 +42,7 @@ def test_files_are_read_one_after_the_other(spool: Spool) -> None:
         assert reader.read(MemoryStream(frame(b"x")[:-1]), "e").fault is not None
 
 
+@pytest.mark.tensorflow
 def test_the_process_leaves_no_bytecode_behind(spool: Spool) -> None:
     """Cut off at the bound on files, it would end every later import of the same module."""
     source = b"import sys\nassert sys.dont_write_bytecode\n" + PARSE
@@ -48,6 +50,7 @@ def test_the_process_leaves_no_bytecode_behind(spool: Spool) -> None:
         assert reader.read(MemoryStream(frame(b"x")), "a") == Reading(1, None)
 
 
+@pytest.mark.tensorflow
 def test_a_record_that_is_not_parsed_is_numbered(spool: Spool) -> None:
     parse = (
         b"import tensorflow as tf\n"
@@ -61,6 +64,7 @@ def test_a_record_that_is_not_parsed_is_numbered(spool: Spool) -> None:
     assert "Feature: x (data type: int64) is required" in str(found.fault)
 
 
+@pytest.mark.tensorflow
 def test_the_process_knows_no_secret_of_the_service(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     source = b"import os\nassert 'secret' not in os.environ.values()\n" + PARSE
@@ -68,6 +72,7 @@ def test_the_process_knows_no_secret_of_the_service(spool: Spool, monkeypatch: p
         assert reader.read(MemoryStream(b""), "a") == Reading(0, None)
 
 
+@pytest.mark.tensorflow
 def test_a_process_that_takes_too_much_memory_ends(spool: Spool) -> None:
     with (
         pytest.raises(UnprocessableInput, match="ended while it was started") as caught,
@@ -77,6 +82,7 @@ def test_a_process_that_takes_too_much_memory_ends(spool: Spool) -> None:
     assert caught.value.code == "tensorflow_failed"
 
 
+@pytest.mark.tensorflow
 def test_a_process_that_takes_too_long_ends(spool: Spool) -> None:
     source = b"import time\ntime.sleep(1000)\n" + PARSE
     with (
@@ -87,6 +93,7 @@ def test_a_process_that_takes_too_long_ends(spool: Spool) -> None:
     assert caught.value.code == "tensorflow_failed"
 
 
+@pytest.mark.tensorflow
 def test_a_process_that_ends_while_it_reads_is_told_with_the_file(spool: Spool) -> None:
     source = b"import os\ndef parse(record):\n    os._exit(3)\n"
     with (
@@ -96,6 +103,7 @@ def test_a_process_that_ends_while_it_reads_is_told_with_the_file(spool: Spool) 
         reader.read(MemoryStream(RECORDS), "a-file")
 
 
+@pytest.mark.tensorflow
 def test_there_is_one_process_at_a_time(spool: Spool) -> None:
     refused: list[Overloaded] = []
 
@@ -115,6 +123,7 @@ def test_there_is_one_process_at_a_time(spool: Spool) -> None:
         assert reader.read(MemoryStream(b""), "a") == Reading(0, None)
 
 
+@pytest.mark.tensorflow
 def test_what_the_spool_has_no_room_for_is_refused(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1000)
     with TensorFlowReader(PARSE, "none", spool) as reader:

@@ -164,7 +164,7 @@ def test_every_bit_of_the_checksum_counts(container: Container) -> None:
         ("zstd", b"x" * 20, "trailing_bytes"),
         ("zstd", b"\0" * 512, "trailing_bytes"),
         ("zstd", b"\x28", "truncated"),
-        ("zstd", gzip.compress(b"abc"), "trailing_bytes"),
+        ("zstd", gzip.compress(b"abc", mtime=0), "trailing_bytes"),
     ],
 )
 def test_what_follows_the_end_is_refused(

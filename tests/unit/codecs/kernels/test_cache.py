@@ -31,6 +31,7 @@ COMPILE = (
 )
 
 
+@pytest.mark.exhaustive
 def test_the_installed_package_does_not_load_what_was_compiled_for_the_tests(tmp_path: Path) -> None:
     """`bin/test`, then `bin/serve`: to the service there is no package `app`."""
     root = Path(__file__).parents[4]

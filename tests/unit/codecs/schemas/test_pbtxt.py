@@ -153,6 +153,7 @@ def test_every_schema_comes_back(drawn: dict[str, Any]) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.dictionaries(NAMES, features(), min_size=1, max_size=5))
+@pytest.mark.tensorflow
 def test_what_tensorflow_metadata_prints_again_is_read_alike(drawn: dict[str, Any]) -> None:
     text_format = importlib.import_module("google.protobuf.text_format")
     schema_pb2 = importlib.import_module("tensorflow_metadata.proto.v0.schema_pb2")
@@ -164,6 +165,7 @@ def test_what_tensorflow_metadata_prints_again_is_read_alike(drawn: dict[str, An
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
+@pytest.mark.tensorflow
 def test_tensorflow_metadata_reads_every_schema(data: st.DataObject) -> None:
     text_format = importlib.import_module("google.protobuf.text_format")
     schema_pb2 = importlib.import_module("tensorflow_metadata.proto.v0.schema_pb2")

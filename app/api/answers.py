@@ -19,9 +19,9 @@ from ..domain.manifest import Manifest, ManifestJson
 from ..services.convert.records import ConvertedRecords
 from ..services.datasets.publications import UnderwayJson
 from ..services.datasets.publish.progress import ProgressJson
-from ..services.datasets.read.loader_lines import loader_lines
 from .base_url import base_url
-from .negotiation import Chosen
+from .downloads.loader_lines import loader_lines
+from .negotiation import JSON_LENGTH, Chosen
 from .work import Answer
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "description_answer",
     "dropped_headers",
     "json_answer",
+    "json_length_header",
     "lost_headers",
     "manifest_json",
     "no_content",
@@ -123,6 +124,11 @@ def _naming_headers(header: str, names: Sequence[str]) -> dict[str, str]:
     return {header: ", ".join(encoded[:fitting] + more)}
 
 
+def json_length_header(json_bytes: int | None) -> dict[str, str]:
+    """What an answer of JSON and then bytes needs to be read."""
+    return {} if json_bytes is None else {JSON_LENGTH: str(json_bytes)}
+
+
 def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Losses | None = None) -> Answer:
     """Rows in the form that was negotiated, with their count as soon as it is known."""
     count, rounded = converted.count, converted.rounded
@@ -130,7 +136,7 @@ def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Loss
     return Answer(
         media_type,
         converted.chunks,
-        {**VARY, **known, **converted.headers, **dropped_headers(converted.dropped)},
+        {**VARY, **known, **json_length_header(converted.json_bytes), **dropped_headers(converted.dropped)},
         late_headers=lambda: {
             "Record-Count": str(count.value),
             **({} if losses is None else lost_headers(losses)),

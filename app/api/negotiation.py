@@ -16,6 +16,7 @@ from ..domain.tensor import MAX_DIM
 from ..errors import MalformedInput, NotAcceptable, UnknownForm
 
 __all__ = [
+    "JSON_LENGTH",
     "Chosen",
     "Forms",
     "choose_input",
@@ -32,7 +33,7 @@ Forms = Mapping[FormT, tuple[str, ...]]
 
 _OCTETS: Final = "application/octet-stream"
 #: Of a body in the form `oip`: how long the JSON in front of it is.
-_JSON_LENGTH: Final = "inference-header-content-length"
+JSON_LENGTH: Final = "inference-header-content-length"
 #: What `curl -d` and Java's URLConnection send without being asked: no statement about the body.
 _NO_STATEMENT: Final = frozenset({"", "application/x-www-form-urlencoded"})
 
@@ -75,7 +76,7 @@ def choose_input(
     if from_ is not None:
         return _by_short_name(forms, from_, "from")
     media_type = _content_type(headers)
-    if _JSON_LENGTH in headers and (media_type == _OCTETS or media_type in _NO_STATEMENT):
+    if JSON_LENGTH in headers and (media_type == _OCTETS or media_type in _NO_STATEMENT):
         return _named(forms, "oip", "The binary form of the Open Inference Protocol")
     if media_type == _OCTETS:
         if raw_declared:
@@ -130,7 +131,7 @@ def parse_json_bytes(headers: Headers) -> int | None:
     Raises:
         MalformedInput: not a decimal number from 0 to 2^63-1 (`invalid_json_length`).
     """
-    texts = headers.getlist(_JSON_LENGTH)
+    texts = headers.getlist(JSON_LENGTH)
     if not texts:
         return None
     text = texts[0].strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
@@ -65,6 +66,15 @@ _CODES: Final = {
     416: "range_not_satisfiable",
 }
 
+#: Options that have the name of a query parameter. Below this layer an error says `infer=all`.
+_OPTIONS: Final = (
+    "bytes", "dtype", "evolve", "exclude", "from", "index", "infer", "layout", "lossy", "message",
+    "nonfinite", "reader", "redirect", "shape", "shuffle", "sparse", "undeclared",
+)  # fmt: skip
+_OPTION: Final = re.compile(rf"(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
+#: What errors are told in HTTP's words, by code.
+_IN_HTTP: Final = {"missing_json_length": "Send it in the header Inference-Header-Content-Length."}
+
 _METHODS: Final = ("DELETE", "GET", "HEAD", "POST", "PUT")
 
 #: RFC 9110's names, where older versions of Python have those of its predecessors.
@@ -105,6 +115,7 @@ def problem(
     location: errors.Location | None = None,
 ) -> ProblemJson:
     """A problem document."""
+    detail = _in_http_words(code, detail)
     where = {} if location is None else asdict(location)
     found = {
         "type": "about:blank",
@@ -117,6 +128,12 @@ def problem(
         "error": detail,
     }
     return cast(ProblemJson, found)
+
+
+def _in_http_words(code: str, detail: str) -> str:
+    """What to do, as a client of HTTP does it: options are query parameters."""
+    how = _IN_HTTP.get(code)
+    return _OPTION.sub("?", detail if how is None else f"{detail} {how}")
 
 
 def problem_response(

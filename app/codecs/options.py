@@ -31,7 +31,7 @@ class TensorDecodeOptions:
         kind: what the components in the body are (`sparse`: indices, values, dense_shape, or what
             `tf.io.serialize_sparse` gives; `ragged`: values, then row_splits, outermost first);
             None: a form that says so itself is believed, and bytes are never guessed to be tensors.
-        json_bytes: of `oip`: the length of the JSON in front, as Inference-Header-Content-Length says.
+        json_bytes: of `oip`: the length of the JSON in front.
         nonfinite: `null` reads null as NaN, `bare` accepts the tokens NaN and Infinity in JSON.
         compression: of `tfrecord`; None detects it.
         lossy: floats are rounded to a narrower `dtype` of floats.

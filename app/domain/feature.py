@@ -163,7 +163,7 @@ class Feature:
             other = "another dtype" if listed else "another dtype or encoding 'raw' or 'tensor'"
             raise LossyConversion(
                 f"Feature {self.name!r} is {self.dtype}, which {holder} does not hold. Declare "
-                f"{other} in the schema, or set ?lossy=allow.",
+                f"{other} in the schema, or set lossy=allow.",
                 feature=self.name,
             )
 

@@ -14,7 +14,7 @@ class Limits:
     """Limits on input from outside.
 
     Attributes:
-        max_body_bytes: the body as sent, and the same after its Content-Encoding is undone.
+        max_body_bytes: the body as sent, and the same after its content coding is undone.
         max_decoded_bytes: bytes decoded in memory at one time for one request. A tensor is held whole unless
             both formats stream; records are held one batch at a time.
         max_amplification: bytes that one byte of a body may become: inflated, decoded, stored or answered;

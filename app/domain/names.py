@@ -103,7 +103,7 @@ def check_append_id(text: str) -> str:
 
 
 def check_idempotency_key(text: str) -> str:
-    """The key in an Idempotency-Key header, without the quotes that structured fields put around it.
+    """An idempotency key, without the quotes that structured fields put around it.
 
     Raises:
         MalformedInput: it cannot be one (`invalid_idempotency_key`).

@@ -83,7 +83,7 @@ class Schema:
             name = next(feature.name for feature in self.features if feature.kind == "sequence")
             raise UnprocessableInput(
                 f"Feature {name!r} is a sequence, which an Example does not hold. Leave out "
-                "?message=example, or declare another kind.",
+                "message=example, or declare another kind.",
                 code="invalid_feature",
                 feature=name,
             )

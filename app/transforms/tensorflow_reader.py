@@ -91,7 +91,7 @@ class TensorFlowReader:
         """
         if find_spec("tensorflow") is None:
             raise UnprocessableInput(
-                "TensorFlow is not installed beside this service. Leave out ?reader=tensorflow, or have the "
+                "TensorFlow is not installed beside this service. Leave out reader=tensorflow, or have the "
                 "operator install shardsmith[tensorflow].",
                 code="tensorflow_missing",
             )
@@ -171,7 +171,7 @@ class TensorFlowReader:
             why = f"signal {-status}" if status < 0 else f"status {status}"
             raise UnprocessableInput(
                 f"TensorFlow's process ended {when} ({why}). It may take {within_s:.0f} s and "
-                f"{self._memory_bytes} bytes of memory. Leave out ?reader=tensorflow.",
+                f"{self._memory_bytes} bytes of memory. Leave out reader=tensorflow.",
                 code="tensorflow_failed",
             )
         answer: dict[str, Any] = json.loads(said)

@@ -17,7 +17,7 @@ from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.convert.describe import TensorDescriptionJson, describe_tensors
 from ...services.convert.tensors import TensorConversion, convert_tensors, decode_tensors
-from ..answers import VARY, arrow_format, description_answer
+from ..answers import VARY, arrow_format, description_answer, json_length_header
 from ..body.headers import declared_length
 from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
@@ -133,7 +133,7 @@ def _prepare(
 
     def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
         converted = convert_tensors(body, plan, budget, services.spool, resources)
-        headers = {**VARY, **converted.headers}
+        headers = {**VARY, **json_length_header(converted.json_bytes)}
         if converted.form == "raw" and converted.tensors is not None:
             headers |= _raw_headers(converted.tensors, query.byte_order)
         if converted.form == "tfrecord" and converted.num_messages is not None:

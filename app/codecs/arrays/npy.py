@@ -220,7 +220,7 @@ def _no_such_element(descr: str, code: str, offset: int) -> InputError:
     if code == "V2":
         return _unsupported_error(
             "two bytes of anything",
-            "If they are bfloat16, say so: ?dtype=bfloat16 for tensors, a schema for rows.",
+            "If they are bfloat16, say so: dtype=bfloat16 for tensors, a schema for rows.",
             offset,
         )
     if code[0] == "O":

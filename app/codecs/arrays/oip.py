@@ -2,8 +2,8 @@
 
 Source: docs/protocol/extension_binary_data.md of github.com/triton-inference-server/server. A JSON object
 as in the plain protocol, then the elements of all tensors whose `parameters` have a `binary_data_size`,
-in their order, little-endian, row-major; an element of BYTES is its length (u32) and its bytes. The header
-`Inference-Header-Content-Length` gives the length of the JSON. Tensors with `data` stand in the JSON.
+in their order, little-endian, row-major; an element of BYTES is its length (u32) and its bytes. The
+length of the JSON comes beside the body. Tensors with `data` stand in the JSON.
 
 The list is `inputs` (a request; what it asks for in `outputs` is ignored) or `outputs` (a response).
 """
@@ -48,7 +48,6 @@ from ..kernels.json.tape import ARRAY, OBJECT
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from . import raw
 
-JSON_LENGTH_HEADER: Final = "Inference-Header-Content-Length"
 #: The parameter that says how many bytes a tensor takes behind the JSON.
 _BINARY_SIZE: Final = "binary_data_size"
 #: The length in front of every element of BYTES.
@@ -88,7 +87,7 @@ def read(body: ByteStream | ByteFile, options: TensorDecodeOptions, budget: Budg
 
 
 def write(arrays: Sequence[Array], _options: TensorEncodeOptions, _budget: Budget) -> Encoded:
-    """A response that holds all arrays as binary data, and the header that it cannot be read without.
+    """A response that holds all arrays as binary data, and the length of its JSON.
 
     Arrays without a name are output_0, output_1, ... by their position.
 
@@ -109,7 +108,7 @@ def write(arrays: Sequence[Array], _options: TensorEncodeOptions, _budget: Budge
         )
     head = f'{{"model_name":"{_MODEL_NAME}","outputs":[{",".join(outputs)}]}}'.encode()
     contents = (_serialize_strings(a.strings) if a.dtype.is_string else a.pieces() for a in arrays)
-    return Encoded(chain([head], chain.from_iterable(contents)), {JSON_LENGTH_HEADER: str(len(head))})
+    return Encoded(chain([head], chain.from_iterable(contents)), len(head))
 
 
 def read_body(
@@ -190,8 +189,8 @@ def _read_head(
     json_bytes = options.json_bytes
     if json_bytes is None:
         raise MalformedInput(
-            "The form oip is JSON and then bytes: send the length of the JSON in the header "
-            f"{JSON_LENGTH_HEADER}. JSON alone goes as application/json.",
+            "The form oip is JSON and then bytes, and the length of the JSON is not given. JSON alone "
+            "goes as application/json.",
             code="missing_json_length",
         )
     budget.charge(2 * json_bytes, "The JSON of the body")

@@ -105,7 +105,7 @@ def _pieces(source: ByteStream, dtype: DType, shape: Shape | None) -> Iterator[b
 def _declared_dtype(options: TensorDecodeOptions) -> DType:
     if options.dtype is None:
         raise MalformedInput(
-            "Raw bytes do not say what they are: set ?dtype= (and ?shape= for more than one dimension).",
+            "Raw bytes do not say what they are: set dtype= (and shape= for more than one dimension).",
             code="missing_dtype",
         )
     _check_raw_form(options.dtype)

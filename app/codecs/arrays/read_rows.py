@@ -78,7 +78,7 @@ def read_oip(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> 
     """
     if options.json_bytes == 0:
         raise UnprocessableInput(
-            "One raw tensor has no named columns. Send it to /v1/tensors, or name it as an input.",
+            "One raw tensor has no named columns. Convert it as a tensor, or name it as an input.",
             code="no_rows",
         )
     found = oip.read_body(body, _array_options(options), budget, members=frozenset({_SCHEMA}))

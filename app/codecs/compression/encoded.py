@@ -1,27 +1,27 @@
-"""The bytes of an answer that cannot be read without a header beside them."""
+"""The bytes of an answer that cannot be read without a number beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ...runtime.streams import Buffer
 
 
 class Encoded(Iterator[Buffer]):
-    """What an encoder gives where its form needs HTTP headers of its own.
+    """The output of an encoder of JSON and then bytes.
 
     Attributes:
-        headers: known before the first byte is drawn.
+        json_bytes: the length of the JSON; known before the first byte is drawn.
     """
 
-    def __init__(self, chunks: Iterator[Buffer], headers: Mapping[str, str]) -> None:
+    def __init__(self, chunks: Iterator[Buffer], json_bytes: int) -> None:
         self._chunks = chunks
-        self.headers = headers
+        self.json_bytes = json_bytes
 
     def __next__(self) -> Buffer:
         return next(self._chunks)
 
 
-def headers_of(chunks: Iterator[Buffer]) -> Mapping[str, str]:
-    """The headers that have to go with what an encoder gave; most forms have none."""
-    return chunks.headers if isinstance(chunks, Encoded) else {}
+def json_bytes_of(chunks: Iterator[Buffer]) -> int | None:
+    """The length of the JSON in front of what an encoder returned; most formats have none."""
+    return chunks.json_bytes if isinstance(chunks, Encoded) else None

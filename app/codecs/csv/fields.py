@@ -186,7 +186,7 @@ def require_nullable(feature: Feature, row: int, reading: Reading) -> None:
         return
     hint = 'Declare it nullable; empty text is written as "".'
     if not reading.declared:
-        hint = f"None of the first {HEAD_ROWS} rows does: set ?infer=all, or declare a schema."
+        hint = f"None of the first {HEAD_ROWS} rows does: set infer=all, or declare a schema."
     raise SchemaConflict(
         f"Row {row} has an empty field for {feature.name!r}. {hint}", row=row, feature=feature.name
     )

@@ -326,7 +326,7 @@ class _BatchBuilder:
         elif block.has_query.any() and not self.drops_undeclared:
             row = int(rows[np.argmax(block.has_query)])
             raise SchemaConflict(
-                f"Row {row} has a qid, which the schema lacks. Declare it, or set ?undeclared=drop.",
+                f"Row {row} has a qid, which the schema lacks. Declare it, or set undeclared=drop.",
                 row=row,
                 feature=_QUERY,
             )
@@ -338,7 +338,7 @@ class _BatchBuilder:
         if present is not None and not self.schema.features[place].nullable:
             row = int(rows[np.argmin(present)])
             raise SchemaConflict(
-                f"Row {row} has no qid. Declare a schema in which {_QUERY!r} is nullable, or set ?infer=all.",
+                f"Row {row} has no qid. Declare a schema in which {_QUERY!r} is nullable, or set infer=all.",
                 row=row,
                 feature=_QUERY,
             )
@@ -362,7 +362,7 @@ class _BatchBuilder:
         row = int(rows[np.searchsorted(block.bounds, at, "right") - 1])
         hint = "Declare a larger shape."
         if not self.reading.declared:
-            hint = f"None of the first {HEAD_ROWS} rows has one so high: set ?infer=all, or declare a schema."
+            hint = f"None of the first {HEAD_ROWS} rows has one so high: set infer=all, or declare a schema."
         raise SchemaConflict(
             f"Row {row} has the index {block.indices[at]}, but the size of {feature.name!r} is {size}. "
             f"{hint}",

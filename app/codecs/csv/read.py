@@ -152,7 +152,7 @@ def _refuse_late(block: Block, names: list[str], schema: Schema) -> None:
             row = block.first_row + (0 if present is None else int(np.argmax(present)))
             raise SchemaConflict(
                 f"Row {row} has a value for {name[:64]!r}, which none of the first {HEAD_ROWS} rows has: "
-                "declare a schema, or set ?infer=all.",
+                "declare a schema, or set infer=all.",
                 row=row,
                 feature=name,
             )

@@ -207,7 +207,7 @@ def _find_duplicate(text: str) -> tuple[str, int]:
 def _nonfinite_token(text: str) -> MalformedInput:
     token, offset = _outside_strings(_NON_FINITE_TOKEN, text)
     return MalformedInput(
-        f'{token} is not JSON. Write "{token}" where a float dtype is declared, or set ?nonfinite=bare.',
+        f'{token} is not JSON. Write "{token}" where a float dtype is declared, or set nonfinite=bare.',
         code="nonfinite_token",
         offset=offset,
     )

@@ -72,6 +72,6 @@ def null_error(index: int) -> ItemError:
     """A null where a value has to be."""
     return ItemError(
         index,
-        "null is not a value of an array. Leave it out, or set ?nonfinite=null to read it as NaN in floats.",
+        "null is not a value of an array. Leave it out, or set nonfinite=null to read it as NaN in floats.",
         "null_value",
     )

@@ -184,7 +184,7 @@ def _spell_floats(values: NDArray[Any], spelling: Spelling, shape: Sequence[int]
     if not all_finite and spelling.nonfinite == "error":
         raise ItemError(
             int(np.argmin(finite)),
-            "NaN and infinities are not JSON numbers. Use ?nonfinite=string or ?nonfinite=null.",
+            "NaN and infinities are not JSON numbers. Use nonfinite=string or nonfinite=null.",
             "nonfinite_value",
         )
     text = _dump(values, shape)
@@ -230,7 +230,7 @@ def _quoted_strings(values: Strings) -> Texts:
     if size < 0:
         raise ItemError(
             -1 - size,
-            'A string is not valid UTF-8. Leave out ?bytes=utf8 to get {"b64": ...}.',
+            'A string is not valid UTF-8. Leave out bytes=utf8 to get {"b64": ...}.',
             "invalid_utf8",
         )
     texts = Texts.allocate(size, len(values))

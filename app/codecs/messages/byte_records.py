@@ -45,7 +45,7 @@ def _only_feature(schema: Schema) -> Feature:
         if plain and len(schema) == 1:
             return feature
     raise UnprocessableInput(
-        f"?message=bytes is for rows of one feature, a scalar of bytes or text, but the schema has "
+        f"message=bytes is for rows of one feature, a scalar of bytes or text, but the schema has "
         f"{list(schema.names[:4])}. Leave out the parameter, or declare one feature of dtype bytes.",
         code="invalid_feature",
     )
@@ -96,7 +96,7 @@ def _blocks(batches: Iterator[Batch], feature: Feature, budget: Budget) -> Itera
         if column.present is not None and not column.present.all():
             row = first_row + int(np.argmin(column.present))
             raise SchemaConflict(
-                f"Row {row} has no {feature.name!r}, which ?message=bytes makes a record of. Leave out the "
+                f"Row {row} has no {feature.name!r}, which message=bytes makes a record of. Leave out the "
                 f"row, or send empty bytes.",
                 row=row,
                 feature=feature.name,

@@ -72,7 +72,7 @@ def parse_example_b64(data: Buffer, options: RecordsDecodeOptions, budget: Budge
     messages = read_messages(parse_json(bytes(data), budget).value)
     if len(messages) != 1:
         raise UnprocessableInput(
-            f"{len(messages)} messages, but this route takes one; send them to /v1/records instead.",
+            f"{len(messages)} messages, but one row is expected here. Convert them as records instead.",
             code="not_one_row",
         )
     return parse_example(decode_b64(messages[0][1]), options, budget)

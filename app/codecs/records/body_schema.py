@@ -47,7 +47,7 @@ def with_body_schema(
         )
     if not schema.as_stored().same_features(options.schema):
         raise SchemaConflict(
-            f"The schema in {place} is not that of the dataset. Leave it out, set ?evolve=widen where it "
+            f"The schema in {place} is not that of the dataset. Leave it out, set evolve=widen where it "
             f"only adds to that, or append to another dataset.",
             pointer=pointer,
         )

@@ -38,7 +38,7 @@ def refuse_undeclared(names: Iterable[str], schema: Schema, what: str) -> None:
         if name not in schema.by_name:
             raise SchemaConflict(
                 f"The schema does not declare the {what} {name[:64]!r}. Add it there, leave it out, or set "
-                "?undeclared=drop.",
+                "undeclared=drop.",
                 feature=name,
             )
 

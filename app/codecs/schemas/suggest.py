@@ -40,7 +40,7 @@ def suggest_schema(records: Records, fits: Callable[[Schema], bool]) -> str:
     text = json.dumps(_without_defaults(schema), ensure_ascii=False)
     lengths = "the lengths" if len(text) > _MAX_CHARACTERS else f"the schema {text}, with the lengths"
     return (
-        f"Declare {lengths} that the first {batch.num_rows} rows have; of TFRecord, ?infer=all finds them. "
+        f"Declare {lengths} that the first {batch.num_rows} rows have; of TFRecord, infer=all finds them. "
         "Choose another output form if later rows differ."
     )
 

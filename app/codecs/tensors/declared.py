@@ -52,7 +52,7 @@ def _rounded(values: NDArray[Any], dtype: DType, start: int, name: str | None) -
         index = int(np.argmax(lost))
         raise LossyConversion(
             f"Element {start + index} is {values[index]}, which {dtype} does not hold. Leave "
-            "out ?dtype=, or declare a wider one.",
+            "out dtype=, or declare a wider one.",
             code="out_of_range",
             feature=name,
         )
@@ -89,9 +89,9 @@ def check_declared(tensor: AnyTensor, options: TensorDecodeOptions) -> None:
         return
     dtype = STRING if tensor.dtype.is_string else tensor.dtype
     if options.dtype not in (None, dtype) and not _is_rounded(tensor, options):
-        way = ", or set ?lossy=allow to have it rounded" if _is_narrower(tensor, options) else ""
+        way = ", or set lossy=allow to have it rounded" if _is_narrower(tensor, options) else ""
         raise UnprocessableInput(
-            f"The tensor is {dtype}, but {options.dtype} was declared. Leave out ?dtype={way}.",
+            f"The tensor is {dtype}, but {options.dtype} was declared. Leave out dtype={way}.",
             code="dtype_mismatch",
             feature=tensor.name,
         )

@@ -69,7 +69,7 @@ class RecordsDescriptionJson(TypedDict):
     features: dict[str, FeatureStatisticsJson]
 
 
-#: By `?to=`: `json`, `schema`, and `features`, which is as TFDS has it.
+#: By name: `json`, `schema`, and `features`, which is as TFDS has it.
 DescriptionJson = RecordsDescriptionJson | SchemaJson | dict[str, object]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from ...codecs.columns import Batch, Records
-from ...codecs.compression.encoded import headers_of
+from ...codecs.compression.encoded import json_bytes_of
 from ...codecs.forms import RECORDS_CODECS, FormName
 from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ...domain.rounded import RoundedFeatures
@@ -43,7 +43,7 @@ class ConvertedRecords:
 
     Attributes:
         num_rows: the final count, where it is known beforehand.
-        headers: without which the form cannot be read.
+        json_bytes: the length of the JSON in front, without which the format cannot be read.
         rounded: the features of which values were rounded; final as the count is.
         dropped: as of `Records`.
     """
@@ -51,7 +51,7 @@ class ConvertedRecords:
     chunks: Iterator[Buffer]
     count: RowCount
     num_rows: int | None
-    headers: Mapping[str, str]
+    json_bytes: int | None
     rounded: RoundedFeatures
     dropped: tuple[str, ...]
 
@@ -148,8 +148,8 @@ def encode_records(
     count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_counting(records.batches, count))
     chunks = encode(counted, replace(options, rounded=rounded), budget)
-    headers = headers_of(chunks)
-    return ConvertedRecords(chunks, count, records.num_rows, headers, rounded, records.dropped)
+    json_bytes = json_bytes_of(chunks)
+    return ConvertedRecords(chunks, count, records.num_rows, json_bytes, rounded, records.dropped)
 
 
 def _counting(batches: Iterator[Batch], count: RowCount) -> Iterator[Batch]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
 from ...codecs.array import AnyTensor, Array, check_single, in_memory
-from ...codecs.compression.encoded import headers_of
+from ...codecs.compression.encoded import json_bytes_of
 from ...codecs.forms import TENSOR_CODECS, FormName
 from ...codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ...codecs.tensors.forms import num_messages
@@ -48,13 +48,13 @@ class ConvertedTensors:
 
     Attributes:
         tensors: None where only the end of the body tells how many there are.
-        headers: without which the form cannot be read.
+        json_bytes: the length of the JSON in front, without which the format cannot be read.
     """
 
     form: FormName
     tensors: Sequence[AnyTensor] | None
     chunks: Iterator[Buffer]
-    headers: Mapping[str, str]
+    json_bytes: int | None
 
     @property
     def num_messages(self) -> int | None:
@@ -121,7 +121,7 @@ def convert_tensors(
         return _convert(tensors, conversion, budget)
     if conversion.output_form == "tfrecord":
         chunks = TENSOR_CODECS["tfrecord"].encode(tensors, conversion.encode, budget)
-        return ConvertedTensors("tfrecord", None, chunks, {})
+        return ConvertedTensors("tfrecord", None, chunks, None)
     return _convert(_all_of(tensors, conversion, budget), conversion, budget)
 
 
@@ -136,7 +136,7 @@ def _measure(source: ByteStream, num_bytes: int | None) -> tuple[int | None, Byt
 def _convert(tensors: Sequence[AnyTensor], conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
     form = _output_form(num_messages(tensors), conversion)
     chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode, budget)
-    return ConvertedTensors(form, tensors, chunks, headers_of(chunks))
+    return ConvertedTensors(form, tensors, chunks, json_bytes_of(chunks))
 
 
 def _output_form(count: int, conversion: TensorConversion) -> FormName:

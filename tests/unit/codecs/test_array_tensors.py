@@ -312,7 +312,7 @@ def test_a_mutated_npy_is_what_numpy_reads_or_refused(data: st.DataObject) -> No
 def test_npy_bfloat16_is_read_where_declared_and_written_as_numpy_writes_it() -> None:
     body = npy(np.array([1.5, -2], ml_dtypes.bfloat16))
     assert b"'<V2'" in body
-    hint = r"?dtype=bfloat16 for tensors, a schema for rows"
+    hint = r"dtype=bfloat16 for tensors, a schema for rows"
     assert hint in refused(read("npy", body), DTYPE, error=UnprocessableInput).detail
     refused(read("npy", body, dtype=DTYPES["float16"]), DTYPE)
     found = tensors_of("npy", body, dtype=DTYPES["bfloat16"])

@@ -223,7 +223,7 @@ def test_a_sequence_in_an_example_is_refused() -> None:
 def test_otherwise_a_row_of_context_and_feature_lists_is_refused() -> None:
     error = refused([{"context": {}, "feature_lists": {}}])
     assert (error.code, error.row) == ("unsupported_kind", 0)
-    assert "?message=sequence_example" in error.detail
+    assert "message=sequence_example" in error.detail
     declared = schema_of(a={"dtype": "int64", "nullable": True})
     assert refused([{"context": {}, "feature_lists": {}}], schema=declared).code == "unsupported_kind"
 

@@ -80,7 +80,7 @@ def test_the_message_combines_with_a_declared_schema() -> None:
     with pytest.raises(InputError) as caught:
         rows_of(parsed(data, schema=declared, undeclared="drop"))
     assert (caught.value.code, caught.value.location.row) == ("sequence_example", 0)
-    assert "?message=sequence_example" in caught.value.detail
+    assert "message=sequence_example" in caught.value.detail
     with pytest.raises(InputError) as caught:
         parsed(data, schema=schema_of(x=STEPS), message="example")
     assert (caught.value.code, caught.value.location.feature) == ("invalid_feature", "x")

@@ -272,7 +272,7 @@ def test_every_kind_names_the_rows_that_are_rounded_or_refused(kind: str) -> Non
 def test_what_a_list_does_not_hold_and_was_declared_needs_a_word(kind: str, dtype: str) -> None:
     schema = schema_of(x=KINDS[kind][0] | {"dtype": dtype})
     for options in (RULE, EXACT):
-        with pytest.raises(LossyConversion, match=r"\?lossy=allow"):  # before the first batch
+        with pytest.raises(LossyConversion, match="lossy=allow"):  # before the first batch
             encoder()(Records(schema, iter(())), RecordsEncodeOptions(**options), Budget())
     assert write("tfrecord", Records(schema, iter(())), **ALLOW) == b""
 

@@ -84,7 +84,7 @@ def test_exactly_the_first_1000_records_count(message: str, beside: int) -> None
     found = tfrecord(*late, message=message)
     assert found == refused("schema_conflict", 1000, "y")
     assert isinstance(found, Refusal)
-    assert "?infer=all" in found.detail
+    assert "infer=all" in found.detail
     assert list(inferred(tfrecord(*late, message=message, infer="all"))) == ["x", "y"]
     for infer in ("head", "all"):
         for row in (1, 999, 1000, 2500):

@@ -212,7 +212,7 @@ _STEPS = xs("int8")
         ([ONE, example()], _INT8, 1, "x", "Declare the feature nullable"),
         ([ONE, b""], _INT8, 1, "x", "Declare the feature nullable"),
         ([STEP, b""], _STEPS, 1, "x", "lacks feature list 'x'. Declare the feature nullable"),
-        ([ONE, example(x=ints(1), y=ints(1))], _INT8, 1, "y", "Declare it, or set ?undeclared=drop"),
+        ([ONE, example(x=ints(1), y=ints(1))], _INT8, 1, "y", "Declare it, or set undeclared=drop"),
         ([ONE], Schema(()), 0, "x", "Declare it"),
         ([STEP, lists(x=[ints(1)], y=[])], _STEPS, 1, "y", "Declare it"),
         ([STEP, example(x=ints(1)) + STEP], _STEPS, 1, "x", "Declare it"),

@@ -343,7 +343,7 @@ def _refuse_sequences(block: Block) -> None:
         cells = [first.cells(name) for name in ROW_MEMBERS]
         if all(found is not None and len(found.items) and found.items.only(OBJECT) for found in cells):
             raise UnprocessableInput(
-                "A row of context and feature_lists is a SequenceExample: set ?message=sequence_example, or "
+                "A row of context and feature_lists is a SequenceExample: set message=sequence_example, or "
                 "send the features of an Example side by side.",
                 code="unsupported_kind",
                 row=block.first_row,
@@ -355,9 +355,9 @@ def _refuse_unknown(block: Block, schema: Schema, reading: Reading) -> None:
     if found is None:
         return
     row, name = block.first_row + found[0], found[1]
-    hint = "Add it there, leave it out, or set ?undeclared=drop."
+    hint = "Add it there, leave it out, or set undeclared=drop."
     if not reading.declared:
-        hint = f"No value of it is in the first {HEAD_ROWS} rows: declare a schema, or set ?infer=all."
+        hint = f"No value of it is in the first {HEAD_ROWS} rows: declare a schema, or set infer=all."
     raise SchemaConflict(
         f"Row {row} has the key {name[:64]!r}, which is not in the schema. {hint}", row=row, feature=name
     )

@@ -64,7 +64,7 @@ def _missing(feature: Feature, row: int, reading: Reading) -> SchemaConflict:
     hint = "Send it, or declare the feature nullable."
     if not reading.declared:
         hint = (
-            "The schema was inferred from rows that all have it: set ?infer=all, or declare a schema in "
+            "The schema was inferred from rows that all have it: set infer=all, or declare a schema in "
             "which the feature is nullable."
         )
     return SchemaConflict(

@@ -117,7 +117,7 @@ def _read_document(text: Buffer, options: RecordsDecodeOptions, budget: Budget) 
         if _is_another_line(memoryview(text), error):
             raise MalformedInput(
                 "This is NDJSON, an object a line, and not one JSON text. Send it as application/x-ndjson, "
-                "or with ?from=ndjson.",
+                "or with from=ndjson.",
                 code=error.code,
                 offset=error.location.offset,
             ) from None

@@ -103,7 +103,7 @@ def _read_tensors(body: Items, options: TensorDecodeOptions, limits: Limits) -> 
     entries = _entries(body, limits)
     if len(entries) != 1 and (options.dtype is not None or options.shape is not None):
         raise UnprocessableInput(
-            f"?dtype= and ?shape= describe one tensor, and the body holds {len(entries)}. "
+            f"dtype= and shape= describe one tensor, and the body holds {len(entries)}. "
             "Declare them in the body.",
             code="several_tensors",
         )

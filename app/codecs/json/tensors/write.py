@@ -107,7 +107,7 @@ def _head(array: Array, index: int, options: TensorEncodeOptions) -> str:
     if options.layout == "oip":
         if dtype.oip is None:
             raise UnprocessableInput(
-                f"{dtype} has no Open Inference datatype. Use ?layout=flat.",
+                f"{dtype} has no Open Inference datatype. Use layout=flat.",
                 code="no_datatype",
                 feature=name,
             )

@@ -368,7 +368,7 @@ def _key_table(wanted: Sequence[Wanted], texts: Sequence[bytes], num_features: i
 
 
 _OTHER_MESSAGE: Final = (
-    "If the records are protobuf messages of another kind, or no messages, /v1/records/parse?message=bytes "
+    "If the records are protobuf messages of another kind, or no messages, message=bytes "
     "gives the bytes of each."
 )
 
@@ -380,7 +380,7 @@ def _fault(reason: int, message: Message, row: int, offset: int) -> InputError:
     if reason == SEQUENCE:
         return UnprocessableInput(
             f"Record {row} has feature_lists: it is a SequenceExample, and reading it as an Example would "
-            f"lose them. Set ?message=sequence_example.",
+            f"lose them. Set message=sequence_example.",
             code="sequence_example",
             row=row,
             offset=offset,

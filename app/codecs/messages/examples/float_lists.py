@@ -102,7 +102,7 @@ def _error(
         what = f"{value} would become {float(floats[index])} in a FloatList, which holds float32"
         ways = (
             "Declare float64 with encoding 'raw' or 'tensor' in a schema to keep it, float32 to have it "
-            "rounded, or set ?lossy=allow."
+            "rounded, or set lossy=allow."
         )
     return LossyConversion(
         f"Feature {feature.name!r}, row {row}: {what}. {ways}", row=row, feature=feature.name

@@ -236,7 +236,7 @@ class _Inference:
                 raise UnprocessableInput(
                     f"A feature list is called {key!r}, which stands for the feature list "
                     f"{keys[feature.name]!r} here, since the context has that name, too. Declare a schema "
-                    "without it, and set ?undeclared=drop.",
+                    "without it, and set undeclared=drop.",
                     code="duplicate_feature",
                     feature=key,
                 )

@@ -220,12 +220,12 @@ def _undeclared_feature(unknown: UnknownFeature, schema: Schema, *, declared: bo
     if declared and unknown.part == FEATURE_LISTS and unknown.key in schema.by_name:
         detail = (
             f"in its context and in its feature lists. Declare the list, too, as "
-            f"{LIST_PREFIX + unknown.key!r}, or set ?undeclared=drop to leave it out."
+            f"{LIST_PREFIX + unknown.key!r}, or set undeclared=drop to leave it out."
         )
     elif declared:
-        detail = "which the schema does not name. Declare it, or set ?undeclared=drop to leave it out."
+        detail = "which the schema does not name. Declare it, or set undeclared=drop to leave it out."
     else:
-        detail = f"which none of the first {HEAD_RECORDS} has. Declare a schema, or set ?infer=all."
+        detail = f"which none of the first {HEAD_RECORDS} has. Declare a schema, or set infer=all."
     return SchemaConflict(
         f"Record {unknown.row} has feature {unknown.key!r}, {detail}",
         row=unknown.row,

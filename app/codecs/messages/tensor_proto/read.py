@@ -128,7 +128,7 @@ def _check_tail(tail: bytes, offset: int) -> None:
     ):
         raise UnprocessableInput(
             "This TensorProto goes on behind its tensor_content with what would change the tensor. Send it "
-            "with a Content-Length, so that this can be seen beforehand.",
+            "with its length, so that this can be seen beforehand.",
             code="late_field",
             offset=offset,
         )

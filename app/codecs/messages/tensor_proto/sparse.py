@@ -55,7 +55,7 @@ def serialize_many_sparse(tensor: SparseTensor) -> Message:
     rank, num_rows = len(tensor.dense_shape), tensor.dense_shape[0] if tensor.dense_shape else 0
     if rank < 2:
         raise UnprocessableInput(
-            f"A sparse tensor of {rank} dimensions has no rows of sparse tensors. Leave out ?sparse=many.",
+            f"A sparse tensor of {rank} dimensions has no rows of sparse tensors. Leave out sparse=many.",
             code="invalid_shape",
         )
     if num_rows > _MAX_ROWS:
@@ -110,7 +110,7 @@ def _require_sorted(indices: NDArray[np.int64]) -> None:
         where = int(wrong[0]) + 1
         raise UnprocessableInput(
             f"Index {where} of the sparse tensor, {indices[where].tolist()[:16]}, is out of order or stands "
-            "twice. ?sparse=many takes sorted indices (tf.sparse.reorder).",
+            "twice. sparse=many takes sorted indices (tf.sparse.reorder).",
             code="unsorted_indices",
         )
 

@@ -39,7 +39,7 @@ def _find_remedy(error: InputError, stored: Schema | None, *, evolve: bool) -> s
     feature = stored.by_name.get(name)
     if feature is None:
         is_told = evolve or not isinstance(error, SchemaConflict)
-        return "" if is_told else "With ?evolve=widen it is added to the schema of the dataset."
+        return "" if is_told else "With evolve=widen it is added to the schema of the dataset."
     if error.code == "inexact_integer" and feature.dtype == INT64 and not feature.may_become_float32:
         why = "" if feature.inferred else ", since it was declared"
         if feature.beyond_float32:
@@ -53,5 +53,5 @@ def _find_remedy(error: InputError, stored: Schema | None, *, evolve: bool) -> s
         return ""
     if evolve:
         is_late = (error.location.row or 0) >= HEAD_ROWS
-        return f"?evolve=widen looks at the first {HEAD_ROWS} rows: set ?infer=all." if is_late else ""
-    return f"It was inferred from earlier rows: with ?evolve=widen it may {' and '.join(ways)}."
+        return f"evolve=widen looks at the first {HEAD_ROWS} rows: set infer=all." if is_late else ""
+    return f"It was inferred from earlier rows: with evolve=widen it may {' and '.join(ways)}."

@@ -154,7 +154,7 @@ def store_group(
     except OutcomeUnknown as error:
         raise OutcomeUnknown(
             "The store did not confirm the write in time; it may or may not have been stored. With an "
-            "Idempotency-Key, the same request again would find out."
+            "idempotency key, the same request again would find out."
         ) from error
     if winner is not None:
         raise Conflict("This append is not stored. Send it again.", code="append_expired")

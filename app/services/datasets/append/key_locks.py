@@ -37,7 +37,7 @@ class KeyLocks:
         while not self._take(slot):
             if time.monotonic() >= give_up:
                 raise InProgress(
-                    "Another request with this Idempotency-Key is under way. Send it again once that has "
+                    "Another request with this idempotency key is under way. Send it again once that has "
                     "ended; it then gets the same answer.",
                     code="append_in_progress",
                 )

@@ -102,7 +102,7 @@ def replayed_result(name: str, slot: Slot, digest: str) -> AppendResult:
         )
     if slot.digest != digest:
         raise UnprocessableInput(
-            "This Idempotency-Key was used for another body or other parameters. Use a new key.",
+            "This idempotency key was used for another body or other parameters. Use a new key.",
             code="idempotency_key_reused",
         )
     return result_of(name, slot, replayed=True)

@@ -39,8 +39,8 @@ def _evolution(schema: Schema, stored: Schema) -> str:
     try:
         widen(stored, schema)
     except SchemaConflict as error:
-        return f"Not even ?evolve=widen would take them: {error.detail}"
-    return "With ?evolve=widen the schema of the dataset is widened to take them."
+        return f"Not even evolve=widen would take them: {error.detail}"
+    return "With evolve=widen the schema of the dataset is widened to take them."
 
 
 def require_same_message(message: Message | None, stored: Schema) -> None:

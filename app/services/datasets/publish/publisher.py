@@ -120,7 +120,7 @@ class Publisher:
         n = seen.publish_keys.get(key) if key is not None else None
         if n is not None and not options.repeats(self._log.plan(n).options):
             raise UnprocessableInput(
-                "This Idempotency-Key was used to publish with other parameters. Use a new key.",
+                "This idempotency key was used to publish with other parameters. Use a new key.",
                 code="idempotency_key_reused",
             )
         if n is None and wants is not None:

@@ -47,7 +47,7 @@ class StoredFile:
         url = self._store.sign(self._key, _SIGNED_FOR_S)
         if url is None:
             raise UnprocessableInput(
-                "This service's store has no signed URLs. Leave out ?redirect=signed.", code="cannot_sign"
+                "This service's store has no signed URLs. Leave out redirect=signed.", code="cannot_sign"
             )
         return url
 

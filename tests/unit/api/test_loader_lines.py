@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.api.downloads.loader_lines import loader_lines
 from app.domain.compression import Compression
 from app.domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
-from app.services.datasets.read.loader_lines import loader_lines
 from tests.rows import SCHEMA
 
 INFO = FileEntry("dataset_info.json", 1, "0" * 64)

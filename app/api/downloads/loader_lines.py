@@ -12,12 +12,10 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from ....codecs.schemas.python_source import serialize_python
-from ....domain.compression import Compression
-from ....domain.manifest import Manifest
-from ..objects.layout import DATASET_INFO, MANIFEST
-
-__all__ = ["loader_lines"]
+from ...codecs.schemas.python_source import serialize_python
+from ...domain.compression import Compression
+from ...domain.manifest import Manifest
+from ...services.datasets.objects.layout import DATASET_INFO, MANIFEST
 
 _DOWNLOAD: Final = "curl -fsS '{url}/tar' | tar x && test -e '{folder}/{last}'\n"
 _TFDS: Final = """\

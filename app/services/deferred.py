@@ -6,8 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["completed", "settle", "then"]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

@@ -16,8 +16,6 @@ from ..runtime.spool import Spool
 from ..storage.object_store import ObjectStore
 from ..storage.probe import WriteProbe, probe_store
 
-__all__ = ["Check", "Readiness"]
-
 logger = logging.getLogger(__name__)
 
 #: Between two looks at what was well, and at what was not.

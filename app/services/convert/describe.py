@@ -23,15 +23,6 @@ from ...domain.schema import Schema, SchemaJson
 from ...domain.tensor import num_elements
 from .statistics import LengthStatistics, NumberStatistics, Range, StatisticsJson
 
-__all__ = [
-    "DESCRIPTIONS",
-    "Description",
-    "DescriptionJson",
-    "TensorDescriptionJson",
-    "describe_records",
-    "describe_tensors",
-]
-
 #: What records can be described as; the short names are of that route alone.
 Description = Literal["json", "schema", "pbtxt", "features", "python"]
 

@@ -18,8 +18,6 @@ from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream
 from .whole_bodies import whole_body
 
-__all__ = ["ROW_FORMS", "RowForm", "convert_row"]
-
 RowForm = Literal["json", "example", "b64"]
 
 #: Form -> media types. A message has no media type of its own: here protobuf is one of the two messages.

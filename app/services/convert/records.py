@@ -18,17 +18,6 @@ from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, WholeBody
 from .whole_bodies import as_needed
 
-__all__ = [
-    "ConvertedRecords",
-    "RowCount",
-    "bounded",
-    "decode_body",
-    "encode_records",
-    "needs_file",
-    "open_body",
-    "open_records",
-]
-
 
 @dataclass(slots=True)
 class RowCount:
@@ -92,7 +81,9 @@ def open_body(
     """What the decoder of the form reads: `source` itself, or all of it.
 
     Raises:
-        ShardsmithError: as `as_needed`.
+        LimitExceeded: a small body is larger than the budget allows.
+        StorageFull: there is no room on the spool (`spool_full`).
+        StreamInterrupted: the sender went away.
     """
     return as_needed(source, RECORDS_CODECS[form], budget, spool, resources)
 
@@ -103,7 +94,7 @@ def decode_body(
     """The rows of what `open_body` gave.
 
     Raises:
-        InputError: as `open_records`.
+        InputError: the beginning cannot be read; later rows raise as they are drawn.
     """
     decode = RECORDS_CODECS[form].decode
     records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which

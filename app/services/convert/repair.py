@@ -13,8 +13,6 @@ from ...domain.losses import Losses, LossesJson
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 
-__all__ = ["Repair", "RepairJson", "repair_records"]
-
 
 class RepairJson(TypedDict):
     """What there is of a damaged TFRecord file, and what is lost."""

@@ -19,8 +19,6 @@ from typing_extensions import TypedDict
 from ...domain.dtypes import DType
 from ...runtime.turns import offer_turn
 
-__all__ = ["LengthStatistics", "NumberStatistics", "Range", "StatisticsJson"]
-
 #: Values looked at together; what is computed of them stays below some MiB.
 _PIECE: Final = 1 << 18
 

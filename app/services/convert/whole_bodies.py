@@ -26,7 +26,9 @@ def as_needed(
         num_bytes: of the body, where it is known. A large one may still be arriving then.
 
     Raises:
-        InputError: as `whole_body`.
+        LimitExceeded: a small body is larger than the budget allows.
+        StorageFull: there is no room on the spool (`spool_full`).
+        StreamInterrupted: the sender went away.
     """
     if codec.needs != "file":
         return source

@@ -10,8 +10,6 @@ from typing import Final
 from ...errors import NotFound, ShardsmithError
 from .datasets import Datasets
 
-__all__ = ["BackgroundCollection"]
-
 logger = logging.getLogger(__name__)
 
 _STOPS_WITHIN_S: Final = 2.0

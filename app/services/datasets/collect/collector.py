@@ -26,8 +26,6 @@ from .leftover_appends import sweep_parts, sweep_slots
 from .leftover_versions import sweep_dead_incarnation, sweep_log, sweep_versions
 from .sweep import Kind, Sweep, SweepReport
 
-__all__ = ["Collector", "SweepReport"]
-
 #: Of objects that live for a moment.
 _PROBE_AGE: Final = timedelta(hours=1)
 #: An upload of a shard that was begun so long ago; its executor, if it lives, does the shard again.

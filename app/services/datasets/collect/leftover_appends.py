@@ -23,8 +23,6 @@ from ..objects.slot import DEAD_BYTES, Commit, Dead, Slot, parse_slot, read_slot
 from ..pieces.run_ahead import map_in
 from .sweep import Kind, Sweep
 
-__all__ = ["sweep_parts", "sweep_slots"]
-
 #: A part younger than that may belong to an attempt under way, which gives up after an hour.
 _PART_AGE: Final = timedelta(hours=24)
 

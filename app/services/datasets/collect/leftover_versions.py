@@ -19,8 +19,6 @@ from ..objects.stored_json import seal_json
 from ..pieces.run_ahead import map_in
 from .sweep import Kind, Sweep
 
-__all__ = ["delete_version", "sweep_dead_incarnation", "sweep_log", "sweep_versions"]
-
 #: Readers that found the version before it was deleted get so long to come to an end.
 _GRACE: Final = timedelta(hours=1)
 #: Created once, and never deleted while the incarnation lives.

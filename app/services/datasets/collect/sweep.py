@@ -17,8 +17,6 @@ from ....errors import OutcomeUnknown, ShardsmithError
 from ....storage.object_store import ObjectInfo, ObjectStore
 from ..pieces.run_ahead import map_in
 
-__all__ = ["Decision", "Kind", "Sweep", "SweepJson", "SweepReport"]
-
 logger = logging.getLogger(__name__)
 
 Kind = Literal[

@@ -26,8 +26,6 @@ from .layout import Layout
 from .same_schema import require_same_schema
 from .stored_json import open_json, read_again, seal_json
 
-__all__ = ["Catalog", "Outdated", "dataset_deleted"]
-
 #: Datasets of which the newest incarnation is kept in memory, as long as they are small.
 _KEPT: Final = 10_000
 _KEPT_BYTES: Final = 64 * MIB
@@ -90,7 +88,7 @@ class Catalog:
         """Refuse rows that were read for what is no more.
 
         Raises:
-            Outdated: as `is_current` says.
+            Outdated: the dataset was deleted, or its schema was widened.
         """
         if not self.is_current(destination):
             raise Outdated(

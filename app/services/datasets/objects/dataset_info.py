@@ -5,8 +5,6 @@ from __future__ import annotations
 from ....codecs.schemas.features_json import serialize_dataset_info
 from ....domain.manifest import Manifest
 
-__all__ = ["dataset_info"]
-
 
 def dataset_info(manifest: Manifest, description: str) -> bytes:
     """The file. Its own entry in the manifest, and those of other side files, do not count."""

@@ -9,8 +9,6 @@ from ....domain.compression import Compression
 from ....domain.limits import MIB
 from ....domain.schema import Schema
 
-__all__ = ["FINGERPRINT", "PIECE_BYTES", "fingerprint"]
-
 #: How much a read of a few records has to fetch at most, and how fine a shard's checksums are.
 PIECE_BYTES: Final = 4 * MIB
 #: Names everything that decides the bytes of a shard and of the files beside it. An executor with

@@ -10,8 +10,6 @@ from ....errors import CorruptData, InputError, MalformedInput
 from .layout import Layout
 from .stored_json import open_json, seal_json
 
-__all__ = ["DatasetOptions", "Destination", "Incarnation", "parse_schema"]
-
 #: The largest number of a version.
 _MOST_VERSIONS: Final = 999_999_999
 

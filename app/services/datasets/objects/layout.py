@@ -28,18 +28,6 @@ from typing import Final
 
 from ....domain.names import Version
 
-__all__ = [
-    "DATASET_INFO",
-    "DELETED",
-    "FEATURES",
-    "INDEX",
-    "MANIFEST",
-    "PBTXT",
-    "Layout",
-    "media_type",
-    "record_index",
-]
-
 FEATURES: Final = "features.json"
 PBTXT: Final = "schema.pbtxt"
 #: The pieces of every shard, so that a range of records is found without reading from the beginning.

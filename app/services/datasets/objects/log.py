@@ -26,8 +26,6 @@ from .plan import NamedFile, Plan
 from .seen import Seen
 from .stored_json import load_json, open_json, read_again, seal_json
 
-__all__ = ["Aborted", "Decided", "PublishLog", "Verdict"]
-
 #: More plans than there can ever be.
 _NO_NUMBER: Final = 2**31
 

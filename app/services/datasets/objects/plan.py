@@ -15,8 +15,6 @@ from ....domain.stored_values import count, text
 from ....errors import CorruptData, InputError
 from .stored_json import open_json, seal_json
 
-__all__ = ["NamedFile", "Plan", "Work"]
-
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:

@@ -12,8 +12,6 @@ from ....domain.sharding.division import Division
 from ....domain.sharding.shard_plan import MAX_SHARDS
 from ....errors import MalformedInput, UnprocessableInput
 
-__all__ = ["DIVIDED_SPLIT", "PublishOptions"]
-
 Base = Literal["latest", "none"]
 
 #: The split whose rows are dealt out unless another is named.

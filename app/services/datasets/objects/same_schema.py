@@ -8,8 +8,6 @@ from ....domain.schema import Message, Schema
 from ....errors import SchemaConflict, UnprocessableInput
 from .stored_json import dump_json
 
-__all__ = ["require_features", "require_same_message", "require_same_schema"]
-
 
 def require_same_schema(schema: Schema, stored: Schema) -> None:
     """Refuse rows of another schema; the order of features does not matter, an Example has none.

@@ -10,8 +10,6 @@ from typing import Final
 from ....errors import CorruptData
 from .slot import Commit
 
-__all__ = ["KEEP_SEEN", "Consumed", "Seen"]
-
 #: How long what a published version consumed is remembered at least: the life of an idempotency key.
 KEEP_SEEN: Final = timedelta(days=7)
 #: Enough to tell two slots of one id apart; a list has a line for each append of a week.

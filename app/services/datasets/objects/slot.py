@@ -18,18 +18,6 @@ from ..pieces.pieces import Piece, StoredPiece
 from .layout import Layout
 from .stored_json import dump_json, load_json, open_json, read_again, seal_json
 
-__all__ = [
-    "DEAD_BYTES",
-    "INLINE_BYTES",
-    "Commit",
-    "Dead",
-    "Slot",
-    "parse_commits",
-    "parse_slot",
-    "read_slot",
-    "serialize_commits",
-]
-
 #: Up to so many bytes of records stay in the slot.
 INLINE_BYTES: Final = 256 * KIB
 #: Holds the header of an append of 9 GiB, a line of some 90 bytes for each part of 16 MiB.

@@ -16,8 +16,6 @@ from typing import Any, Final, TypeVar
 from ....errors import CorruptData
 from ....runtime.turns import pause
 
-__all__ = ["dump_json", "load_json", "open_json", "read_again", "seal_json"]
-
 T = TypeVar("T")
 
 #: How long until what was damaged is read again.

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ....codecs.messages.frames import find_frames
 from ....runtime.buffer_pool import BufferPool
 
-__all__ = ["RecordCutter"]
-
 _NO_ROOM: Final = np.empty(0, np.uint8)
 
 

@@ -24,8 +24,6 @@ from ....codecs.messages.framing import FrameBlock
 from ....domain.sharding.shard_plan import covering, record_offsets
 from ....runtime.streams import Buffer
 
-__all__ = ["Piece", "SplitPieces", "StoredPiece", "TakenRows", "digest_of", "longest_record", "stored_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

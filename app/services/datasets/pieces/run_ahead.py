@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from ....runtime.turns import waiting
 
-__all__ = ["map_in", "run_ahead"]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

@@ -19,16 +19,6 @@ from ....storage.object_store import ObjectNotFound, ObjectStore
 from .pieces import Piece, StoredPiece
 from .run_ahead import run_ahead
 
-__all__ = [
-    "STORED_LIMITS",
-    "LostData",
-    "PieceStream",
-    "held_while_read",
-    "load_piece",
-    "load_run",
-    "piece_buffers",
-]
-
 #: For reading records that are stored: what one replica took, every other has to read, whatever it
 #: is set to itself. protobuf holds no message of 2 GiB; a reader of frames holds one twice over.
 STORED_LIMITS: Final = Limits(max_record_bytes=2048 * MIB, max_decoded_bytes=8192 * MIB)

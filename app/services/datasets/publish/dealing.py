@@ -31,8 +31,6 @@ from ..pieces.pieces import StoredPiece
 from ..pieces.stream import STORED_LIMITS
 from .shards.source import iter_piece_blocks
 
-__all__ = ["Dealer", "Dealt", "count_dealt", "parse_dealt", "serialize_dealt", "taken_pieces"]
-
 #: How many rows each split takes of each piece of each append, by the append's id.
 Dealt = Mapping[str, Sequence[Sequence[int]]]
 

@@ -23,8 +23,6 @@ from .inputs import Inputs, base_pieces, gather_inputs
 from .planning import SplitContent, base_shards, can_keep_shards, plan_shards
 from .room import Room
 
-__all__ = ["Drafter"]
-
 
 class Drafter:
     """Makes plans for one incarnation of a dataset, and stores the files that they name."""

@@ -39,9 +39,6 @@ from .shards.shuffle import ShuffledShard, ShuffledSplit
 from .shards.source import ShardSource
 from .shards.writer import RecordSource, WrittenShard, is_stored, read_done, write_done, write_shard
 
-__all__ = ["Executor", "is_foreign"]
-
-
 logger = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from ..objects.slot import Commit, parse_commits
 from ..pieces.pieces import SplitPieces, StoredPiece
 from .dealing import Dealer, Dealt, parse_dealt, taken_pieces
 
-__all__ = ["Inputs", "base_manifest", "base_pieces", "gather_inputs", "read_inputs"]
-
 #: By split, in the order in which they first got records; one that is dealt none is there, too.
 Inputs = Mapping[str, SplitPieces]
 

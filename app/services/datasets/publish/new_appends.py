@@ -18,8 +18,6 @@ from ..objects.slot import Commit, Slot, read_slot
 from ..pieces.run_ahead import map_in
 from .waiting import WaitingAppends
 
-__all__ = ["NewAppends"]
-
 _DIGITS: Final = "0123456789abcdef"
 #: What a store answers to one request that lists.
 _PAGE: Final = 1000

@@ -19,8 +19,6 @@ from ....errors import LimitExceeded, UnprocessableInput
 from ..objects.publish_options import PublishOptions
 from ..pieces.pieces import Piece
 
-__all__ = ["SplitContent", "base_shards", "can_keep_shards", "plan_shards"]
-
 
 @dataclass(frozen=True, slots=True)
 class SplitContent:

@@ -12,8 +12,6 @@ from typing_extensions import TypedDict
 from ....storage.object_store import ObjectNotFound
 from ..objects.dataset import Dataset
 
-__all__ = ["Progress", "ProgressJson", "notes_of", "progress_of"]
-
 
 class ProgressJson(TypedDict):
     """A version that is being published; `percent` of its records are in finished shards."""

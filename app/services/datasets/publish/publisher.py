@@ -23,8 +23,6 @@ from .new_appends import NewAppends
 from .progress import notes_of
 from .room import Room
 
-__all__ = ["Publisher", "abort_version"]
-
 #: An executor that has written nothing for so long, by the store's clock, is taken for dead.
 _STALLED: Final = timedelta(seconds=60)
 #: Plans that may get in the way of one publish before it gives up.

@@ -9,8 +9,6 @@ from typing import Final
 from ....domain.limits import MIB
 from ....runtime.memory import MemoryPool
 
-__all__ = ["ROOM_BYTES", "Room"]
-
 #: Measured: it grows by some 130 MiB. At most it has two parts of 16 MiB that are uploaded and one that is
 #: filled (`obstore_store.py`), each beside the pieces that it is made of; 32 MiB that are read ahead and a
 #: part that is read (`stream.py`); pieces of 4 MiB that are hashed or cut (`seal.py`).

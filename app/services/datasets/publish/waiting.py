@@ -11,8 +11,6 @@ from typing_extensions import TypedDict
 
 from ..objects.slot import Commit
 
-__all__ = ["WaitingAppendJson", "WaitingAppends", "WaitingAppendsJson", "WaitingJson"]
-
 
 class WaitingJson(TypedDict):
     """How much waits for a publication; `truncated` where there may be more appends than were counted."""

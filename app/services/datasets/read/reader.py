@@ -22,8 +22,6 @@ from .rows import read_rows
 from .stored_file import StoredFile
 from .tar import VersionTar, tar_members
 
-__all__ = ["Reader"]
-
 
 class Reader:
     """Reads the published versions of one incarnation of a dataset."""

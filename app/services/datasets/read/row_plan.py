@@ -14,8 +14,6 @@ from typing import Final
 from ....domain.sharding.row_order import RowOrder
 from ..pieces.pieces import SplitPieces, StoredPiece
 
-__all__ = ["NO_ROWS", "RowPlan", "plan_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:

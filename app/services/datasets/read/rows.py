@@ -18,8 +18,6 @@ from ....storage.object_store import ObjectStore
 from ..pieces.stream import STORED_LIMITS, PieceStream, held_while_read
 from .row_plan import RowPlan
 
-__all__ = ["read_rows"]
-
 
 def read_rows(
     plan: RowPlan,

@@ -9,8 +9,6 @@ from ....errors import CorruptData, UnprocessableInput
 from ....runtime.segments import Segment
 from ....storage.object_store import ObjectNotFound, ObjectStore
 
-__all__ = ["StoredFile", "read_stored"]
-
 #: Long enough for a slow client to fetch the largest shard: 1 GiB at 2.5 Mbit/s.
 _SIGNED_FOR_S: Final = 3600
 

@@ -22,8 +22,6 @@ from ....storage.object_store import ObjectStore
 from ..objects.layout import DATASET_INFO, MANIFEST
 from .stored_file import read_stored
 
-__all__ = ["TarMember", "VersionTar", "tar_members"]
-
 #: Of every member: 1 January 1980, the earliest time that zip files, too, can hold.
 _MTIME: Final = 315_532_800
 _BLOCK: Final = tarfile.BLOCKSIZE

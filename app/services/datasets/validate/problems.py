@@ -7,8 +7,6 @@ from typing import Final
 
 from typing_extensions import TypedDict
 
-__all__ = ["MAX_PROBLEMS", "Problem", "Problems", "ValidationJson", "ValidationReport"]
-
 #: Further ones are not told.
 MAX_PROBLEMS: Final = 1000
 

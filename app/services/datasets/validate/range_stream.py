@@ -17,8 +17,6 @@ from ..pieces.pieces import Piece
 from ..pieces.run_ahead import run_ahead
 from .problems import Problems
 
-__all__ = ["RangeStream", "open_checked", "require_checksum"]
-
 _RANGE_BYTES: Final = 4 * MIB
 _AHEAD: Final = 3
 

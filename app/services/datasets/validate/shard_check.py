@@ -31,8 +31,6 @@ from ..pieces.stream import STORED_LIMITS
 from .problems import MAX_PROBLEMS, Problems
 from .range_stream import RangeStream, open_checked, require_checksum
 
-__all__ = ["ShardCheck"]
-
 _DETAILS: Final = {
     "bad_length": "The length of the record does not match its checksum.",
     "bad_payload": "The payload of the record does not match its checksum.",

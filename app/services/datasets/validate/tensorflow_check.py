@@ -25,7 +25,7 @@ def check_with_tensorflow(dataset: Dataset, n: int, manifest: Manifest, budget: 
         SpoolFull, SpoolUnavailable: no room for a shard on the local disk.
         StorageError: the store failed, so that nothing can be said.
         StreamInterrupted: the client has left.
-        UnprocessableInput: as `TensorFlowReader`.
+        UnprocessableInput: TensorFlow is not installed, or does not come to an end.
     """
     problems = Problems()
     budget.reserve(_BYTES)

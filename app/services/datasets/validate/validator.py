@@ -21,8 +21,6 @@ from .problems import Problems, ValidationReport
 from .range_stream import open_checked, require_checksum
 from .shard_check import ShardCheck
 
-__all__ = ["Validator"]
-
 #: Of a shard and of the index beside it, 4 ranges of 4 MiB each (`range_stream.py`); and blocks, decoded.
 _BYTES: Final = 40 * MIB
 #: A record that takes several pieces is held twice while it is read, and once more decoded.

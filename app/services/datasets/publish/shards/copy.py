@@ -22,8 +22,6 @@ from ...pieces.pieces import stored_in
 from ...pieces.stream import LostData, PieceStream
 from .writer import WrittenShard, beside, is_stored
 
-__all__ = ["copy_shard"]
-
 #: What is read at a time.
 _CHUNK: Final = 4 * MIB
 

@@ -25,8 +25,6 @@ from .....storage.object_store import ObjectStore
 from .source import RecordRun
 from .writer import RecordSource
 
-__all__ = ["Reencoded"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reencoded:

@@ -17,8 +17,6 @@ from .....runtime.streams import Buffer
 from ...pieces.pieces import Piece
 from ...pieces.run_ahead import run_ahead
 
-__all__ = ["Sealed", "seal"]
-
 #: The bytes of a piece as they are stored, and what the index says of them.
 Sealed = tuple[Buffer, Piece]
 

@@ -27,8 +27,6 @@ from .shuffle_pass import BATCH_RECORDS, Bucket, Pass
 from .source import RecordRun
 from .writer import RecordSource
 
-__all__ = ["ShuffledShard", "ShuffledSplit"]
-
 #: What is ordered in memory at a time, coming from the spool.
 _BUCKET_BYTES: Final = 32 * MIB
 #: Each batch keeps an offset for each bucket of its pass.

@@ -18,8 +18,6 @@ from .....runtime.budget import Budget
 from .....runtime.spool import SpoolFile
 from .source import RecordRun
 
-__all__ = ["BATCH_RECORDS", "Bucket", "Pass"]
-
 #: What is ordered in memory at a time, going to the spool.
 _BATCH_BYTES: Final = 16 * MIB
 #: Of small records, their places and offsets take more than they do: 2 MiB an array.

@@ -18,8 +18,6 @@ from .....storage.object_store import ObjectStore
 from ...pieces.pieces import SplitPieces, StoredPiece
 from ...pieces.stream import PieceStream
 
-__all__ = ["PieceBlock", "RecordRun", "ShardSource", "iter_piece_blocks"]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:

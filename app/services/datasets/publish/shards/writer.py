@@ -32,16 +32,6 @@ from ...pieces.stream import STORED_LIMITS, piece_buffers
 from .seal import seal
 from .source import RecordRun
 
-__all__ = [
-    "RecordSource",
-    "WrittenShard",
-    "beside",
-    "is_stored",
-    "read_done",
-    "write_done",
-    "write_shard",
-]
-
 #: What is uploaded of an index at a time.
 _INDEX_CHUNK: Final = 1 * MIB
 

@@ -242,6 +242,22 @@ def test_a_small_append_asks_the_store_only_what_its_group_asks(inner: ObstoreSt
     assert [operation for operation, _ in store.requests] == ["head", "head", "create"]
 
 
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_rows_for_a_dataset_that_was_made_anew_elsewhere_go_to_the_new_one(
+    client: Client, inner: ObstoreStore, length: int
+) -> None:
+    """Whether they share a slot or take one of their own."""
+    body = b'[{"x": "%s"}]' % (b"a" * length)
+    first = append(client, body)
+    client.datasets.schema("d")  # which is remembered
+    other = Client(inner)
+    other.datasets.delete("d")
+    append(other, body)
+    stored = append(client, body)
+    assert stored.stored.append_id != first.stored.append_id
+    assert other.publish().splits["train"].num_records == 2
+
+
 @pytest.mark.parametrize("size", [300_000, 3_000_000])
 def test_a_body_that_is_not_small_goes_alone(client: Client, size: int) -> None:
     append(client)

@@ -15,7 +15,6 @@ from typing import Any, Final, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 
 from . import __version__
@@ -26,14 +25,13 @@ from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
 from .api.cors import allow_origins
 from .api.downloads.files import Downloads
-from .api.exchange import Exchanges
-from .api.fast_path import FastPath
 from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routes import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
+from .api.work.runner import Runner
 from .codecs import kernels
 from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
@@ -53,6 +51,9 @@ from .storage.obstore_store import open_store
 logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S: Final = 0.0005
+
+#: Those of small requests first.
+_ROUTES: Final = (tensors, examples, records, datasets, versions, care, forms, health, pages)
 
 _TRY: Final = """
 Shardsmith is listening. Try:
@@ -94,7 +95,16 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     auth = Auth(_auth_options(settings))
     load = Load()
     store = store if store is not None else _open_store(settings.storage_url)
-    services = _wire(settings, load, store, auth)
+    memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
+    services = _wire(settings, store, memory, auth)
+    runner = Runner(
+        services,
+        memory=memory,
+        turns=Turns(settings.compute_threads or available_processors(), lambda: load.is_late),
+        conversions=settings.streams,
+        body_timeout_s=settings.body_timeout_s,
+        encodes_answers=settings.encode_answers,
+    )
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
 
     @asynccontextmanager
@@ -102,7 +112,6 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by default.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         load.start()
-        _build_routes(app)
         return_large_blocks()
         collect_when_idle()
         services.readiness.start()
@@ -115,7 +124,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
             auth.stop()
             services.readiness.stop()
             services.datasets.close()
-            services.exchanges.close()
+            runner.close()
 
     app = FastAPI(
         title="Shardsmith",
@@ -125,24 +134,13 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
         redirect_slashes=False,  # a redirect would lose the body of half the clients
+        # Not included router by router, which FastAPI builds at the first request, and matches twice.
+        routes=[route for module in _ROUTES for route in module.router.routes],
     )
     app.state.services = services
+    app.state.runner = runner
+    app.state.downloads = Downloads(runner.go_on, memory)
     install_problem_handlers(app)
-    for module in (tensors, examples, records, datasets, versions, care, forms, health, pages):
-        app.include_router(module.router)
-    app.add_middleware(
-        FastPath,
-        routes={**tensors.QUICK_ROUTES, **examples.QUICK_ROUTES, **records.QUICK_ROUTES},
-        appends=datasets.QUICK_APPENDS,
-        conversions=frozenset(
-            route.path
-            for module in (tensors, examples, records)
-            for route in module.router.routes
-            if isinstance(route, APIRoute)
-        ),
-        services=services,
-        body_timeout_s=settings.body_timeout_s,
-    )
     # FastAPI's documented hook. Built once: anyone may ask for it.
     app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
     # The last is the outermost.
@@ -157,16 +155,6 @@ def _settle() -> None:
     gc.collect()
     return_unused()
     keep_what_is_loaded()
-
-
-def _build_routes(app: FastAPI) -> None:
-    """Build what FastAPI otherwise builds at the first request.
-
-    FastAPI changes the process's warning filters meanwhile, and so does numba while it compiles. If both did
-    so at once, the one that ends first would undo what the other has set.
-    """
-    for route in app.routes:
-        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
 
 
 def _auth_options(settings: Settings) -> AuthOptions:
@@ -184,24 +172,12 @@ def _auth_options(settings: Settings) -> AuthOptions:
     )
 
 
-def _wire(settings: Settings, load: Load, store: ObjectStore, auth: Auth) -> Services:
+def _wire(settings: Settings, store: ObjectStore, memory: MemoryPool, auth: Auth) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
-    memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
-    exchanges = Exchanges(
-        limits=settings.limits,
-        spool=spool,
-        memory=memory,
-        turns=Turns(settings.compute_threads or available_processors(), lambda: load.is_late),
-        streams=settings.streams,
-        body_timeout_s=settings.body_timeout_s,
-        encodes_answers=settings.encode_answers,
-    )
     known = Datasets(store, limits=settings.limits, spool=spool, memory=memory)
     return Services(
         limits=settings.limits,
         spool=spool,
-        exchanges=exchanges,
-        downloads=Downloads(exchanges.go_on, memory),
         datasets=known,
         readiness=Readiness(store, spool, warmed=_settle, further=auth.checks()),
     )

@@ -7,17 +7,23 @@ service is no dead one, and to restart it would only move its load to the others
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..garbage import Garbage
+from .bare_response import BareResponse
 from .http1.connections import PROBES
-from .refusal import refuse
+from .problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 
-__all__ = ["Admission", "Load"]
+#: Made once: a refusal shall cost next to nothing.
+_TOO_BUSY: Final = json.dumps(
+    problem(503, "overloaded", "The service is too busy; nothing was done. Try again.")
+).encode()
 
 #: The delay of the event loop is looked at so often, and judged by the least of so many looks: a delay that
 #: stands, not a burst (CoDel, RFC 8289: the minimum over an interval of 100 ms).
@@ -96,7 +102,7 @@ class Admission:
             await self._app(scope, receive, send)
             return
         if self._is_too_busy():
-            await refuse(scope, send)
+            await refusal(scope["method"])(scope, receive, send)
             return
         self._load.under_way += 1
         try:
@@ -110,3 +116,14 @@ class Admission:
             return True
         late = load.let_in < 1.0 and load.under_way >= _ALWAYS_LET_IN
         return late and random.random() > load.let_in  # noqa: S311
+
+
+def refusal(method: str) -> Response:
+    """The answer to a request for which there is no room: come again."""
+    headers = {
+        "content-type": PROBLEM_MEDIA_TYPE,
+        "content-length": str(len(_TOO_BUSY)),
+        "retry-after": retry_after(),
+        "vary": "Accept",
+    }
+    return BareResponse(503, headers, b"" if method == "HEAD" else _TOO_BUSY)

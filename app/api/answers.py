@@ -22,7 +22,7 @@ from ..services.datasets.publish.progress import ProgressJson
 from .base_url import base_url
 from .downloads.loader_lines import loader_lines
 from .negotiation import JSON_LENGTH, Chosen
-from .work import Answer
+from .work.job import Answer
 
 __all__ = [
     "VARY",

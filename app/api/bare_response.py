@@ -1,4 +1,4 @@
-"""An answer of which the status and the headers are all that is said beforehand."""
+"""An answer with the headers that it is given, and no others."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-__all__ = ["BareResponse"]
-
 
 class BareResponse(Response):
-    """Headers as they are given, and no content: it is left out, or sent by who extends this."""
+    """Headers as they are given, and content that is complete; or none, where a subclass sends it."""
 
-    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], content: bytes = b"") -> None:
         self.status_code = status
         self.background = None
-        self.body = b""
+        self.body = content
         self.raw_headers = [
             (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
         ]

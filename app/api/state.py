@@ -11,10 +11,6 @@ from ..domain.limits import Limits
 from ..runtime.spool import Spool
 from ..services.datasets.datasets import Datasets
 from ..services.readiness import Readiness
-from .downloads.files import Downloads
-from .exchange import Exchanges
-
-__all__ = ["Services", "ServicesDependency"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +19,6 @@ class Services:
 
     limits: Limits
     spool: Spool
-    exchanges: Exchanges
-    downloads: Downloads
     datasets: Datasets
     readiness: Readiness
 

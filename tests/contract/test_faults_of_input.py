@@ -13,7 +13,7 @@ TESTS: Final = Path(__file__).resolve().parents[1]
 CODECS: Final = "unit/codecs"
 ARRAYS: Final = f"{CODECS}/test_array_tensors.py"
 FRAMING: Final = f"{CODECS}/test_tfrecord.py"
-INFLATE: Final = "unit/api/test_decoded_bodies.py"
+INFLATE: Final = "unit/api/work/test_decoded_bodies.py"
 ENCODED: Final = "contract/test_http_content_encoding.py"
 PROTO: Final = f"{CODECS}/test_tensor_messages.py"
 JSON: Final = f"{CODECS}/test_json_text.py"
@@ -26,7 +26,7 @@ STRICT: Final = "unit/api/http1/test_strict_parsing.py"
 DEADLINES: Final = "unit/api/http1/test_deadlines.py"
 ANSWERS: Final = "unit/api/http1/test_answers.py"
 ADMISSION: Final = "unit/api/test_admission.py"
-LANES: Final = "unit/api/test_lanes.py"
+LANES: Final = "unit/api/work/test_lanes.py"
 MEMORY: Final = "unit/runtime/test_memory.py"
 LIMITS: Final = "contract/test_http_limits_of_connections.py"
 OVERLOAD: Final = "e2e/test_overload.py"
@@ -129,7 +129,7 @@ ROWS: Final = {
     ],
     38: [  # Content-Disposition
         f"{AUTH}::test_the_content_disposition_of_a_download_is_a_plain_name",
-        "unit/api/test_files.py::test_a_name_that_would_break_the_header_never_gets_there",
+        "unit/api/downloads/test_files.py::test_a_name_that_would_break_the_header_never_gets_there",
     ],
     39: [  # lines of the log
         "unit/test_logs.py::test_json_lines_hold_everything_and_no_line_end",

@@ -132,7 +132,7 @@ def test_conversions_go_on_while_the_store_hangs(tmp_path: Path) -> None:
     tokens, store = tmp_path / "tokens.json", HangingStore()
     tokens.write_text(token_file(TOKENS))
     app = create_app_with(Settings(storage_url="memory://", tokens_file=tokens, streams=STREAMS), store=store)
-    lane = app.state.services.exchanges._streams
+    lane = app.state.runner._conversions
     callers = (WRITER, OTHER, "acme-4411", "globex-8e8e")
     num_appends = STREAMS + 8
     with serving(app) as client, ThreadPoolExecutor(num_appends) as threads:

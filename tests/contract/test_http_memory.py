@@ -39,7 +39,7 @@ def client(app: FastAPI) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def pool(app: FastAPI) -> MemoryPool:
-    pool: MemoryPool = app.state.services.exchanges._memory
+    pool: MemoryPool = app.state.runner._memory
     wait_for(lambda: pool.used == 0)
     return pool
 

@@ -135,8 +135,8 @@ def test_an_operator_aborts_a_version_that_stands(client: httpx.Client, store: S
 def test_a_publication_goes_on_without_its_client_and_leaves_nothing_behind(
     app: FastAPI, patient: httpx.Client, store: SlowStore, path: str, headers: str
 ) -> None:
-    exchanges = app.state.services.exchanges
-    pool, lane = exchanges._memory, exchanges._streams
+    runner = app.state.runner
+    pool, lane = runner._memory, runner._conversions
     body = json.dumps(ROWS) if "publish" in path else ""
     if not body:
         patient.post(f"{URL}/records", json=ROWS)

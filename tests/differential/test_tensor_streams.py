@@ -34,7 +34,7 @@ def array_of(dtype: DType) -> Any:
 
 def converted(data: bytes, form: FormName, to: FormName, dtype: DType) -> bytes:
     options = TensorDecodeOptions(dtype=dtype, shape=SHAPE)
-    conversion = TensorConversion(form, to, True, options, TensorEncodeOptions(), None)
+    conversion = TensorConversion(form, to, True, options, TensorEncodeOptions())
     source = stream_of(data, 65_521)
     return b"".join(convert_tensors(source, conversion, Budget(LITTLE), Spool(None, 0), ExitStack()).chunks)
 

@@ -14,6 +14,7 @@ from ..problems import problem_response
 __all__ = ["KnownHosts", "is_known"]
 
 _SHOWN: Final = 80
+_MOST_KEPT: Final = 64
 
 
 class KnownHosts:
@@ -30,13 +31,23 @@ class KnownHosts:
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app
         self._names = frozenset(map(_name_of, names))
+        #: Hosts that were found to be known. Clients use few, and looking one up takes longer than all else.
+        self._known: set[bytes] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
-            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            if host and not is_known(host, self._names) and scope["path"] not in PROBES:
-                return _refusal(host)(scope, receive, send)
+            host = dict(scope["headers"]).get(b"host", b"")
+            if host and not self._knows(host) and scope["path"] not in PROBES:
+                return _refusal(host.decode("latin-1"))(scope, receive, send)
         return self._app(scope, receive, send)  # not awaited here: a coroutine less
+
+    def _knows(self, host: bytes) -> bool:
+        if host in self._known:
+            return True
+        known = is_known(host.decode("latin-1"), self._names)
+        if known and len(host) <= _SHOWN and len(self._known) < _MOST_KEPT:
+            self._known.add(host)
+        return known
 
 
 def is_known(host: str, names: Collection[str]) -> bool:

@@ -1,7 +1,7 @@
 """The query parameters of the conversion routes, each documented once.
 
-Unknown parameters are refused by the models, repeated ones by `refuse_repeated`: `?spilt=test` must
-not land in train.
+Unknown parameters are refused by the models, repeated ones by `Operation`: `?spilt=test` must not land in
+train.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal, Self
 
-from fastapi import Query, Request
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.datastructures import Headers, QueryParams
 
@@ -57,7 +57,6 @@ __all__ = [
     "RepairParameters",
     "RepairQuery",
     "refuse_body",
-    "refuse_repeated",
 ]
 
 
@@ -232,24 +231,6 @@ def _parsed_message(message: RecordMessageName | None) -> Message | None:
 def _effective_schema(schema: Schema | None, message: Message | None) -> Schema | None:
     """The schema that the client declared, for the message that it asked for."""
     return None if schema is None else schema.with_message(message)
-
-
-def refuse_repeated(request: Request) -> None:
-    """Refuse a query parameter that is given twice, and a second Idempotency-Key.
-
-    Raises:
-        MalformedInput: which one (`repeated_parameter`, `repeated_header`).
-    """
-    if len(request.headers.getlist("idempotency-key")) > 1:
-        raise MalformedInput("The header Idempotency-Key is given more than once.", code="repeated_header")
-    names = [name for name, _ in request.query_params.multi_items()]
-    for name in names:
-        if names.count(name) > 1:
-            raise MalformedInput(
-                f"The query parameter {name[:40]!r} is given more than once.",
-                code="repeated_parameter",
-                extra={"parameter": name[:40]},
-            )
 
 
 def refuse_body(body: ByteStream) -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.datasets.collect.sweep import SweepJson
 from ...services.datasets.validate.problems import ValidationJson
 from ..answers import json_answer, no_content
 from ..openapi import json_response
-from ..query.rows import NoParameters, NoQuery, refuse_body, refuse_repeated
-from ..state import ServicesDependency
-from ..work import Answer
+from ..operation import Operation
+from ..query.rows import NoQuery, refuse_body
+from ..work.job import Answer, Job, Plan
 
-__all__ = ["router"]
-
-router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["care"], default_response_class=Response)
+router = APIRouter(
+    prefix="/v1/datasets/{dataset}", tags=["care"], route_class=Operation, default_response_class=Response
+)
 
 
 class CollectQuery(NoQuery):
@@ -55,20 +53,17 @@ ValidateParameters = Annotated[ValidateQuery, Query()]
         200, "What was deleted, by kind; what was left because an outcome is unknown.", SweepJson
     ),
 )
-async def collect_dataset(
-    request: Request, dataset: str, query: CollectParameters, services: ServicesDependency
-) -> Response:
+def collect_dataset(dataset: str, query: CollectParameters) -> Plan:
     """Remove leftovers of failed appends and publications, deleted versions, and deleted datasets.
 
     The service does so by itself now and then; nothing that is acknowledged or published is touched.
     """
-    refuse_repeated(request)
 
-    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         refuse_body(body)
-        return json_answer(services.datasets.collect(dataset, dry_run=query.dry_run).to_json())
+        return json_answer(job.services.datasets.collect(dataset, dry_run=query.dry_run).to_json())
 
-    return await services.exchanges.run(request, work, uses_store=True)
+    return Plan(work, "store")
 
 
 @router.delete(
@@ -77,16 +72,14 @@ async def collect_dataset(
     status_code=204,
     responses={204: {"description": "Deleted."}},
 )
-async def delete_version(
-    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def delete_version(dataset: str, version: str) -> Plan:
     """Delete a version, unless it is the latest. Collection takes its bytes after an hour."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        services.datasets.delete_version(dataset, version)
+    def work(job: Job, _: ByteStream) -> Answer:
+        job.services.datasets.delete_version(dataset, version)
         return no_content()
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.post(
@@ -94,16 +87,13 @@ async def delete_version(
     operation_id="validate_version",
     openapi_extra=json_response(200, "Whether it is as it should be, and what is not.", ValidationJson),
 )
-async def validate_version(
-    request: Request, dataset: str, version: str, query: ValidateParameters, services: ServicesDependency
-) -> Response:
+def validate_version(dataset: str, version: str, query: ValidateParameters) -> Plan:
     """Read every byte of a version, and name the file, the record and the byte offset of what is wrong."""
-    refuse_repeated(request)
 
-    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         refuse_body(body)
         with_tensorflow = query.reader == "tensorflow"
-        report = services.datasets.validate(dataset, version, budget, with_tensorflow=with_tensorflow)
+        report = job.services.datasets.validate(dataset, version, job.budget, with_tensorflow=with_tensorflow)
         return json_answer(report.to_json())
 
-    return await services.exchanges.run(request, work, uses_store=True)
+    return Plan(work, "store")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
@@ -21,7 +19,7 @@ from ...domain.losses import Losses
 from ...domain.manifest import Manifest
 from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
-from ...errors import LimitExceeded, MalformedInput
+from ...errors import InputError, LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream, read_all
 from ...services.datasets.append.request import AppendBody, AppendRequest
@@ -35,26 +33,26 @@ from ..answers import VersionJson, json_answer, manifest_json, no_content, under
 from ..auth.principal import visible_to
 from ..body.schemas import declared_schema, unwrap
 from ..digests import HashingStream, request_digest
-from ..fast_path import Quick, QuickRoute
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import body_of, json_body, json_response
+from ..operation import NegotiatingHeaders, Operation
 from ..query.applicability import refuse_inapplicable
 from ..query.datasets import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
-from ..query.rows import NoParameters, refuse_body, refuse_repeated
-from ..state import Services, ServicesDependency
-from ..work import Answer
+from ..query.rows import refuse_body
+from ..work.job import Answer, Declined, Job, Plan, Work
+from ..work.small import BODY_BYTES
 from .records import RECORDS_IN
 
-__all__ = ["QUICK_APPENDS", "router"]
-
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"], default_response_class=Response)
+router = APIRouter(
+    prefix="/v1/datasets", tags=["datasets"], route_class=Operation, default_response_class=Response
+)
 
 _MAX_CREATE_BYTES = 4 * MIB
 _DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
 _CREATE_MEMBERS = {"schema", "description", "keep_versions"}
 
 #: What a small append may say and still be decoded with others.
-_QUICK_PARAMETERS: Final = frozenset({"from_", "split", "nonfinite", "undeclared", "lossy"})
+_DECODED_TOGETHER: Final = frozenset({"from_", "split", "nonfinite", "undeclared", "lossy"})
 
 IdempotencyKey = Annotated[
     str | None,
@@ -90,15 +88,15 @@ class AppendedVersionJson(VersionJson):
     openapi_extra=json_response(200, "The datasets, by name.", DatasetListJson),
 )
 @router.head("", include_in_schema=False)
-async def list_datasets(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
+def list_datasets() -> Plan:
     """The names of all datasets; of one's own, where a token is for those of a tenant."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        names = visible_to(request.scope, services.datasets.list())
+    def work(job: Job, _: ByteStream) -> Answer:
+        names = visible_to(job.request.scope, job.services.datasets.list())
         listed: DatasetListJson = {"datasets": [{"dataset": name} for name in names]}
         return json_answer(listed)
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.put(
@@ -120,19 +118,17 @@ async def list_datasets(request: Request, services: ServicesDependency, _: NoPar
         ),
     },
 )
-async def create_dataset(
-    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def create_dataset(dataset: str, headers: NegotiatingHeaders) -> Plan:
     """Create a dataset. Without a schema, the first append fixes it. The same request again answers 200."""
 
-    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
-        choose_input(_DESCRIPTION, request.headers, from_=None, default="json")
-        schema, options = _read_creation(body, budget)
-        info, created = services.datasets.create(dataset, schema, options)
+    def work(job: Job, body: ByteStream) -> Answer:
+        choose_input(_DESCRIPTION, headers, from_=None, default="json")
+        schema, options = _read_creation(body, job.budget)
+        info, created = job.services.datasets.create(dataset, schema, options)
         location = {"Location": f"/v1/datasets/{dataset}"}
         return json_answer(info.to_json(), status=201 if created else 200, headers=location)
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, DatasetOptions]:
@@ -160,15 +156,13 @@ def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, Dat
     openapi_extra=json_response(200, "The dataset.", DatasetJson),
 )
 @router.head("/{dataset}", include_in_schema=False)
-async def get_dataset(
-    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def get_dataset(dataset: str) -> Plan:
     """Schema, options and versions of a dataset."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer(services.datasets.get(dataset).to_json())
+    def work(job: Job, _: ByteStream) -> Answer:
+        return json_answer(job.services.datasets.get(dataset).to_json())
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.delete(
@@ -177,16 +171,14 @@ async def get_dataset(
     status_code=204,
     responses={204: {"description": "Deleted, with all its versions."}},
 )
-async def delete_dataset(
-    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def delete_dataset(dataset: str) -> Plan:
     """Delete a dataset and all its versions. A dataset created again under the name begins at 2.0.0."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        services.datasets.delete(dataset)
+    def work(job: Job, _: ByteStream) -> Answer:
+        job.services.datasets.delete(dataset)
         return no_content()
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.post(
@@ -207,34 +199,32 @@ async def delete_dataset(
         ),
     },
 )
-async def append_records(
-    request: Request,
+def append_records(
     dataset: str,
     query: AppendParameters,
-    services: ServicesDependency,
+    headers: NegotiatingHeaders,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
+) -> Plan:
     """Append rows durably. A dataset that does not exist is created, with the schema of these rows."""
-    refuse_repeated(request)
     query.refuse_publish_options_alone()
     query.refuse_contradictions()
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
-    losses = Losses() if query.damaged == "skip" else None
 
-    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
-        declared = declared_schema(query.schema_, services)
-        rows, headers, declared = unwrap(body, request.headers, declared, services.limits)
+    def work(job: Job, body: ByteStream) -> Future[Answer]:
+        losses = Losses() if query.damaged == "skip" else None
+        declared = declared_schema(query.schema_, job.services)
+        rows, of_rows, declared = unwrap(body, headers, declared, job.services.limits)
         hashed = HashingStream(rows)
-        form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)
         refuse_inapplicable(query, read=form)
-        json_bytes = parse_json_bytes(headers)
+        json_bytes = parse_json_bytes(of_rows)
         decode = query.decode_options(declared, json_bytes=json_bytes)
         append = AppendRequest(
             dataset=dataset,
             split=query.split,
             form=form,
             key=key,
-            decode=replace(decode, losses=losses, csv=query.csv_dialect(headers, query.from_)),
+            decode=replace(decode, losses=losses, csv=query.csv_dialect(of_rows, query.from_)),
             encode=query.encode_options(),
             publish=query.publish_options() if query.publish else None,
             sequence=query.sequence or None,
@@ -242,40 +232,44 @@ async def append_records(
         )
 
         def digest() -> str:
-            given = query.given(request.query_params)
-            return request_digest(hashed, headers.get("content-type", ""), declared, given, json_bytes)
+            given = query.given(job.request.query_params)
+            return request_digest(hashed, of_rows.get("content-type", ""), declared, given, json_bytes)
 
         source = rows if key is None else hashed
-        appended = services.datasets.append(
-            append, AppendBody(source, digest, budget, services.spool, resources)
+        appended = job.services.datasets.append(
+            append, AppendBody(source, digest, job.budget, job.spool, job)
         )
-        return then(appended, lambda stored: _appended(stored, losses, request))
+        return then(appended, lambda stored: _appended(stored, losses, job.request))
 
-    # Keyless small appends are grouped; only what is known of no dataset yet is asked of the store first.
-    may_be_grouped = key is None and not query.publish and not query.sequence
-    quick = partial(services.datasets.is_quickly_read, dataset) if may_be_grouped else None
-    return await services.exchanges.run(request, work, quick=quick, uses_store=True)
+    return Plan(work, "store", on_loop=_decode_together(dataset, query, headers, key))
 
 
-def _prepare_append(query: AppendQuery, headers: Headers, services: Services) -> Quick | None:
-    """How small appends are taken in, where nothing has to be waited for but those of others."""
-    form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
-    refuse_inapplicable(query, read=form)
-    if form != "json" or query.model_fields_set - _QUICK_PARAMETERS:
+def _decode_together(dataset: str, query: AppendQuery, headers: Headers, key: str | None) -> Work | None:
+    """How a small append is decoded and stored with others; None where it has to be stored by itself."""
+    try:
+        form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+        refuse_inapplicable(query, read=form)
+        split = check_split_name(query.split)
+    except InputError:
+        return None  # the work says so in its turn
+    if key is not None or form != "json" or query.model_fields_set - _DECODED_TOGETHER:
         return None
-    split = check_split_name(query.split)
     decode, encode = query.decode_options(None, json_bytes=None), query.encode_options()
+    append = AppendRequest(dataset, split, form, decode, encode)
 
-    def quick(path: str, body: bytes, _: Budget) -> Future[Answer | None] | None:
-        append = AppendRequest(path.split("/")[3], split, form, decode, encode)
-        stored = services.datasets.append_decoded_together(append, body)
-        return None if stored is None else then(stored, _grouped)
+    def work(job: Job, body: ByteStream) -> Future[Answer]:
+        stored = job.services.datasets.append_decoded_together(append, body.read(BODY_BYTES))
+        if stored is None:
+            raise Declined
+        return then(stored, _decoded_together)
 
-    return quick
+    return work
 
 
-def _grouped(result: Appended | None) -> Answer | None:
-    return None if result is None else _stored(result.stored)
+def _decoded_together(result: Appended | None) -> Answer:
+    if result is None:
+        raise Declined
+    return _stored(result.stored)
 
 
 def _stored(stored: AppendResult, losses: Losses | None = None) -> Answer:
@@ -318,21 +312,18 @@ def _place_of(underway: Underway, dataset: str) -> str:
     openapi_extra=json_response(200, "Appends, by id; `next` where there are more.", WaitingAppendsJson),
 )
 @router.head("/{dataset}/appends", include_in_schema=False)
-async def list_appends(
-    request: Request, dataset: str, query: AppendsParameters, services: ServicesDependency
-) -> Response:
+def list_appends(dataset: str, query: AppendsParameters) -> Plan:
     """The acknowledged appends that no version holds yet, in the order of their ids.
 
     Small appends that were stored together share an id and are listed as one. An append that is
     `unreadable` keeps the dataset from being published; `exclude` leaves it out.
     """
-    refuse_repeated(request)
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        waiting = services.datasets.waiting_appends(dataset, after=query.after, limit=query.limit)
+    def work(job: Job, _: ByteStream) -> Answer:
+        waiting = job.services.datasets.waiting_appends(dataset, after=query.after, limit=query.limit)
         return json_answer(waiting.to_json(dataset))
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.get(
@@ -341,15 +332,13 @@ async def list_appends(
     openapi_extra=json_response(200, "What became of the append.", AppendStatusJson),
 )
 @router.head("/{dataset}/appends/{append_id}", include_in_schema=False)
-async def get_append(
-    request: Request, dataset: str, append_id: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def get_append(dataset: str, append_id: str) -> Plan:
     """Whether an append was acknowledged, and which version holds it."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        return json_answer(services.datasets.get_append(dataset, append_id))
+    def work(job: Job, _: ByteStream) -> Answer:
+        return json_answer(job.services.datasets.get_append(dataset, append_id))
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.post(
@@ -362,29 +351,19 @@ async def get_append(
         also={202: ("It takes longer, and can be followed at `Location`.", UnderwayJson)},
     ),
 )
-async def publish_version(
-    request: Request,
-    dataset: str,
-    query: PublishParameters,
-    services: ServicesDependency,
-    idempotency_key: PublishKey = None,
-) -> Response:
+def publish_version(dataset: str, query: PublishParameters, idempotency_key: PublishKey = None) -> Plan:
     """Publish every acknowledged append as an immutable version.
 
     After 30 s the answer is 202, and the work goes on: `GET` of its `Location` says how far it is, and the
     same request again, best with an `Idempotency-Key`, waits for the outcome.
     """
-    refuse_repeated(request)
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
 
-    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         refuse_body(body)
-        manifest = services.datasets.publish_within(dataset, query.publish_options(key))
+        manifest = job.services.datasets.publish_within(dataset, query.publish_options(key))
         if isinstance(manifest, Underway):
             return underway_answer(manifest.to_json(dataset), _place_of(manifest, dataset))
-        return _published(dataset, manifest, manifest_json(manifest, request))
+        return _published(dataset, manifest, manifest_json(manifest, job.request))
 
-    return await services.exchanges.run(request, work, uses_store=True)
-
-
-QUICK_APPENDS: Final = QuickRoute(AppendQuery, _prepare_append)
+    return Plan(work, "store")

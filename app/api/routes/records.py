@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -16,30 +14,27 @@ from ...codecs.forms import MEDIA_TYPES, MESSAGE_FORMS, RECORDS_CODECS, FormName
 from ...codecs.options import RecordsDecodeOptions
 from ...domain.losses import Losses
 from ...domain.schema import Schema
-from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records, open_records
 from ...services.convert.repair import RepairJson, repair_records
 from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
 from ..body.schemas import declared_schema, names_dataset, unwrap
-from ..fast_path import Conversion, quick_conversion
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
+from ..operation import NegotiatingHeaders, Operation
 from ..query.applicability import refuse_inapplicable
 from ..query.rows import (
     DescribeRecordsParameters,
     RecordsParameters,
     RecordsQuery,
     RepairParameters,
-    refuse_repeated,
 )
-from ..state import Services, ServicesDependency
-from ..work import Answer
+from ..work.job import Answer, Job, Plan
 
-__all__ = ["QUICK_ROUTES", "router"]
-
-router = APIRouter(prefix="/v1/records", tags=["records"], default_response_class=Response)
+router = APIRouter(
+    prefix="/v1/records", tags=["records"], route_class=Operation, default_response_class=Response
+)
 
 RECORDS_IN = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
 _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
@@ -57,9 +52,10 @@ RECORDS_OUT = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
         RECORDS_IN, RECORDS_OUT, default="tfrecord", octets=True, headers=_SAID, json=("RowsBody", "Rows")
     ),
 )
-async def serialize(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
+def serialize(query: RecordsParameters, headers: NegotiatingHeaders) -> Plan:
     """A TFRecord file of `tf.train.Example`s, byte for byte what TensorFlow writes."""
-    return await _convert(request, query, services, _prepare_serialize)
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="tfrecord", octets_are="tfrecord")
+    return _conversion(query, headers, None, chosen)
 
 
 @router.post(
@@ -70,9 +66,10 @@ async def serialize(request: Request, query: RecordsParameters, services: Servic
         RECORDS_IN, RECORDS_OUT, default="ndjson", headers=_SAID, json=("RowsBody", "Rows")
     ),
 )
-async def parse(request: Request, query: RecordsParameters, services: ServicesDependency) -> Response:
+def parse(query: RecordsParameters, headers: NegotiatingHeaders) -> Plan:
     """A TFRecord file (or any other records form) as NDJSON (or any other records form)."""
-    return await _convert(request, query, services, _prepare_parse)
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
+    return _conversion(query, headers, "tfrecord", chosen)
 
 
 @router.post(
@@ -87,27 +84,24 @@ async def parse(request: Request, query: RecordsParameters, services: ServicesDe
         json=("RowsBody", DescriptionJson),
     ),
 )
-async def describe(
-    request: Request, query: DescribeRecordsParameters, services: ServicesDependency
-) -> Response:
+def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> Plan:
     """Schema, counts, and statistics of each feature; or the schema alone, in a form that others read."""
-    refuse_repeated(request)
-    chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")
+    chosen = choose_output(DESCRIPTIONS, headers, to=query.to, default="json")
 
-    def work(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
-        schema = declared_schema(query.schema_, services)
-        source, headers, schema = unwrap(body, request.headers, schema, services.limits)
-        input_form = choose_input(RECORDS_IN, headers, from_=query.from_, default=None)
+    def work(job: Job, body: ByteStream) -> Answer:
+        schema = declared_schema(query.schema_, job.services)
+        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
+        input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)
         refuse_inapplicable(query, read=input_form)
-        decode = query.decode_options(schema, json_bytes=parse_json_bytes(headers))
-        decode = replace(decode, csv=query.csv_dialect(headers, query.from_))
-        records = open_records(source, input_form, decode, budget, services.spool, resources)
+        decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
+        decode = replace(decode, csv=query.csv_dialect(of_rows, query.from_))
+        records = open_records(source, input_form, decode, job.budget, job.spool, job)
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
         find_lengths = is_inferred and input_form in MESSAGE_FORMS
         described = describe_records(records, chosen.form, find_lengths=find_lengths)
         return description_answer(described, chosen.media_type, dropped=records.dropped)
 
-    return await services.exchanges.run(request, work, uses_store=names_dataset(query))
+    return Plan(work, "store" if names_dataset(query) else "conversion")
 
 
 @router.post(
@@ -119,18 +113,17 @@ async def describe(
         **body_answer(_REPAIRED, default="tfrecord", octets=True, headers=_LOST, json=RepairJson),
     },
 )
-async def repair(request: Request, query: RepairParameters, services: ServicesDependency) -> Response:
+def repair(query: RepairParameters, headers: NegotiatingHeaders) -> Plan:
     """A TFRecord file of every record whose checksums hold; or what is lost between them, as JSON.
 
     The headers say how many records there are, how many bytes were lost, and where. Of a compressed body
     there is no more than what comes before the damage.
     """
-    refuse_repeated(request)
-    chosen = choose_output(_REPAIRED, request.headers, to=query.to, default="tfrecord", octets_are="tfrecord")
+    chosen = choose_output(_REPAIRED, headers, to=query.to, default="tfrecord", octets_are="tfrecord")
 
-    def work(body: ByteStream, budget: Budget, _: ExitStack) -> Answer:
-        choose_input(_TFRECORD, request.headers, from_=None, default="tfrecord")
-        repair = repair_records(body, query.compression, budget)
+    def work(job: Job, body: ByteStream) -> Answer:
+        choose_input(_TFRECORD, headers, from_=None, default="tfrecord")
+        repair = repair_records(body, query.compression, job.budget)
         if chosen.form == "json":
             deque(repair.chunks, maxlen=0)
             return json_answer(repair.to_json(), headers=VARY)
@@ -144,40 +137,12 @@ async def repair(request: Request, query: RepairParameters, services: ServicesDe
             },
         )
 
-    return await services.exchanges.run(request, work, checked=True)
+    return Plan(work, "conversion", complete_first=True)
 
 
-async def _convert(
-    request: Request,
-    query: RecordsQuery,
-    services: Services,
-    prepare: Callable[[RecordsQuery, Headers, Services], Conversion],
-) -> Response:
-    refuse_repeated(request)
-    work = prepare(query, request.headers, services)
-    # What is lost stands in the headers, and is known at the end.
-    checked = query.delivery == "checked" or query.damaged == "skip"
-    return await services.exchanges.run(request, work, checked=checked, uses_store=names_dataset(query))
-
-
-def _prepare_serialize(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:
-    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="tfrecord", octets_are="tfrecord")
-    return _prepare(query, headers, services, None, chosen)
-
-
-def _prepare_parse(query: RecordsQuery, headers: Headers, services: Services) -> Conversion:
-    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
-    return _prepare(query, headers, services, "tfrecord", chosen)
-
-
-def _prepare(
-    query: RecordsQuery,
-    headers: Headers,
-    services: Services,
-    default_input: FormName | None,
-    chosen: Chosen[FormName],
-) -> Conversion:
-    """What is done with the body of a request that says this."""
+def _conversion(
+    query: RecordsQuery, headers: Headers, default_input: FormName | None, chosen: Chosen[FormName]
+) -> Plan:
     encode = records_options(query.encode_options(), chosen)
     #: How a body is read that is the rows alone. The schema may take long to parse: made for the first body.
     kept: tuple[FormName, RecordsDecodeOptions] | None = None
@@ -190,12 +155,12 @@ def _prepare(
         )
         return input_form, replace(decode, csv=query.csv_dialect(of_rows, query.from_))
 
-    def convert(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         nonlocal kept
         source = body
         if kept is None:
-            schema = declared_schema(query.schema_, services)
-            source, of_rows, schema = unwrap(body, headers, schema, services.limits)
+            schema = declared_schema(query.schema_, job.services)
+            source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
             input_form, decode = reading(of_rows, schema)
             if of_rows is headers and not names_dataset(query):
                 kept = input_form, decode
@@ -205,14 +170,12 @@ def _prepare(
         if query.damaged == "skip":
             losses = Losses()
             decode = replace(decode, losses=losses)
-        records = open_records(source, input_form, decode, budget, services.spool, resources)
-        converted = encode_records(records, chosen.form, encode, budget)
+        records = open_records(source, input_form, decode, job.budget, job.spool, job)
+        converted = encode_records(records, chosen.form, encode, job.budget)
         return records_answer(converted, chosen.media_type, losses=losses)
 
-    return convert
-
-
-QUICK_ROUTES: Final = {
-    "/v1/records/serialize": quick_conversion(RecordsQuery, _prepare_serialize, is_ordinary=names_dataset),
-    "/v1/records/parse": quick_conversion(RecordsQuery, _prepare_parse, is_ordinary=names_dataset),
-}
+    # What is lost stands in the headers, and is known at the end.
+    complete_first = query.delivery == "checked" or query.damaged == "skip"
+    if names_dataset(query):
+        return Plan(work, "store", complete_first)
+    return Plan(work, "conversion", complete_first, on_loop=work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
@@ -11,7 +10,6 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from ...codecs.columns import in_batches
-from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records
@@ -25,19 +23,20 @@ from ..answers import (
     records_options,
     underway_answer,
 )
-from ..downloads.files import Download
+from ..downloads.files import Download, Downloads
 from ..negotiation import choose_output
 from ..openapi import body_answer, file_response, json_response
+from ..operation import Handler, NegotiatingHeaders, Operation
 from ..query.datasets import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
-from ..query.rows import NoParameters, refuse_body, refuse_repeated
-from ..state import Services, ServicesDependency
-from ..work import Answer
+from ..query.rows import refuse_body
+from ..work.job import Answer, Job, Plan
 from .records import RECORDS_OUT
 
-__all__ = ["router"]
-
 router = APIRouter(
-    prefix="/v1/datasets/{dataset}/versions", tags=["versions"], default_response_class=Response
+    prefix="/v1/datasets/{dataset}/versions",
+    tags=["versions"],
+    route_class=Operation,
+    default_response_class=Response,
 )
 
 #: Of what a version holds: shards, and side files, which either route hands out.
@@ -66,16 +65,15 @@ class AbortedJson(TypedDict):
     openapi_extra=json_response(200, "Versions, oldest first.", VersionListJson),
 )
 @router.head("", include_in_schema=False)
-async def list_versions(
-    request: Request, dataset: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def list_versions(dataset: str) -> Plan:
     """The published versions of a dataset."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        listed: VersionListJson = {"dataset": dataset, "versions": list(services.datasets.versions(dataset))}
+    def work(job: Job, _: ByteStream) -> Answer:
+        versions = job.services.datasets.versions(dataset)
+        listed: VersionListJson = {"dataset": dataset, "versions": list(versions)}
         return json_answer(listed)
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.get(
@@ -89,9 +87,7 @@ async def list_versions(
     ),
 )
 @router.head("/{version}", include_in_schema=False)
-async def get_version(
-    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def get_version(dataset: str, version: str) -> Plan:
     """The manifest of a version (or of `latest`): splits, shards, counts, sizes, checksums, schema.
 
     `load` has lines that load it, ready to run: `download` (curl and tar), then `tf.data` or `tfds` on what
@@ -99,13 +95,13 @@ async def get_version(
     published the answer is 202 and says how far that is, whichever replica is asked.
     """
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        found = services.datasets.follow(dataset, version)
+    def work(job: Job, _: ByteStream) -> Answer:
+        found = job.services.datasets.follow(dataset, version)
         if isinstance(found, Progress):
             return underway_answer(found.to_json(), f"{dataset}/versions/{found.version}")
-        return json_answer(manifest_json(found, request))
+        return json_answer(manifest_json(found, job.request))
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.post(
@@ -113,17 +109,15 @@ async def get_version(
     operation_id="abort_version",
     openapi_extra=json_response(200, "Aborted, now or before, and why.", AbortedJson),
 )
-async def abort_version(
-    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def abort_version(dataset: str, version: str) -> Plan:
     """Give up a version that is being published. Its number stays a gap; its appends are free again."""
 
-    def work(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         refuse_body(body)
-        aborted: AbortedJson = {"version": version, "aborted": services.datasets.abort(dataset, version)}
+        aborted: AbortedJson = {"version": version, "aborted": job.services.datasets.abort(dataset, version)}
         return json_answer(aborted)
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.get(
@@ -132,16 +126,9 @@ async def abort_version(
     openapi_extra=file_response(_FILE_TYPES, "The TFRecord file", signed=True),
 )
 @router.head("/{version}/shards/{file}", include_in_schema=False)
-async def download_shard(
-    request: Request,
-    dataset: str,
-    version: str,
-    file: str,
-    query: DownloadParameters,
-    services: ServicesDependency,
-) -> Response:
+def download_shard(dataset: str, version: str, file: str, query: DownloadParameters) -> Handler:
     """Download a shard. Understands ranges and conditions (RFC 9110); the ETag is its SHA-256."""
-    return await _download(request, services, dataset, version, file, query)
+    return partial(_download, dataset, version, file, query)
 
 
 @router.get(
@@ -150,33 +137,21 @@ async def download_shard(
     openapi_extra=file_response(_FILE_TYPES, "The side file", signed=True),
 )
 @router.head("/{version}/files/{file}", include_in_schema=False)
-async def download_file(
-    request: Request,
-    dataset: str,
-    version: str,
-    file: str,
-    query: DownloadParameters,
-    services: ServicesDependency,
-) -> Response:
+def download_file(dataset: str, version: str, file: str, query: DownloadParameters) -> Handler:
     """Download a side file: dataset_info.json, features.json, schema.pbtxt, an index of records."""
-    return await _download(request, services, dataset, version, file, query)
+    return partial(_download, dataset, version, file, query)
 
 
 async def _download(
-    request: Request,
-    services: Services,
-    dataset: str,
-    version: str,
-    file: str,
-    query: DownloadQuery,
+    dataset: str, version: str, file: str, query: DownloadQuery, request: Request
 ) -> Response:
-    refuse_repeated(request)
-    stored = await services.exchanges.call(
-        request, partial(services.datasets.open_file, dataset, version, file)
+    state = request.app.state
+    stored = await state.runner.call(
+        request, partial(state.services.datasets.open_file, dataset, version, file)
     )
     # A URL that is signed for GET refuses HEAD.
     if query.redirect == "signed" and request.method != "HEAD":
-        url = await services.exchanges.call(request, stored.sign)
+        url = await state.runner.call(request, stored.sign)
         return Response(None, 307, {"Location": url, "Cache-Control": "no-store"})
     download = Download(
         file=stored,
@@ -186,7 +161,7 @@ async def _download(
         sha256=stored.sha256,
         immutable=version != "latest",
     )
-    return await services.downloads.answer(request, download)
+    return await _answer(request, download)
 
 
 @router.get(
@@ -195,14 +170,17 @@ async def _download(
     openapi_extra=file_response((_TAR,), "The tar file"),
 )
 @router.head("/{version}/tar", include_in_schema=False)
-async def download_version(
-    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def download_version(dataset: str, version: str) -> Handler:
     """Download all files of a version as one tar, below the folder `{dataset}/{version}`.
 
     The same bytes each time, so that `Range` and `If-Range` resume it.
     """
-    tar = await services.exchanges.call(request, partial(services.datasets.open_tar, dataset, version))
+    return partial(_download_tar, dataset, version)
+
+
+async def _download_tar(dataset: str, version: str, request: Request) -> Response:
+    state = request.app.state
+    tar = await state.runner.call(request, partial(state.services.datasets.open_tar, dataset, version))
     download = Download(
         file=tar,
         name=f"{dataset}-{version}.tar",
@@ -211,7 +189,12 @@ async def download_version(
         sha256=None,
         immutable=version != "latest",
     )
-    return await services.downloads.answer(request, download)
+    return await _answer(request, download)
+
+
+async def _answer(request: Request, download: Download) -> Response:
+    downloads: Downloads = request.app.state.downloads
+    return await downloads.answer(request, download)
 
 
 @router.get(
@@ -220,16 +203,14 @@ async def download_version(
     openapi_extra=body_answer(_SUMS, default="text", named=False),
 )
 @router.head("/{version}/SHA256SUMS", include_in_schema=False)
-async def list_checksums(
-    request: Request, dataset: str, version: str, services: ServicesDependency, _: NoParameters
-) -> Response:
+def list_checksums(dataset: str, version: str) -> Plan:
     """The SHA-256 of each shard and side file, for `sha256sum -c` in the folder that holds them."""
 
-    def work(_: ByteStream, __: Budget, ___: ExitStack) -> Answer:
-        sums = services.datasets.manifest(dataset, version).sha256sums()
+    def work(job: Job, _: ByteStream) -> Answer:
+        sums = job.services.datasets.manifest(dataset, version).sha256sums()
         return description_answer(sums.encode(), _SUMS["text"][0])
 
-    return await services.exchanges.run(request, work, short=True)
+    return Plan(work, "metadata")
 
 
 @router.get(
@@ -238,27 +219,24 @@ async def list_checksums(
     openapi_extra=body_answer(DESCRIPTIONS, default="json", json=DescriptionJson),
 )
 @router.head("/{version}/describe", include_in_schema=False)
-async def describe_version(
-    request: Request,
-    dataset: str,
-    version: str,
-    query: DescribeVersionParameters,
-    services: ServicesDependency,
-) -> Response:
+def describe_version(
+    dataset: str, version: str, query: DescribeVersionParameters, headers: NegotiatingHeaders
+) -> Plan:
     """Describe a split: its schema, counts, and statistics of each feature; or the schema alone.
 
     The answer is that of `POST /v1/records/describe` for all rows of the split.
     """
-    refuse_repeated(request)
-    chosen = choose_output(DESCRIPTIONS, request.headers, to=query.to, default="json")
+    chosen = choose_output(DESCRIPTIONS, headers, to=query.to, default="json")
     # The schema alone is in the manifest, and rows that are stored fit it.
     length = None if chosen.form == "json" else 0
 
-    def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
-        rows = services.datasets.read_records(dataset, version, query.split, length=length, budget=budget)
+    def work(job: Job, _: ByteStream) -> Answer:
+        rows = job.services.datasets.read_records(
+            dataset, version, query.split, length=length, budget=job.budget
+        )
         return description_answer(describe_records(rows, chosen.form), chosen.media_type)
 
-    return await services.exchanges.run(request, work)
+    return Plan(work, "store")
 
 
 @router.get(
@@ -267,32 +245,30 @@ async def describe_version(
     openapi_extra=body_answer(RECORDS_OUT, default="ndjson", json="Rows"),
 )
 @router.head("/{version}/records", include_in_schema=False)
-async def read_records(
-    request: Request, dataset: str, version: str, query: RowsParameters, services: ServicesDependency
-) -> Response:
+def read_records(dataset: str, version: str, query: RowsParameters, headers: NegotiatingHeaders) -> Plan:
     """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
 
     `offset` and `length` count in the order of the version, before rows are shuffled or shared out.
     """
-    refuse_repeated(request)
-    chosen = choose_output(RECORDS_OUT, request.headers, to=query.to, default="ndjson")
+    chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
     query.refuse_inapplicable(chosen.form)
     order = query.row_order()
 
-    def work(_: ByteStream, budget: Budget, __: ExitStack) -> Answer:
-        rows = services.datasets.read_records(
+    def work(job: Job, _: ByteStream) -> Answer:
+        rows = job.services.datasets.read_records(
             dataset,
             version,
             query.split,
             offset=query.offset,
             length=query.length,
             order=order,
-            budget=budget,
+            budget=job.budget,
         )
         if query.batch is not None:
-            rows = in_batches(rows, query.batch, budget, drop_remainder=query.drop_remainder)
-        converted = encode_records(rows, chosen.form, records_options(query.encode_options(), chosen), budget)
+            rows = in_batches(rows, query.batch, job.budget, drop_remainder=query.drop_remainder)
+        converted = encode_records(
+            rows, chosen.form, records_options(query.encode_options(), chosen), job.budget
+        )
         return records_answer(converted, chosen.media_type)
 
-    checked = query.delivery == "checked"
-    return await services.exchanges.run(request, work, checked=checked, uses_store=True)
+    return Plan(work, "store", complete_first=query.delivery == "checked")

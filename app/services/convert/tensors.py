@@ -31,7 +31,6 @@ class TensorConversion:
     Attributes:
         output_chosen: the client named the output form; otherwise several tensors, or the parts of a
             ragged one, which a bare TensorProto cannot hold, leave as a TFRecord of TensorProtos.
-        body_bytes: the length of the body, where it is known beforehand.
     """
 
     input_form: FormName
@@ -39,7 +38,6 @@ class TensorConversion:
     output_chosen: bool
     decode: TensorDecodeOptions
     encode: TensorEncodeOptions
-    body_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +85,7 @@ def convert_tensors(
     budget: Budget,
     spool: Spool,
     resources: ExitStack,
+    body_bytes: int | None = None,
 ) -> ConvertedTensors:
     """Decode `source`, and start encoding it; where both forms allow it, a piece of the elements at a time.
 
@@ -96,6 +95,7 @@ def convert_tensors(
         budget: what it may hold in memory.
         spool: room for a form that has to be whole before it can be read.
         resources: closed by the caller once the answer is drawn or given up.
+        body_bytes: the length of the body, where it is known beforehand.
 
     Raises:
         StorageFull: the form has to be whole, and there is no room to spool it.
@@ -103,7 +103,7 @@ def convert_tensors(
             leave as they arrive, this may show as the bytes of the answer are drawn.
     """
     codec = TENSOR_CODECS[conversion.input_form]
-    num_bytes, source = _measure(source, conversion.body_bytes)
+    num_bytes, source = _measure(source, body_bytes)
     streams = num_bytes is None or num_bytes > _STREAMED_FROM
     if conversion.decode.kind in ("sparse", "ragged"):
         streams = False

@@ -215,10 +215,6 @@ class Datasets:
             return None
         return then(stored, lambda result: None if result is None else Appended(result))
 
-    def is_quickly_read(self, name: str, data: bytes) -> bool:
-        """Whether the rows of a small body, in any format, are read in a moment."""
-        return self._appends.is_quickly_read(name, data)
-
     def close(self) -> None:
         """Store the appends that wait to be decoded; further ones are not decoded together any more."""
         self._appends.close()

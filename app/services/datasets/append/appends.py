@@ -81,10 +81,6 @@ class Appends:
         """
         return self._batches.add(request, data)
 
-    def is_quickly_read(self, name: str, data: bytes) -> bool:
-        """Whether the rows of a small body, in any format, are read in a moment."""
-        return self._batches.is_quickly_read(name, data)
-
     def close(self) -> None:
         """Store what waits to be decoded, and then accept nothing more of that kind."""
         self._batches.close()

@@ -132,18 +132,6 @@ class Batches:
                 self._running = True
         return append.outcome
 
-    def is_quickly_read(self, dataset: str, body: bytes) -> bool:
-        """Whether the rows of a small body, in any format, are read in a moment."""
-        destination = self._catalog.remembered(dataset)
-        if destination is not None and destination.schema is not None:
-            num_features = len(destination.schema)
-        else:
-            num_features = body.count(b":") + body.count(b",") + 1
-        is_text = b"\0" not in body
-        # A record of TFRecord takes 16 bytes at least.
-        rows = 1 + max(map(body.count, (b"{", b"\n", b","))) if is_text else len(body) // 16
-        return rows * num_features <= _BATCH_CELLS
-
     def _run(self) -> None:
         while batch := self._next_batch():
             not_before = time.monotonic() - _LONGEST_WAIT_S

@@ -57,9 +57,11 @@ def convert(
         chosen,
         TensorDecodeOptions(**options),
         encode or TensorEncodeOptions(),
-        len(data) if known else None,
     )
-    return convert_tensors(stream_of(data, 30_000), conversion, Budget(limits), Spool(None, 0), ExitStack())
+    size = len(data) if known else None
+    return convert_tensors(
+        stream_of(data, 30_000), conversion, Budget(limits), Spool(None, 0), ExitStack(), size
+    )
 
 
 def code_of(converted: Any) -> str:
@@ -102,7 +104,7 @@ def test_the_answer_begins_before_the_body_ends() -> None:
             drawn.append(len(piece))
             return piece
 
-    conversion = TensorConversion("npy", "tfrecord", True, TensorDecodeOptions(), TensorEncodeOptions(), None)
+    conversion = TensorConversion("npy", "tfrecord", True, TensorDecodeOptions(), TensorEncodeOptions())
     source = Source()
     source.read = _buffered(source.read)  # type: ignore[method-assign]  # reads of any size
     chunks = convert_tensors(source, conversion, Budget(), Spool(None, 0), ExitStack()).chunks
@@ -250,11 +252,11 @@ def test_json_that_is_read_while_it_arrives_is_what_it_is_as_a_whole(
     for known in (len(data), None):
         budget = Budget()
         conversion = TensorConversion(
-            "json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions(), known
+            "json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions()
         )
         with ExitStack() as resources:
             found = convert_tensors(
-                stream_of(data, read), conversion, budget, Spool(None, 8 * MIB), resources
+                stream_of(data, read), conversion, budget, Spool(None, 8 * MIB), resources, known
             )
             answers.append(b"".join(found.chunks))
             budgets.append(budget.remaining)
@@ -295,8 +297,9 @@ def convert_spooled(data: bytes, *, known: bool) -> list[Any]:
         True,
         TensorDecodeOptions(),
         TensorEncodeOptions(),
-        len(data) if known else None,
     )
+    size = len(data) if known else None
     with ExitStack() as resources:
         source = stream_of(data, 65_536)
-        return list(convert_tensors(source, conversion, Budget(), Spool(None, 32 * MIB), resources).chunks)
+        found = convert_tensors(source, conversion, Budget(), Spool(None, 32 * MIB), resources, size)
+        return list(found.chunks)

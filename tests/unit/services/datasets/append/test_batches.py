@@ -229,12 +229,6 @@ def test_one_that_may_take_long_goes_the_ordinary_way(
     monkeypatch.setattr(batches, "_BATCH_CELLS", 100)
     body = b"[" + b",".join([b"{}"] * 101) + b"]"
     assert not add(appends, small(body))
-    assert not appends.is_quickly_read("d", body)
-    assert not appends.is_quickly_read("d", b"x\n" + b"\n" * 101)
-    assert not appends.is_quickly_read("d", bytes(16 * 101))
-    assert not appends.is_quickly_read("unknown", b"[" + b",".join([b'{"a": 1}'] * 20) + b"]")
-    assert appends.is_quickly_read("d", b'[{"x": 1}]')
-    assert appends.is_quickly_read("unknown", b'[{"x": 1}]')
 
 
 def test_one_dataset_leaves_half_of_the_queue_to_others(

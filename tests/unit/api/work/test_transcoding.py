@@ -6,16 +6,17 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
-from app.api.body.content_encoding import AnswerCoding
-from app.api.body.transcoding import DecodedBody, encoded_answer, transcoded
-from app.api.work import Answer, Work
+from app.api.body.content_encoding import AnswerCoding, choose_coding, parse_content_encoding
+from app.api.state import Services
+from app.api.work.job import Answer, Job, Work
+from app.api.work.transcoding import DecodedBody, encoded_answer, transcoded
 from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, StreamInterrupted
 from app.runtime.budget import Budget
@@ -34,17 +35,26 @@ ANY_GZIP = AnswerCoding("gzip", required=False)
 ONLY_GZIP = AnswerCoding("gzip", required=True)
 
 
-def echo(body: ByteStream, _: Budget, __: ExitStack) -> Answer:
+def echo(_: Job, body: ByteStream) -> Answer:
     return Answer("text/plain", iter(lambda: body.read(10_000), b""), {"X": "y"}, lambda: {"Late": "z"})
 
 
-def later(body: ByteStream, budget: Budget, resources: ExitStack) -> Future[Answer]:
-    return completed(echo(body, budget, resources))
+def later(job: Job, body: ByteStream) -> Future[Answer]:
+    return completed(echo(job, body))
+
+
+def transcoded_by(work: Work, headers: Headers) -> Work:
+    return transcoded(work, parse_content_encoding(headers), choose_coding(headers))
+
+
+def job_with(budget: Budget) -> Job:
+    services = cast(Services, None)  # which the work here needs not
+    return Job(Request({"type": "http", "headers": []}), services, budget)
 
 
 def answer_to(work: Work, body: bytes, **headers: str) -> Answer:
     named = Headers({name.replace("_", "-"): value for name, value in headers.items()})
-    answer = transcoded(work, named)(MemoryStream(body), Budget(), ExitStack())
+    answer = transcoded_by(work, named)(job_with(Budget()), MemoryStream(body))
     return answer.result() if isinstance(answer, Future) else answer
 
 
@@ -54,7 +64,7 @@ def content(answer: Answer) -> bytes:
 
 def test_work_on_plain_bodies_for_plain_answers_is_left_alone() -> None:
     for headers in ({}, {"content-encoding": "identity"}, {"accept-encoding": "identity"}):
-        assert transcoded(echo, Headers(headers)) is echo
+        assert transcoded_by(echo, Headers(headers)) is echo
 
 
 @pytest.mark.parametrize("work", [echo, later])
@@ -72,9 +82,9 @@ def test_the_content_goes_in_and_the_answer_comes_out_encoded(work: Work) -> Non
 
 
 def test_the_window_of_zstd_is_paid_for_before_it_is_taken() -> None:
-    work = transcoded(echo, Headers({"content-encoding": "zstd"}))
+    work = transcoded_by(echo, Headers({"content-encoding": "zstd"}))
     with pytest.raises(LimitExceeded):
-        work(MemoryStream(zstd.compress(TEXT)), Budget(Limits(max_decoded_bytes=8 * MIB - 1)), ExitStack())
+        work(job_with(Budget(Limits(max_decoded_bytes=8 * MIB - 1))), MemoryStream(zstd.compress(TEXT)))
 
 
 def test_fault_17_what_is_broken_stays_broken() -> None:

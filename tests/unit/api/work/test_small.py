@@ -1,13 +1,12 @@
-"""A small body is read as a whole; of a larger one nothing is lost."""
+"""A small body is read whole, and its messages can be given once more."""
 
 import asyncio
 from collections.abc import Sequence
 
 import pytest
-from starlette.datastructures import Headers
 from starlette.types import Message
 
-from app.api.small_bodies import SMALL_BODY, may_be_small, read_small, replayed
+from app.api.work.small import is_small, read_small, replay
 from app.errors import StreamInterrupted, StreamTimeout
 
 
@@ -24,19 +23,13 @@ class Connection:
         return self._messages.pop(0) if self._messages else {"type": "http.disconnect"}
 
 
-@pytest.mark.parametrize("pieces", [[b""], [b"abc"], [b"a", b"", b"bc"], [b"x" * SMALL_BODY], [b"abc", b""]])
-def test_a_small_body_is_whole(pieces: list[bytes]) -> None:
-    found, _ = asyncio.run(read_small(Connection(pieces).receive, 5))
-    assert found == b"".join(pieces)
-
-
-@pytest.mark.parametrize("pieces", [[b"x" * (SMALL_BODY + 1)], [b"x" * SMALL_BODY, b"y", b"z"]])
-def test_a_larger_body_is_replayed(pieces: list[bytes]) -> None:
+@pytest.mark.parametrize("pieces", [[b""], [b"abc"], [b"a", b"", b"bc"], [b"abc", b""]])
+def test_a_small_body_is_read_whole_and_replayed(pieces: list[bytes]) -> None:
     async def read() -> bytes:
         connection = Connection(pieces)
         found, taken = await read_small(connection.receive, 5)
-        assert found is None
-        receive, content = replayed(taken, connection.receive), b""
+        assert found == b"".join(pieces)
+        receive, content = replay(taken, connection.receive), b""
         while (message := await receive())["type"] == "http.request":
             content += message["body"]
         return content
@@ -59,11 +52,20 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "small"), [(None, True), ("0", True), ("65536", True), ("65537", False), ("x", False)]
+    ("headers", "small"),
+    [
+        ([(b"content-length", b"0")], True),
+        ([(b"content-length", b"100"), (b"accept", b"*/*")], True),
+        ([(b"content-length", b"101")], False),
+        ([(b"content-length", b"9" * 5000)], False),
+        ([(b"content-length", b"x")], False),
+        ([(b"content-length", b"-1")], False),
+        ([], False),
+        ([(b"transfer-encoding", b"chunked")], False),
+        ([(b"content-length", b"10"), (b"content-encoding", b"gzip")], False),
+        ([(b"content-length", b"10"), (b"expect", b"100-continue")], False),
+        ([(b"content-transfer-encoding", b"binary"), (b"content-length", b"10")], False),
+    ],
 )
-def test_the_length_says_what_is_too_large(length: str | None, small: bool) -> None:
-    assert may_be_small(Headers({} if length is None else {"content-length": length})) is small
-
-
-def test_what_is_encoded_may_be_large() -> None:
-    assert not may_be_small(Headers({"content-length": "10", "content-encoding": "gzip"}))
+def test_the_headers_say_what_is_small(headers: list[tuple[bytes, bytes]], small: bool) -> None:
+    assert is_small(headers, 100) is small

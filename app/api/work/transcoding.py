@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
 from itertools import chain
 from typing import Final
-
-from starlette.datastructures import Headers
 
 from ...codecs.compression.deflate import compress_as_it_comes
 from ...codecs.compression.inflate import Container, InflatedStream
@@ -18,32 +15,24 @@ from ...errors import LimitExceeded, ShardsmithError
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ...services.deferred import then
-from ..work import Answer, Work
-from .content_encoding import AnswerCoding, choose_coding, is_compressible, parse_content_encoding
+from ..body.content_encoding import AnswerCoding, is_compressible
+from .job import Answer, Job, Work
 
 #: What fits a packet or two gains nothing by being smaller; nginx's documentation has 1000 in its example.
 _MIN_BYTES: Final = 1 * KIB
 
 
-def transcoded(work: Work, headers: Headers, *, encodes: bool = True) -> Work:
-    """`work` on the content of a body that is encoded, to an answer that is, where the client asks for it.
+def transcoded(work: Work, container: Container | None, coding: AnswerCoding | None) -> Work:
+    """`work` on the content of a body in `container`, to an answer in `coding`.
 
-    Args:
-        encodes: whether any answer is encoded.
-
-    Raises:
-        UnknownEncoding: a Content-Encoding other than one of gzip, deflate and zstd.
-        NotAcceptable: Accept-Encoding refuses everything that there is.
-        MalformedInput: Accept-Encoding cannot be read.
+    None leaves either as it is.
     """
-    container = parse_content_encoding(headers)
-    coding = choose_coding(headers, encodes=encodes)
     if container is None and coding is None:
         return work
 
-    def around(body: ByteStream, budget: Budget, resources: ExitStack) -> Answer | Future[Answer]:
-        content = body if container is None else _decoded(body, container, budget)
-        answer = work(content, budget, resources)
+    def around(job: Job, body: ByteStream) -> Answer | Future[Answer]:
+        content = body if container is None else _decoded(body, container, job.budget)
+        answer = work(job, content)
         if coding is None:
             return answer
         if isinstance(answer, Future):

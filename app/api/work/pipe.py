@@ -17,13 +17,13 @@ from typing import Final
 
 from starlette.types import Receive
 
-from ..domain.limits import KIB, MIB
-from ..errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
-from ..runtime.spool import Spool, SpoolFile
-from ..runtime.streams import Buffer
-from ..runtime.turns import offer_turn, waiting
-from .digests import digest_field
-from .patience import body_timed_out, in_time, wait_in_time
+from ...domain.limits import KIB, MIB
+from ...errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
+from ...runtime.spool import Spool, SpoolFile
+from ...runtime.streams import Buffer
+from ...runtime.turns import offer_turn, waiting
+from ..digests import digest_field
+from ..patience import body_timed_out, in_time, wait_in_time
 
 __all__ = ["BODY_HEAD", "BODY_WINDOW", "OUTPUT_WINDOW", "OutputPipe", "RequestBody"]
 

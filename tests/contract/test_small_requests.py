@@ -1,4 +1,4 @@
-"""Small requests are answered on a way of their own; nobody can tell by the answer."""
+"""Small requests are answered on the event loop; nobody can tell by the answer."""
 
 import asyncio
 import io
@@ -13,8 +13,9 @@ import pytest
 from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from app.api.exchange import Exchanges
-from app.api.fast_path import FastPath
+from app.api.work.exchange import Exchange
+from app.api.work.lanes import Lane
+from app.api.work.runner import Runner
 from app.main import create_app_with
 from app.settings import Settings
 from tests.waiting import wait_for
@@ -102,7 +103,7 @@ def service() -> Iterator[tuple[FastAPI, asyncio.Runner]]:
     with asyncio.Runner() as runner:
         lifespan = app.router.lifespan_context(app)
         runner.run(lifespan.__aenter__())
-        # Until then every request takes the ordinary way.
+        # Until then nothing is done on the event loop.
         wait_for(lambda: app.state.services.readiness.checks()["kernels"].ok, within_s=400)
         try:
             yield app, runner
@@ -124,24 +125,24 @@ def told(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
 
 
 @pytest.mark.parametrize("request_", CONVERSIONS.values(), ids=CONVERSIONS)
-def test_it_answers_as_the_ordinary_way_does(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_loop_answers_as_a_thread_does(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     with service() as (app, runner):
         first, second = (told(runner.run(post(app, request_))) for _ in range(2))
-        monkeypatch.setattr(FastPath, "_quick", lambda *_: None)
-        ordinary = told(runner.run(post(app, request_)))
-    assert first == second == ordinary
+        monkeypatch.setattr(Runner, "_may_run_on_loop", lambda *_: False)
+        in_thread = told(runner.run(post(app, request_)))
+    assert first == second == in_thread
 
 
 @pytest.fixture
-def no_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(*_: object, **__: object) -> None:
-        raise AssertionError("the ordinary way")
+        raise AssertionError("a thread")
 
-    monkeypatch.setattr(Exchanges, "run", run)
+    monkeypatch.setattr(Exchange, "run", run)
 
 
-@pytest.mark.usefixtures("no_ordinary_way")
-def test_what_is_small_and_right_takes_it() -> None:
+@pytest.mark.usefixtures("no_threads")
+def test_what_is_small_and_right_takes_no_thread() -> None:
     with service() as (app, runner):
         for name in (
             "numbers",
@@ -188,9 +189,7 @@ APPENDS: dict[str, Request] = {
 
 
 @pytest.mark.parametrize("request_", APPENDS.values(), ids=APPENDS)
-def test_appends_are_answered_as_on_the_ordinary_way(
-    request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_appends_are_answered_as_in_a_thread(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     def told_but_id(answer: httpx.Response) -> tuple[int, dict[str, str], Any]:
         status, headers, content = told(answer)
         body = json.loads(content)
@@ -204,10 +203,10 @@ def test_appends_are_answered_as_on_the_ordinary_way(
     with service() as (app, runner):
         created = runner.run(post(app, ("/v1/datasets/d/records", JSON, b'[{"x": 0}]')))
         assert created.status_code == 201
-        quick = told_but_id(runner.run(post(app, request_)))
-        monkeypatch.setattr(FastPath, "_quick", lambda *_: None)
-        ordinary = told_but_id(runner.run(post(app, request_)))
-    assert quick == ordinary
+        joint = told_but_id(runner.run(post(app, request_)))
+        monkeypatch.setattr(Runner, "_may_run_on_loop", lambda *_: False)
+        by_itself = told_but_id(runner.run(post(app, request_)))
+    assert joint == by_itself
 
 
 def multipart(schema: str, rows: bytes) -> bytes:
@@ -218,7 +217,7 @@ def multipart(schema: str, rows: bytes) -> bytes:
     )  # fmt: skip
 
 
-@pytest.mark.usefixtures("no_ordinary_way")
+@pytest.mark.usefixtures("no_threads")
 def test_what_is_kept_of_a_request_says_nothing_of_its_body() -> None:
     form = {"content-type": "multipart/form-data; boundary=b"}
     bodies = [
@@ -256,13 +255,15 @@ def test_a_client_may_ask_in_more_ways_than_are_remembered() -> None:
 def test_where_no_worker_is_free_it_refuses_what_would_take_one(
     path: str, body: bytes, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Exchanges, "are_full_for", lambda *_: True)
-    routed: list[object] = []
-    monkeypatch.setattr(Exchanges, "_run_streamed", lambda *arguments, **_: routed.append(arguments))
+    begun: list[object] = []
     with service() as (app, runner):
+        for _ in range(2 if "datasets" in path else 0):  # the first fixes the schema, the second learns of it
+            assert runner.run(post(app, (path, JSON, body))).status_code == 201
+        monkeypatch.setattr(Exchange, "run", lambda *arguments, **_: begun.append(arguments))
+        monkeypatch.setattr(Lane, "is_full_for", lambda *_: True)
         answer = runner.run(post(app, (path, JSON, body)))
     assert answer.status_code == status, answer.text
-    assert not routed
+    assert not begun
     if status == 503:
         assert answer.json()["code"] == "overloaded"
         assert answer.headers["retry-after"]

@@ -12,8 +12,8 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from ..errors import Overloaded, ShardsmithError
-from .patience import shutting_down
+from ...errors import Overloaded, ShardsmithError
+from ..patience import shutting_down
 
 __all__ = ["Groups", "Lane", "Promise"]
 

@@ -220,7 +220,8 @@ def in_memory(tensor: AnyTensor, budget: Budget) -> AnyTensor:
     """The tensor, once all of it has arrived.
 
     Raises:
-        InputError: as `Array.read`.
+        LimitExceeded: more memory than the budget has.
+        InputError: a content that is damaged, as it is drawn.
     """
     return tensor.read(budget) if isinstance(tensor, Array) else tensor
 
@@ -239,7 +240,7 @@ def check_single(count: int, form: str) -> None:
     """Refuse another number of tensors than one.
 
     Raises:
-        UnprocessableInput: as `only_array`.
+        UnprocessableInput: there is none (`no_tensors`), or more than one (`several_tensors`).
     """
     if count != 1:
         raise UnprocessableInput(

@@ -87,7 +87,7 @@ class Column:
 
     Attributes:
         values: flat; numbers are of `dtype.numpy`. Of elements with fewer than 8 bits the upper bits mean
-            nothing (`content.sign_extended` gives the numbers).
+            nothing (`content.extend_sign` gives the numbers).
         splits: outermost first, each from 0 on.
         present: by row, whether it has the feature; None where every row has it.
         width: how many values the innermost items have.

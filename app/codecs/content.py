@@ -30,11 +30,11 @@ def read_content(stream: ByteStream, num_bytes: int, what: str, *, offset: int =
     return content
 
 
-def checked_pieces(pieces: Iterator[bytes], dtype: DType, *, offset: int = 0) -> Iterator[bytes]:
+def check_pieces(pieces: Iterator[bytes], dtype: DType, *, offset: int = 0) -> Iterator[bytes]:
     """The same pieces, refused where a byte is no element of `dtype`.
 
     Raises:
-        UnprocessableInput: as `check_content`.
+        UnprocessableInput: a bool other than 0 and 1, or bits above those of a narrow dtype.
     """
     if not (dtype is BOOL or dtype.is_narrow):
         return pieces
@@ -49,7 +49,7 @@ def _check_pieces(pieces: Iterator[bytes], dtype: DType, offset: int) -> Iterato
         first += len(piece)
 
 
-def swapped_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
+def swap_pieces(pieces: Iterator[Buffer], dtype: DType) -> Iterator[Buffer]:
     """The elements in the other byte order; a complex number is two of them."""
     if _swap_unit(dtype) == 1:
         return pieces
@@ -110,7 +110,7 @@ def content_view(values: NDArray[Any]) -> memoryview:
     return values.view(np.uint8).data
 
 
-def sign_extended(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+def extend_sign(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
     """The same elements; those of 4 or 2 bits as the int8 or uint8 of the same value, else a view.
 
     `ml_dtypes` and TensorFlow leave the upper bits of an int4 unset and ignore them when they read it;

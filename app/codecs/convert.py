@@ -16,8 +16,8 @@ from ..domain.dtypes import PRECISION, TEXT, DType
 from ..errors import LossyConversion, SchemaConflict, UnprocessableInput
 from .arrow.elements import first_not_utf8
 from .columns import Strings
-from .content import sign_extended
-from .rounding import rounded
+from .content import extend_sign
+from .rounding import round_values
 
 
 def convert_values(values: NDArray[Any], source: DType, target: DType, *, feature: str) -> NDArray[Any]:
@@ -36,10 +36,10 @@ def convert_values(values: NDArray[Any], source: DType, target: DType, *, featur
     if source.is_string or target.is_string or (source.kind == "complex" and target.kind != "complex"):
         raise _conflict(source, target, feature)
     if source.is_integer:
-        values = sign_extended(values, source)  # an int4 compares with int4s only
+        values = extend_sign(values, source)  # an int4 compares with int4s only
     lost = _not_held(values, source, target)
     if target.kind in ("float", "complex"):
-        converted, overflowing = rounded(values, target)
+        converted, overflowing = round_values(values, target)
         lost |= overflowing
     else:
         with np.errstate(over="ignore", invalid="ignore"):

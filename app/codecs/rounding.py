@@ -17,7 +17,7 @@ from ..domain.dtypes import DType
 _FLOAT4_OVERFLOW: Final = 7.0
 
 
-def rounded(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def round_values(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """The values rounded to nearest, and which of them are lost; the same array where nothing is rounded.
 
     Lost are finite values that overflow, infinities and NaNs where `dtype` (floating or complex) has none.

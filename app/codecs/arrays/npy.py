@@ -28,7 +28,7 @@ from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, re
 from ..array import Array, only_array
 from ..arrow.elements import first_not_utf8
 from ..columns import Strings
-from ..content import checked_pieces, num_axes, read_content, row_major, swapped_pieces
+from ..content import check_pieces, num_axes, read_content, row_major, swap_pieces
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.lease import Lease
 
@@ -103,9 +103,9 @@ def read_npy(
     dtype = header.dtype
     if dtype.is_string:
         return Array(dtype, header.shape, _read_strings(stream, header, budget), name)
-    content: Iterator[Buffer] = checked_pieces(_pieces(stream, header), dtype, offset=header.num_bytes)
+    content: Iterator[Buffer] = check_pieces(_pieces(stream, header), dtype, offset=header.num_bytes)
     if header.big_endian:
-        content = swapped_pieces(content, dtype)
+        content = swap_pieces(content, dtype)
     array = Array(dtype, header.shape, content, name)
     if not header.fortran_order or num_axes(header.shape) < 2:
         return array

@@ -37,7 +37,7 @@ from ...runtime.turns import offer_turn
 from ..array import Array, position_name
 from ..columns import Strings
 from ..compression.encoded import Encoded
-from ..content import checked_pieces, read_content
+from ..content import check_pieces, read_content
 from ..json.document import read_text
 from ..json.forms import IGNORED_MEMBERS, check_name, is_oip, member_pointer, read_data_form
 from ..json.items import flatten
@@ -215,7 +215,7 @@ def _pieces(stream: ByteStream, item: _Described, offset: int) -> Iterator[Buffe
     """The elements of one tensor, which come next in `stream`."""
     with _place_errors(item):
         pieces = iter_exactly(stream, item.num_bytes, _label(item), offset=offset)
-        yield from checked_pieces(pieces, item.dtype, offset=offset)
+        yield from check_pieces(pieces, item.dtype, offset=offset)
 
 
 def _read_strings(stream: ByteStream, item: _Described, offset: int, budget: Budget) -> Strings:

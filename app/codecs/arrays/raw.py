@@ -18,14 +18,14 @@ from ...runtime.budget import Budget
 from ...runtime.streams import CHUNK_BYTES, Buffer, ByteStream
 from ..array import Array, only_array
 from ..content import (
-    checked_pieces,
+    check_pieces,
     column_major,
     content_view,
     cut_pieces,
+    extend_sign,
     num_axes,
     row_major,
-    sign_extended,
-    swapped_pieces,
+    swap_pieces,
 )
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 
@@ -44,9 +44,9 @@ def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> li
     dtype, shape = _declared_dtype(options), options.shape
     if options.body_bytes is not None:
         shape = _check_shape(options.body_bytes, dtype, shape)
-    content: Iterator[Buffer] = checked_pieces(_pieces(source, dtype, shape), dtype)
+    content: Iterator[Buffer] = check_pieces(_pieces(source, dtype, shape), dtype)
     if options.byte_order == "big":
-        content = swapped_pieces(content, dtype)
+        content = swap_pieces(content, dtype)
     if shape is None:
         body = bytearray()
         for piece in content:
@@ -79,7 +79,7 @@ def write(arrays: Sequence[Array], options: TensorEncodeOptions, budget: Budget)
         budget.charge(array.num_bytes, "The tensor, turned to column-major order,")
         array = replace(array, content=column_major(array.values, array.shape))
     pieces = _extend_signs(array)
-    return swapped_pieces(pieces, array.dtype) if options.byte_order == "big" else pieces
+    return swap_pieces(pieces, array.dtype) if options.byte_order == "big" else pieces
 
 
 def _extend_signs(array: Array) -> Iterator[Buffer]:
@@ -88,7 +88,7 @@ def _extend_signs(array: Array) -> Iterator[Buffer]:
     if not dtype.is_narrow:
         return array.pieces()
     pieces = (np.frombuffer(piece, dtype.numpy) for piece in cut_pieces(array.pieces()))
-    return (content_view(sign_extended(piece, dtype)) for piece in pieces)
+    return (content_view(extend_sign(piece, dtype)) for piece in pieces)
 
 
 def _pieces(source: ByteStream, dtype: DType, shape: Shape | None) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from ...errors import InputError, LimitExceeded, MalformedInput, UnprocessableIn
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteFile, ByteStream, FileStream, iter_exactly, read_exactly
 from ..array import Array, position_name
-from ..content import checked_pieces
+from ..content import check_pieces
 from ..json.forms import check_name
 from ..json.text import parse_json
 from ..json.texts import quote
@@ -245,7 +245,7 @@ def _array(stream: ByteStream, entry: _Entry, data_offset: int) -> Array:
 def _pieces(stream: ByteStream, entry: _Entry, offset: int) -> Iterator[Buffer]:
     try:
         pieces = iter_exactly(stream, entry.end - entry.begin, _label(entry), offset=offset)
-        yield from checked_pieces(pieces, entry.dtype, offset=offset)
+        yield from check_pieces(pieces, entry.dtype, offset=offset)
     except InputError as error:
         raise error.shift(feature=entry.name) from None
 

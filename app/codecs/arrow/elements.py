@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...domain.dtypes import BOOL, TEXT, DType
 from ...errors import LimitExceeded
 from ..columns import Strings, no_values
-from ..content import content_view, sign_extended
+from ..content import content_view, extend_sign
 from ..records.lease import Lease
 
 #: Arrow counts the items of lists and the bytes of strings by int32.
@@ -110,7 +110,7 @@ def write_elements(
     elif dtype is BOOL:
         buffers = [validity, pa.py_buffer(np.packbits(values, bitorder="little").data)]
     else:
-        buffers = [validity, pa.py_buffer(content_view(sign_extended(values, dtype)))]
+        buffers = [validity, pa.py_buffer(content_view(extend_sign(values, dtype)))]
     return pa.Array.from_buffers(natural_type(dtype), len(values), buffers)
 
 

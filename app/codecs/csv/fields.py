@@ -23,7 +23,7 @@ from ..json.texts import quote
 from ..json.values import ItemError, Reading
 from ..kernels.number_fields import NEGATIVE_ZERO, NONFINITE, OTHER, TRUE
 from ..records.lease import Lease
-from ..rounding import rounded
+from ..rounding import round_values
 from ..schema_inference import HEAD_ROWS
 
 #: Longer integers are refused: parsing takes time that grows with the square of their digits.
@@ -221,7 +221,7 @@ def _floats(kinds: NDArray[np.uint8], words: NDArray[np.uint64], dtype: DType) -
             return None
         doubles = np.where(is_integer, integers.astype(np.float64), doubles)
         doubles[kinds == NEGATIVE_ZERO] = -0.0
-    values, lost = rounded(doubles, dtype)
+    values, lost = round_values(doubles, dtype)
     return None if lost.any() else values
 
 

@@ -42,7 +42,7 @@ from ..kernels.json.tape import (
     UNSIGNED,
 )
 from ..kernels.json.tape import STRING as TEXT_ITEM
-from ..rounding import rounded
+from ..rounding import round_values
 from .b64 import decode_b64
 from .tape import KEY_OF, Items, Words, gather_strings
 from .values import ItemError, Reading, null_error, unravel
@@ -208,7 +208,7 @@ def _floats(items: Items, dtype: DType, reading: Reading) -> NDArray[Any]:
     exact = np.ascontiguousarray(items.words).view(np.float64)
     if not found <= {DECIMAL_NUMBER, NONFINITE}:
         exact = _as_doubles(items, exact, found, dtype)
-    values, lost = rounded(exact, dtype)
+    values, lost = round_values(exact, dtype)
     if lost.any() or not np.isfinite(values).all():
         is_finite = np.isfinite(exact)
         wrong = lost | ~is_finite

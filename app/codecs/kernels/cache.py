@@ -19,8 +19,6 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["base_folder", "digest", "writable_folder"]
-
 
 def digest() -> str:
     """Of the kernels' sources, the name of their package, and numba's version."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .memory import Bytes
 
-__all__ = ["valid_utf8"]
-
 
 def valid_utf8(data: Bytes, begin: int, end: int) -> bool:
     """Whether `data[begin:end]` is well-formed by table 3-7 of the Unicode standard."""

@@ -10,24 +10,6 @@ import numpy as np
 
 from .memory import Bytes, MutableBytes, bit_length, load_word, store_word
 
-__all__ = [
-    "MAX_VARINT_BYTES",
-    "count_varints",
-    "field_size",
-    "gather_bits",
-    "read_length",
-    "read_packed_varint",
-    "read_tag",
-    "read_two_varints",
-    "read_varint",
-    "skip_field",
-    "spread_bits",
-    "varint_size",
-    "write_length",
-    "write_packed_varint",
-    "write_varint",
-]
-
 # A tag and a length are 32 bits wide, and upb, TensorFlow's parser in Python, reads five bytes at most.
 _MAX_LENGTH_BYTES = 5
 MAX_VARINT_BYTES = 10

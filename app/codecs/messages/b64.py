@@ -27,7 +27,8 @@ def decode(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Re
 
     Raises:
         AmbiguousInput: neither of the two forms.
-        InputError: as `parse_json` and `tfrecord.decode`; `pointer` names a message that is not base64.
+        MalformedInput: not JSON, a message that is not base64 (`pointer` names it), or no such message.
+        InputError: values that do not fit the schema; see `parse_frames`.
     """
     document = parse_json(body.view(), budget)
     messages = read_messages(document.value)
@@ -63,7 +64,8 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """The messages, in pieces.
 
     Raises:
-        InputError: as `tfrecord.encode`.
+        LossyConversion: a value that a FloatList would change too much.
+        UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
     """
     return gather(message_texts(_messages(records, options, budget), options.b64))
 

@@ -17,34 +17,24 @@ from .messages import encode_messages, parse_messages
 
 
 def serialize_example(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
-    """The one row as `SerializeToString(deterministic=True)` gives it.
+    """The one row that there is, as `SerializeToString(deterministic=True)` gives it.
 
     Raises:
-        UnprocessableInput: not exactly one row (`not_one_row`).
-        InputError: as `encode_messages`.
+        LossyConversion: a value that a FloatList would change too much.
+        UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
     """
-    message: bytes | None = None
-    for block in encode_messages(records, options, budget):
-        if message is not None or block.num_records != 1:
-            raise _not_one_row("more than one row")
-        message = bytes(block.data[HEADER_BYTES : HEADER_BYTES - OVERHEAD_BYTES])
-    if message is None:
-        raise _not_one_row("no row")
-    return message
-
-
-def _not_one_row(found: str) -> UnprocessableInput:
-    return UnprocessableInput(
-        f"A message holds exactly one row, but there is {found}. Ask for TFRecord instead.",
-        code="not_one_row",
+    (message,) = (
+        bytes(block.data[HEADER_BYTES : HEADER_BYTES - OVERHEAD_BYTES])
+        for block in encode_messages(records, options, budget)
     )
+    return message
 
 
 def parse_example(data: Buffer, options: RecordsDecodeOptions, budget: Budget) -> Records:
     """The one row of a message; its offsets count from the message's first byte.
 
     Raises:
-        InputError: as `parse_messages`.
+        InputError: no such message, or values that do not fit the schema; see `parse_frames`.
     """
     view = memoryview(data).cast("B").toreadonly()
     frame = FrameBlock(view, np.zeros(1, np.int64), np.array([len(view)], np.int64), 0, 0)
@@ -55,7 +45,7 @@ def serialize_example_b64(records: Records, options: RecordsEncodeOptions, budge
     """`{"b64": ...}` of the one row.
 
     Raises:
-        InputError: as `serialize_example`.
+        LossyConversion: a value that a FloatList would change too much.
     """
     message = serialize_example(records, options, budget)
     return "".join(message_texts([(message,)], options.b64)).encode()

@@ -84,16 +84,16 @@ class _Buffer:
 
     def replace(self) -> Iterator[FrameBlock]:
         """Take in what waits; what that displaces leaves."""
-        yield from self._leaving(self._displaced)
+        yield from self._move(self._choose_displaced)
 
     def drain(self) -> Iterator[FrameBlock]:
         """All that is left."""
         if self._num_waiting + len(self._held) > self._num_rows:
             yield from self.replace()
         if self._num_waiting or len(self._held):
-            yield from self._leaving(self._all)
+            yield from self._move(self._choose_all)
 
-    def _leaving(self, choose: Callable[[int], _Chosen]) -> Iterator[FrameBlock]:
+    def _move(self, choose: Callable[[int], _Chosen]) -> Iterator[FrameBlock]:
         parts = [self._held, *self._waiting]
         size = sum(part.nbytes for part in parts)
         # Besides these: all of them together; in whose place come those that leave and those that stay.
@@ -110,7 +110,7 @@ class _Buffer:
         self._lease.release()
         self._lease.charge(self._held.nbytes, "The shuffle buffer")
 
-    def _displaced(self, total: int) -> _Chosen:
+    def _choose_displaced(self, total: int) -> _Chosen:
         """Of the records held and waiting, counted through: which leave in which order, which stay where."""
         size, held = self._num_rows, np.arange(self._num_rows)
         came = np.arange(size, total)
@@ -124,7 +124,7 @@ class _Buffer:
         held[of_slot[last]] = came[by_slot[last]]
         return leave, held
 
-    def _all(self, total: int) -> _Chosen:
+    def _choose_all(self, total: int) -> _Chosen:
         return self._slots.permutation(total), np.empty(0, np.int64)
 
 

@@ -24,10 +24,12 @@ from .. import kernels
 from ..columns import MAX_BATCH_ROWS
 from ..compression.inflate import InflatedStream
 from ..compression.tfrecord import detect_compression
+from ..kernels.messages import framing as frames
 from ..kernels.messages.framing import BAD_DATA, FOOTER_BYTES, INCOMPLETE, TOO_LARGE
-from ..kernels.messages.framing import HEADER_BYTES as HEADER_BYTES
-from ..kernels.messages.framing import OVERHEAD_BYTES as OVERHEAD_BYTES
 
+#: The bytes of a frame before the payload, and around it.
+HEADER_BYTES: Final = frames.HEADER_BYTES
+OVERHEAD_BYTES: Final = frames.OVERHEAD_BYTES
 #: Frames are read and written in blocks of this size; a larger record gets its own.
 BLOCK_BYTES: Final = 512 * KIB
 
@@ -197,7 +199,7 @@ class FrameWindow:
 
 def masked_crc32c(*buffers: Buffer) -> int:
     """The masked CRC32C of the bytes of all `buffers`, one after the other."""
-    return _crc_of(buffers).masked()
+    return _crc_of(buffers).mask()
 
 
 class RunningCrc:
@@ -212,14 +214,14 @@ class RunningCrc:
         data = np.frombuffer(buffer, np.uint8)
         self._crc = np.uint64(self._extend(self._crc, data, 0, len(data)))
 
-    def masked(self) -> int:
+    def mask(self) -> int:
         """The masked CRC32C of what was taken so far."""
         value = int(self._crc)
         return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
     def footer(self) -> bytes:
         """The 4 bytes behind the payload that was taken."""
-        return struct.pack("<I", self.masked())
+        return struct.pack("<I", self.mask())
 
 
 @lru_cache(maxsize=1024)  # of 12 bytes each: many tensors of a file have the same shape

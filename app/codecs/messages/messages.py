@@ -30,7 +30,9 @@ def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Bud
     With `options.as_bytes` a record is the row's one value instead.
 
     Raises:
-        InputError: as `to_stored` and `encode_blocks`.
+        LossyConversion: a value that a FloatList would change too much.
+        UnprocessableInput: a row of 2 GiB or more (`example_too_large`), or two features that are stored
+            under one name (`duplicate_feature`).
     """
     if options.as_bytes:
         return encode_byte_records(records, budget)
@@ -51,7 +53,7 @@ def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, 
     Raises:
         UnprocessableInput: a declared `sequence` in an Example (`invalid_feature`), or two features
             that are stored under one name (`duplicate_feature`).
-        InputError: as `parse_frames`, and as `from_stored`.
+        InputError: records that are no such messages, or do not fit the schema; see `parse_frames`.
     """
     if options.as_bytes:
         return parse_byte_records(frames, options, budget)

@@ -71,7 +71,7 @@ def parse_varint(data: Buffer, position: int, end: int, *, offset: int = 0) -> t
     raise MalformedInput("A varint has more than 64 bits.", code="invalid_protobuf", offset=offset + position)
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """A varint's value read as int64, which is how protobuf writes negative numbers of any size."""
     return value - 2**64 if value >= 2**63 else value
 

@@ -28,7 +28,7 @@ def read(body: WholeBody, options: TensorDecodeOptions, budget: Budget) -> list[
     Raises:
         AmbiguousInput: neither of the two forms.
         MalformedInput: `invalid_base64`; `pointer` says where.
-        InputError: as `parse_json` and `parse_tensor_proto`; another dtype or shape than declared.
+        InputError: not JSON, no base64, no TensorProto, or another dtype or shape than declared.
     """
     document = parse_json(body.view(), budget)
     messages = read_messages(document.value)

@@ -51,8 +51,8 @@ def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> It
     one is asked for. What was declared is checked here, where the number of the record is known.
 
     Raises:
-        InputError: as `iter_frames` and `open_tensor_proto`, with the record's number as `row`; another dtype
-            or shape than declared. Here, as the next array is asked for, or as its content is drawn.
+        InputError: damaged frames, a record that is no TensorProto (`row` is its number), or another dtype or
+            shape than declared. Here, as the next array is asked for, or as its content is drawn.
         LimitExceeded: more tensors than `limits.max_members` (`too_many_tensors`).
     """
     stream = decompress(source, options.compression, budget)
@@ -179,7 +179,7 @@ class _LongRecords(Iterator[Array]):
         footer = read_up_to(self._stream, FOOTER_BYTES)
         if len(footer) < FOOTER_BYTES:
             raise cut_record(self._record, self._offset, FOOTER_BYTES - len(footer))
-        if int.from_bytes(footer, "little") != payload.crc.masked():
+        if int.from_bytes(footer, "little") != payload.crc.mask():
             raise corrupt_record(self._record, self._offset, "payload")
         self._offset += payload.num_bytes + OVERHEAD_BYTES
         self._record += 1

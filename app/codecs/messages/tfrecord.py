@@ -18,8 +18,9 @@ def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) ->
     """The rows of a TFRecord stream, by the declared schema or an inferred one.
 
     Raises:
-        InputError: as `iter_frames` and `parse_messages`; without a declared schema the first 1,000 records
-            (all, with `options.infer`) are read here, the rest as batches are drawn.
+        InputError: frames that are damaged (see `iter_frames`), or records that are no such messages (see
+            `parse_frames`). Without a declared schema the first 1,000 records (all, with `options.infer`) are
+            read here, the rest as batches are drawn.
     """
     if options.losses is None:
         frames = iter_frames(source, budget, compression=options.compression)
@@ -33,7 +34,8 @@ def encode(records: Records, options: RecordsEncodeOptions, budget: Budget) -> I
     """A TFRecord stream, a message a row. No rows: no bytes, or an empty compressed body.
 
     Raises:
-        InputError: as `encode_messages`.
+        LossyConversion: a value that a FloatList would change too much.
+        UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
     """
     blocks = (block.data for block in encode_messages(records, options, budget))
     return compress(blocks, options.compression)

@@ -43,7 +43,7 @@ def parsed_schema(schema: Schema) -> Schema:
     """The dense features that rows of `schema` are read as: one component may be absent, as in TensorFlow.
 
     Raises:
-        UnprocessableInput: as `stored_schema`.
+        UnprocessableInput: two features are stored under one name (`duplicate_feature`).
     """
     check_stored_names(schema)
     stored = (
@@ -69,10 +69,10 @@ def to_stored(records: Records, budget: Budget) -> Records:
     if not _has_components(records.schema):
         check_stored_names(records.schema)
         return records
-    return Records(stored_schema(records.schema), _stored_batches(records, budget), records.num_rows)
+    return Records(stored_schema(records.schema), _store_batches(records, budget), records.num_rows)
 
 
-def _stored_batches(records: Records, budget: Budget) -> Iterator[Batch]:
+def _store_batches(records: Records, budget: Budget) -> Iterator[Batch]:
     first_row = 0
     for batch in records.batches:
         with Lease(budget) as lease:
@@ -102,10 +102,10 @@ def from_stored(records: Records, schema: Schema, budget: Budget) -> Records:
     """
     if not _has_components(schema):
         return replace(records, schema=schema)
-    return Records(schema, _joined_batches(records, schema, budget), records.num_rows)
+    return Records(schema, _join_batches(records, schema, budget), records.num_rows)
 
 
-def _joined_batches(records: Records, schema: Schema, budget: Budget) -> Iterator[Batch]:
+def _join_batches(records: Records, schema: Schema, budget: Budget) -> Iterator[Batch]:
     first_row = 0
     for batch in records.batches:
         with Lease(budget) as lease:

@@ -130,7 +130,7 @@ def sparse_tensor(
     """A sparse tensor from its components; indices may be integers of any width.
 
     Raises:
-        InputError: as `assemble`.
+        InputError: components of another dtype or shape, or that contradict one another.
     """
     dims = _integers(dense_shape, "dense_shape", rank=1)
     shape = check_shape(dims.tolist())
@@ -146,7 +146,7 @@ def ragged_tensor(values: Array, row_splits: Iterable[Array], *, name: str | Non
     """A ragged tensor from its components; row splits may be integers of any width.
 
     Raises:
-        InputError: as `assemble`.
+        InputError: components of another dtype or shape, or that contradict one another.
     """
     splits = tuple(_integers(cut, "row_splits", rank=1) for cut in row_splits)
     return RaggedTensor(replace(values, name=None), splits, name)

@@ -20,7 +20,7 @@ from ...runtime.streams import Buffer
 from ..array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
 from ..content import content_view
 from ..options import TensorDecodeOptions
-from ..rounding import rounded
+from ..rounding import round_values
 
 #: So many elements are rounded at a time.
 _CHUNK: Final = 64 * KIB
@@ -33,7 +33,7 @@ def round_array(array: Array, options: TensorDecodeOptions) -> Array:
         LossyConversion: a value that overflows (`out_of_range`).
     """
     dtype = options.dtype
-    if dtype is None or not _is_rounded(array, options):
+    if dtype is None or not _is_to_round(array, options):
         return array
     return replace(array, dtype=dtype, content=_pieces(array, dtype))
 
@@ -42,12 +42,12 @@ def _pieces(array: Array, dtype: DType) -> Iterator[Buffer]:
     reader, total = ElementReader(array), num_elements(array.shape)
     for start in range(0, total, _CHUNK):
         chunk = reader.take(min(_CHUNK, total - start))
-        yield content_view(_rounded(chunk, dtype, start, array.name))
+        yield content_view(_round_chunk(chunk, dtype, start, array.name))
     reader.close()
 
 
-def _rounded(values: NDArray[Any], dtype: DType, start: int, name: str | None) -> NDArray[Any]:
-    converted, lost = rounded(values, dtype)
+def _round_chunk(values: NDArray[Any], dtype: DType, start: int, name: str | None) -> NDArray[Any]:
+    converted, lost = round_values(values, dtype)
     if lost.any():
         index = int(np.argmax(lost))
         raise LossyConversion(
@@ -59,7 +59,7 @@ def _rounded(values: NDArray[Any], dtype: DType, start: int, name: str | None) -
     return converted
 
 
-def _is_rounded(tensor: AnyTensor, options: TensorDecodeOptions) -> bool:
+def _is_to_round(tensor: AnyTensor, options: TensorDecodeOptions) -> bool:
     return options.lossy and _is_narrower(tensor, options)
 
 
@@ -88,7 +88,7 @@ def check_declared(tensor: AnyTensor, options: TensorDecodeOptions) -> None:
     if isinstance(tensor, Array) and options.kind in ("sparse", "ragged"):
         return
     dtype = STRING if tensor.dtype.is_string else tensor.dtype
-    if options.dtype not in (None, dtype) and not _is_rounded(tensor, options):
+    if options.dtype not in (None, dtype) and not _is_to_round(tensor, options):
         way = ", or set lossy=allow to have it rounded" if _is_narrower(tensor, options) else ""
         raise UnprocessableInput(
             f"The tensor is {dtype}, but {options.dtype} was declared. Leave out dtype={way}.",

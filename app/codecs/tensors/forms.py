@@ -144,7 +144,7 @@ def _assemble(
     """The tensors of `kind` whose components these are, or which `tf.io.serialize_sparse` wrote.
 
     Raises:
-        InputError: as `assemble`, `parse_sparse` and `check_declared`.
+        InputError: components that make no such tensor, or one of another dtype or shape than declared.
     """
     tensors: list[AnyTensor]
     if kind == "sparse" and any(map(is_serialized_sparse, arrays[:1])):

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from ...codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
 from ...codecs.columns import Column, Records, Strings
-from ...codecs.messages.examples.infer import measured_shape
+from ...codecs.messages.examples.infer import shape_of_length
 from ...codecs.schemas.features_json import serialize_features
 from ...codecs.schemas.pbtxt import serialize_pbtxt
 from ...codecs.schemas.python_source import serialize_python
@@ -165,7 +165,7 @@ class _Lengths:
     def narrow(self, feature: Feature) -> Feature:
         """The feature with the length that all have, if they have one."""
         length = self._found.least if self._found.least == self._found.greatest else None
-        shape = measured_shape(feature.kind, length, nullable=self._is_lacked)
+        shape = shape_of_length(feature.kind, length, nullable=self._is_lacked)
         return replace(feature, shape=shape, nullable=self._is_lacked)
 
 

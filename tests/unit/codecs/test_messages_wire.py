@@ -297,6 +297,7 @@ _ALIKE = schema_of(
     f={"dtype": "float32", "shape": [3]},
     i={"dtype": "int64", "shape": [2]},
     o={"dtype": "int64", "nullable": True},
+    pq={"dtype": "int64", "nullable": True},
     r={"dtype": "int16", "shape": [2], "encoding": "raw"},
     t={"dtype": "float32", "shape": [1], "encoding": "tensor"},
 )
@@ -305,26 +306,31 @@ _OF_THE_WALK = ("malformed_example", "ambiguous_example", "not_an_example", "seq
 
 @st.composite
 def alike_rows(draw: st.DrawFn) -> list[bytes]:
-    """Rows of a few layouts, the values in them of any bytes; some have one other byte somewhere."""
-    layouts = draw(st.lists(st.booleans(), min_size=1, max_size=3))
-    small = st.integers(0, 300)
+    """Rows of a few layouts, with other values in each; some differ from their layout in one place."""
+    layouts = draw(st.lists(st.sampled_from([(), ("o",), ("o", "o"), ("pq",)]), min_size=1, max_size=3))
+    small = st.integers(0, draw(st.sampled_from([99, 300])))
     rows = []
-    for _ in range(draw(st.integers(2, 40))):
-        has_o = draw(st.sampled_from(layouts))
+    for _ in range(draw(st.integers(2, 30))):
+        odd = draw(st.integers(0, 30))
         numbers = draw(st.lists(small, min_size=6, max_size=6))
-        tensor = b"\x08\x01\x12\x04\x12\x02\x08\x01\x22\x04" + np.float32(numbers[0]).tobytes()
+        dtype, shape = b"\x08\x01", b"\x12\x04\x12\x02\x08\x01"
+        header = shape + dtype if odd == 1 else dtype + shape
         features = {
             "b": strings(b"%03d" % numbers[1]),
             "c": ints(*numbers[2:4]),
             "d": strings(b"%03d" % numbers[4], b"e"),
             "f": floats(*numbers[:3]),
             "i": ints(numbers[4], numbers[5]),
-            **({"o": ints(numbers[0])} if has_o else {}),
             "r": strings(np.array(numbers[:2], "<i2").tobytes()),
-            "t": strings(tensor),
+            "t": strings(header + b"\x22\x04" + np.float32(numbers[0]).tobytes()),
         }
-        row = bytearray(example(features))
-        if not draw(st.integers(0, 40)):
+        entries = [entry(name.encode(), value) for name, value in features.items()]
+        for number, name in enumerate(draw(st.sampled_from(layouts))):
+            entries.insert(2 * number, entry(name.encode(), ints(numbers[number])))
+        row = bytearray(field(0x0A, b"".join(entries)))
+        if odd == 2:  # as if it were of the size of another row: 16 bytes more
+            row += example(o=ints(5)) + b"\x18\x01"
+        if odd == 3:
             row[draw(st.integers(0, len(row) - 1))] = draw(st.integers(0, 255))
         rows.append(bytes(row))
     return rows

@@ -11,7 +11,6 @@ import numpy as np
 from ....domain.feature import Feature
 from ....domain.limits import MIB
 from ....domain.schema import Schema
-from ....errors import UnprocessableInput
 from ....runtime.budget import Budget
 from ....runtime.streams import Buffer
 from ....runtime.turns import offer_turn
@@ -81,24 +80,18 @@ def encode_lines(records: Records, options: RecordsEncodeOptions, budget: Budget
 
 
 def format_row(records: Records, options: RecordsEncodeOptions, budget: Budget) -> bytes:
-    """The one row as one JSON object.
+    """The one row that there is as one JSON object.
 
     Raises:
-        UnprocessableInput: not exactly one row (`not_one_row`).
         InputError: a value that has no text under these options.
     """
-    rows: list[bytes] = []
-    for batch in records.batches:
-        some = batch.rows(0, min(batch.num_rows, 2))
-        for texts in _row_texts(some, records.schema, options, budget, len(rows)):
-            rows += [texts[index] for index in range(len(texts))]
-    if len(rows) != 1:
-        raise UnprocessableInput(
-            f"This form holds exactly one row, and there {'are more' if rows else 'is none'}. "
-            "Ask for 'ndjson' or 'json'.",
-            code="not_one_row",
-        )
-    return rows[0]
+    (text,) = (
+        texts[index]
+        for batch in records.batches
+        for texts in _row_texts(batch, records.schema, options, budget, 0)
+        for index in range(len(texts))
+    )
+    return text
 
 
 def _rows(

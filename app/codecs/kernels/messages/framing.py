@@ -11,23 +11,6 @@ from ..addresses import copy_from, raw_address
 from ..crc32c import LANES_BYTES, crc32c, mask_crc, three_crcs, word_crc
 from ..memory import Bytes, Ints, MutableBytes, MutableInts, load_word, raw_load, store_word
 
-__all__ = [
-    "BAD_DATA",
-    "BAD_LENGTH",
-    "FOOTER_BYTES",
-    "HEADER_BYTES",
-    "INCOMPLETE",
-    "OVERHEAD_BYTES",
-    "TOO_LARGE",
-    "find_header",
-    "gather_frames",
-    "scan_frames",
-    "write_footer",
-    "write_footers",
-    "write_frames",
-    "write_header",
-]
-
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES

@@ -6,8 +6,6 @@ import numpy as np
 
 from ..memory import Ints, MutableBytes
 
-__all__ = ["MAX_LINE_BYTES", "write_index_lines"]
-
 #: Two numbers of up to 19 digits, a space and a line feed.
 MAX_LINE_BYTES = 40
 

@@ -28,7 +28,7 @@ def build_content(builder: ColumnBuilder) -> Column:
 
     Raises:
         SchemaConflict: not one value a row, or one of another size, dtype or shape.
-        InputError: as `parse_tensor_proto`, with row and feature.
+        InputError: a value that is no TensorProto of the feature, with row and feature.
     """
     cells, feature = builder.cells, builder.feature
     if cells.mode == MODE_CONTENT and builder.first_unfit() is None:

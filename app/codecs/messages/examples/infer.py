@@ -54,7 +54,7 @@ def infer_schema(
         LimitExceeded: `too_many_features`; the records that must be held meanwhile exceed the budget.
         UnprocessableInput: a name that no feature can have (`invalid_feature_name`), or that another feature
             list gets (`duplicate_feature`).
-        InputError: as `iter_frames` and `MessageCells.read`.
+        InputError: damaged frames, or records that are no such messages.
     """
     with Lease(budget) as lease:
         inference = _Inference(message, lease)
@@ -82,7 +82,7 @@ def _hold_head(
 
     Errors:
         LimitExceeded: the records that must be held meanwhile exceed the budget.
-        InputError: as drawing a block, or `look`.
+        InputError: damaged frames, and what `look` raises.
     """
     held: list[tuple[FrameBlock, Lease]] = []
     remaining = HEAD_RECORDS
@@ -251,12 +251,12 @@ class _Inference:
         shape: FeatureShape = (None,) if part == FEATURES else (None, None)
         nullable = not self._is_measured or place in self._lacked
         if self._is_measured:
-            shape = measured_shape(kind, self._widths.get(place), nullable=nullable)
+            shape = shape_of_length(kind, self._widths.get(place), nullable=nullable)
         inferred = self._is_measured and part == FEATURES
         return Feature(name, dtype, shape, kind, nullable=nullable, inferred=inferred)
 
 
-def measured_shape(kind: FeatureKind, length: int | None, *, nullable: bool) -> FeatureShape:
+def shape_of_length(kind: FeatureKind, length: int | None, *, nullable: bool) -> FeatureShape:
     """The shape of an inferred feature of messages, once all of them have been seen.
 
     Args:

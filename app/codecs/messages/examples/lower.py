@@ -20,7 +20,7 @@ from ....domain.feature import Feature
 from ....domain.tensor import Shape
 from ...array import Array
 from ...columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
-from ...content import in_low_bits, sign_extended
+from ...content import extend_sign, in_low_bits
 from ...kernels.messages.encode import BYTES, FLOATS, INTS, MAX_FIELD_OVERHEAD
 from ...kernels.varint import MAX_VARINT_BYTES, field_size
 from ...options import RecordsEncodeOptions
@@ -176,7 +176,7 @@ def lower_column(
         first_row: number of the column's first row in the whole input, for errors.
 
     Raises:
-        LossyConversion: as `round_floats`.
+        LossyConversion: a value that a FloatList would change too much.
         LimitExceeded: more than the budget.
     """
     items, item, num_items = column, feature, num_rows
@@ -222,7 +222,7 @@ def _lower_list(
         return Entries(BYTES, values.data, len(values), width, starts, spans=spans, present=present)
     kind = FLOATS if feature.dtype.is_float else INTS
     if kind == INTS:
-        values = _widened_ints(values, lease)
+        values = _widen_ints(values, lease)
     elif feature.dtype is FLOAT64:
         lease.charge(6 * len(values), "Floats of a batch")
         values = round_floats(feature, values, places, options)
@@ -231,7 +231,7 @@ def _lower_list(
     return Entries(kind, values, len(values), width, starts, present=present)
 
 
-def _widened_ints(numbers: NDArray[Any], lease: Lease) -> NDArray[np.uint64]:
+def _widen_ints(numbers: NDArray[Any], lease: Lease) -> NDArray[np.uint64]:
     if numbers.dtype.itemsize < 8:
         lease.charge(8 * len(numbers), "Integers of a batch")
         numbers = numbers.astype(np.int64)
@@ -256,7 +256,7 @@ def _lower_content(feature: Feature, column: Column, num_rows: int) -> Entries:
         content = in_low_bits(content, feature.dtype)
         header = tensor_proto_header(feature.dtype, cast("Shape", feature.shape))
     elif feature.dtype.is_narrow:
-        content = sign_extended(cast("NDArray[Any]", column.values), feature.dtype).view(np.uint8)
+        content = extend_sign(cast("NDArray[Any]", column.values), feature.dtype).view(np.uint8)
     span, spans = column.width * itemsize, None
     if column.splits:
         span, spans = 0, column.splits[0] * itemsize

@@ -58,7 +58,7 @@ def _parse(
     max_unknown = 0 if declared and options.undeclared == "drop" else 1
     step = _rows_at_a_time(schema)
     keys = message_keys(schema)
-    wanted = [_wanted(feature, keys[feature.name]) for feature in schema]
+    wanted = [_describe_wanted(feature, keys[feature.name]) for feature in schema]
     as_read = {feature.name for feature in schema if _is_as_read(feature)}
     with Lease(budget) as kept:
         messages = MessageCells(wanted, schema.message, max_unknown=max_unknown, lease=kept)
@@ -104,7 +104,7 @@ def _rows_at_a_time(schema: Schema) -> int:
     return max(1, min(MAX_BATCH_ROWS, cell_rows(len(schema)), _BATCH_BYTES // max(row_bytes, 1)))
 
 
-def _wanted(feature: Feature, key: str) -> Wanted:
+def _describe_wanted(feature: Feature, key: str) -> Wanted:
     if feature.kind == "sequence":
         return Wanted(key, FEATURE_LISTS)
     mode, width = _mode(feature), feature.num_values or 0

@@ -83,7 +83,8 @@ def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budge
     against `budget` until the next block is drawn.
 
     Raises:
-        LossyConversion: as `Feature.require_lossless`, without `options.lossy`; and as `round_floats`.
+        LossyConversion: without `options.lossy`, a feature whose dtype no list of a Feature holds; a
+            value that a FloatList would change too much.
         UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
         LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.

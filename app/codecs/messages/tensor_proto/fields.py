@@ -14,7 +14,7 @@ from ....runtime.budget import Budget
 from ... import kernels
 from ...columns import Strings, join_strings
 from ...content import STRING_OVERHEAD
-from ..protobuf import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, Field, fields_of, signed
+from ..protobuf import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, Field, fields_of, to_signed
 
 _DTYPE_FIELD: Final = 1
 _SHAPE_FIELD: Final = 2
@@ -240,7 +240,7 @@ def _read_dim(data: memoryview, begin: int, end: int, offset: int) -> int:
     size = 0
     for number, wire, value, name_begin, name_end in fields_of(data, begin, end, offset=offset):
         if number == _SIZE_FIELD and wire == VARINT:
-            size = signed(value)
+            size = to_signed(value)
         elif number == _NAME_FIELD and wire == LENGTH_DELIMITED:
             _check_utf8(data[name_begin:name_end], offset + name_begin)
     return size

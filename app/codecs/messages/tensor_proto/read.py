@@ -24,7 +24,7 @@ from ....runtime.budget import Budget
 from ....runtime.streams import CHUNK_BYTES, Buffer, ByteStream, iter_exactly, peek, read_up_to
 from ...array import Array
 from ...columns import Strings
-from ...content import STRING_OVERHEAD, check_content, checked_pieces
+from ...content import STRING_OVERHEAD, check_content, check_pieces
 from ...options import TensorDecodeOptions
 from ..protobuf import LENGTH_DELIMITED, fields_of, parse_varint
 from .fields import CONTENT_FIELD, STRING_FIELD, TensorFields, read_tensor_fields
@@ -47,7 +47,7 @@ def read(source: ByteStream, options: TensorDecodeOptions, budget: Budget) -> li
     """The one TensorProto of the body.
 
     Raises:
-        InputError: as `open_tensor_proto`.
+        InputError: no TensorProto, or not of the declared dtype and shape; see `open_tensor_proto`.
     """
     return [open_tensor_proto(source, options.body_bytes, budget, held=options.held)]
 
@@ -65,7 +65,7 @@ def open_tensor_proto(
         held: the caller reads the array into memory, so that a message of unknown length need not arrive.
 
     Raises:
-        InputError: as `parse_tensor_proto`, here or as the content is drawn.
+        InputError: no TensorProto, here or as the content is drawn; see `parse_tensor_proto`.
     """
     if num_bytes is not None and num_bytes > MAX_MESSAGE_BYTES:
         raise LimitExceeded("A TensorProto of 2 GiB or more is not read.", code="payload_too_large")
@@ -81,7 +81,7 @@ def open_tensor_proto(
     dtype = supported_dtype(fields, offset)
     check_content_size(end - begin, fields.shape, dtype, offset + begin)
     pieces = _pieces(source, end - begin, offset + begin)
-    return Array(dtype, fields.shape, checked_pieces(pieces, dtype, offset=offset + begin))
+    return Array(dtype, fields.shape, check_pieces(pieces, dtype, offset=offset + begin))
 
 
 def _fields_before(

@@ -128,7 +128,7 @@ def parse_sparse(array: Array, budget: Budget) -> SparseTensor:
     Raises:
         UnprocessableInput: no rows at all, or rows of different dtypes or ranks
             (`invalid_serialized_sparse`).
-        InputError: as `parse_tensor_proto` and `sparse_tensor`; `row` says in which row.
+        InputError: one of the three is no TensorProto, or they make no sparse tensor; `row` says where.
     """
     if len(array.shape) == 1:
         return _parse_row(_protos_of(array.strings, 0), budget, array.name)

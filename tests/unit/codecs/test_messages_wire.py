@@ -359,6 +359,33 @@ def test_rows_that_are_laid_out_alike_are_read_as_each_alone(rows: list[bytes]) 
         assert together in expected
 
 
+_ONE_PART = example(x=ints(1))
+_TWO_PARTS = _ONE_PART + example(x=ints(5)) + b"\x18\x01"  # 16 bytes more
+_INTS = schema_of(**{name: {"dtype": "int64", "nullable": True} for name in ("a", "bb", "q", "x")})
+
+
+@pytest.mark.parametrize(
+    ("messages", "found"),
+    [
+        ([example(a=ints(1)), example(bb=ints(2))], [{"a": 1}, {"bb": 2}]),
+        ([example(a=ints(1)), example(q=ints(2))], [{"a": 1}, {"q": 2}]),
+        ([_ONE_PART, _TWO_PARTS], [{"x": 1}, {"x": 5}]),
+    ],
+    ids=["other features", "other name", "one more part"],
+)
+def test_rows_of_two_layouts_in_turn_are_kept_apart(
+    messages: list[bytes], found: list[dict[str, Any]]
+) -> None:
+    rows = [{**dict.fromkeys(_INTS.names), **row} for row in found * 6]
+    assert_rows(tfrecord(*messages * 6, schema=_INTS), rows)
+
+
+def test_texts_of_one_size_are_read_without_their_headers() -> None:
+    texts = [b"%02d" % row for row in range(9)]
+    found = tfrecord(*(example(b=strings(text)) for text in texts), schema=schema_of(b="bytes"))
+    assert_rows(found, [{"b": text} for text in texts])
+
+
 @pytest.mark.parametrize(
     "foreign",
     [

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from app.codecs.arrays.npy import npy_header
 from app.codecs.columns import Records
-from app.codecs.messages.tfrecord import encode
+from app.codecs.forms import RECORDS_CODECS
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.dtypes import FLOAT32
 from app.domain.limits import MIB
@@ -68,7 +68,7 @@ def tfrecord_block() -> bytes:
         [values, pa.array(np.arange(20_000, dtype=np.int64))], schema=arrow_schema(schema)
     )
     records = Records(schema, batches_from_arrow(schema, [batch]))
-    return b"".join(encode(records, RecordsEncodeOptions(), Budget()))
+    return b"".join(RECORDS_CODECS["tfrecord"].encode(records, RecordsEncodeOptions(), Budget()))
 
 
 def bodies(mib: int) -> dict[str, Body]:

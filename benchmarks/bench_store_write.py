@@ -31,7 +31,7 @@ import pyarrow as pa
 from obstore.store import S3Store
 
 from app.codecs.columns import Records
-from app.codecs.messages.tfrecord import encode
+from app.codecs.forms import RECORDS_CODECS
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import KIB, MIB
 from app.domain.schema import Schema
@@ -60,7 +60,9 @@ def block() -> bytes:
     images = pa.array([rng.bytes(IMAGE_BYTES) for _ in range(rows)], pa.binary())
     batch = pa.RecordBatch.from_arrays([images, pa.array(range(rows))], schema=arrow_schema(SCHEMA))
     return b"".join(
-        encode(Records(SCHEMA, batches_from_arrow(SCHEMA, [batch])), RecordsEncodeOptions(), Budget())
+        RECORDS_CODECS["tfrecord"].encode(
+            Records(SCHEMA, batches_from_arrow(SCHEMA, [batch])), RecordsEncodeOptions(), Budget()
+        )
     )
 
 

@@ -22,7 +22,7 @@ from tests.unit.codecs.messages import (
     strings,
     tfrecord,
 )
-from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, schema_of, write
+from tests.unit.codecs.seam import PIECES, Refusal, Rows, assert_rows, decode, read, schema_of, write
 
 
 def test_the_schema_is_the_union_in_order_of_first_appearance() -> None:
@@ -233,6 +233,19 @@ def test_a_declared_list_with_that_name_is_the_one_beside_the_context() -> None:
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.feature) == ("schema_conflict", "x")
     assert "'feature_lists/x'" in refusal.detail
+
+
+def test_json_names_the_list_beside_the_context_as_the_schema_does() -> None:
+    steps = {"dtype": "float32", "shape": [None, None], "kind": "sequence"}
+    schema = schema_of(**{"x": {"dtype": "int64"}, "feature_lists/x": steps})
+    line = b'{"context": {"x": 7}, "feature_lists": {"%s": [[0.5], [1.5, 2.5]]}}\n'
+    row = {"x": 7, "feature_lists/x": [[0.5], [1.5, 2.5]]}
+    assert_rows(read("ndjson", line % b"feature_lists/x", schema=schema), [row])
+    for declared, code in ((schema, "schema_conflict"), (None, "duplicate_feature")):
+        refusal = read("ndjson", line % b"x", message="sequence_example", schema=declared)
+        assert isinstance(refusal, Refusal)
+        assert (refusal.code, refusal.row, refusal.feature) == (code, 0, "x")
+        assert "list as 'feature_lists/x'" in refusal.detail
 
 
 @pytest.mark.parametrize(

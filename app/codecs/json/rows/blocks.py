@@ -9,7 +9,7 @@ import numpy as np
 
 from ....domain.feature import Feature
 from ....domain.limits import MIB
-from ....domain.schema import Schema
+from ....domain.schema import LIST_PREFIX, Schema
 from ....errors import SchemaConflict, UnprocessableInput
 from ....runtime.budget import Budget
 from ...columns import (
@@ -212,7 +212,7 @@ class SequenceBlock:
             row, name = min(twice, key=lambda place: place[0])
             raise UnprocessableInput(
                 f"Row {self.first_row + row} has {name[:64]!r} in its context, and there is a feature list "
-                "of that name. Here a name stands for one feature: rename one of the two.",
+                f"of that name. Send the list as {(LIST_PREFIX + name)[:96]!r}.",
                 code="duplicate_feature",
                 row=self.first_row + row,
                 feature=name,
@@ -238,7 +238,10 @@ class SequenceBlock:
             if misplaced:
                 row, name = min(misplaced)
                 row += self.first_row
-                raise SchemaConflict(f"Feature {name!r}, row {row}: it is {hint}.", row=row, feature=name)
+                also = f", or the list as {LIST_PREFIX + name!r}" if LIST_PREFIX + name in lists else ""
+                raise SchemaConflict(
+                    f"Feature {name!r}, row {row}: it is {hint}{also}.", row=row, feature=name
+                )
 
 
 def records_from_blocks(

@@ -10,7 +10,7 @@ from typing import Final
 from ..domain.limits import MIB
 from .budget import Budget
 from .spool import Spool
-from .streams import Buffer, ByteStream, MemoryFile, WholeBody
+from .streams import Arriving, Buffer, ByteStream, MemoryFile, WholeBody
 from .turns import waiting
 
 #: A body up to this size is held in memory, and so much of a larger one at a time.
@@ -21,7 +21,7 @@ _FAST_BYTES_A_SECOND: Final = 25 * MIB
 _SLACK_S: Final = 0.25
 
 
-class ArrivingBody:
+class ArrivingBody(Arriving):
     """A `WholeBody` that arrives as it is read: in memory while it is small, else on the spool.
 
     Args:
@@ -40,17 +40,13 @@ class ArrivingBody:
         resources: ExitStack,
         declared_size: int | None = None,
     ) -> None:
-        self._declared_size = declared_size
+        self.declared_size = declared_size
         self._source = source
         self._budget = budget
         self._spool = spool
         self._resources = resources
         self._whole: WholeBody | None = None
         self._pieces = self._store()
-
-    def declared_size(self) -> int | None:
-        """How many bytes are to come in all, where that is known."""
-        return self._declared_size
 
     def read_ahead(self) -> Iterator[Buffer]:
         """The pieces from the beginning on, as they arrive; ends early where they come too slowly.

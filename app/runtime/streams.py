@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Final, Protocol, runtime_checkable
 
@@ -74,21 +75,28 @@ class WholeBody(ByteFile, Protocol):
         ...
 
 
-@runtime_checkable
-class Arriving(Protocol):
-    """What a `WholeBody` has beside, where its reader may begin before all of it is there."""
+class Arriving(ABC):
+    """A `WholeBody` whose reader may begin before all of it is there.
 
+    A class: to look for a protocol takes as long as the conversion of a small tensor.
+
+    Attributes:
+        declared_size: how many bytes are to come in all, where that is known.
+    """
+
+    declared_size: int | None
+
+    @abstractmethod
     def read_ahead(self) -> Iterator[Buffer]:
         """The pieces from the beginning on, as they arrive; may end early.
 
         Raises:
             StreamInterrupted: the sender went away before the end.
         """
-        ...
 
-    def declared_size(self) -> int | None:
-        """How many bytes are to come in all, where that is known."""
-        ...
+    @abstractmethod
+    def view(self) -> memoryview:
+        """As `WholeBody`."""
 
 
 class MemoryStream:

@@ -19,9 +19,8 @@ def read_body(body: WholeBody, budget: Budget, *, bare: bool, names: Iterable[st
     Raises:
         InputError: as `parse_json`, and what stops the body from arriving.
     """
-    num_bytes = body.declared_size() if isinstance(body, Arriving) else None
-    if isinstance(body, Arriving) and num_bytes is not None:
-        tape = TapeReader(names, budget, bare=bare).read_pieces(body.read_ahead(), num_bytes)
+    if isinstance(body, Arriving) and body.declared_size is not None:
+        tape = TapeReader(names, budget, bare=bare).read_pieces(body.read_ahead(), body.declared_size)
         if tape is not None:
             return tape
     return read_text(body.view(), budget, bare=bare, names=names)

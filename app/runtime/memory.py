@@ -179,6 +179,13 @@ class MemoryShare:
             self._pool.reserve(self, num_bytes)
             self._reserved += num_bytes
 
+    def release_reserved(self, num_bytes: int) -> None:
+        """Release reserved bytes that are not needed any more, and all that is held beyond the rest."""
+        self._reserved -= min(num_bytes, self._reserved)
+        surplus = self.held - self._reserved - self._charged
+        if surplus > 0:  # unless the share has ended
+            self._pool.shrink(self, surplus)
+
     def charge(self, num_bytes: int) -> None:
         """Take `num_bytes` more, and wait for them if necessary.
 

@@ -43,6 +43,8 @@ _SPOOLED_RATE: Final = 64 * KIB
 _SPOOLED_STALL_S = 30.0
 #: Where the store hangs, the queue does too: what has waited longer is refused, before its client gives up.
 _LONGEST_IN_QUEUE_S: Final = 10.0
+#: What a body and its answer hold once a thread works on them, beyond the beginning of the body.
+_WINDOWS: Final = BODY_WINDOW - BODY_HEAD + OUTPUT_WINDOW
 
 
 class Exchange:
@@ -132,7 +134,7 @@ class Exchange:
         promise = Promise(answer)
         await lane.enter(groups)
         try:
-            self._share.reserve(BODY_WINDOW - BODY_HEAD + OUTPUT_WINDOW)
+            self._share.reserve(_WINDOWS)
             lane.start(
                 lambda: self._work(work, turns, promise), promise, groups, within_s=_LONGEST_IN_QUEUE_S
             )
@@ -161,6 +163,8 @@ class Exchange:
         if later is None:
             self._pipe.finish(error)
         else:
+            # What is left is a short answer: hundreds may wait for the store, and each would keep its windows.
+            self._share.release_reserved(_WINDOWS)
             later.add_done_callback(
                 lambda done: self._pipe.finish(promise.kept_by(lambda: self._deliver(done.result(), promise)))
             )

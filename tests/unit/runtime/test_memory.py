@@ -130,6 +130,18 @@ def test_nothing_goes_back_while_a_part_of_the_program_holds_it() -> None:
     assert pool.used == 0
 
 
+def test_what_was_reserved_is_released_once() -> None:
+    pool = MemoryPool(64 * MIB)
+    share = pool.share()
+    share.reserve(8 * MIB)
+    share.charge(3 * MIB)
+    share.release_reserved(6 * MIB)
+    assert pool.used == 5 * MIB
+    share.end()
+    share.release_reserved(2 * MIB)
+    assert pool.used == 0
+
+
 def test_a_request_that_was_given_up_goes_no_further() -> None:
     share = begun(MemoryPool(8 * MIB), MIB)
     share.give_up()

@@ -213,6 +213,29 @@ def test_where_no_thread_is_to_be_had_nothing_is_read(
     assert memory.used == 0
 
 
+def test_what_waits_for_a_later_answer_holds_little_memory(made: Runner, memory: MemoryPool) -> None:
+    stored: Future[Answer] = Future()
+    held: list[int] = []
+
+    def work(job: Job, _: ByteStream) -> Future[Answer]:
+        job.budget.charge(3 * MIB, "The rows")
+        held.append(memory.used)
+        job.budget.release(3 * MIB)
+        return stored
+
+    async def answer() -> bytes:
+        asked = asyncio.create_task(made.run(request(), plan_of(work, "store")))
+        async with asyncio.timeout(10):
+            while not held or memory.used >= MIB:
+                await asyncio.sleep(0.01)
+        stored.set_result(Answer("text/plain", iter([b"stored"])))
+        return await content(await asked)
+
+    assert asyncio.run(answer()) == b"stored"
+    assert held[0] >= 9 * MIB
+    assert memory.used == 0
+
+
 def test_a_request_that_waited_too_long_is_refused_and_does_nothing(
     made: Runner, memory: MemoryPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ from ..body.headers import declared_length
 from ..patience import in_time, shutting_down
 from ..state import Services
 from .job import Answer, Job, Work
-from .lanes import Groups, Lane, Promise
+from .lanes import LONGEST_IN_QUEUE_S, Groups, Lane, Promise
 from .pipe import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from .small import ANSWER_BYTES
 
@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 _SPOOLED_RATE: Final = 64 * KIB
 #: Seconds that it may stop for.
 _SPOOLED_STALL_S = 30.0
-#: Where the store hangs, the queue does too: what has waited longer is refused, before its client gives up.
-_LONGEST_IN_QUEUE_S: Final = 10.0
 #: What a body and its answer hold once a thread works on them, beyond the beginning of the body.
 _WINDOWS: Final = BODY_WINDOW - BODY_HEAD + OUTPUT_WINDOW
 
@@ -135,9 +133,7 @@ class Exchange:
         await lane.enter(groups)
         try:
             self._share.reserve(_WINDOWS)
-            lane.start(
-                lambda: self._work(work, turns, promise), promise, groups, within_s=_LONGEST_IN_QUEUE_S
-            )
+            lane.start(lambda: self._work(work, turns, promise), promise, groups, within_s=LONGEST_IN_QUEUE_S)
         except BaseException:
             lane.leave(groups)
             raise
@@ -163,7 +159,7 @@ class Exchange:
         if later is None:
             self._pipe.finish(error)
         else:
-            # What is left is a short answer: hundreds may wait for the store, and each would keep its windows.
+            # What is left is a short answer, and hundreds of them may wait for the store.
             self._share.release_reserved(_WINDOWS)
             later.add_done_callback(
                 lambda done: self._pipe.finish(promise.kept_by(lambda: self._deliver(done.result(), promise)))

@@ -15,10 +15,11 @@ from typing import Any, Final, Generic, TypeVar
 from ...errors import Overloaded, ShardsmithError
 from ..patience import shutting_down
 
-__all__ = ["Groups", "Lane", "Promise"]
-
 T = TypeVar("T")
 
+#: Where the store hangs, work that waits for a thread does too: what has waited longer is refused, before its
+#: client gives up.
+LONGEST_IN_QUEUE_S: Final = 10.0
 #: How long a request waits for a worker before it is told to come again.
 _ADMISSION_WAIT_S: Final = 10.0
 #: Who would have to wait longer than this is told so at once. A queue is for bursts: one that stands only
@@ -45,14 +46,13 @@ class Lane:
     Args:
         num_threads: how many there are.
         name: of the threads.
-        ahead: what is handed to busy threads, to be taken up without a detour over the event loop.
         queued: how many more may wait.
     """
 
-    def __init__(self, num_threads: int, name: str, *, ahead: int = 0, queued: int = 0) -> None:
+    def __init__(self, num_threads: int, name: str, *, queued: int = 0) -> None:
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
         self._num_threads = num_threads
-        self._free = num_threads + ahead
+        self._free = num_threads
         self._most_of_group = max(1, self._free // 2)
         self._held: Counter[str | Groups] = Counter()
         self._queued = queued

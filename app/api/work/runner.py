@@ -26,15 +26,13 @@ from ..patience import shutting_down
 from ..state import Services
 from .exchange import Exchange
 from .job import Answer, Declined, Job, Plan, Work
-from .lanes import Groups, Lane, Promise
+from .lanes import LONGEST_IN_QUEUE_S, Groups, Lane, Promise
 from .small import BODY_BYTES, is_small, read_small, replay, small_budget, small_limits
 
 _METADATA_THREADS: Final = 16
 #: How many may wait for a thread: a burst. What stands longer is refused by `Lane`.
 _QUEUED_CONVERSIONS: Final = 128
 _QUEUED_METADATA: Final = 256
-#: Where the store hangs, that queue does too: what has waited longer is refused, before its client gives up.
-_LONGEST_IN_QUEUE_S: Final = 10.0
 #: A download that has begun is broken off rather later.
 _LONGEST_FOR_PIECE_S: Final = 60.0
 #: All that waits for the store counts together: where that hangs, conversions go on.
@@ -92,7 +90,7 @@ class Runner:
         groups = (caller_of(request.scope),)
         await self._metadata.enter(groups)
         try:
-            return await self._metadata.go_on(function, within_s=_LONGEST_IN_QUEUE_S)
+            return await self._metadata.go_on(function, within_s=LONGEST_IN_QUEUE_S)
         finally:
             self._metadata.leave(groups)
 

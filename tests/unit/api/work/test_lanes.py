@@ -237,7 +237,7 @@ def test_what_waits_too_long_for_a_busy_thread_is_refused_and_never_begins() -> 
         going_on.wait(30)
 
     async def run() -> None:
-        lane = Lane(1, "test", ahead=1)
+        lane = Lane(1, "test")
         hanging = asyncio.create_task(lane.go_on(hang, within_s=30))
         await asyncio.to_thread(begun.wait, 30)
         with pytest.raises(Overloaded, match="nothing was done"):

@@ -255,7 +255,7 @@ def test_a_request_that_waited_too_long_is_refused_and_does_nothing(
         hanging = asyncio.create_task(made.run(request(), plan_of(hang)))
         await asyncio.sleep(0.05)
         made._conversions._free = 1
-        monkeypatch.setattr(exchange, "_LONGEST_IN_QUEUE_S", 0.01)
+        monkeypatch.setattr(exchange, "LONGEST_IN_QUEUE_S", 0.01)
         waiting = asyncio.create_task(made.run(request(), plan_of(work)))
         refused, *_ = await asyncio.gather(waiting, return_exceptions=True)  # while the other still hangs
         release.set()

@@ -10,7 +10,7 @@ from typing import Final
 from ..domain.limits import MIB
 from .budget import Budget
 from .spool import Spool
-from .streams import Arriving, Buffer, ByteStream, MemoryFile, WholeBody
+from .streams import Arriving, Buffer, ByteStream, MemoryFile, TimedStream, WholeBody
 from .turns import waiting
 
 #: A body up to this size is held in memory, and so much of a larger one at a time.
@@ -54,12 +54,17 @@ class ArrivingBody(Arriving):
         Raises:
             InputError, StorageFull: as `whole`.
         """
-        begun = monotonic()
+        timed = self._source if isinstance(self._source, TimedStream) else None
+        due = monotonic() + _SLACK_S
         size = 0
-        for piece in self._pieces:
-            size += len(piece)
-            if monotonic() - begun > _SLACK_S + size / _FAST_BYTES_A_SECOND:
+        while True:
+            left = due + size / _FAST_BYTES_A_SECOND - monotonic()
+            if size != self.declared_size and (left < 0 or not (timed is None or timed.wait_readable(left))):
                 return
+            piece = next(self._pieces, None)
+            if piece is None:
+                return
+            size += len(piece)
             yield piece
 
     def whole(self) -> WholeBody:

@@ -29,6 +29,15 @@ class ByteStream(Protocol):
 
 
 @runtime_checkable
+class TimedStream(ByteStream, Protocol):
+    """A stream whose reader can choose how long to wait."""
+
+    def wait_readable(self, seconds: float) -> bool:
+        """Wait so long at most; whether `read` would return, or raise, without waiting."""
+        ...
+
+
+@runtime_checkable
 class ViewStream(ByteStream, Protocol):
     """A stream whose bytes are in memory in large stretches, which need not be copied.
 

@@ -171,6 +171,15 @@ class RequestBody:
             self._make_room()
         return piece
 
+    def wait_readable(self, seconds: float) -> bool:
+        """As `TimedStream`."""
+        if not self._pieces and not self._ended:
+            with waiting(), self._ready:
+                if self._full:
+                    self._make_room()
+                self._ready.wait_for(lambda: self._pieces or self._ended, seconds)
+        return bool(self._pieces) or self._ended
+
     def _wait_for_piece(self) -> None:
         if self._full:
             self._make_room()

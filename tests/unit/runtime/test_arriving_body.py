@@ -47,6 +47,29 @@ def test_a_body_that_comes_slowly_is_not_read_ahead(monkeypatch: pytest.MonkeyPa
         assert bytes(body.view()) == BODY
 
 
+class Stopping:
+    """A `TimedStream` whose sender stops for a while once the first pieces are there."""
+
+    def __init__(self) -> None:
+        self._source = stream_of(BODY, 100_000)
+        self._left = 15
+
+    def wait_readable(self, _seconds: float) -> bool:
+        return self._left > 0
+
+    def read(self, n: int, /) -> bytes:
+        self._left -= 1
+        return self._source.read(n)
+
+
+def test_a_sender_that_stops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving_body, "monotonic", lambda: 0.0)
+    with ExitStack() as resources:
+        body = arriving(Spool(None, 16 * MIB), resources, Stopping())
+        assert len(list(body.read_ahead())) == 15
+        assert bytes(body.view()) == BODY
+
+
 def test_a_sender_that_leaves_is_an_error_for_either_reader(tmp_path: Path) -> None:
     class Leaving:
         def __init__(self) -> None:

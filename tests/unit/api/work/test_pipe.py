@@ -122,6 +122,29 @@ def test_a_silent_client_is_given_up() -> None:
         asyncio.run(pumped(Connection(part(b"abc")), drain, timeout_s=0.05))
 
 
+def test_a_reader_may_ask_whether_it_would_wait() -> None:
+    def read(body: RequestBody) -> list[Any]:
+        return [body.wait_readable(60), body.read(9), body.wait_readable(0.01), body.wait_readable(0)]
+
+    assert asyncio.run(pumped(Connection(part(b"abc")), read)) == [True, b"abc", False, False]
+
+
+@pytest.mark.parametrize("last", [part(b"", more=False), {"type": "http.disconnect"}])
+def test_a_reader_does_not_wait_for_more_than_the_end(last: dict[str, Any]) -> None:
+    assert asyncio.run(pumped(Connection(last), lambda body: body.wait_readable(60)))
+
+
+def test_a_reader_that_asks_lets_more_of_the_body_in() -> None:
+    def read(body: RequestBody) -> int:
+        num_bytes = 0
+        while body.wait_readable(60) and (piece := body.read(MIB)):
+            num_bytes += len(piece)
+        return num_bytes
+
+    connection = Connection(*[part(PIECE)] * 100, part(b"", more=False))
+    assert asyncio.run(pumped(connection, read)) == 100 * len(PIECE)
+
+
 def test_a_body_beyond_the_limit_is_refused() -> None:
     with pytest.raises(LimitExceeded):
         asyncio.run(pumped(Connection(part(b"abc"), part(b"def", more=False)), drain, max_bytes=5))

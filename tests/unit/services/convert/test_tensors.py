@@ -266,6 +266,38 @@ def test_json_that_is_read_while_it_arrives_is_what_it_is_as_a_whole(
     assert len(views) == 1  # where the length is not known, the body is read as a whole
 
 
+class Stopping:
+    """A `TimedStream` whose sender stops for a while once half of the body is there."""
+
+    def __init__(self, data: bytes, budget: Budget) -> None:
+        self._source = stream_of(data, 65_536)
+        self._left = len(data) // 2 // 65_536
+        self._budget = budget
+        #: What the budget had left when the reader waited, however long that took.
+        self.left_over: int | None = None
+
+    def wait_readable(self, _seconds: float) -> bool:
+        return self._left > 0
+
+    def read(self, n: int, /) -> bytes:
+        if self._left == 0:
+            self.left_over = self._budget.remaining
+        self._left -= 1
+        return self._source.read(n)
+
+
+def test_no_memory_is_held_for_a_tensor_whose_sender_stops() -> None:
+    data = json_of(600_000, "1.0]}")
+    budget = Budget()
+    source = Stopping(data, budget)
+    conversion = TensorConversion("json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions())
+    with ExitStack() as resources:
+        found = convert_tensors(source, conversion, budget, Spool(None, 32 * MIB), resources, len(data))
+        size = sum(map(len, found.chunks))
+    assert size > 4 * 600_001
+    assert source.left_over == Budget().remaining
+
+
 @pytest.mark.parametrize(
     ("ending", "code"),
     [

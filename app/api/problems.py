@@ -73,7 +73,10 @@ _OPTIONS: Final = (
 )  # fmt: skip
 _OPTION: Final = re.compile(rf"(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
 #: What errors are told in HTTP's words, by code.
-_IN_HTTP: Final = {"missing_json_length": "Send that length in the header Inference-Header-Content-Length."}
+_IN_HTTP: Final = {
+    "late_field": "The header Content-Length has it.",
+    "missing_json_length": "Send that length in the header Inference-Header-Content-Length.",
+}
 
 _METHODS: Final = ("DELETE", "GET", "HEAD", "POST", "PUT")
 

@@ -67,5 +67,9 @@ def test_an_option_in_an_error(below: str, shown: str) -> None:
     assert (document["detail"], document["error"]) == (shown, shown)
 
 
-def test_the_length_of_the_json_is_asked_for_by_its_header() -> None:
-    assert "Inference-Header-Content-Length" in problem(400, "missing_json_length", "Not given.")["detail"]
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [("missing_json_length", "Inference-Header-Content-Length"), ("late_field", "Content-Length")],
+)
+def test_a_length_is_asked_for_by_its_header(code: str, header: str) -> None:
+    assert f" {header}" in problem(400, code, "Not given.")["detail"]

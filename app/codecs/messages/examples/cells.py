@@ -368,8 +368,8 @@ def _key_table(wanted: Sequence[Wanted], texts: Sequence[bytes], num_features: i
 
 
 _OTHER_MESSAGE: Final = (
-    "If the records are protobuf messages of another kind, or no messages, message=bytes "
-    "gives the bytes of each."
+    "If the records are protobuf messages of another kind, or no messages, parsing them as records with "
+    "message=bytes gives the bytes of each."
 )
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -141,8 +142,14 @@ def test_a_dead_append_is_said_to_be(client: Client, store: ObstoreStore) -> Non
     assert client.read() == [1]
 
 
-def test_waiting_appends_are_listed_by_id_a_page_at_a_time(client: Client, store: ObstoreStore) -> None:
-    appended = sorted((client.append([number] * 2, key=f"k{number}") for number in range(7)), key=by_id)
+@pytest.mark.parametrize("most_listed", [3, 1000], ids=["folder by folder", "by one request"])
+def test_waiting_appends_are_listed_by_id_a_page_at_a_time(
+    client: Client, store: ObstoreStore, most_listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_appends, "_PAGE", most_listed)
+    names = (f"k{number}" for number in count())
+    keys = list(islice((name for name in names if append_id_of(name).startswith("a")), 7))  # one folder
+    appended = sorted((client.append([1, 2], key=key) for key in keys), key=by_id)
     client.append([0], key="published")
     store.create(Layout("d", 1).slot("0" * 32), sealed(b'{"nonce":"x","fate":"dead"}') + b"\n")
     first = Client(store).datasets.waiting_appends("d", limit=4)

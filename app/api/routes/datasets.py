@@ -266,10 +266,10 @@ def _decode_together(dataset: str, query: AppendQuery, headers: Headers, key: st
     return work
 
 
-def _decoded_together(result: Appended | None) -> Answer:
+def _decoded_together(result: AppendResult | None) -> Answer:
     if result is None:
         raise Declined
-    return _stored(result.stored)
+    return _stored(result)
 
 
 def _stored(stored: AppendResult, losses: Losses | None = None) -> Answer:

@@ -205,15 +205,14 @@ class Datasets:
             return then(self._appends.append(request, body), Appended)
         return completed(self._append_and_publish(request, body, request.publish))
 
-    def append_decoded_together(self, request: AppendRequest, data: bytes) -> Future[Appended | None] | None:
+    def append_decoded_together(
+        self, request: AppendRequest, data: bytes
+    ) -> Future[AppendResult | None] | None:
         """As `append`, for a small JSON body without a key: it is decoded together with those of others.
 
         None, now or as the answer, if `append` has to be asked; then nothing is stored.
         """
-        stored = self._appends.append_decoded_together(request, data)
-        if stored is None:
-            return None
-        return then(stored, lambda result: None if result is None else Appended(result))
+        return self._appends.append_decoded_together(request, data)
 
     def close(self) -> None:
         """Store the appends that wait to be decoded; further ones are not decoded together any more."""

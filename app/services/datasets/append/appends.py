@@ -12,7 +12,7 @@ from ....domain.limits import KIB, Limits
 from ....errors import InputError
 from ....runtime.streams import MemoryStream, PrefixedStream, read_up_to
 from ....storage.object_store import ObjectNotFound
-from ...deferred import completed, settle, then
+from ...deferred import completed, settle
 from ..objects.catalog import Outdated
 from ..objects.dataset import Backend
 from ..objects.incarnation import Destination
@@ -144,35 +144,42 @@ class Appends:
         destination = remembered or self._catalog.destination(request.dataset)
         try:
             with explain_refusal(destination.schema, evolve=request.evolve):
-                stored = self._group_or_store(request, body.over(MemoryStream(data)), destination)
+                return self._group_or_store(request, body.over(MemoryStream(data)), destination, data)
         except (InputError, Outdated):
             if self._catalog.is_current(destination):
                 raise
             return completed(self._append_anew(request, body, data))
-        return _or_if_outdated(stored, lambda: self._append_anew(request, body, data))
 
     def _group_or_store(
-        self, request: AppendRequest, body: AppendBody, destination: Destination
+        self, request: AppendRequest, body: AppendBody, destination: Destination, data: bytes
     ) -> Future[AppendResult]:
         attempt = self._attempt(request, body, destination)
         attempt.receive(body)
         member = attempt.as_member()
-        joined = None if member is None else self._join(destination, request.split, member)
-        if joined is not None:
-            return joined
+        if member is not None:
+            result: Future[AppendResult] = Future()
+            again = partial(self._append_anew, request, body, data)
+            if self._join(request, destination, member, partial(settle, result), again):
+                return result
         is_known = destination.schema is not None
         check = partial(self._catalog.require_current, destination) if is_known else _nothing
         return completed(attempt.commit(self._slots, check=check))
 
     def _store_member(
-        self, request: AppendRequest, data: bytes, destination: Destination, member: Member
-    ) -> Future[AppendResult] | None:
-        """Store a body that was decoded and encoded with others; None if it has to go its own way."""
-        joined = self._join(destination, request.split, member)
-        if joined is None:
-            return None
-        body = AppendBody.in_memory(data, self._limits, self._backend.spool)
-        return _or_if_outdated(joined, lambda: self._append_anew(request, body, data))
+        self,
+        request: AppendRequest,
+        data: bytes,
+        destination: Destination,
+        member: Member,
+        tell: Callable[[Callable[[], AppendResult]], None],
+    ) -> bool:
+        """Store a body that was decoded and encoded with others; false if it has to go its own way."""
+
+        def again() -> AppendResult:
+            body = AppendBody.in_memory(data, self._limits, self._backend.spool)
+            return self._append_anew(request, body, data)
+
+        return self._join(request, destination, member, tell, again)
 
     def _append_anew(self, request: AppendRequest, body: AppendBody, data: bytes) -> AppendResult:
         """Store rows that were read for a dataset that is outdated, in whatever thread found that out."""
@@ -184,30 +191,42 @@ class Appends:
         records = body.read_rows(request, destination.schema)
         return Attempt(request, records, destination, self._backend, self._limits)
 
-    def _join(self, destination: Destination, split: str, member: Member) -> Future[AppendResult] | None:
-        """Store encoded rows in a group; None if they are too large for that, or too much is waiting."""
+    def _join(
+        self,
+        request: AppendRequest,
+        destination: Destination,
+        member: Member,
+        tell: Callable[[Callable[[], AppendResult]], None],
+        again: Callable[[], AppendResult],
+    ) -> bool:
+        """Store encoded rows in a group; false if they are too large for that, or too much is waiting.
+
+        Args:
+            request: which asked for that.
+            destination: that the rows were read for.
+            member: the rows.
+            tell: told what gives the result, once the group is stored, in the thread that stores it.
+            again: called instead if the destination turns out to be outdated, in that thread.
+        """
         if len(member.data) > min(SMALL_BYTES, self._limits.max_record_bytes):
-            return None
-        if not self._groups.add(destination, split, member):
-            return None
-        return then(member.outcome, partial(group_result, destination, split, member))
+            return False
+        if not self._groups.add(destination, request.split, member):
+            return False
+
+        def finish(done: Future[str]) -> None:
+            if isinstance(done.exception(), Outdated):
+                tell(again)
+            else:
+                tell(lambda: group_result(destination, request.split, member, done.result()))
+
+        member.outcome.add_done_callback(finish)
+        return True
 
     def _read_slot(self, layout: Layout, append_id: str) -> Slot | None:
         try:
             return read_slot(self._backend.store, layout, append_id)
         except ObjectNotFound:
             return None
-
-
-def _or_if_outdated(source: Future[AppendResult], again: Callable[[], AppendResult]) -> Future[AppendResult]:
-    """The result of `source`; if that is `Outdated`, what `again` returns, in the thread that brings it."""
-    result: Future[AppendResult] = Future()
-
-    def pass_on(done: Future[AppendResult]) -> None:
-        settle(result, again if isinstance(done.exception(), Outdated) else done.result)
-
-    source.add_done_callback(pass_on)
-    return result
 
 
 def _nothing() -> None:

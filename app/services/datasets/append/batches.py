@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -49,8 +50,10 @@ _LONGEST_WAIT_S: Final = 10.0
 #: has few bytes, and as many values as the dataset has features.
 _BATCH_CELLS: Final = 1_000_000
 
-#: Stores one body as a member of a group; None if it has to go its own way, and nothing is stored.
-StoreMember = Callable[[AppendRequest, bytes, Destination, Member], Future[AppendResult] | None]
+#: Told what gives the result of an append.
+Tell = Callable[[Callable[[], AppendResult]], None]
+#: Stores one body as a member of a group; false if it has to go its own way, and nothing is stored.
+StoreMember = Callable[[AppendRequest, bytes, Destination, Member, Tell], bool]
 
 
 @dataclass(eq=False, slots=True)
@@ -220,8 +223,6 @@ class Batches:
         ]
 
     def _store(self, append: _Waiting, member: Member, destination: Destination) -> None:
-        stored = self._store_member(append.request, append.body, destination, member)
-        if stored is None:
+        tell = partial(settle, append.outcome)
+        if not self._store_member(append.request, append.body, destination, member, tell):
             append.outcome.set_result(None)
-        else:
-            stored.add_done_callback(lambda done: settle(append.outcome, done.result))

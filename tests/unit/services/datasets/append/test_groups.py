@@ -10,6 +10,7 @@ from app.codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from app.domain.evolution import widen
 from app.domain.limits import KIB, MIB
 from app.errors import Conflict, OutcomeUnknown, Overloaded, StorageFull, StorageUnavailable
+from app.services.datasets.append import appends as appends_module
 from app.services.datasets.append import groups as groups_module
 from app.services.datasets.append import slots as slots_module
 from app.services.datasets.append.groups import Groups, Member
@@ -58,20 +59,23 @@ def client(store: FaultStore) -> Client:
     return client
 
 
-def submit(
-    client: Client, values: list[int], *, split: str = "train", pad: int | None = None, again: bool = False
-) -> "Future[AppendResult]":
-    """Store rows in a group.
+@pytest.fixture(autouse=True)
+def _once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> AppendResult:
+        raise Outdated("It would be stored once more.")
 
-    Args:
-        again: once more, if the dataset is not what it was.
-    """
+    monkeypatch.setattr(appends_module.Appends, "_append_anew", refuse)
+
+
+def submit(
+    client: Client, values: list[int], *, split: str = "train", pad: int | None = None
+) -> "Future[AppendResult]":
+    """Store rows in a group, and not once more if the dataset is not what it was."""
     request = AppendRequest("d", split, "json", RecordsDecodeOptions(), RecordsEncodeOptions())
     body = rows_body(lambda: records(values, pad=pad))
-    appends = client.datasets._appends
-    if again:
-        return appends.append(request, body)
-    return appends._group_or_store(request, body, client.datasets._catalog.destination("d"))
+    return client.datasets._appends._group_or_store(
+        request, body, client.datasets._catalog.destination("d"), b""
+    )
 
 
 def run(client: Client) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Annotated, Any, Final
+from weakref import WeakKeyDictionary
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
@@ -35,14 +36,15 @@ from .auth.routes import routed_path
 from .body.content_encoding import choose_coding, parse_content_encoding
 from .query.rows import NoQuery
 from .work.job import Answer, Job, Plan, Work
+from .work.runner import Runner
 from .work.transcoding import transcoded
 
 #: Answers a request by itself, as downloads do.
 Handler = Callable[[Request], Awaitable[Response]]
 
 _RawHeaders = tuple[tuple[bytes, bytes], ...]
-#: Path, query, headers, and whether answers may be encoded.
-_Key = tuple[str, bytes, _RawHeaders, bool]
+#: Path, query and headers.
+_Key = tuple[str, bytes, _RawHeaders]
 
 _IDEMPOTENCY_KEY: Final = b"idempotency-key"
 #: The headers that a plan depends on.
@@ -58,7 +60,7 @@ _NEGOTIATING: Final = frozenset(
 )
 #: Of path, query and headers together, where their plan is kept.
 _MAX_KEY_BYTES: Final = 2 * 1024
-#: For each route; the plans that are kept are dropped where there are more.
+#: For each route; if there are more, all are dropped.
 _MOST_KEPT: Final = 512
 
 
@@ -78,7 +80,8 @@ class Operation(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Plan | Handler], **options: Any) -> None:
         super().__init__(path, endpoint, **{**options, "response_model": None})
         self._wanted, self._query_name, self._query_model = _read_signature(endpoint)
-        self._plans: dict[_Key, Plan | Handler] = {}
+        #: By the runner: a plan holds what was read within the limits of one application.
+        self._plans: WeakKeyDictionary[Runner, dict[_Key, Plan | Handler]] = WeakKeyDictionary()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Called by the router. A path without parameters takes no regular expression to compare."""
@@ -95,12 +98,12 @@ class Operation(APIRoute):
             await super().handle(scope, receive, send)  # which refuses it
             return
         request = Request(scope, receive, send)
-        runner = scope["app"].state.runner
-        plan = self._plan(request, encodes=runner.encodes_answers)
+        runner: Runner = scope["app"].state.runner
+        plan = self._plan(request, runner)
         response = await (runner.run(request, plan) if isinstance(plan, Plan) else plan(request))
         await response(scope, receive, send)
 
-    def _plan(self, request: Request, *, encodes: bool) -> Plan | Handler:
+    def _plan(self, request: Request, runner: Runner) -> Plan | Handler:
         """What to do for a request.
 
         Raises:
@@ -109,14 +112,15 @@ class Operation(APIRoute):
         """
         scope = request.scope
         raw = tuple(header for header in scope["headers"] if header[0] in _NEGOTIATING)
-        key = (scope["path"], scope["query_string"], raw, encodes)
-        plan = self._plans.get(key)
+        key = (scope["path"], scope["query_string"], raw)
+        plans = self._plans.setdefault(runner, {})
+        plan = plans.get(key)
         if plan is None:
-            plan = self._make_plan(scope, Headers(raw=list(raw)), encodes=encodes)
+            plan = self._make_plan(scope, Headers(raw=list(raw)), encodes=runner.encodes_answers)
             if _may_be_kept(key):
-                if len(self._plans) >= _MOST_KEPT:
-                    self._plans.clear()
-                self._plans[key] = plan
+                if len(plans) >= _MOST_KEPT:
+                    plans.clear()
+                plans[key] = plan
         return plan
 
     def _make_plan(self, scope: Scope, headers: Headers, *, encodes: bool) -> Plan | Handler:
@@ -142,7 +146,7 @@ def _read_signature(endpoint: Callable[..., Any]) -> tuple[Sequence[str], str, t
 
 
 def _may_be_kept(key: _Key) -> bool:
-    path, query, headers, _ = key
+    path, query, headers = key
     size = len(path) + len(query) + sum(len(name) + len(value) for name, value in headers)
     return size <= _MAX_KEY_BYTES and all(name != _IDEMPOTENCY_KEY for name, _ in headers)
 

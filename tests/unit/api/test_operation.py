@@ -1,7 +1,7 @@
 """A route makes one plan for all requests that say the same, and checks what they say."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import httpx
@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI, Header, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute
 
 from app.api.operation import Handler, NegotiatingHeaders, Operation
 from app.api.problems import install_problem_handlers
@@ -29,7 +30,11 @@ class Told:
 
     def __init__(self) -> None:
         self.made: list[tuple[Any, ...]] = []
-        self.app = FastAPI(routes=self._router().routes, redirect_slashes=False)
+        self.serve(self._router().routes)
+
+    def serve(self, routes: Sequence[BaseRoute]) -> None:
+        """Have an application with these routes."""
+        self.app = FastAPI(routes=list(routes), redirect_slashes=False)
         self.app.state.runner = self
         install_problem_handlers(self.app)
 
@@ -95,6 +100,16 @@ def test_another_header_that_negotiates_makes_another_plan(told: Told, name: str
     for value in ("gzip", "identity", "gzip"):
         assert told.ask("POST", "/things", {name: value}).status_code == 200
     assert [headers for _, headers, _ in told.made] == [{name.lower(): "gzip"}, {name.lower(): "identity"}]
+
+
+def test_another_application_with_the_same_routes_makes_its_own_plan(told: Told) -> None:
+    """Its limits may be others, and a plan holds what was read within them."""
+    told.ask("POST", "/things?size=3")
+    other = Told()
+    other.serve(told.app.routes)
+    for asked in (other, told, other):
+        assert asked.ask("POST", "/things?size=3").status_code == 200
+    assert len(told.made) == 2
 
 
 def test_another_query_or_path_makes_another_plan(told: Told) -> None:

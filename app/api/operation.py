@@ -61,7 +61,7 @@ _NEGOTIATING: Final = frozenset(
 #: Of path, query and headers together, where their plan is kept.
 _MAX_KEY_BYTES: Final = 2 * 1024
 #: For each route; if there are more, all are dropped.
-_MOST_KEPT: Final = 512
+_MOST_KEPT: Final = 128
 
 
 def _headers() -> Headers:

@@ -39,7 +39,7 @@ from ..operation import NegotiatingHeaders, Operation
 from ..query.applicability import refuse_inapplicable
 from ..query.datasets import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
 from ..query.rows import refuse_body
-from ..work.job import Answer, Declined, Job, Plan, Work
+from ..work.job import Answer, Declined, Job, LaneName, Plan, Work
 from ..work.small import BODY_BYTES
 from .records import RECORDS_IN
 
@@ -241,7 +241,9 @@ def append_records(
         )
         return then(appended, lambda stored: _appended(stored, losses, job.request))
 
-    return Plan(work, "store", on_loop=_decode_together(dataset, query, headers, key))
+    # Without a key, rows wait for the store in a group, which holds no thread.
+    lane: LaneName = "append" if key is None and not query.publish and not query.sequence else "store"
+    return Plan(work, lane, on_loop=_decode_together(dataset, query, headers, key))
 
 
 def _decode_together(dataset: str, query: AppendQuery, headers: Headers, key: str | None) -> Work | None:

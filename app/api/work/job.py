@@ -66,8 +66,9 @@ class Job(ExitStack):
 Work = Callable[[Job, ByteStream], Answer | Future[Answer]]
 
 #: Where work waits for a thread: `metadata` is short and streams nothing; `store` is a conversion that may
-#: wait for the object store.
-LaneName = Literal["metadata", "conversion", "store"]
+#: wait for the object store; `append` is `metadata` where the body is small, so that clients that send large
+#: ones slowly do not keep it waiting, and `store` where it is not.
+LaneName = Literal["metadata", "conversion", "store", "append"]
 
 
 class Declined(Exception):

@@ -142,13 +142,17 @@ class Runner:
     def _place(self, request: Request, plan: Plan) -> tuple[Lane, Groups]:
         """Where the work waits for a thread, and what it counts with there."""
         caller = caller_of(request.scope)
-        if plan.lane == "metadata":
+        is_short = plan.lane == "append" and self._is_small(request)
+        if is_short or plan.lane == "metadata":
             return self._metadata, (caller,)
-        return self._conversions, (caller, _OF_STORE) if plan.lane == "store" else (caller,)
+        return self._conversions, (caller,) if plan.lane == "conversion" else (caller, _OF_STORE)
 
     def _may_run_on_loop(self, request: Request) -> bool:
         # To compile a kernel would stop the event loop for seconds.
-        return is_small(request.scope["headers"], self._small_bytes) and kernels.are_compiled()
+        return self._is_small(request) and kernels.are_compiled()
+
+    def _is_small(self, request: Request) -> bool:
+        return is_small(request.scope["headers"], self._small_bytes)
 
     async def _run_on_loop(self, request: Request, work: Work, body: bytes) -> Response | None:
         """The answer to a small body; None where nothing was done, and a thread has to do it."""

@@ -72,7 +72,7 @@ def plan_of(work: Any, lane: LaneName = "conversion", *, on_loop: Any = None) ->
     return Plan(work, lane, on_loop=on_loop)
 
 
-@pytest.mark.parametrize("lane", ["metadata", "conversion", "store"])
+@pytest.mark.parametrize("lane", ["metadata", "conversion", "store", "append"])
 def test_every_thread_knows_the_request_that_it_works_for(made: Runner, lane: LaneName) -> None:
     seen: list[str | None] = []
 
@@ -185,6 +185,17 @@ def test_what_is_not_small_goes_to_a_thread(made: Runner, memory: MemoryPool, as
     assert run(made, work, asked).startswith(b"read ")
     assert work.names == ["conversion", "closed"]
     assert memory.used == 0
+
+
+@pytest.mark.parametrize(("num_bytes", "thread"), [(32 * KIB, "metadata"), (32 * KIB + 1, "conversion")])
+def test_small_appends_do_not_wait_for_conversions(made: Runner, num_bytes: int, thread: str) -> None:
+    work = Places(None)
+
+    async def answer() -> bytes:
+        return await content(await made.run(request(b"x" * num_bytes), plan_of(work, "append")))
+
+    assert asyncio.run(answer()).startswith(b"read ")
+    assert work.names == [thread, "closed"]
 
 
 def test_nothing_is_compiled_on_the_event_loop(made: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,7 +260,7 @@ class TapeReader:
 
         Returns:
             None where the text has to be read at once: it is no strict JSON, has a string or a number that is
-            very long, or many keys, or the pieces end early.
+            very long, or many keys, seems to take more than the budget has, or the pieces end early.
         """
         window = _Window(self._budget)
         blocks = window.blocks(pieces)
@@ -270,8 +270,11 @@ class TapeReader:
             for text, num_new, is_last in blocks:
                 if space is None:
                     room = max(_FEW_ENTRIES, int(num_bytes * self._estimate_density(text))) + 1
-                    num_charged = self._size(room, num_bytes)
-                    self._budget.charge(num_charged, "The parsed JSON")
+                    needed = self._size(room, num_bytes)
+                    if needed > self._budget.remaining:
+                        break  # Whether it is too large shows where all of it is there: this is an estimate.
+                    self._budget.charge(needed, "The parsed JSON")
+                    num_charged = needed
                     space, table = _Space(_Arrays(), room, num_bytes), self._take_table()
                 total += num_new
                 if total > num_bytes or (is_last and total < num_bytes):

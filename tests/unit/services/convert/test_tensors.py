@@ -17,10 +17,11 @@ from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES
 from app.domain.limits import KIB, MIB, Limits
-from app.errors import InputError, UnprocessableInput
+from app.errors import InputError, StreamInterrupted, UnprocessableInput
 from app.runtime import arriving_body
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool, SpoolFile
+from app.runtime.streams import MemoryStream
 from app.services.convert.tensors import ConvertedTensors, TensorConversion, convert_tensors
 from tests.bodies import stream_of
 
@@ -296,6 +297,23 @@ def test_no_memory_is_held_for_a_tensor_whose_sender_stops() -> None:
         size = sum(map(len, found.chunks))
     assert size > 4 * 600_001
     assert source.left_over == Budget().remaining
+
+
+def test_json_that_is_declared_too_long_to_be_held_is_refused_where_it_ends() -> None:
+    """What it would take is an estimate until then: most of it may be one long text."""
+
+    class Leaving(MemoryStream):
+        def read(self, n: int, /) -> bytes:
+            piece = super().read(n)
+            if not piece:
+                raise StreamInterrupted("The client has left.")
+            return piece
+
+    conversion = TensorConversion("json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions())
+    source = Leaving(json_of(600_000, ""))
+    with ExitStack() as resources, pytest.raises(StreamInterrupted):
+        convert_tensors(source, conversion, Budget(), Spool(None, 32 * MIB), resources, 1_000_000_000)
+    assert source.ended
 
 
 @pytest.mark.parametrize(

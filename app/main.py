@@ -25,13 +25,13 @@ from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
 from .api.cors import allow_origins
 from .api.downloads.files import Downloads
+from .api.execution.runner import Runner
 from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
 from .api.problems import install_problem_handlers
 from .api.routes import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
-from .api.work.runner import Runner
 from .codecs import kernels
 from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded

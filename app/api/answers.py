@@ -21,8 +21,8 @@ from ..services.datasets.publications import UnderwayJson
 from ..services.datasets.publish.progress import ProgressJson
 from .base_url import base_url
 from .downloads.loader_lines import loader_lines
+from .execution.job import Answer
 from .negotiation import JSON_LENGTH, Chosen
-from .work.job import Answer
 
 __all__ = [
     "VARY",

@@ -34,10 +34,10 @@ from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream
 from .auth.routes import routed_path
 from .body.content_encoding import choose_coding, parse_content_encoding
+from .execution.job import Answer, Job, Plan, Work
+from .execution.runner import Runner
+from .execution.transcoding import transcoded
 from .query.rows import NoQuery
-from .work.job import Answer, Job, Plan, Work
-from .work.runner import Runner
-from .work.transcoding import transcoded
 
 #: Answers a request by itself, as downloads do.
 Handler = Callable[[Request], Awaitable[Response]]

@@ -66,12 +66,13 @@ _CODES: Final = {
     416: "range_not_satisfiable",
 }
 
-#: Options that have the name of a query parameter. Below this layer an error says `infer=all`.
+#: Options that have the name of a query parameter. Below this layer an error says `infer=all`. So may text
+#: of a client that it quotes, which stays as it is.
 _OPTIONS: Final = (
     "bytes", "dtype", "evolve", "exclude", "from", "index", "infer", "layout", "lossy", "message",
     "nonfinite", "reader", "redirect", "shape", "shuffle", "sparse", "undeclared",
 )  # fmt: skip
-_OPTION: Final = re.compile(rf"(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
+_OPTION: Final = re.compile(rf"(?<!\w)'[^']*'(?!\w)|(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
 #: What errors are told in HTTP's words, by code.
 _IN_HTTP: Final = {
     "late_field": "The header Content-Length has it.",
@@ -136,7 +137,7 @@ def problem(
 def _in_http_words(code: str, detail: str) -> str:
     """What to do, as a client of HTTP does it: options are query parameters."""
     how = _IN_HTTP.get(code)
-    return _OPTION.sub("?", detail if how is None else f"{detail} {how}")
+    return _OPTION.sub(lambda found: found[0] or "?", detail if how is None else f"{detail} {how}")
 
 
 def problem_response(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.api.work import exchange
+from app.api.execution import exchange
 from app.main import create_app_with
 from app.runtime.spool import Spool
 from app.settings import Settings

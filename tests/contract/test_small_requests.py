@@ -13,9 +13,9 @@ import pytest
 from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from app.api.work.exchange import Exchange
-from app.api.work.lanes import Lane
-from app.api.work.runner import Runner
+from app.api.execution.exchange import Exchange
+from app.api.execution.lanes import Lane
+from app.api.execution.runner import Runner
 from app.main import create_app_with
 from app.settings import Settings
 from tests.waiting import wait_for

@@ -17,8 +17,8 @@ from starlette.datastructures import Headers
 
 from app.api.body.content_encoding import choose_coding, parse_content_encoding
 from app.api.body.multipart import open_multipart
+from app.api.execution.transcoding import DecodedBody
 from app.api.negotiation import choose_input, choose_output, parse_json_bytes
-from app.api.work.transcoding import DecodedBody
 from app.codecs.array import AnyTensor, Array, in_memory
 from app.codecs.forms import MEDIA_TYPES, RECORDS_CODECS, TENSOR_CODECS, FormName
 from app.codecs.options import (

@@ -60,6 +60,8 @@ def test_options_that_an_error_names_are_shown_as_query_parameters() -> None:
         ("Set dtype= (and shape= for more).", "Set ?dtype= (and ?shape= for more)."),
         ("The feature 'infer=all' is unknown.", "The feature 'infer=all' is unknown."),
         ("It is max_shape=3.", "It is max_shape=3."),
+        ("'my shape=3' is unknown. Set infer=all.", "'my shape=3' is unknown. Set ?infer=all."),
+        ("The row's feature lacks dtype=int64.", "The row's feature lacks ?dtype=int64."),
     ],
 )
 def test_an_option_in_an_error(below: str, shown: str) -> None:

@@ -12,10 +12,10 @@ from ...runtime.streams import ByteStream
 from ...services.datasets.collect.sweep import SweepJson
 from ...services.datasets.validate.problems import ValidationJson
 from ..answers import json_answer, no_content
+from ..execution.job import Answer, Job, Plan
 from ..openapi import json_response
 from ..operation import Operation
 from ..query.rows import NoQuery, refuse_body
-from ..work.job import Answer, Job, Plan
 
 router = APIRouter(
     prefix="/v1/datasets/{dataset}", tags=["care"], route_class=Operation, default_response_class=Response

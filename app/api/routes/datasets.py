@@ -33,14 +33,14 @@ from ..answers import VersionJson, json_answer, manifest_json, no_content, under
 from ..auth.principal import visible_to
 from ..body.schemas import declared_schema, unwrap
 from ..digests import HashingStream, request_digest
+from ..execution.job import Answer, Declined, Job, LaneName, Plan, Work
+from ..execution.small import BODY_BYTES
 from ..negotiation import choose_input, parse_json_bytes
 from ..openapi import body_of, json_body, json_response
 from ..operation import NegotiatingHeaders, Operation
 from ..query.applicability import refuse_inapplicable
 from ..query.datasets import AppendParameters, AppendQuery, AppendsParameters, PublishParameters
 from ..query.rows import refuse_body
-from ..work.job import Answer, Declined, Job, LaneName, Plan, Work
-from ..work.small import BODY_BYTES
 from .records import RECORDS_IN
 
 router = APIRouter(

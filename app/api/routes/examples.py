@@ -14,12 +14,12 @@ from ...runtime.streams import ByteStream
 from ...services.convert.examples import ROW_FORMS, RowForm, convert_row
 from ..answers import VARY, dropped_headers, rounded_headers
 from ..body.schemas import declared_schema, names_dataset, unwrap
+from ..execution.job import Answer, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..operation import NegotiatingHeaders, Operation
 from ..query.applicability import refuse_inapplicable
 from ..query.rows import ExamplesParameters, ExamplesQuery
-from ..work.job import Answer, Job, Plan
 
 _SAID: Final = ("Rounded-Features", "Dropped-Features")
 

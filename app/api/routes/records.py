@@ -20,6 +20,7 @@ from ...services.convert.records import encode_records, open_records
 from ...services.convert.repair import RepairJson, repair_records
 from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
 from ..body.schemas import declared_schema, names_dataset, unwrap
+from ..execution.job import Answer, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
 from ..operation import NegotiatingHeaders, Operation
@@ -30,7 +31,6 @@ from ..query.rows import (
     RecordsQuery,
     RepairParameters,
 )
-from ..work.job import Answer, Job, Plan
 
 router = APIRouter(
     prefix="/v1/records", tags=["records"], route_class=Operation, default_response_class=Response

@@ -15,12 +15,12 @@ from ...runtime.streams import ByteStream
 from ...services.convert.describe import TensorDescriptionJson, describe_tensors
 from ...services.convert.tensors import TensorConversion, convert_tensors, decode_tensors
 from ..answers import VARY, arrow_format, description_answer, json_length_header
+from ..execution.job import Answer, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_of, conversion, json_response
 from ..operation import NegotiatingHeaders, Operation
 from ..query.applicability import refuse_inapplicable
 from ..query.tensors import DescribeTensorsParameters, TensorsParameters, TensorsQuery
-from ..work.job import Answer, Job, Plan
 
 router = APIRouter(
     prefix="/v1/tensors", tags=["tensors"], route_class=Operation, default_response_class=Response

@@ -24,12 +24,12 @@ from ..answers import (
     underway_answer,
 )
 from ..downloads.files import Download, Downloads
+from ..execution.job import Answer, Job, Plan
 from ..negotiation import choose_output
 from ..openapi import body_answer, file_response, json_response
 from ..operation import Handler, NegotiatingHeaders, Operation
 from ..query.datasets import DescribeVersionParameters, DownloadParameters, DownloadQuery, RowsParameters
 from ..query.rows import refuse_body
-from ..work.job import Answer, Job, Plan
 from .records import RECORDS_OUT
 
 router = APIRouter(

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
+from app.api.execution.job import Answer, Job, Plan
 from app.api.operation import Handler, NegotiatingHeaders, Operation
 from app.api.problems import install_problem_handlers
 from app.api.query.rows import NoQuery
-from app.api.work.job import Answer, Job, Plan
 from app.runtime.streams import ByteStream
 
 

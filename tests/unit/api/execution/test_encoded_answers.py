@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.api.body.content_encoding import AnswerCoding
-from app.api.work.job import Answer
-from app.api.work.transcoding import encoded_answer
+from app.api.execution.job import Answer
+from app.api.execution.transcoding import encoded_answer
 from app.domain.limits import KIB, MIB
 from app.runtime.streams import Buffer
 from tests.zstandard import zstd

@@ -12,10 +12,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.execution import exchange
+from app.api.execution.job import Answer, Declined, Job, LaneName, Plan
+from app.api.execution.runner import Runner
 from app.api.state import Services
-from app.api.work import exchange
-from app.api.work.job import Answer, Declined, Job, LaneName, Plan
-from app.api.work.runner import Runner
 from app.codecs import kernels
 from app.domain.limits import KIB, MIB, Limits
 from app.errors import MalformedInput, Overloaded

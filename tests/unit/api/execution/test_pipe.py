@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.api.work.pipe import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
+from app.api.execution.pipe import BODY_HEAD, BODY_WINDOW, OUTPUT_WINDOW, OutputPipe, RequestBody
 from app.domain.limits import MIB
 from app.errors import LimitExceeded, StreamInterrupted, StreamTimeout
 from app.runtime.spool import Spool

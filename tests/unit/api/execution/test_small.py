@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from starlette.types import Message
 
-from app.api.work.small import is_small, read_small, replay
+from app.api.execution.small import is_small, read_small, replay
 from app.errors import StreamInterrupted, StreamTimeout
 
 

@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
-from app.api.work import lanes
-from app.api.work.lanes import Lane, Promise
+from app.api.execution import lanes
+from app.api.execution.lanes import Lane, Promise
 from app.errors import Overloaded, StreamInterrupted
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.api.work.transcoding import DecodedBody
+from app.api.execution.transcoding import DecodedBody
 from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput
 from app.runtime.budget import Budget

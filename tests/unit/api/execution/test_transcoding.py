@@ -14,9 +14,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from app.api.body.content_encoding import AnswerCoding, choose_coding, parse_content_encoding
+from app.api.execution.job import Answer, Job, Work
+from app.api.execution.transcoding import DecodedBody, encoded_answer, transcoded
 from app.api.state import Services
-from app.api.work.job import Answer, Job, Work
-from app.api.work.transcoding import DecodedBody, encoded_answer, transcoded
 from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, StreamInterrupted
 from app.runtime.budget import Budget

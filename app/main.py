@@ -41,7 +41,7 @@ from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
 from .services.datasets.background import BackgroundCollection
-from .services.datasets.datasets import Datasets
+from .services.datasets.datasets import PUBLISH_WAIT_S, Datasets
 from .services.readiness import Readiness
 from .settings import Settings, SettingsError, complaints, read_settings
 from .shutdown import Server
@@ -84,8 +84,10 @@ def create_app() -> FastAPI:
     return create_app_with(read_settings())
 
 
-def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> FastAPI:
-    """The application with these settings. Tests pass a store of their own.
+def create_app_with(
+    settings: Settings, *, store: ObjectStore | None = None, publish_wait_s: float = PUBLISH_WAIT_S
+) -> FastAPI:
+    """The application with these settings. Tests pass a store, and a shorter wait for publications.
 
     Raises:
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
@@ -96,7 +98,7 @@ def create_app_with(settings: Settings, *, store: ObjectStore | None = None) -> 
     load = Load()
     store = store if store is not None else _open_store(settings.storage_url)
     memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
-    services = _wire(settings, store, memory, auth)
+    services = _wire(settings, store, memory, auth, publish_wait_s)
     runner = Runner(
         services,
         memory=memory,
@@ -172,9 +174,11 @@ def _auth_options(settings: Settings) -> AuthOptions:
     )
 
 
-def _wire(settings: Settings, store: ObjectStore, memory: MemoryPool, auth: Auth) -> Services:
+def _wire(
+    settings: Settings, store: ObjectStore, memory: MemoryPool, auth: Auth, publish_wait_s: float
+) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
-    known = Datasets(store, limits=settings.limits, spool=spool, memory=memory)
+    known = Datasets(store, limits=settings.limits, spool=spool, memory=memory, publish_wait_s=publish_wait_s)
     return Services(
         limits=settings.limits,
         spool=spool,

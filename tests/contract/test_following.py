@@ -3,17 +3,13 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from app.domain.limits import Limits
 from app.main import create_app_with
-from app.runtime.spool import Spool
-from app.services.datasets.datasets import Datasets
 from app.settings import Settings
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import ObstoreStore, open_store
@@ -49,9 +45,7 @@ class SteppedStore(FaultStore):
 @contextmanager
 def replica(store: ObjectStore) -> Iterator[httpx.Client]:
     """A service that answers 202 at once to what goes on."""
-    app = create_app_with(Settings(storage_url="memory://"), store=store)
-    datasets = Datasets(store, limits=Limits(), spool=Spool(None, 1 << 30), publish_wait_s=0.01)
-    app.state.services = replace(app.state.services, datasets=datasets)
+    app = create_app_with(Settings(storage_url="memory://"), store=store, publish_wait_s=0.01)
     with serving(app) as client:
         yield client
 

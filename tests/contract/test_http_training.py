@@ -9,7 +9,6 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from sklearn.linear_model import SGDClassifier
 
 ROWS = 6000
 
@@ -52,6 +51,9 @@ def ids(client: httpx.Client, url: str, **parameters: Any) -> list[int]:
 
 
 def test_a_training_loop_learns_from_the_stream(client: httpx.Client, url: str) -> None:
+    # Here, since every process that collects tests would take two seconds to import it.
+    from sklearn.linear_model import SGDClassifier
+
     model = SGDClassifier(random_state=0)
     for epoch in range(3):
         seen: list[Any] = []

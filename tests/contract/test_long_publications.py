@@ -4,17 +4,13 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.domain.limits import Limits
 from app.main import create_app_with
-from app.runtime.spool import Spool
-from app.services.datasets.datasets import Datasets
 from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
@@ -61,9 +57,7 @@ def patient(app: FastAPI, store: SlowStore) -> Iterator[httpx.Client]:
 @pytest.fixture
 def client(store: SlowStore) -> Iterator[httpx.Client]:
     """A service that is patient for a hundredth of a second."""
-    app = create_app_with(Settings(storage_url="memory://"), store=store)
-    datasets = Datasets(store, limits=Limits(), spool=Spool(None, 1 << 30), publish_wait_s=0.01)
-    app.state.services = replace(app.state.services, datasets=datasets)
+    app = create_app_with(Settings(storage_url="memory://"), store=store, publish_wait_s=0.01)
     with serving(app) as client:
         yield client
         store.may_write.set()

@@ -63,7 +63,7 @@ _STORE_THREADS: Final = 16
 #: what runs in the store's threads waits for nothing but the store, so that they always come free.
 _GROUP_THREADS: Final = 32
 #: After so long a client hears that its publication goes on: many give up on a request after 60 s.
-_PUBLISH_WAIT_S: Final = 30.0
+PUBLISH_WAIT_S: Final = 30.0
 #: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
 _COUNTED_APPENDS: Final = 256
 
@@ -148,7 +148,7 @@ class Datasets:
         limits: Limits,
         spool: Spool,
         memory: MemoryPool | None = None,
-        publish_wait_s: float = _PUBLISH_WAIT_S,
+        publish_wait_s: float = PUBLISH_WAIT_S,
         executor: ThreadPoolExecutor | None = None,
         group_executor: ThreadPoolExecutor | None = None,
     ) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsEncodeOptions
@@ -248,6 +247,9 @@ def test_a_long_row_takes_little_memory_as_it_is_written() -> None:
 
 
 def test_scikit_learn_reads_and_writes_the_same() -> None:
+    # Here, since every process that collects tests would take two seconds to import it.
+    from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((300, 40)) < 0.2, rng.normal(size=(300, 40)), 0)
     labels, queries = rng.integers(-3, 4, 300), rng.integers(0, 9, 300)

@@ -266,6 +266,7 @@ def test_a_request_that_waited_too_long_is_refused_and_does_nothing(
         hanging = asyncio.create_task(made.run(request(), plan_of(hang)))
         await asyncio.sleep(0.05)
         made._conversions._free = 1
+        made._conversions._held.clear()
         monkeypatch.setattr(exchange, "LONGEST_IN_QUEUE_S", 0.01)
         waiting = asyncio.create_task(made.run(request(), plan_of(work)))
         refused, *_ = await asyncio.gather(waiting, return_exceptions=True)  # while the other still hangs
@@ -275,5 +276,6 @@ def test_a_request_that_waited_too_long_is_refused_and_does_nothing(
     answer, refused = asyncio.run(both())
     assert answer == b"late"
     assert isinstance(refused, Overloaded)
+    assert str(refused).startswith("The service is too busy")
     assert done == []
     assert memory.used == 0

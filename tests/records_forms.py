@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from tests.archives import files_of, npy_of, tar_of
 from tests.feature_values import field, varint
 from tests.tensor_forms import (
     Request,
@@ -266,6 +267,25 @@ def _json_rows(kind: str, rows: Rows) -> list[str]:
     return [json.dumps(envelope(kind, row)) for row in rows]
 
 
+def _tar_of(kind: str, rows: Rows) -> bytes:
+    files = []
+    for number, row in enumerate(rows if kind == "dense" else ()):  # of other kinds the schema is refused
+        files.append((f"{number:09d}.n.cls", str(row["n"]).encode()))
+        if "x" in row:
+            files.append((f"{number:09d}.x.npy", npy_of(np.array(row["x"], "<f4"))))
+    return tar_of(*files)
+
+
+def _read_tar(_: str, answer: httpx.Response) -> Rows:
+    rows: dict[str, dict[str, Any]] = {}
+    for name, content in files_of(answer.content):
+        key, feature, _kind = name.split(".")
+        rows.setdefault(key, {})[feature] = (
+            int(content) if feature == "n" else np.load(io.BytesIO(content)).tolist()
+        )
+    return list(rows.values())
+
+
 _WRITERS: dict[str, Callable[[str, Rows], bytes | Request]] = {
     "json": lambda kind, rows: f"[{','.join(_json_rows(kind, rows))}]".encode(),
     "ndjson": lambda kind, rows: "\n".join(_json_rows(kind, rows)).encode(),
@@ -276,6 +296,7 @@ _WRITERS: dict[str, Callable[[str, Rows], bytes | Request]] = {
     "parquet": _parquet_of,
     "csv": _csv_of,
     "libsvm": _libsvm_of,
+    "tar": _tar_of,
     "tfrecord": lambda kind, rows: framed(*messages(kind, rows)),
     "b64": lambda kind, rows: b64_of(messages(kind, rows)),
 }
@@ -289,6 +310,7 @@ _READERS: dict[str, Callable[[str, httpx.Response], Rows]] = {
     "parquet": lambda kind, answer: _rows_of_table(kind, pq.read_table(io.BytesIO(answer.content))),
     "csv": _read_csv,
     "libsvm": _read_libsvm,
+    "tar": _read_tar,
     "tfrecord": lambda kind, answer: rows_of_messages(kind, unframed(answer.content)),
     "b64": lambda kind, answer: rows_of_messages(kind, messages_of(answer.json())),
 }

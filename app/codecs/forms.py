@@ -12,6 +12,8 @@ from typing import Final, Generic, Literal, TypeVar
 from ..domain.feature import FeatureKind
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream, WholeBody
+from .archives import read_rows as records_tar
+from .archives import write_rows as tar_write
 from .arrays import npy, npz, oip, raw, safetensors
 from .arrays.read_rows import read_oip, reader_of
 from .arrays.write_rows import writer_of
@@ -49,6 +51,7 @@ FormName = Literal[
     "parquet",
     "csv",
     "libsvm",
+    "tar",
     "tfrecord",
     "b64",
 ]
@@ -214,6 +217,11 @@ FORMS: Final[tuple[Form, ...]] = (
         "libsvm",
         ("text/x-libsvm",),
         records=RecordsCodec(libsvm.decode, libsvm.encode, ("sparse",), shows_absence=True),
+    ),
+    Form(
+        "tar",
+        ("application/x-tar",),
+        records=RecordsCodec(records_tar.decode, tar_write.encode, _DENSE, shows_absence=True),
     ),
     Form(
         "tfrecord",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import struct
+import tarfile
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final, Literal
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.archives import tar_of
 from tests.fuzz.framing import FRAMINGS
 
 __all__ = ["FOREIGN_RECORDS", "FOREIGN_TENSORS"]
@@ -140,6 +142,15 @@ def _csv_records() -> Iterator[bytes]:
 def _libsvm_records() -> Iterator[bytes]:
     yield b"\0+1 1:0.5 17:2e-3 # a comment\r\n\n-1 qid:7\n"
     yield b"\x091 qid:3 8:-1.5 0:2\n0\n"
+
+
+def _tar_records() -> Iterator[bytes]:
+    sample = [("a.jpg", b"\xff\xd8"), ("a.cls", b"7"), ("a.json", b"{}"), ("a.x.npy", _npy(np.ones((2, 2))))]
+    yield b"\0" + tar_of(*sample, ("b.x.npy", _npy(np.ones((1, 2)))))
+    yield b"\1" + tar_of(("d/a.label.cls", b"7"), ("d/a.flag", b"true"), ("d/a.small.npy", _npy([1, -2])))
+    long = ("n" * 120 + ".txt", "β".encode())
+    for layout in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        yield b"\0" + tar_of(long, layout=layout)
 
 
 def _json_records() -> Iterator[bytes]:
@@ -276,6 +287,7 @@ FOREIGN_RECORDS: Final = {
     "oip": _oip_records,
     "csv": _csv_records,
     "libsvm": _libsvm_records,
+    "tar": _tar_records,
     "json": _json_records,
     "ndjson": _ndjson_records,
 }

@@ -105,6 +105,25 @@ def _safetensors_payloads(body: bytes) -> Iterator[bytes]:
     yield body[8 + size :]
 
 
+def _frame_tar(payloads: Sequence[bytes]) -> bytes:
+    """Two payloads are a header, of which the checksum is made right, and a content."""
+    out = bytearray()
+    for header, content in zip(payloads[::2], payloads[1::2], strict=False):
+        block = bytearray(header[:512].ljust(512, b"\0"))
+        block[148:156] = b" " * 8
+        block[148:156] = b"%06o\0 " % sum(block)
+        out += block + content + bytes(-len(content) % 512)
+    return bytes(out) + bytes(1024)
+
+
+def _tar_payloads(body: bytes) -> Iterator[bytes]:
+    while body[0]:
+        size = int(body[124:135], 8)
+        yield body[:512].rstrip(b"\0")
+        yield body[512 : 512 + size]
+        body = body[512 + size + -size % 512 :]
+
+
 @dataclass(frozen=True, slots=True)
 class Framing:
     """One way to frame payloads, and to find them in a body again."""
@@ -126,6 +145,7 @@ FRAMINGS: Final[dict[FormName, Framing]] = {
     "tfrecord": Framing(_frame_tfrecord, _tfrecord_payloads),
     "b64": Framing(_frame_b64, _b64_payloads),
     "npz": Framing(_frame_npz, _npz_payloads),
+    "tar": Framing(_frame_tar, _tar_payloads),
     "parquet": Framing(_frame_parquet, _parquet_payloads),
     "safetensors": Framing(_frame_safetensors, _safetensors_payloads),
 }

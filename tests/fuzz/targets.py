@@ -176,6 +176,7 @@ RECORDS_OUTPUTS: Final[tuple[tuple[FormName | None, RecordsEncodeOptions], ...]]
     ("oip", RecordsEncodeOptions()),
     ("safetensors", RecordsEncodeOptions()),
     ("b64", RecordsEncodeOptions()),
+    ("tar", RecordsEncodeOptions()),
     (None, RecordsEncodeOptions()),
 )
 TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (

@@ -1,0 +1,258 @@
+"""Rows out of a tar archive, as WebDataset lays it out: a sample is the files that share a name.
+
+The name of a file ends at the first dot behind its folders; what follows is the extension, in lower case. The
+files of a sample stand side by side. Source: `group_by_keys` in webdataset/tariterators.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from ...domain.dtypes import TEXT, DType
+from ...domain.feature import Feature, default_encoding
+from ...domain.limits import MIB
+from ...domain.schema import Schema, check_feature_names
+from ...domain.tensor import Shape
+from ...errors import SchemaConflict, UnprocessableInput
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream
+from ..columns import AbsentColumns, Batch, Column, Records
+from ..csv.fields import require_nullable
+from ..json.values import Reading
+from ..options import RecordsDecodeOptions
+from ..records.lease import Lease
+from ..schema_inference import HEAD_ROWS
+from .files import File, build_column, dtype_of, feature_name, infer_array, read_array, require_dense
+from .tar import Member, TarReader
+
+#: The feature that holds the name of each sample.
+KEY: Final = "__key__"
+#: The first rows, from which a schema is inferred, end with the one in which their files reach so many bytes.
+HEAD_BYTES: Final = 16 * MIB
+#: A batch ends with the row in which its files reach so many bytes.
+_BATCH_BYTES: Final = 4 * MIB
+_BATCH_ROWS: Final = 1024
+#: What a sample and a file take beside the content: objects of Python.
+_SAMPLE_BYTES: Final = 1024
+_FILE_BYTES: Final = 384
+
+
+@dataclass(slots=True)
+class Sample:
+    """The files of one row, by their extensions.
+
+    Attributes:
+        num_bytes: what is charged for them.
+    """
+
+    row: int
+    key: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    num_bytes: int = 0
+
+
+def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The samples of the archive as rows, a batch at a time.
+
+    Without a schema, the extensions of the first rows are the features: 1,000 rows, or as many as have 16 MiB
+    in their files; all rows, with `options.infer`.
+
+    Raises:
+        MalformedInput: no tar archive, or a damaged one (`invalid_tar`, `truncated`, `trailing_bytes`).
+        UnprocessableInput: a file without an extension (`invalid_member_name`), one that stands twice
+            (`duplicate_member`), a sample whose files stand apart (`split_sample`), links and devices
+            (`unsupported_member`).
+        SchemaConflict: files that do not fit the schema.
+        LimitExceeded: a file or a name that is too large.
+    """
+    samples = _group(TarReader(source, budget.limits), budget)
+    if options.schema is None:
+        head = list(_head(samples, options))
+        schema = _infer(head, budget).with_message(options.message)
+        samples = chain(_drain(head), samples)
+    else:
+        schema = options.schema.with_message(options.message).as_read()
+        require_dense(schema)
+    return Records(schema, _Builder(schema, options, budget).build(samples))
+
+
+def split_name(member: Member) -> tuple[str, str]:
+    """The key of the sample, and the extension of the file."""
+    folder, slash, base = member.name.rpartition("/")
+    stem, dot, extension = base.partition(".")
+    if not stem or not dot or not extension:
+        raise UnprocessableInput(
+            f"{member.name[:64]!r} is no name of a file of a sample, which is a key, a dot and an extension. "
+            "Leave the file out (tar --exclude).",
+            code="invalid_member_name",
+            offset=member.offset,
+        )
+    return folder + slash + stem, extension.lower()
+
+
+def _group(reader: TarReader, budget: Budget) -> Iterator[Sample]:
+    sample: Sample | None = None
+    row = 0
+    while (member := reader.next()) is not None:
+        key, extension = split_name(member)
+        if sample is None or key != sample.key:
+            if sample is not None:
+                yield sample
+                row += 1
+            budget.charge(_SAMPLE_BYTES, "A sample")
+            sample = Sample(row, key, num_bytes=_SAMPLE_BYTES)
+        if extension in sample.files:
+            raise _duplicate(sample, extension)
+        budget.charge(_FILE_BYTES, "A file of a sample")
+        sample.files[extension] = reader.read(budget)
+        sample.num_bytes += _FILE_BYTES + member.size
+    if sample is not None:
+        yield sample
+
+
+def _duplicate(sample: Sample, extension: str) -> UnprocessableInput:
+    return UnprocessableInput(
+        f"Sample {sample.key[:64]!r} has two files for {extension[:64]!r}. Leave one of them out.",
+        code="duplicate_member",
+        row=sample.row,
+        feature=extension,
+    )
+
+
+def _head(samples: Iterator[Sample], options: RecordsDecodeOptions) -> Iterator[Sample]:
+    num_bytes = 0
+    for sample in samples:
+        yield sample
+        num_bytes += sum(map(len, sample.files.values()))
+        if options.infer == "head" and (sample.row == HEAD_ROWS - 1 or num_bytes >= HEAD_BYTES):
+            return
+
+
+def _drain(samples: list[Sample]) -> Iterator[Sample]:
+    """The samples in order; each is removed from the list, so that none is kept."""
+    samples.reverse()
+    while samples:
+        yield samples.pop()
+
+
+def _infer(head: list[Sample], budget: Budget) -> Schema:
+    names = dict.fromkeys(extension for sample in head for extension in sample.files)
+    check_feature_names([KEY, *names], budget.limits)
+    return Schema((Feature(KEY, TEXT), *(_infer_feature(name, head, budget) for name in names)))
+
+
+def _infer_feature(name: str, head: list[Sample], budget: Budget) -> Feature:
+    having = [sample for sample in head if name in sample.files]
+    nullable = len(having) < len(head)
+    dtype = dtype_of(name)
+    if dtype is not None:
+        return Feature(name, dtype, nullable=nullable)
+    dtype, shape = infer_array(name, _shapes(name, having, budget))
+    return Feature(name, dtype, shape, encoding=default_encoding(dtype, shape), nullable=nullable)
+
+
+def _shapes(name: str, samples: list[Sample], budget: Budget) -> Iterator[tuple[int, DType, Shape]]:
+    """Row, dtype and shape of the array that each sample has."""
+    for sample in samples:
+        with Lease(budget) as lease:
+            before = budget.remaining
+            array = read_array(sample.files[name], name, sample.row, budget)
+            lease.adopt(before)
+        yield sample.row, array.dtype, array.shape
+
+
+class _Builder:
+    """Makes batches of samples.
+
+    Args:
+        options: whether the schema is declared, and what becomes of other files.
+    """
+
+    def __init__(self, schema: Schema, options: RecordsDecodeOptions, budget: Budget) -> None:
+        self._schema = schema
+        self._reading = Reading(declared=options.schema is not None)
+        self._drops_undeclared = options.undeclared == "drop"
+        self._budget = budget
+        #: The keys of samples that lack a feature: another sample of that key would be the rest of it.
+        self._incomplete: set[str] = set()
+        self._expected = len(schema) - (KEY in schema.by_name)
+
+    def build(self, samples: Iterable[Sample]) -> Iterator[Batch]:
+        """The rows of all samples."""
+        gathered: list[Sample] = []
+        num_bytes = 0
+        with Lease(self._budget) as columns, Lease(self._budget) as keys:
+            for sample in samples:
+                gathered.append(sample)
+                num_bytes += sample.num_bytes
+                if num_bytes >= _BATCH_BYTES or len(gathered) == _BATCH_ROWS:
+                    yield self._batch(gathered, columns, keys)
+                    gathered, num_bytes = self._release(num_bytes, columns)
+            if gathered:
+                yield self._batch(gathered, columns, keys)
+                self._release(num_bytes, columns)
+
+    def _release(self, num_bytes: int, columns: Lease) -> tuple[list[Sample], int]:
+        columns.release()
+        self._budget.release(num_bytes)
+        return [], 0
+
+    def _batch(self, samples: list[Sample], lease: Lease, keys: Lease) -> Batch:
+        files: dict[str, dict[int, File]] = {}
+        for sample in samples:
+            if KEY in self._schema.by_name:
+                files.setdefault(KEY, {})[sample.row] = File("", sample.key.encode())
+            if self._assign(sample, files) < self._expected:
+                self._note_incomplete(sample, keys)
+        rows = range(samples[0].row, samples[0].row + len(samples))
+        absent = AbsentColumns(len(samples))
+        columns: list[Column] = []
+        for feature in self._schema:
+            if feature.name in files:
+                columns.append(build_column(feature, files[feature.name], rows, self._reading, lease))
+            else:
+                require_nullable(feature, rows.start, self._reading)
+                columns.append(absent.column(feature))
+        return Batch(len(samples), tuple(columns))
+
+    def _assign(self, sample: Sample, files: dict[str, dict[int, File]]) -> int:
+        """Put each file where its feature is; how many there are."""
+        found = 0
+        for extension, content in sample.files.items():
+            name = feature_name(extension, self._schema)
+            if name is None or name == KEY:
+                self._check_undeclared(sample, extension)
+                continue
+            given = files.setdefault(name, {})
+            if sample.row in given:
+                raise _duplicate(sample, extension)
+            given[sample.row] = File(extension, content)
+            found += 1
+        return found
+
+    def _check_undeclared(self, sample: Sample, extension: str) -> None:
+        if self._reading.declared and self._drops_undeclared:
+            return
+        hint = "Declare the feature, leave the file out, or set undeclared=drop."
+        if not self._reading.declared:
+            hint = "None of the first rows has one: set infer=all, or declare a schema."
+        raise SchemaConflict(
+            f"Row {sample.row}, sample {sample.key[:64]!r}, has a file .{extension[:64]}, which the schema "
+            f"lacks. {hint}",
+            row=sample.row,
+            feature=extension,
+        )
+
+    def _note_incomplete(self, sample: Sample, keys: Lease) -> None:
+        if sample.key in self._incomplete:
+            raise UnprocessableInput(
+                f"The files of sample {sample.key[:64]!r} do not stand side by side, as WebDataset writes "
+                "them. Sort the archive by name (tar --sort=name).",
+                code="split_sample",
+                row=sample.row,
+            )
+        keys.charge(_FILE_BYTES + len(sample.key), "The names of incomplete samples")
+        self._incomplete.add(sample.key)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.archives import tar_of
 from tests.frames import frame
 
 __all__ = ["HOSTILE", "Hostile"]
@@ -539,6 +540,20 @@ HOSTILE = [
         f"{RECORDS}/describe?infer=all&message=sequence_example",
         "application/x-tfrecord",
         lambda: b"".join(frame(lists([name])) for name in names(3000)) * 10,
+        "200",
+    ),
+    Hostile(
+        "samples of one file each, by turns",
+        f"{RECORDS}/describe?infer=all",
+        "application/x-tar",
+        lambda: tar_of(*((f"{number}.f{number % 3000}", b"") for number in range(30_000))),
+        "200",
+    ),
+    Hostile(
+        "a long key for every one of 9,900 files",
+        f"{RECORDS}/serialize?to=tar",
+        "application/json",
+        lambda: json.dumps([{"__key__": "k" * 4000, **dict.fromkeys(names(9900), 1)}]).encode(),
         "200",
     ),
 ]

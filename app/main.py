@@ -15,11 +15,11 @@ from typing import Any, Final, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
-from fastapi.telemetry import TelemetryConfig
 
 from . import __version__
 from .allocator import return_large_blocks, return_unused
 from .api.admission import Admission, Load
+from .api.application import Application
 from .api.auth.loopback import is_loopback, refusal_to_listen
 from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
@@ -29,7 +29,6 @@ from .api.execution.runner import Runner
 from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
-from .api.problems import install_problem_handlers
 from .api.routes import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
 from .codecs import kernels
@@ -61,15 +60,6 @@ Shardsmith is listening. Try:
   curl -s '{url}/v1/tensors/serialize?to=b64' -H 'Content-Type: application/json' -d '[[1, 2], [3, 4]]'
 
 """
-
-
-#: FastAPI's telemetry: checking that nobody wants it takes a tenth of the time of a small request.
-_NO_TELEMETRY: Final[TelemetryConfig] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "auto_configure": False,
-}
 
 
 def create_app() -> FastAPI:
@@ -128,21 +118,17 @@ def create_app_with(
             services.datasets.close()
             runner.close()
 
-    app = FastAPI(
+    app = Application(
         title="Shardsmith",
         version=__version__,
         lifespan=lifespan,
         docs_url=None,  # `pages` has a version that needs no internet
         redoc_url=None,
-        telemetry=_NO_TELEMETRY,
-        redirect_slashes=False,  # a redirect would lose the body of half the clients
-        # Not included router by router, which FastAPI builds at the first request, and matches twice.
         routes=[route for module in _ROUTES for route in module.router.routes],
     )
     app.state.services = services
     app.state.runner = runner
     app.state.downloads = Downloads(runner.go_on, memory)
-    install_problem_handlers(app)
     # FastAPI's documented hook. Built once: anyone may ask for it.
     app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
     # The last is the outermost.

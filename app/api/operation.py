@@ -26,17 +26,16 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
-from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..errors import MalformedInput
+from ..errors import MalformedInput, ShardsmithError
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream
-from .auth.routes import routed_path
 from .body.content_encoding import choose_coding, parse_content_encoding
 from .execution.job import Answer, Job, Plan, Work
 from .execution.runner import Runner
 from .execution.transcoding import transcoded
+from .problems import defect, invalid_request, response_for
 from .query.rows import NoQuery
 
 #: Answers a request by itself, as downloads do.
@@ -83,24 +82,20 @@ class Operation(APIRoute):
         #: By the runner: a plan holds what was read within the limits of one application.
         self._plans: WeakKeyDictionary[Runner, dict[_Key, Plan | Handler]] = WeakKeyDictionary()
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Called by the router. A path without parameters takes no regular expression to compare."""
-        if self.param_convertors:
-            return super().matches(scope)
-        if scope["type"] != "http" or routed_path(scope) != self.path:
-            return Match.NONE, {}
-        found = Match.FULL if scope["method"] in self.methods else Match.PARTIAL
-        return found, {"endpoint": self.endpoint, "path_params": {}, "route": self}
-
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Called by the router."""
-        if scope["method"] not in self.methods:
-            await super().handle(scope, receive, send)  # which refuses it
-            return
+        """Called by the router. Whatever is raised before the answer begins is answered here."""
         request = Request(scope, receive, send)
         runner: Runner = scope["app"].state.runner
-        plan = self._plan(request, runner)
-        response = await (runner.run(request, plan) if isinstance(plan, Plan) else plan(request))
+        try:
+            plan = self._plan(request, runner)
+            response = await (runner.run(request, plan) if isinstance(plan, Plan) else plan(request))
+        except ShardsmithError as error:
+            response = response_for(error, body_unread=getattr(request.state, "body_unread", False))
+        except RequestValidationError as error:
+            response = invalid_request(error.errors())
+        except Exception:
+            await defect()(scope, receive, send)
+            raise  # the server logs it
         await response(scope, receive, send)
 
     def _plan(self, request: Request, runner: Runner) -> Plan | Handler:

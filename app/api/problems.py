@@ -11,27 +11,11 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, Required, cast
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
 from starlette.types import Scope
 
 from .. import errors
 from .body.content_encoding import ACCEPTED_ENCODINGS
-
-__all__ = [
-    "PROBLEM_MEDIA_TYPE",
-    "STATUS",
-    "ProblemJson",
-    "http_problem",
-    "install_problem_handlers",
-    "problem",
-    "problem_response",
-    "response_for",
-    "retry_after",
-]
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 
@@ -62,8 +46,6 @@ _UNDISCLOSED: Final = "The object store did not do its part. Try again; the log 
 _CODES: Final = {
     404: "route_not_found",
     405: "method_not_allowed",
-    413: "payload_too_large",
-    416: "range_not_satisfiable",
 }
 
 #: Options that have the name of a query parameter. Below this layer an error says `infer=all`. So may text
@@ -78,8 +60,6 @@ _IN_HTTP: Final = {
     "late_field": "The header Content-Length has it.",
     "missing_json_length": "Send that length in the header Inference-Header-Content-Length.",
 }
-
-_METHODS: Final = ("DELETE", "GET", "HEAD", "POST", "PUT")
 
 #: RFC 9110's names, where older versions of Python have those of its predecessors.
 _TITLES: Final = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
@@ -188,40 +168,12 @@ def http_problem(scope: Scope, status: int, reason: str, headers: Mapping[str, s
     return problem_response(status, code, detail, headers=headers)
 
 
-def install_problem_handlers(app: FastAPI) -> None:
-    """Make every answer that is an error a problem document."""
-
-    @app.exception_handler(errors.ShardsmithError)
-    async def on_own_error(request: Request, error: errors.ShardsmithError) -> Response:
-        return response_for(error, body_unread=getattr(request.state, "body_unread", False))
-
-    @app.exception_handler(RequestValidationError)
-    async def on_invalid_request(_: Request, error: RequestValidationError) -> Response:
-        return _invalid_request(error.errors())
-
-    @app.exception_handler(HTTPException)
-    async def on_http_error(request: Request, error: HTTPException) -> Response:
-        headers = dict(error.headers or {})
-        if error.status_code == 405:
-            headers["Allow"] = ", ".join(_allowed(app, request))
-        return http_problem(request.scope, error.status_code, error.detail, headers)
-
-    @app.exception_handler(Exception)
-    async def on_defect(_: Request, __: Exception) -> Response:
-        return problem_response(500, "internal_error", "A defect in the service; its log has the cause.")
+def defect() -> Response:
+    """The answer where the fault is ours, and the log has the cause."""
+    return problem_response(500, "internal_error", "A defect in the service; its log has the cause.")
 
 
-def _allowed(app: FastAPI, request: Request) -> list[str]:
-    """The methods under which some route takes that path; a route knows only its own."""
-
-    def taken(method: str) -> bool:
-        scope = {**request.scope, "method": method}
-        return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)
-
-    return [method for method in _METHODS if taken(method)]
-
-
-def _invalid_request(found: Sequence[Any]) -> Response:
+def invalid_request(found: Sequence[Any]) -> Response:
     """What pydantic found wrong with query, path or headers; the body is never validated by it."""
     first = found[0]
     where, *path = [str(part) for part in first["loc"]]

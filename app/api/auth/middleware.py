@@ -11,13 +11,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import InsufficientScope, InvalidToken, NotFound, ShardsmithError, Unauthenticated
 from ..body.schemas import DATASET_SCHEMA_PREFIX, no_schema_of
+from ..paths import routed_path
 from ..problems import http_problem, response_for
 from .audit import Audited, audit
 from .bearer import Bearers
 from .principal import ANONYMOUS, Principal, Right
-from .routes import PUBLIC, AccessTable, routed_path
-
-__all__ = ["Authentication"]
+from .routes import PUBLIC, access_table
 
 _REALM: Final = 'Bearer realm="shardsmith"'
 #: What changes, or destroys, something that is stored has a line in the audit log.
@@ -36,7 +35,7 @@ class Authentication:
     def __init__(self, app: ASGIApp, bearers: Bearers) -> None:
         self._app = app
         self._bearers = bearers
-        self._table = AccessTable()
+        self._table = access_table()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,7 +66,8 @@ class Authentication:
         principal = await self._bearers.identify(scope["headers"])
         if found is None:
             return http_problem(scope, 404, "Not Found", {}), None
-        line, dataset = found
+        line, parameters = found
+        dataset = parameters.get("dataset")
         if method not in line.scopes:
             allowed = {"Allow": ", ".join(sorted(line.scopes))}
             return http_problem(scope, 405, "Method Not Allowed", allowed), None

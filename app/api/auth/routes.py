@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from starlette.routing import compile_path
-from starlette.types import Scope
-
+from ..paths import PathTable
 from .principal import Right
-
-__all__ = ["ACCESS", "PUBLIC", "Access", "AccessTable", "routed_path"]
 
 #: Needs no token: probes, and what says nothing that the repository does not say.
 PUBLIC: Final = None
@@ -62,7 +57,7 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One path of the table, as the router sees it.
+    """One path of the table.
 
     Attributes:
         route: the template.
@@ -73,33 +68,9 @@ class Access:
     scopes: Mapping[str, Right | None]
 
 
-class AccessTable:
-    """Finds the line of the table that a path belongs to.
-
-    It matches with the very expressions of the router, so that both always mean the same route. The number
-    of slashes, of which a parameter has none, leaves few to try.
-    """
-
-    def __init__(self, access: Mapping[str, Mapping[str, Right | None]] = ACCESS) -> None:
-        self._fixed: dict[str, Access] = {}
-        self._patterns: dict[int, list[tuple[re.Pattern[str], Access]]] = {}
-        for route, methods in access.items():
-            line = Access(route, dict(_with_head(methods)))
-            if "{" in route:
-                self._patterns.setdefault(route.count("/"), []).append((compile_path(route)[0], line))
-            else:
-                self._fixed[route] = line
-
-    def find(self, path: str) -> tuple[Access, str | None] | None:
-        """The line for `path`, and the dataset that it names, if any; None where no route has that path."""
-        line = self._fixed.get(path)
-        if line is not None:
-            return line, None
-        for pattern, line in self._patterns.get(path.count("/"), ()):
-            match = pattern.match(path)
-            if match is not None:
-                return line, match.groupdict().get("dataset")
-        return None
+def access_table() -> PathTable[Access]:
+    """`ACCESS`, by path."""
+    return PathTable({route: Access(route, dict(_with_head(methods))) for route, methods in ACCESS.items()})
 
 
 def _with_head(methods: Mapping[str, Right | None]) -> Iterator[tuple[str, Right | None]]:
@@ -107,12 +78,3 @@ def _with_head(methods: Mapping[str, Right | None]) -> Iterator[tuple[str, Right
         yield method, scope
         if method == "GET":
             yield "HEAD", scope
-
-
-def routed_path(scope: Scope) -> str:
-    """The path that the router looks at: that of the request, without the prefix of a proxy."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    if root and (path == root or path.startswith(f"{root}/")):
-        return path[len(root) :]
-    return path

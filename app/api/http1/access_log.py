@@ -15,10 +15,9 @@ from typing import Any, Final
 from starlette.types import Scope
 
 from ...logs import ACCESS, REQUEST_ID
-from ..auth.routes import AccessTable, routed_path
+from ..auth.routes import access_table
+from ..paths import routed_path
 from .connections import PROBES
-
-__all__ = ["REQUEST_ID_HEADER", "RequestLog", "log_refusal", "request_id_of"]
 
 REQUEST_ID_HEADER: Final = b"x-request-id"
 
@@ -26,7 +25,7 @@ logger = logging.getLogger(ACCESS)
 
 #: An id that a client or a proxy gave is kept if it is one; anything else is not repeated.
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_ROUTES: Final = AccessTable()
+_ROUTES: Final = access_table()
 _LONGEST_PATH: Final = 256
 
 

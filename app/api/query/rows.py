@@ -43,22 +43,6 @@ from .types import (
     Undeclared,
 )
 
-__all__ = [
-    "BodyOfRowsQuery",
-    "ConversionQuery",
-    "DescribeRecordsParameters",
-    "DescribeRecordsQuery",
-    "ExamplesParameters",
-    "ExamplesQuery",
-    "NoParameters",
-    "NoQuery",
-    "RecordsParameters",
-    "RecordsQuery",
-    "RepairParameters",
-    "RepairQuery",
-    "refuse_body",
-]
-
 
 class NoQuery(BaseModel):
     """A route without query parameters, and the base of those that have some."""
@@ -260,4 +244,3 @@ RecordsParameters = Annotated[RecordsQuery, Query()]
 DescribeRecordsParameters = Annotated[DescribeRecordsQuery, Query()]
 RepairParameters = Annotated[RepairQuery, Query()]
 ExamplesParameters = Annotated[ExamplesQuery, Query()]
-NoParameters = Annotated[NoQuery, Query()]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from ...codecs.forms import FORMS, Form, FormName, RecordsCodec, TensorCodec
 from ...domain.feature import FeatureKind
-from ..query.rows import NoParameters
+from ..openapi import json_response
+from ..operation import Handler, Operation
 
-__all__ = ["router"]
-
-router = APIRouter(prefix="/v1", tags=["forms"])
+router = APIRouter(prefix="/v1", tags=["forms"], route_class=Operation)
 
 FormUseJson = TypedDict(
     "FormUseJson",
@@ -34,14 +34,24 @@ class FormsJson(TypedDict):
     records: list[FormUseJson]
 
 
-@router.get("/forms", operation_id="list_forms", summary="Every form, in and out")
+@router.get(
+    "/forms",
+    operation_id="list_forms",
+    summary="Every form, in and out",
+    openapi_extra=json_response(200, "Every form.", FormsJson),
+)
 @router.head("/forms", include_in_schema=False)
-async def forms(_: NoParameters) -> FormsJson:
+def forms() -> Handler:
     """Short names, media types, directions and kinds, for tensors and for records."""
-    return {
+    found: FormsJson = {
         "tensors": [_describe(form, form.tensors) for form in FORMS if form.tensors],
         "records": [_describe(form, form.records) for form in FORMS if form.records],
     }
+
+    async def answer(_: Request) -> Response:
+        return JSONResponse(found)
+
+    return answer
 
 
 def _describe(form: Form, codec: TensorCodec | RecordsCodec) -> FormUseJson:

@@ -12,13 +12,11 @@ from ... import __version__
 from ...services.readiness import Check
 from ..auth.principal import ANONYMOUS, principal_of
 from ..openapi import json_response
+from ..operation import Handler, Operation
 from ..problems import problem_response
-from ..query.rows import NoParameters
-from ..state import ServicesDependency
+from ..state import Services
 
-__all__ = ["router"]
-
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=Operation)
 
 
 class LiveJson(TypedDict):
@@ -45,6 +43,7 @@ class ReadyJson(TypedDict):
     checks: dict[str, CheckJson]
 
 
+_LIVE: Final = json_response(200, "Alive.", LiveJson)
 _READY: Final = json_response(200, "Ready.", ReadyJson)
 
 
@@ -62,13 +61,23 @@ class ServerJson(TypedDict):
     extensions: list[str]
 
 
-@router.get("/livez", operation_id="live", summary="Whether the process answers")
+@router.get("/livez", operation_id="live", summary="Whether the process answers", openapi_extra=_LIVE)
 @router.head("/livez", include_in_schema=False)
-@router.get("/v2/health/live", operation_id="oip_live", summary="Open Inference Protocol: liveness")
+@router.get(
+    "/v2/health/live",
+    operation_id="oip_live",
+    summary="Open Inference Protocol: liveness",
+    openapi_extra=_LIVE,
+)
 @router.head("/v2/health/live", include_in_schema=False)
-async def live(_: NoParameters) -> LiveJson:
+def live() -> Handler:
     """Whether the event loop runs. Never looks at the store: a restart would not mend that."""
-    return {"live": True}
+    return _live
+
+
+async def _live(_: Request) -> Response:
+    live: LiveJson = {"live": True}
+    return JSONResponse(live)
 
 
 @router.get(
@@ -82,11 +91,16 @@ async def live(_: NoParameters) -> LiveJson:
     openapi_extra=_READY,
 )
 @router.head("/v2/health/ready", include_in_schema=False)
-async def ready(request: Request, services: ServicesDependency, _: NoParameters) -> Response:
+def ready() -> Handler:
     """Whether kernels are warm, and the object store and the spool could be used when last seen.
 
     Where there is authentication, only a request with a token is told the details.
     """
+    return _ready
+
+
+async def _ready(request: Request) -> Response:
+    services: Services = request.app.state.services
     checks = services.readiness.checks()
     detailed = principal_of(request.scope) is not ANONYMOUS
     report = {name: _report(check, detailed=detailed) for name, check in checks.items()}
@@ -119,8 +133,13 @@ def _report(check: Check, *, detailed: bool) -> CheckJson:
     openapi_extra=json_response(200, "Started.", StartedJson),
 )
 @router.head("/startupz", include_in_schema=False)
-async def started(services: ServicesDependency, _: NoParameters) -> Response:
+def started() -> Handler:
     """Whether the kernels are compiled and the object store has passed its probe."""
+    return _started
+
+
+async def _started(request: Request) -> Response:
+    services: Services = request.app.state.services
     if services.readiness.started:
         answer: StartedJson = {"started": True}
         return JSONResponse(answer)
@@ -129,8 +148,18 @@ async def started(services: ServicesDependency, _: NoParameters) -> Response:
     )
 
 
-@router.get("/v2", operation_id="oip_server", summary="Open Inference Protocol: server metadata")
+@router.get(
+    "/v2",
+    operation_id="oip_server",
+    summary="Open Inference Protocol: server metadata",
+    openapi_extra=json_response(200, "Name and version.", ServerJson),
+)
 @router.head("/v2", include_in_schema=False)
-async def server(_: NoParameters) -> ServerJson:
+def server() -> Handler:
     """Name and version of the server."""
-    return {"name": "shardsmith", "version": __version__, "extensions": []}
+    return _server
+
+
+async def _server(_: Request) -> Response:
+    about: ServerJson = {"name": "shardsmith", "version": __version__, "extensions": []}
+    return JSONResponse(about)

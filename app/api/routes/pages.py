@@ -17,9 +17,9 @@ from ... import __version__
 from ...errors import NotFound
 from ..base_url import base_url
 from ..negotiation import choose_output
-from ..query.rows import NoParameters
+from ..operation import Handler, Operation
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=Operation)
 
 _OURS: Final = Path(__file__).parent.parent / "pages"
 #: Taken for its copy of Swagger UI alone, and so found without being imported.
@@ -46,8 +46,12 @@ _ANSWERS: Final = {"json": ("application/json",), "html": ("text/html",)}
 
 @router.get("/")
 @router.head("/")
-async def index(request: Request, _: NoParameters) -> Response:
+def index() -> Handler:
     """What this is and where to go: a page where Accept prefers HTML, else JSON."""
+    return _index
+
+
+async def _index(request: Request) -> Response:
     chosen = choose_output(_ANSWERS, request.headers, to=None, default="json")
     headers = {**_HEADERS, "Vary": "Accept"}
     if chosen.form == "html":
@@ -68,14 +72,18 @@ async def index(request: Request, _: NoParameters) -> Response:
 
 @router.get("/docs")
 @router.head("/docs")
-async def docs(_: NoParameters) -> Response:
+def docs() -> Handler:
     """Swagger UI over `/openapi.json`."""
-    return FileResponse(_OURS / "docs.html", headers=_HEADERS)
+
+    async def answer(_: Request) -> Response:
+        return FileResponse(_OURS / "docs.html", headers=_HEADERS)
+
+    return answer
 
 
 @router.get("/docs/{file}")
 @router.head("/docs/{file}")
-async def docs_file(file: str, _: NoParameters) -> Response:
+def docs_file(file: str) -> Handler:
     """A script, style or icon of the pages.
 
     Raises:
@@ -84,6 +92,9 @@ async def docs_file(file: str, _: NoParameters) -> Response:
     if file not in _FILES:
         raise NotFound(f"There is no page /docs/{file}.")
     folder, media_type = _FILES[file]
-    return FileResponse(
-        folder / file, media_type=media_type, headers={**_HEADERS, "Cache-Control": "max-age=3600"}
-    )
+    headers = {**_HEADERS, "Cache-Control": "max-age=3600"}
+
+    async def answer(_: Request) -> Response:
+        return FileResponse(folder / file, media_type=media_type, headers=headers)
+
+    return answer

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI, Header, Query
+from fastapi import APIRouter, Header, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
+from app.api.application import Application
 from app.api.execution.job import Answer, Job, Plan
 from app.api.operation import Handler, NegotiatingHeaders, Operation
-from app.api.problems import install_problem_handlers
 from app.api.query.rows import NoQuery
 from app.runtime.streams import ByteStream
 
@@ -34,9 +34,8 @@ class Told:
 
     def serve(self, routes: Sequence[BaseRoute]) -> None:
         """Have an application with these routes."""
-        self.app = FastAPI(routes=list(routes), redirect_slashes=False)
+        self.app = Application(routes=list(routes))
         self.app.state.runner = self
-        install_problem_handlers(self.app)
 
     def _router(self) -> APIRouter:
         router = APIRouter(prefix="/things", route_class=Operation, default_response_class=Response)

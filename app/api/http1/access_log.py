@@ -27,6 +27,8 @@ logger = logging.getLogger(ACCESS)
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES: Final = access_table()
 _LONGEST_PATH: Final = 256
+#: What all records of this log have in common.
+_RECORD: Final = vars(logging.LogRecord(ACCESS, logging.INFO, "", 0, "", None, None))
 
 
 def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -131,7 +133,16 @@ def _log(level: int, path: str, raw_path: bytes, fields: dict[str, Any]) -> None
             message += f" {shown}"
     if fields["ended"] is not None:
         message += f" {fields['ended']}"
-    # Without `logger.log`, which costs more. A `%` in a path is none of a format: there are no arguments.
-    record = logging.LogRecord(ACCESS, level, "", 0, message, None, None)
-    record.__dict__.update(fields=fields, told=True)
+    # Made of another record: to make one anew takes as long as all the rest. A `%` in a path is none of a
+    # format, since there are no arguments.
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    record.__dict__.update(
+        _RECORD,
+        levelno=level,
+        levelname=logging.getLevelName(level),
+        msg=message,
+        created=time.time(),
+        fields=fields,
+        told=True,
+    )
     logger.handle(record)

@@ -8,6 +8,7 @@ that fails between the two is answered 500.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -18,11 +19,11 @@ from .access_log import REQUEST_ID_HEADER, RequestLog
 from .refusals import Refused, defect, problem_parts
 
 if TYPE_CHECKING:
+    import logging
+
     from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
 
     from .flow import Flow
-
-__all__ = ["Cycle"]
 
 #: What no header holds, neither in its name nor in its value: control characters, but for the tab.
 _CONTROLS: Final = bytes([*range(9), *range(10, 32), 127])
@@ -33,43 +34,90 @@ _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 
 
 class Cycle(RequestResponseCycle):
-    """Leaves the closing of the connection to the protocol, which lingers."""
+    """What uvicorn's protocol takes for its own, of which nothing is left but the type.
 
-    #: The connection ends with this answer.
-    last = False
-    _head = b""
+    The closing of the connection is left to the protocol, which lingers.
+    """
 
     flow: Flow
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.log = RequestLog(arguments["scope"])
+    # uvicorn's own is not called: it would set once more what is set here.
+    def __init__(
+        self,
+        scope: Any,
+        transport: asyncio.Transport,
+        flow: Flow,
+        logger: logging.Logger,
+        default_headers: list[tuple[bytes, bytes]],
+        on_response: Callable[[], None],
+        *,
+        access_log: bool,
+        expects_continue: bool,
+        keep_alive: bool,
+    ) -> None:
+        self.scope = scope
+        self.transport = transport
+        self.flow = flow
+        self.logger = logger
+        self.default_headers = default_headers
+        self.on_response = on_response
+        self.access_log = access_log
+        self.waiting_for_100_continue = expects_continue
+        self.keep_alive = keep_alive
+        self.log = RequestLog(scope)
+        #: There is something new for `receive`.
+        self.message_event = asyncio.Event()
+        self.disconnected = False
+        self.more_body = True
         self._arrived: list[bytes] = []
         self._num_arrived = 0
+        #: The head of the answer, which leaves with the first piece of its body.
+        self._head = b""
+        self.response_started = False
+        self.response_complete = False
+        self.chunked_encoding: bool | None = None
+        self.expected_content_length = 0
+        #: The connection ends with this answer.
+        self.last = False
 
     async def run_asgi(self, app: ASGI3Application) -> None:
-        """Have the application answer."""
+        """Have the application answer, and see to it if it does not."""
         REQUEST_ID.set(self.log.id)  # of this task, and of what it starts
-
-        async def answer(scope: Any, receive: Any, send: Any) -> None:
-            cancelled = False
-            try:
-                await app(scope, receive, send)
-            except asyncio.CancelledError:
-                cancelled = True
-            # The server cancels what is left at the end of a shutdown, and the application may return then.
-            task = asyncio.current_task()
-            if (cancelled or (task is not None and task.cancelling())) and not self.response_started:
-                given_up = shutting_down()
-                await self._answer(Refused(503, given_up.code, given_up.detail))
-
         try:
-            await super().run_asgi(answer)
+            await self._run(app)
+        except BaseException as error:  # whatever it is, the client is answered
+            self.logger.error("Exception in ASGI application\n", exc_info=error)
+            await self._give_up(defect())
         finally:
+            self.on_response = _nothing
             if not self.response_complete and self.log.ended is None:
                 self.log.ended = "client_closed" if self.disconnected else "broken_off"
             self.log.write(whole_body=not self.more_body, every=self.access_log)
         self.flow.closing()
+
+    async def _run(self, app: ASGI3Application) -> None:
+        cancelled = False
+        try:
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            cancelled = True
+        if self.response_complete or self.disconnected:
+            return
+        # The server cancels what is left at the end of a shutdown, and the application may return then.
+        task = asyncio.current_task()
+        if cancelled or (task is not None and task.cancelling()):
+            given_up = shutting_down()
+            await self._give_up(Refused(503, given_up.code, given_up.detail))
+        else:
+            self.logger.error("ASGI callable returned without completing response.")
+            await self._give_up(defect())
+
+    async def _give_up(self, refused: Refused) -> None:
+        """Answer so; or break the connection off, where an answer has begun."""
+        if self.response_started:
+            self.transport.close()
+        else:
+            await self._answer(refused)
 
     def add_body(self, piece: bytes) -> int:
         """Keep a piece of the content until the application asks for it; how many bytes are kept."""
@@ -108,21 +156,24 @@ class Cycle(RequestResponseCycle):
         if message["type"] == "http.response.body" and self._head and not self.response_complete:
             self._send_body(message.get("body", b""), message.get("more_body", False))
         elif message["type"] == "http.response.start" and not self.response_started:
-            self._head = self._serialized_head(message["status"], list(message.get("headers", ())))
+            self._head = self._serialized_head(message["status"], message.get("headers", ()))
         else:
             raise RuntimeError(f"{message['type']} has no place here in an answer")
 
-    def _serialized_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+    def _serialized_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         self.log.status = status
         if self.waiting_for_100_continue:
             # Answered without asking for the body: whether it comes nevertheless cannot be known.
             self.keep_alive = self.waiting_for_100_continue = False
         self.chunked_encoding = self.scope["method"] != "HEAD" and status not in (204, 304)
         self.expected_content_length = 0
-        fields: list[bytes] = []
+        parts = [STATUS_LINE[status]]
+        for name, value in self.default_headers:
+            parts += (name, b": ", value, _LINE_END)
+        parts += (REQUEST_ID_HEADER, b": ", self.log.id.encode("ascii"), _LINE_END)
         close = chunked = False
         for name, value in headers:
-            fields += (name, b": ", value, _LINE_END)
+            parts += (name, b": ", value, _LINE_END)
             known = name.lower()
             if known == b"content-length":
                 self.chunked_encoding, self.expected_content_length = False, int(value)
@@ -130,16 +181,19 @@ class Cycle(RequestResponseCycle):
                 chunked = True
             elif known == b"connection":
                 close = b"close" in value.lower()
-        _check_fields(b"".join(fields), len(headers))
+        num_lines = len(parts) // 4 + 1
         if close:
             self.keep_alive = False
         elif not self.keep_alive:
-            fields.append(_CLOSE)
+            parts.append(_CLOSE)
+            num_lines += 1
         if self.chunked_encoding and not chunked:
-            fields.append(_CHUNKED)
-        ours = [part for field in self.default_headers for part in (field[0], b": ", field[1], _LINE_END)]
-        request_id = (REQUEST_ID_HEADER, b": ", self.log.id.encode("ascii"), _LINE_END)
-        return b"".join([STATUS_LINE[status], *ours, *request_id, *fields, _LINE_END])
+            parts.append(_CHUNKED)
+            num_lines += 1
+        head = b"".join(parts)
+        if len(head) - len(head.translate(None, _CONTROLS)) != len(_LINE_END) * num_lines:
+            raise RuntimeError("a header of the answer holds control characters")
+        return head + _LINE_END
 
     def _send_body(self, body: bytes, more_body: bool) -> None:
         pieces = [] if self.response_started else [self._head]
@@ -167,10 +221,6 @@ class Cycle(RequestResponseCycle):
             self.last = not self.keep_alive
             self.on_response()
 
-    async def send_500_response(self) -> None:
-        """The answer of an application that failed before any of its own had left."""
-        await self._answer(defect())
-
     async def _answer(self, refused: Refused) -> None:
         headers, body = problem_parts(refused)
         await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
@@ -191,6 +241,5 @@ class Cycle(RequestResponseCycle):
         self.message_event.set()
 
 
-def _check_fields(fields: bytes, number: int) -> None:
-    if len(fields) - len(fields.translate(None, _CONTROLS)) != len(_LINE_END) * number:
-        raise RuntimeError("a header of the answer holds control characters")
+def _nothing() -> None:
+    """The connection is not told again."""

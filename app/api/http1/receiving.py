@@ -299,17 +299,15 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
 
     def _make_cycle(self, keep_alive: bool, expects_continue: bool) -> Cycle:
         return Cycle(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
+            self.scope,
+            self.transport,
+            self.flow,
+            self.logger,
+            self.server_state.default_headers,
+            self.on_response_complete,
             access_log=self.access_log,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=expects_continue,
+            expects_continue=expects_continue,
             keep_alive=keep_alive,
-            on_response=self.on_response_complete,
         )
 
     def _start(self, cycle: Cycle) -> None:

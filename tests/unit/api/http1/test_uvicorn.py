@@ -8,7 +8,7 @@ import ast
 import inspect
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -45,7 +45,7 @@ OBJECTS: dict[type, set[str]] = {
 #: What ours read, set, call or replace of each.
 INTERNALS: dict[type, set[str]] = {
     HttpToolsProtocol: {
-        *("_start_asgi_task", "access_log", "access_logger", "app", "app_state", "asgi_version", "client"),
+        *("_start_asgi_task", "access_log", "app", "app_state", "asgi_version", "client"),
         *("connection_lost", "connection_made", "cycle", "data_received", "eof_received", "flow", "headers"),
         *("logger", "loop", "on_body", "on_header", "on_headers_complete", "on_message_begin"),
         *("on_message_complete", "on_response_complete", "parser", "pause_writing", "pipeline"),
@@ -54,8 +54,16 @@ INTERNALS: dict[type, set[str]] = {
     },
     RequestResponseCycle: {
         *("chunked_encoding", "default_headers", "disconnected", "expected_content_length", "flow"),
-        *("keep_alive", "message_event", "more_body", "on_response", "receive", "response_complete"),
-        *("response_started", "run_asgi", "scope", "send", "send_500_response", "transport"),
+        *(
+            "keep_alive",
+            "logger",
+            "message_event",
+            "more_body",
+            "on_response",
+            "receive",
+            "response_complete",
+        ),
+        *("response_started", "run_asgi", "scope", "send", "transport"),
         *("access_log", "waiting_for_100_continue"),
     },
     FlowControl: {"_transport", "drain", "pause_reading", "read_paused", "resume_reading", "write_paused"},
@@ -77,7 +85,7 @@ def members(owner: type) -> set[str]:
     return {*vars(owner), *(node.attr for node in stored)}
 
 
-def attributes(owner: type, of: set[str]) -> Iterator[ast.Attribute]:
+def attributes(owner: type | Callable[..., object], of: set[str]) -> Iterator[ast.Attribute]:
     """Each `name.attribute` in the source of a class where `of` has the name."""
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(owner)))):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in of:
@@ -106,14 +114,19 @@ def test_every_name_that_ours_build_on_is_listed(owner: type) -> None:
     assert {name for name in named & members(owner) if not name.startswith("__")} == INTERNALS[owner]
 
 
-def test_a_request_is_made_with_the_arguments_that_uvicorn_takes() -> None:
-    call = next(
-        node
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(ReceivingProtocol._make_cycle))))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Cycle"
-    )
-    taken = set(inspect.signature(RequestResponseCycle.__init__).parameters) - {"self"}
-    assert {keyword.arg for keyword in call.keywords} == taken
+def test_a_request_has_what_the_connection_of_uvicorn_reads_of_it() -> None:
+    """Ours sets its attributes itself, and replaces every method."""
+    read: set[str] = set()
+    for method in (
+        HttpToolsProtocol._start_asgi_task,
+        HttpToolsProtocol.connection_lost,
+        HttpToolsProtocol.shutdown,
+    ):
+        read |= {node.attr for node in attributes(method, {"cycle", "self.cycle"})}
+    assert read == {"disconnected", "keep_alive", "message_event", "response_complete", "run_asgi"}
+    assert read <= members(Cycle)
+    inherited = {name for name, member in vars(RequestResponseCycle).items() if callable(member)}
+    assert inherited - set(vars(Cycle)) == {"send_500_response"}
 
 
 def test_what_is_imported_beside_the_classes_is_what_it_was() -> None:

@@ -233,6 +233,8 @@ def main() -> None:
         os.environ.setdefault("SHARDSMITH_STORAGE_URL", (ROOT / "data").as_uri())
     else:
         os.chdir(ROOT)
+        # Set in many containers. Each process that the tests start would translate every module it imports.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.execv(line[0], line)  # noqa: S606 - becoming it is the point
 
 

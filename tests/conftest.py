@@ -3,6 +3,7 @@
 A test whose store is not installed is skipped, unless CI is set.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -57,11 +58,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     taken: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        is_slow = any(item.get_closest_marker(name) for name in SLOW)
+        is_slow = any(mark.name in SLOW for mark in item.iter_markers())
         (taken if is_slow == (share == "rest") else left).append(item)
     items[:] = taken
     config.hook.pytest_deselected(items=left)
     config.stash[LEFT_OUT] = len(left)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of garbage collection: with all of them a collection takes a second."""
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

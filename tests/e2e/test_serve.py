@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -16,18 +17,29 @@ from tests.waiting import wait_for
 IDLE_MB = 250
 
 
-def test_probes_answer(service: Service) -> None:
-    assert httpx.get(f"{service.url}/livez").status_code == 200
-    ready = httpx.get(f"{service.url}/readyz")
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A ready service that no test ends."""
+    started = start(tmp_path_factory.mktemp("running"))
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        started.kill()
+
+
+def test_probes_answer(running: Service) -> None:
+    assert httpx.get(f"{running.url}/livez").status_code == 200
+    ready = httpx.get(f"{running.url}/readyz")
     assert ready.status_code == 200
     assert ready.json()["ready"] is True
 
 
 @needs_curl
-def test_prints_a_request_that_works(service: Service, tmp_path: Path) -> None:
-    lines = [line.strip() for line in service.log().splitlines() if line.strip().startswith("curl ")]
-    assert len(lines) == 1, service.log()
-    assert service.url in lines[0]
+def test_prints_a_request_that_works(running: Service, tmp_path: Path) -> None:
+    lines = [line.strip() for line in running.log().splitlines() if line.strip().startswith("curl ")]
+    assert len(lines) == 1, running.log()
+    assert running.url in lines[0]
 
     answer = subprocess.run(
         ["sh", "-c", lines[0]], cwd=tmp_path, capture_output=True, check=False, timeout=30

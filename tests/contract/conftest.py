@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.contract.declared import check_answer
-from tests.e2e.service import Service, start
+from tests.e2e.service import SSL_CONTEXT, Service, start
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ class TransportOfEachThread(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if not hasattr(self._local, "transport"):
-            self._local.transport = httpx.HTTPTransport()
+            self._local.transport = httpx.HTTPTransport(verify=SSL_CONTEXT)
             self._opened.append(self._local.transport)
         transport: httpx.HTTPTransport = self._local.transport
         return transport.handle_request(request)

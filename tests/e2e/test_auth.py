@@ -112,17 +112,10 @@ def canaried(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service
         AWS_SESSION_TOKEN=AWS,
     )
     try:
-        wait_for(lambda: _answers(started))
+        wait_for(lambda: started.answers("/livez"))
         yield started
     finally:
         started.kill()
-
-
-def _answers(service: Service) -> bool:
-    try:
-        return httpx.get(f"{service.url}/livez").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.mark.waits

@@ -22,7 +22,7 @@ LARGE = b"[" + b"[1]," * (1 << 19) + b"[1]]"
 def test_requests_are_answered_while_kernels_of_others_are_compiled(tmp_path: Path) -> None:
     service = start(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
     try:
-        wait_for(lambda: answers(f"{service.url}/livez"))
+        wait_for(lambda: service.answers("/livez"))
         conversion = f"{service.url}/v1/tensors/serialize?to=b64"
         answer = httpx.post(conversion, content=b"[1, 2]", headers=JSON, timeout=300)
         assert answer.text == '{"b64":"CAkSBBICCAIiEAEAAAAAAAAAAgAAAAAAAAA="}'
@@ -36,13 +36,6 @@ def test_requests_are_answered_while_kernels_of_others_are_compiled(tmp_path: Pa
         assert "Traceback" not in service.log()
     finally:
         service.kill()
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.mark.waits
@@ -76,7 +69,7 @@ def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp
     spool.touch()  # in place of the folder, which root could write to
     service = start(tmp_path, SHARDSMITH_SPOOL_DIR=str(spool))
     try:
-        wait_for(lambda: _answers(service.url))
+        wait_for(lambda: service.answers("/livez"))
         with httpx.Client(base_url=service.url, timeout=60) as client:
             wait_for(lambda: "spool_unavailable" in client.get("/readyz").text)
             assert client.get("/readyz").status_code == 503
@@ -99,7 +92,7 @@ def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path
     spool.touch()
     service = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens), SHARDSMITH_SPOOL_DIR=str(spool))
     try:
-        wait_for(lambda: _answers(service.url))
+        wait_for(lambda: service.answers("/livez"))
         with httpx.Client(base_url=service.url, timeout=60) as client:
 
             def told(headers: dict[str, str]) -> dict[str, dict[str, object]]:
@@ -127,10 +120,3 @@ def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path
                 assert kept not in shown
     finally:
         service.kill()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/livez").status_code == 200
-    except httpx.TransportError:
-        return False

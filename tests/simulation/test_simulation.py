@@ -15,14 +15,21 @@ from tests.simulation.mutations import MUTATIONS
 from tests.simulation.simulate import simulate, small_sizes
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Of which `bin/test` does the first, and `bin/test --rest` the others.
 RUNS = 300
+QUICK_RUNS = 100
 #: What a client notices by itself.
 NOTICED = {"lost", "duplicate", "unexpected", "torn", "changed", "stale", "answer", "aborted", "stuck"}
 
 
-def test_no_schedule_breaks_a_promise() -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(QUICK_RUNS), pytest.param(range(QUICK_RUNS, RUNS), marks=pytest.mark.exhaustive)],
+    ids=str,
+)
+def test_no_schedule_breaks_a_promise(seeds: range) -> None:
     with small_sizes():
-        wrong = [outcome for seed in range(RUNS) if (outcome := simulate(seed)).violations]
+        wrong = [outcome for seed in seeds if (outcome := simulate(seed)).violations]
     assert not wrong, f"replay with: python -m tests.simulation.run --replay {wrong[0].seed}"
 
 

@@ -5,6 +5,7 @@ Another user is a second model of the same thing, or belongs into the table.
 
 import ast
 import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -61,6 +62,23 @@ def modules() -> dict[str, ast.Module]:
     return {path.relative_to(APP).as_posix(): ast.parse(path.read_text()) for path in paths}
 
 
+@cache
+def attributes() -> dict[str, set[str]]:
+    """The modules that use an attribute of such a name."""
+    found = defaultdict[str, set[str]](set)
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                found[node.attr].add(name)
+    return found
+
+
+@cache
+def imported() -> dict[str, set[str]]:
+    """What each module imports."""
+    return {name: imports(tree) for name, tree in modules().items()}
+
+
 def imports(tree: ast.Module) -> set[str]:
     """The modules that are imported; of `from a import b` both `a` and `a.b`, which may be one."""
     found: set[str] = set()
@@ -74,23 +92,17 @@ def imports(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_kernel_has_one_caller(kernel: str) -> None:
-    callers = {
-        name
-        for name, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr == kernel
-    }
-    assert callers == KERNELS[kernel]
+    assert attributes()[kernel] == KERNELS[kernel]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_library_has_one_importer(library: str) -> None:
-    assert {name for name, tree in modules().items() if library in imports(tree)} == LIBRARIES[library]
+    assert {name for name, found in imported().items() if library in found} == LIBRARIES[library]
 
 
 def test_arrow_is_a_form_and_no_model_of_rows() -> None:
     importers = {
-        name for name, tree in modules().items() if any(m.split(".")[0] == "pyarrow" for m in imports(tree))
+        name for name, found in imported().items() if any(m.split(".")[0] == "pyarrow" for m in found)
     }
     others = {name for name in importers if not name.startswith("codecs/arrow/")}
     # CSV is split by Arrow.

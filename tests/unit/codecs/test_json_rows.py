@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any, get_args
 
 import pytest
@@ -116,11 +117,16 @@ def test_the_first_thousand_rows_decide(
         assert (found.left, max(found.batches)) == (0, min(MAX_BATCH_ROWS, max(found.batches)))
 
 
+@cache
+def many_rows() -> list[str]:
+    row = {"x": 1.5, "s": 'a[]{}"\\', "t": [[1, 2], [3]], "n": None, "id": 0}
+    return [json.dumps({**row, "id": index}) for index in range(24_000)]
+
+
 @pytest.mark.parametrize("faulty", [None, 0, 999, 1000, 1001, 9191, 9192, 19_999, 23_999])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_rows_of_a_large_array_are_read_some_at_a_time(faulty: int | None, wrapped: bool) -> None:
-    row = {"x": 1.5, "s": 'a[]{}"\\', "t": [[1, 2], [3]], "n": None, "id": 0}
-    texts = [json.dumps({**row, "id": index}) for index in range(24_000)]
+    texts = [*many_rows()]
     if faulty is not None:
         texts[faulty] = '{"x": 1, "x": 2}'
     before = '{"signature_name": "s", "instances": [' if wrapped else " ["

@@ -201,10 +201,14 @@ def test_rows_of_nothing_are_written_without_being_held() -> None:
     assert peak < 2**20
 
 
-def test_what_protobuf_cannot_hold_is_refused() -> None:
+@pytest.mark.soak
+def test_strings_that_protobuf_cannot_hold_are_refused() -> None:
     shared = bytes(2**20)
     found = write_tensors("tensorproto", [Array(STRING, (2048,), strings(*[shared] * 2048))])
     assert code_of(found) == "tensor_too_large"
+
+
+def test_numbers_that_protobuf_cannot_hold_are_refused() -> None:
     many = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31 - 1,), (0,))
     found = write_tensors("tensorproto", [Array(DTYPES["uint8"], many.shape, many)])
     assert code_of(found) == "tensor_too_large"

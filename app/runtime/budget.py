@@ -78,6 +78,15 @@ class Budget:
         if self._share is not None:
             self._share.reserve(num_bytes)
 
+    def reserve_spare(self, num_bytes: int) -> bool:
+        """Reserve memory that the request can do without, while a great deal is free; whether that is so."""
+        return self._share is None or self._share.reserve_spare(num_bytes)
+
+    def release_reserved(self, num_bytes: int) -> None:
+        """Release bytes that were reserved before work has ended."""
+        if self._share is not None:
+            self._share.release_reserved(num_bytes)
+
     def require_not_given_up(self) -> None:
         """Stop work whose request was given up (`MemoryShare.require_not_given_up`)."""
         if self._share is not None:

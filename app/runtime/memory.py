@@ -16,6 +16,8 @@ _LONGEST_WAIT_S: Final = 10.0
 _STEP: Final = 1024 * 1024
 #: At most this share of the pool may stay with the allocator as freed memory before more is handed out.
 _LARGEST_UNUSED: Final = 0.25
+#: Memory that a request could do without is taken while so many times as much is free.
+_SPARE: Final = 8
 
 
 class MemoryPool:
@@ -63,6 +65,15 @@ class MemoryPool:
             self._require_room(num_bytes)
             self._used += num_bytes
             share.held += num_bytes
+
+    def reserve_spare(self, share: MemoryShare, num_bytes: int) -> bool:
+        """Take memory if several times as much is free; whether it was taken."""
+        with self._changed:
+            if self._used + _SPARE * num_bytes > self.max_bytes:
+                return False
+            self._used += num_bytes
+            share.held += num_bytes
+            return True
 
     def grow(self, share: MemoryShare, num_bytes: int) -> None:
         """Take memory for a request that computes, or wait for it.
@@ -178,6 +189,12 @@ class MemoryShare:
         if num_bytes > 0:
             self._pool.reserve(self, num_bytes)
             self._reserved += num_bytes
+
+    def reserve_spare(self, num_bytes: int) -> bool:
+        """Reserve memory that the request can do without, while a great deal is free; whether that is so."""
+        is_taken = self._pool.reserve_spare(self, num_bytes)
+        self._reserved += num_bytes if is_taken else 0
+        return is_taken
 
     def release_reserved(self, num_bytes: int) -> None:
         """Release reserved bytes that are not needed any more, and all that is held beyond the rest."""

@@ -127,6 +127,7 @@ class SpoolFile:
         self._spool = spool
         self._max_bytes = max_bytes
         self._size = 0
+        self._expected = 0
         self._mapped: mmap.mmap | None = None
         self._lock = threading.Lock()
         with _disk_errors():
@@ -136,11 +137,24 @@ class SpoolFile:
     def size(self) -> int:
         return self._size
 
+    def expect(self, num_bytes: int) -> None:
+        """Let the file be viewed before so many bytes were appended. They take no room until they are.
+
+        Raises:
+            ValueError: the file was viewed.
+            SpoolFull, SpoolUnavailable: the disk failed.
+        """
+        with self._lock, _disk_errors():
+            if self._mapped is not None:
+                raise ValueError("the spool file is being viewed")
+            self._file.truncate(num_bytes)
+            self._expected = num_bytes
+
     def append(self, data: Buffer) -> int:
         """Add `data` at the end and return the offset at which it begins.
 
         Raises:
-            ValueError: the file is closed, or was viewed.
+            ValueError: the file is closed, or was viewed, and this is more than was expected then.
             SpoolFull: no room left in the spool, for this file, or on the disk.
             SpoolUnavailable: the disk failed.
         """
@@ -148,7 +162,7 @@ class SpoolFile:
         with self._lock:
             if self._file.closed:
                 raise ValueError("the spool file is closed")
-            if self._mapped is not None:
+            if self._mapped is not None and self._size + len(view) > len(self._mapped):
                 raise ValueError("the spool file is being viewed")
             if self._max_bytes is not None and self._size + len(view) > self._max_bytes:
                 raise SpoolFull(
@@ -171,6 +185,7 @@ class SpoolFile:
             SpoolUnavailable: the disk failed.
         """
         with self._lock, _disk_errors():
+            n = min(n, self._size - offset)
             self._file.seek(offset)
             pieces = []
             while n > 0 and (piece := self._file.read(n)):
@@ -190,14 +205,14 @@ class SpoolFile:
                 raise ValueError("the spool file is being viewed")
             self._file.truncate(0)
             self._spool.release(self._size)
-            self._size = 0
+            self._size = self._expected = 0
 
     def fileno(self) -> int:
         """The descriptor, for another process that reads the file."""
         return self._file.fileno()
 
     def view(self) -> memoryview:
-        """All of the file as a mapping. Nothing can be appended afterwards.
+        """All that was appended, as a mapping. Afterwards no more can be appended than was expected before.
 
         The file is private, so it cannot become shorter than its mapping, which would be a fatal signal.
         """
@@ -205,8 +220,9 @@ class SpoolFile:
             if self._file.closed:
                 raise ValueError("the spool file is closed")
             if self._mapped is None and self._size:
-                self._mapped = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
-            return memoryview(self._mapped or b"")
+                length = max(self._size, self._expected)
+                self._mapped = mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ)
+            return memoryview(self._mapped or b"")[: self._size]
 
     def close(self) -> None:
         """Free the room; a mapping's room is freed with its last view. May be called twice."""

@@ -96,8 +96,8 @@ class Arriving(ABC):
     declared_size: int | None
 
     @abstractmethod
-    def read_ahead(self) -> Iterator[Buffer]:
-        """The pieces from the beginning on, as they arrive; may end early.
+    def read_ahead(self) -> Iterator[memoryview]:
+        """All that has arrived, from the beginning on, each time that there is more; may end early.
 
         Raises:
             StreamInterrupted: the sender went away before the end.

@@ -20,7 +20,7 @@ def read_body(body: WholeBody, budget: Budget, *, bare: bool, names: Iterable[st
         InputError: as `parse_json`, and what stops the body from arriving.
     """
     if isinstance(body, Arriving) and body.declared_size is not None:
-        tape = TapeReader(names, budget, bare=bare).read_pieces(body.read_ahead(), body.declared_size)
+        tape = TapeReader(names, budget, bare=bare).read_ahead(body.read_ahead(), body.declared_size)
         if tape is not None:
             return tape
     return read_text(body.view(), budget, bare=bare, names=names)

@@ -6,7 +6,7 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ...domain.limits import KIB, MIB
 from ...runtime.budget import Budget
-from ...runtime.streams import Buffer
 from .. import kernels
 from ..columns import Strings
 from ..kernels.json import tape as entries
@@ -47,10 +46,9 @@ _SEPARATORS: Final = b",:[[{{"
 #: Entries in the rest of a text may be closer than those that were counted.
 _MARGIN: Final = 1.1
 _AT_ZERO: Final = np.zeros(1, np.int64)
-_NO_TEXT: Final = np.empty(0, np.uint8)
-#: Of a text that is read in pieces, so much at a time; and so much of it may be a string or a number.
+#: Of a text that arrives, at least so much is read at a time; and so much of it may be a string or a number.
 _BLOCK_BYTES: Final = 256 * KIB
-_WINDOW_BYTES: Final = 2 * MIB
+_LONGEST: Final = 2 * MIB
 _PLAIN_KEY: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 
@@ -251,23 +249,27 @@ class TapeReader:
             self._budget.release(num_bytes)
             room = min(2 * room, len(text) + _FEW_ENTRIES + len(starts)) if self._no_entries else room
 
-    def read_pieces(self, pieces: Iterable[Buffer], num_bytes: int) -> Tape | None:
-        """The value of one text, read a piece at a time; as `read`.
+    def read_ahead(self, texts: Iterable[memoryview], num_bytes: int) -> Tape | None:
+        """The value of one text, read while it arrives; as `read`.
 
         Args:
-            pieces: of the text.
-            num_bytes: of all of them.
+            texts: as much of it as has arrived, from the beginning on, each time that there is more.
+            num_bytes: of all of it.
 
         Returns:
             None where the text has to be read at once: it is no strict JSON, has a string or a number that is
-            very long, or many keys, seems to take more than the budget has, or the pieces end early.
+            very long, or many keys, seems to take more than the budget has, or does not arrive.
         """
-        window = _Window(self._budget)
-        blocks = window.blocks(pieces)
         space: _Space | None = None
-        num_charged = total = 0
+        num_charged = num_read = 0
+        rest = iter(texts)
         try:
-            for text, num_new, is_last in blocks:
+            for arrived in rest:
+                is_last = len(arrived) >= num_bytes
+                if len(arrived) - num_read < _BLOCK_BYTES and not is_last:
+                    continue
+                num_read = len(arrived)
+                text = np.frombuffer(arrived, np.uint8)
                 if space is None:
                     room = max(_FEW_ENTRIES, int(num_bytes * self._estimate_density(text))) + 1
                     needed = self._size(room, num_bytes)
@@ -276,22 +278,20 @@ class TapeReader:
                     self._budget.charge(needed, "The parsed JSON")
                     num_charged = needed
                     space, table = _Space(_Arrays(), room, num_bytes), self._take_table()
-                total += num_new
-                if total > num_bytes or (is_last and total < num_bytes):
+                position = int(table.state[entries.POSITION])
+                if num_read > num_bytes or num_read - position > _LONGEST:
                     break
                 table.state[entries.MORE] = not is_last
-                self._run(text, _AT_ZERO, np.array([len(text)], np.int64), space, table)
-                if is_last:
-                    if table.state[entries.STATUS] != entries.DONE or table.state[entries.UNREAD_NUMBERS]:
-                        break
-                    tape = self._take_tape(_NO_TEXT, num_bytes, space, table, num_charged)
+                self._run(text, np.array([position]), np.array([num_read]), space, table)
+                status = table.state[entries.STATUS]
+                # At its end a body may still turn out to be broken, or longer.
+                if is_last and status == entries.DONE and next(rest, None) is None:
+                    tape = self._take_tape(text, num_bytes, space, table, num_charged)
                     num_charged = 0
                     return tape
-                if table.state[entries.STATUS] != entries.INVALID:
+                if is_last or status != entries.INVALID:
                     break
-                window.drop(int(table.state[entries.POSITION]))
         finally:
-            window.close()
             self._budget.release(num_charged)
         return None
 
@@ -394,43 +394,6 @@ class TapeReader:
             table = _KeyTable(known, self._key_room, self._follow)
         table.begin()
         return table
-
-
-class _Window:
-    """What of a text was not read yet, with the pieces that follow."""
-
-    def __init__(self, budget: Budget) -> None:
-        budget.charge(_WINDOW_BYTES, "JSON that is being read")
-        self._budget = budget
-        self._buffer = np.empty(_WINDOW_BYTES, np.uint8)
-        self._held = 0
-
-    def close(self) -> None:
-        self._budget.release(_WINDOW_BYTES)
-
-    def drop(self, num_bytes: int) -> None:
-        """Keep what lies behind so many bytes."""
-        self._buffer[: self._held - num_bytes] = self._buffer[num_bytes : self._held].copy()
-        self._held -= num_bytes
-
-    def blocks(self, pieces: Iterable[Buffer]) -> Iterator[tuple[NDArray[np.uint8], int, bool]]:
-        """What is held each time that a block has come, how much of it is new, and whether it is the last.
-
-        There are no more where there is no room, as what is held is not dropped.
-        """
-        num_new = 0
-        for piece in pieces:
-            for begin in range(0, len(piece), _BLOCK_BYTES):
-                part = np.frombuffer(memoryview(piece)[begin : begin + _BLOCK_BYTES], np.uint8)
-                if self._held + len(part) > _WINDOW_BYTES:
-                    return
-                self._buffer[self._held : self._held + len(part)] = part
-                self._held += len(part)
-                num_new += len(part)
-                if num_new >= _BLOCK_BYTES:
-                    yield self._buffer[: self._held], num_new, False
-                    num_new = 0
-        yield self._buffer[: self._held], num_new, True
 
 
 @lru_cache(maxsize=16)

@@ -13,6 +13,7 @@ from app.errors import StreamInterrupted
 from app.runtime import arriving_body
 from app.runtime.arriving_body import ArrivingBody
 from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream
 from tests.bodies import stream_of
@@ -24,16 +25,23 @@ def arriving(spool: Spool, resources: ExitStack, source: ByteStream | None = Non
     return ArrivingBody(source or stream_of(BODY, 100_000), Budget(), spool, resources, len(BODY))
 
 
+@pytest.mark.parametrize("most_held", [len(BODY), len(BODY) - 1])
 @pytest.mark.parametrize("num_read", [0, 1, 12, 1000])
-def test_all_of_it_is_there_however_much_was_read_ahead(tmp_path: Path, num_read: int) -> None:
-    spool = Spool(tmp_path, 16 * MIB)
+def test_all_of_it_is_there_however_much_was_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_read: int, most_held: int
+) -> None:
+    monkeypatch.setattr(arriving_body, "_READ_IN_MEMORY", most_held)
+    spool, budget = Spool(tmp_path, 16 * MIB), Budget()
     with ExitStack() as resources:
-        body = arriving(spool, resources)
-        pieces = [bytes(piece) for piece, _ in zip(body.read_ahead(), range(num_read), strict=False)]
-        assert b"".join(pieces) == BODY[: sum(map(len, pieces))]
-        assert len(pieces) == min(num_read, 32)
+        body = ArrivingBody(stream_of(BODY, 100_000), budget, spool, resources, len(BODY))
+        views = [bytes(view) for view, _ in zip(body.read_ahead(), range(num_read), strict=False)]
+        sizes = [min(100_000 * count, len(BODY)) for count in range(1, min(num_read, 32) + 1)]
+        assert views == [BODY[:size] for size in sizes]
         assert (bytes(body.view()), body.size, body.read_at(7, 9)) == (BODY, len(BODY), BODY[7:16])
-        assert spool.used == len(BODY)
+        assert body.read_at(len(BODY) - 2, 9) == BODY[-2:]
+        is_held = num_read == 1000 and len(BODY) <= most_held
+        assert spool.used == (0 if is_held else len(BODY))
+        assert budget.spooled == spool.used
     del body
     assert spool.used == 0
 
@@ -87,3 +95,31 @@ def test_a_sender_that_leaves_is_an_error_for_either_reader(tmp_path: Path) -> N
     with ExitStack() as resources, pytest.raises(StreamInterrupted):
         arriving(spool, resources, Leaving()).view()
     assert spool.used == 0
+
+
+@pytest.mark.parametrize(("pool_mib", "is_held"), [(25, True), (24, False)])
+def test_a_body_is_held_while_there_is_memory_to_spare(tmp_path: Path, pool_mib: int, is_held: bool) -> None:
+    pool, spool = MemoryPool(pool_mib * MIB), Spool(tmp_path, 16 * MIB)
+    share = pool.share()
+    with ExitStack() as resources:
+        body = ArrivingBody(
+            stream_of(BODY, 100_000), Budget(share=share), spool, resources, declared_size=len(BODY)
+        )
+        views = body.read_ahead()
+        next(views)
+        assert (pool.used, spool.used) == ((len(BODY), 0) if is_held else (0, 100_000))
+        assert [len(view) for view in views][-1] == len(BODY)
+        assert (pool.used, spool.used) == ((len(BODY), 0) if is_held else (0, len(BODY)))
+    share.end()
+    assert pool.used == 0
+
+
+def test_what_was_held_of_a_body_that_is_not_read_ahead_to_its_end_moves_to_the_spool(tmp_path: Path) -> None:
+    pool, spool = MemoryPool(100 * MIB), Spool(tmp_path, 16 * MIB)
+    with ExitStack() as resources:
+        body = ArrivingBody(
+            stream_of(BODY, 100_000), Budget(share=pool.share()), spool, resources, declared_size=len(BODY)
+        )
+        next(body.read_ahead())
+        assert bytes(body.view()) == BODY
+        assert (pool.used, spool.used) == (0, len(BODY))

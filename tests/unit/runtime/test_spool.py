@@ -92,6 +92,39 @@ def test_a_view_is_all_that_was_appended_and_ends_it(tmp_path: Path) -> None:
         file.view()
 
 
+def test_a_file_of_an_expected_size_is_viewed_while_it_grows(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        file.expect(12)
+        views = []
+        for piece in (b"hello", b" ", b"world"):
+            file.append(piece)
+            views.append(file.view())
+            assert (spool.used, file.size) == (len(views[-1]), len(views[-1]))
+            assert file.read_at(0, 100) == bytes(views[-1])
+        assert [bytes(view) for view in views] == [b"hello", b"hello ", b"hello world"]
+        with pytest.raises(ValueError, match="viewed"):
+            file.append(b"!!")
+        with pytest.raises(ValueError, match="viewed"):
+            file.expect(20)
+        assert file.append(b"!") == 11
+    assert (bytes(views[0]), spool.used) == (b"hello", 12)
+    del views
+    assert spool.used == 0
+
+
+def test_a_file_that_was_cleared_is_expected_to_be_empty(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    with spool.open() as file:
+        file.expect(12)
+        file.append(b"hello")
+        file.clear()
+        file.append(b"x")
+        assert bytes(file.view()) == b"x"
+        with pytest.raises(ValueError, match="viewed"):
+            file.append(b"y")
+
+
 def test_the_view_of_an_empty_file_is_empty(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 100)
     with spool.open() as file:

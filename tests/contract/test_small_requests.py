@@ -161,6 +161,23 @@ def test_what_is_small_and_right_takes_no_thread() -> None:
         assert runner.run(post(app, large)).status_code == 500
 
 
+def same_integers(count: int) -> Request:
+    """A TensorProto of int8 that has -100 so many times, in one value; in JSON each takes five bytes."""
+    size = bytes([0x08, count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14])
+    shape = bytes([0x12, len(size)]) + size
+    value = bytes.fromhex("9cffffffffffffffff01")
+    body = bytes([0x08, 6, 0x12, len(shape)]) + shape + bytes([0x3A, len(value)]) + value
+    return "/v1/tensors/parse", {}, body
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_an_answer_of_more_than_a_mebibyte_is_made_in_a_thread() -> None:
+    with service() as (app, runner):
+        answer = runner.run(post(app, same_integers(200_000)))
+        assert (answer.status_code, len(answer.content) > 1_000_000) == (200, True)
+        assert runner.run(post(app, same_integers(220_000))).status_code == 500
+
+
 APPENDS: dict[str, Request] = {
     "rows": ("/v1/datasets/d/records", JSON, b'[{"x": 1}, {"x": 2}]'),
     "split": ("/v1/datasets/d/records?split=test", JSON, b'[{"x": 1}]'),

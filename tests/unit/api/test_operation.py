@@ -64,14 +64,23 @@ class Told:
 
             return answer
 
+        @router.get("/{thing}/defect")
+        def fail(thing: str) -> Handler:
+            async def answer(_: Request) -> Response:
+                raise RuntimeError(thing)
+
+            return answer
+
         return router
 
     async def run(self, request: Request, plan: Plan) -> Response:
         return PlainTextResponse(f"{plan.lane} {request.headers.get('x-other', '')}".strip())
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    def ask(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, *, raises: bool = True
+    ) -> httpx.Response:
         async def answer() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app)
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=raises)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 client.headers.clear()
                 return await client.request(method, path, headers=headers)
@@ -177,3 +186,11 @@ def test_methods_and_paths_that_are_not_there_are_refused(told: Told) -> None:
 
 def test_a_handler_answers_by_itself(told: Told) -> None:
     assert told.ask("GET", "/things/a/file").text == "a GET"
+
+
+def test_a_defect_is_answered_and_left_to_the_server_to_log(told: Told) -> None:
+    with pytest.raises(RuntimeError, match="secret"):
+        told.ask("GET", "/things/secret/defect")
+    answer = told.ask("GET", "/things/secret/defect", raises=False)
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert "secret" not in answer.text

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Annotated, Any, Final
-from weakref import WeakKeyDictionary
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
@@ -79,8 +78,6 @@ class Operation(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Plan | Handler], **options: Any) -> None:
         super().__init__(path, endpoint, **{**options, "response_model": None})
         self._wanted, self._query_name, self._query_model = _read_signature(endpoint)
-        #: By the runner: a plan holds what was read within the limits of one application.
-        self._plans: WeakKeyDictionary[Runner, dict[_Key, Plan | Handler]] = WeakKeyDictionary()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Called by the router. Whatever is raised before the answer begins is answered here."""
@@ -108,7 +105,8 @@ class Operation(APIRoute):
         scope = request.scope
         raw = tuple(header for header in scope["headers"] if header[0] in _NEGOTIATING)
         key = (scope["path"], scope["query_string"], raw)
-        plans = self._plans.setdefault(runner, {})
+        # With the runner, since a plan holds what was read within the limits of one application.
+        plans = runner.plans[self.unique_id]
         plan = plans.get(key)
         if plan is None:
             plan = self._make_plan(scope, Headers(raw=list(raw)), encodes=runner.encodes_answers)

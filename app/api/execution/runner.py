@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import Request
 from starlette.responses import Response
@@ -67,6 +68,8 @@ class Runner:
         encodes_answers: bool = True,
     ) -> None:
         self.encodes_answers = encodes_answers
+        #: What each operation has made and keeps, by its id.
+        self.plans: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
         self._services = services
         self._memory = memory
         self._turns = turns

@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from starlette.types import Scope
 
@@ -72,16 +72,18 @@ class RequestLog:
         level = logging.WARNING if self.ended is not None and not whole_body else logging.INFO
         if path in PROBES or not (every or level == logging.WARNING) or not logger.isEnabledFor(level):
             return
-        fields = {
-            "method": scope["method"],
-            "status": self.status,
-            "ms": round((time.monotonic() - self._began) * 1e3, 2),
-            "bytes_in": self.num_in,
-            "bytes_out": self.num_out,
-            "client": client[0] if (client := scope["client"]) else None,
-            "ended": self.ended,
-        }
-        _log(level, path, scope["raw_path"], fields)
+        _log(
+            level,
+            path,
+            scope["raw_path"],
+            method=scope["method"],
+            status=self.status,
+            ms=round((time.monotonic() - self._began) * 1e3, 2),
+            num_in=self.num_in,
+            num_out=self.num_out,
+            client=scope["client"],
+            ended=self.ended,
+        )
 
 
 def log_refusal(
@@ -106,33 +108,50 @@ def log_refusal(
         return
     # A target of another form may hold a password: `http://name:password@host/`.
     path = target.partition(b"?")[0] if target.startswith(b"/") else b""
-    fields = {
-        "status": status,
-        "bytes_in": num_in,
-        "client": client[0] if client else None,
-        "ended": code,
-    }
     token = REQUEST_ID.set(request_id)
-    _log(level, path.decode("latin-1"), path, fields)
+    _log(level, path.decode("latin-1"), path, status=status, num_in=num_in, client=client, ended=code)
     REQUEST_ID.reset(token)
 
 
-def _log(level: int, path: str, raw_path: bytes, fields: dict[str, Any]) -> None:
+def _log(
+    level: int,
+    path: str,
+    raw_path: bytes,
+    *,
+    status: int | None,
+    num_in: int,
+    client: tuple[str, int] | None,
+    ended: str | None,
+    method: str | None = None,
+    ms: float | None = None,
+    num_out: int | None = None,
+) -> None:
     found = _ROUTES.find(path)
     route = found[0].route if found is not None else None
     # As it was sent: percent-encoded, it has neither blanks nor line ends.
     shown = raw_path[:_LONGEST_PATH].decode("latin-1")
-    message = f"{fields.get('method', '-')} {route or shown or '-'} {fields['status'] or '-'}"
-    if "ms" in fields:
-        message += f" {fields['ms']} ms"
-    message += f", {fields['bytes_in']} bytes in, {fields.get('bytes_out', 0)} out, {fields['client'] or '-'}"
-    fields["route"] = route
+    address = client[0] if client else None
+    took = "" if ms is None else f" {ms} ms"
+    message = (
+        f"{method or '-'} {route or shown or '-'} {status or '-'}{took}, "
+        f"{num_in} bytes in, {num_out or 0} out, {address or '-'}"
+    )
+    fields = {
+        "method": method,
+        "status": status,
+        "ms": ms,
+        "bytes_in": num_in,
+        "bytes_out": num_out,
+        "client": address,
+        "ended": ended,
+        "route": route,
+    }
     if route != shown:
         fields["path"] = shown or None
         if route is not None:
             message += f" {shown}"
-    if fields["ended"] is not None:
-        message += f" {fields['ended']}"
+    if ended is not None:
+        message += f" {ended}"
     # Made of another record: to make one anew takes as long as all the rest. A `%` in a path is none of a
     # format, since there are no arguments.
     record = logging.LogRecord.__new__(logging.LogRecord)

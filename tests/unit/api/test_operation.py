@@ -1,6 +1,7 @@
 """A route makes one plan for all requests that say the same, and checks what they say."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ class Told:
 
     def __init__(self) -> None:
         self.made: list[tuple[Any, ...]] = []
+        self.plans: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
         self.serve(self._router().routes)
 
     def serve(self, routes: Sequence[BaseRoute]) -> None:

@@ -24,23 +24,6 @@ from .downloads.loader_lines import loader_lines
 from .execution.job import Answer
 from .negotiation import JSON_LENGTH, Chosen
 
-__all__ = [
-    "VARY",
-    "VersionJson",
-    "arrow_format",
-    "description_answer",
-    "dropped_headers",
-    "json_answer",
-    "json_length_header",
-    "lost_headers",
-    "manifest_json",
-    "no_content",
-    "records_answer",
-    "records_options",
-    "rounded_headers",
-    "underway_answer",
-]
-
 #: Ranges in a header: some 4 KiB of digits at most, half of what servers commonly allow for all.
 _NAMED_RANGES: Final = 100
 _NAMED_BYTES: Final = 4 * KIB

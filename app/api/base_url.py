@@ -7,8 +7,6 @@ from typing import Final
 
 from fastapi import Request
 
-__all__ = ["base_url"]
-
 #: A name or an address, and perhaps a port: nothing that a shell, Python or a URL reads otherwise.
 _HOST: Final = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII

@@ -8,8 +8,6 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-__all__ = ["allow_origins"]
-
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _REQUEST_HEADERS: Final = (
     "Accept",

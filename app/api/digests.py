@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from ..domain.schema import Schema
 from ..runtime.streams import ByteStream
 
-__all__ = ["HashingStream", "digest_field", "request_digest"]
-
 _CHUNK = 1024 * 1024
 
 

@@ -15,17 +15,6 @@ from ..codecs.forms import SHORT_NAME_ONLY, TAB_SEPARATED
 from ..domain.tensor import MAX_DIM
 from ..errors import MalformedInput, NotAcceptable, UnknownForm
 
-__all__ = [
-    "JSON_LENGTH",
-    "Chosen",
-    "Forms",
-    "choose_input",
-    "choose_output",
-    "parse_accept",
-    "parse_json_bytes",
-    "parse_weights",
-]
-
 FormT = TypeVar("FormT", bound=str)
 
 #: Form -> media types, in the order that breaks ties.

@@ -20,16 +20,6 @@ from .auth.routes import ACCESS
 from .negotiation import Forms, FormT
 from .problems import ProblemJson
 
-__all__ = [
-    "body_answer",
-    "body_of",
-    "build_openapi",
-    "conversion",
-    "file_response",
-    "json_body",
-    "json_response",
-]
-
 OutT = TypeVar("OutT", bound=str)
 
 _OCTETS: Final = "application/octet-stream"

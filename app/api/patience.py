@@ -14,8 +14,6 @@ from typing import Final, TypeVar
 
 from ..errors import OutcomeUnknown, Overloaded, ShardsmithError, StreamTimeout
 
-__all__ = ["SEND_WHOLE_BATCHES", "body_timed_out", "in_time", "shutting_down", "wait_in_time"]
-
 T = TypeVar("T")
 
 #: How much longer; what hundreds of clients have sent is read within it.

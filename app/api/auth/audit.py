@@ -11,8 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...logs import AUDIT
 from .principal import Principal
 
-__all__ = ["Audited", "audit"]
-
 logger = logging.getLogger(AUDIT)
 
 

@@ -12,8 +12,6 @@ from ...errors import InvalidToken, MalformedInput, Unauthenticated
 from .principal import Principal
 from .token_file import TokenTable
 
-__all__ = ["Bearers", "Digests", "Verifier"]
-
 #: An access token with many claims has 2 to 4 KiB; servers take 8 KiB of a header, as Apache does.
 _MAX_TOKEN_BYTES: Final = 8 * KIB
 _SCHEME: Final = b"bearer"

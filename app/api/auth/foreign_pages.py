@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-__all__ = ["is_of_foreign_page"]
-
 _OWN: Final = frozenset({b"same-origin", b"none"})
 
 

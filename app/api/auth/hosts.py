@@ -11,8 +11,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..http1.connections import PROBES
 from ..problems import problem_response
 
-__all__ = ["KnownHosts", "is_known"]
-
 _SHOWN: Final = 80
 _MOST_KEPT: Final = 64
 

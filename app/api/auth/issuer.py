@@ -16,8 +16,6 @@ import jwt
 from ...domain.limits import KIB
 from .loopback import is_loopback
 
-__all__ = ["ALGORITHMS", "IssuerUnreachable", "Keys", "fetch_keys"]
-
 #: Signatures by key pairs alone. With HS* or `none` whoever knows the public key could sign.
 ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}

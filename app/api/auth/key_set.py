@@ -14,8 +14,6 @@ import jwt
 from ...errors import IssuerUnavailable
 from .issuer import IssuerUnreachable, Keys
 
-__all__ = ["KeySet"]
-
 logger = logging.getLogger(__name__)
 
 #: Renewed when older; Envoy's default is 5 minutes, PyJWT's own client has 5 as well.

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..problems import problem_response
 from .foreign_pages import is_of_foreign_page
 
-__all__ = ["ALLOWED_BY", "WithoutAuthentication", "is_loopback", "refusal_to_listen"]
-
 logger = logging.getLogger(__name__)
 
 #: What `SHARDSMITH_ALLOW_UNAUTHENTICATED` has to say.

@@ -14,8 +14,6 @@ from .key_set import KeySet
 from .options import Oidc
 from .principal import Principal, is_prefix, is_right
 
-__all__ = ["OidcVerifier"]
-
 #: Between the issuer's clock and this one; what most libraries allow.
 _LEEWAY_S: Final = 60
 #: Tokens whose verification is remembered: checking a signature takes 50 to 200 us.

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from .loopback import is_loopback
 
-__all__ = ["AuthConfigurationError", "AuthOptions", "Oidc"]
-
 
 class AuthConfigurationError(ValueError):
     """Authentication is configured in a way that cannot work; the service does not start."""

@@ -8,18 +8,6 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard, get_args
 
-__all__ = [
-    "ANONYMOUS",
-    "SCOPES",
-    "Principal",
-    "Right",
-    "caller_of",
-    "is_prefix",
-    "is_right",
-    "principal_of",
-    "visible_to",
-]
-
 #: `read` what is stored and convert, `write` datasets, `admin`: what destroys. None includes another.
 Right = Literal["read", "write", "admin"]
 SCOPES: Final[tuple[Right, ...]] = get_args(Right)

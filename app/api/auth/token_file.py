@@ -25,8 +25,6 @@ from ...domain.limits import MIB
 from .options import AuthConfigurationError
 from .principal import SCOPES, Principal, Right, is_prefix, is_right
 
-__all__ = ["MAX_FILE_BYTES", "InvalidTokenFile", "TokenTable", "parse_tokens"]
-
 #: What a Kubernetes Secret holds at most; some thousands of entries.
 MAX_FILE_BYTES: Final = 1 * MIB
 

@@ -10,8 +10,6 @@ from typing import Final
 from ...services.readiness import Check
 from .token_file import MAX_FILE_BYTES, InvalidTokenFile, TokenTable, parse_tokens
 
-__all__ = ["WatchedTokens"]
-
 logger = logging.getLogger(__name__)
 
 #: Kubernetes itself takes up to a minute to bring a changed Secret into a pod.

@@ -15,8 +15,6 @@ from .middleware import Authentication
 from .options import AuthOptions, Oidc
 from .watched_tokens import WatchedTokens
 
-__all__ = ["Auth"]
-
 
 class Auth:
     """What authentication keeps running beside the application.

@@ -16,16 +16,6 @@ from ...codecs.compression.inflate import Container
 from ...errors import NotAcceptable, UnknownEncoding
 from ..negotiation import parse_weights
 
-__all__ = [
-    "ACCEPTED_ENCODINGS",
-    "AnswerCoding",
-    "choose_coding",
-    "content_codings",
-    "is_compressible",
-    "parse_content_encoding",
-    "require_identity",
-]
-
 #: By their registered names; `x-gzip` is gzip, and `deflate` the format of zlib.
 _CONTAINERS: Final[Mapping[str, Container]] = {
     "gzip": "gzip",

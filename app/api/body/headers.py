@@ -10,8 +10,6 @@ from ...domain.limits import Limits
 from ...errors import LimitExceeded, MalformedInput, UnknownForm
 from .content_encoding import content_codings
 
-__all__ = ["check_body_headers", "check_part_headers", "declared_length"]
-
 _PLAIN_TRANSFER: Final = ("", "7bit", "8bit", "binary")
 
 

@@ -17,8 +17,6 @@ from ...domain.limits import MIB
 from ...errors import LimitExceeded, MalformedInput
 from ...runtime.streams import ByteStream
 
-__all__ = ["MULTIPART", "Multipart", "open_multipart"]
-
 MULTIPART: Final = "multipart/form-data"
 _MAX_SCHEMA_BYTES: Final = 4 * MIB
 _MAX_HEADERS: Final = 8

@@ -14,8 +14,6 @@ from ..state import Services
 from .headers import check_part_headers
 from .multipart import MULTIPART, open_multipart
 
-__all__ = ["DATASET_SCHEMA_PREFIX", "declared_schema", "names_dataset", "no_schema_of", "unwrap"]
-
 #: `?schema=dataset:NAME` takes the schema of a dataset.
 DATASET_SCHEMA_PREFIX = "dataset:"
 _MAX_QUERY_BYTES = 8 * KIB

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-__all__ = ["failed_condition", "ranges_apply"]
-
 _TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 

@@ -45,8 +45,6 @@ from .conditions import failed_condition, ranges_apply
 from .pieces import PIECE_BYTES, Content, content_pieces, content_size
 from .ranges import ByteRange, RangeUnsatisfiable, parse_ranges
 
-__all__ = ["Download", "Downloads"]
-
 logger = logging.getLogger(__name__)
 
 #: Answers up to this size are read before they begin.

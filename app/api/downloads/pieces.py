@@ -14,8 +14,6 @@ from ...errors import CorruptData
 from ...runtime.segments import Segment, SegmentedFile
 from .ranges import ByteRange
 
-__all__ = ["PIECE_BYTES", "Content", "content_pieces", "content_size"]
-
 #: What is sent: bytes, and ranges of the file.
 Content = tuple[bytes | ByteRange, ...]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ByteRange", "RangeUnsatisfiable", "parse_ranges"]
-
 #: A header with more ranges is ignored, as RFC 9110 (section 14.2) allows: each costs a request to the
 #: store. Readers of columnar files ask for some ten at a time.
 _MAX_RANGES: Final = 64

@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-__all__ = ["NEVER", "Allowance"]
-
 NEVER: Final = inf
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Final, Protocol
 
-__all__ = ["PROBES", "Connections", "Evictable"]
-
 #: What is answered beside the cap.
 PROBES: Final = frozenset({"/livez", "/readyz", "/startupz", "/v2/health/live", "/v2/health/ready"})
 

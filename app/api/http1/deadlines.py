@@ -17,8 +17,6 @@ from typing import Final
 from .allowance import NEVER, Allowance
 from .limits import ConnectionLimits
 
-__all__ = ["Deadlines", "LazyTimer", "bytes_not_taken", "reset"]
-
 #: How often a client that does not take its answer is looked at; Kestrel's heartbeat is 1 s.
 _LOOK_S: Final = 1.0
 #: How long after a deadline a client is given up, unless it turns out to have kept it.

@@ -8,8 +8,6 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from .deadlines import Deadlines
 
-__all__ = ["Flow"]
-
 
 class Flow(FlowControl):
     """uvicorn's, under which the client's time for its body stands still while we do not read."""

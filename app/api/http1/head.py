@@ -14,8 +14,6 @@ from typing import Final
 from .limits import ConnectionLimits
 from .refusals import Refused
 
-__all__ = ["CHUNKED", "check_head", "check_size", "too_large"]
-
 #: The body ends where its last chunk does.
 CHUNKED: Final = -1
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from ...domain.limits import KIB
 
-__all__ = ["BODY_DEADLINES", "ConnectionLimits"]
-
 #: An extension of the ASGI scope: the server cuts off a client that is silent in a body (`stall_s`).
 BODY_DEADLINES: Final = "shardsmith.body_deadlines"
 

@@ -20,8 +20,6 @@ from .limits import ConnectionLimits
 from .receiving import BETWEEN, BODY, HEAD, ReceivingProtocol
 from .refusals import Refused, serialize_refusal, timed_out
 
-__all__ = ["HardenedProtocol", "hardened_protocol"]
-
 #: How long a connection that is only to be closed may take for it once the service is stopping.
 _STOPPING_S: Final = 1.0
 

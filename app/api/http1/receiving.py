@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-__all__ = ["BETWEEN", "BODY", "HEAD", "ReceivingProtocol"]
-
 #: What of a message the parser is in.
 BETWEEN: Final = 0
 HEAD: Final = 1

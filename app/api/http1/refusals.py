@@ -11,8 +11,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from ..problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 from .access_log import REQUEST_ID_HEADER
 
-__all__ = ["Refused", "defect", "malformed", "problem_parts", "serialize_refusal", "timed_out"]
-
 
 class Refused(Exception):
     """What was sent is answered with a problem document, and the connection is closed.

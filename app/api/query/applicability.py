@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from ...codecs.forms import MESSAGE_FORMS
 from ...errors import MalformedInput
 
-__all__ = ["refuse_inapplicable"]
-
 
 class _Forms(NamedTuple):
     """The forms that a parameter speaks of: of the body, of the answer, and what errors call them."""

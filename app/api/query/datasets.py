@@ -32,23 +32,6 @@ from .types import (
     To,
 )
 
-__all__ = [
-    "AppendParameters",
-    "AppendQuery",
-    "AppendsParameters",
-    "AppendsQuery",
-    "DescribeVersionParameters",
-    "DescribeVersionQuery",
-    "DownloadParameters",
-    "DownloadQuery",
-    "PublishParameters",
-    "PublishQuery",
-    "PublishVersionQuery",
-    "RowsParameters",
-    "RowsQuery",
-]
-
-
 #: Parameters that speak of another one.
 _OF_SHUFFLE: Final = frozenset({"seed", "epoch"})
 _OF_BATCH: Final = frozenset({"drop_remainder"})

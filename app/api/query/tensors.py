@@ -17,8 +17,6 @@ from ...errors import MalformedInput
 from .rows import ConversionQuery, NoQuery
 from .types import EitherCompression, From, NonfiniteIn, Order, SparseAs, TensorKind
 
-__all__ = ["DescribeTensorsParameters", "DescribeTensorsQuery", "TensorsParameters", "TensorsQuery"]
-
 
 class BodyOfTensorsQuery(NoQuery):
     """What every route that reads tensors takes."""

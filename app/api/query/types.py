@@ -9,35 +9,6 @@ from pydantic import Field
 from ...domain.compression import Compression
 from ...domain.schema import Message
 
-__all__ = [
-    "Base64",
-    "BytesAs",
-    "Damaged",
-    "Delimiter",
-    "Delivery",
-    "DescribedTo",
-    "EitherCompression",
-    "ExampleMessage",
-    "From",
-    "Infer",
-    "Int64",
-    "Lossy",
-    "Nonfinite",
-    "NonfiniteIn",
-    "NonfiniteOut",
-    "NullTexts",
-    "Order",
-    "RecordMessage",
-    "RecordMessageName",
-    "RowsLayout",
-    "SchemaText",
-    "SparseAs",
-    "TensorKind",
-    "To",
-    "Undeclared",
-]
-
-
 From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
 To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
 DescribedTo = Annotated[

@@ -1,0 +1,44 @@
+"""The image, and the tools that render and check manifests; .ci/run provides both."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.contract.declared import check_answer
+from tests.deploy.image import IMAGE, Image, built
+from tests.e2e.service import Service, free_port, start
+
+
+@pytest.fixture(scope="session")
+def image() -> Image:
+    if IMAGE not in os.environ:
+        missing = f"{IMAGE} names no image; docker/build-without-engine.sh makes one"
+        assert "CI" not in os.environ, missing
+        pytest.skip(missing)
+    return built(Path(os.environ[IMAGE]))
+
+
+@pytest.fixture(scope="session")
+def container(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The service in the image, as its user, on a read-only root file system."""
+    folder = tmp_path_factory.mktemp("container")
+    port = free_port()
+    run = image.command(folder / "data", SHARDSMITH_HOST="127.0.0.1", SHARDSMITH_PORT=str(port))
+    started = start(folder, run=run)
+    service = Service(started.process, f"http://127.0.0.1:{port}", started.output)
+    try:
+        service.wait_until_ready()
+        yield service
+    finally:
+        service.stop()
+
+
+@pytest.fixture(scope="session")
+def client(container: Service) -> Iterator[httpx.Client]:
+    """A client of that service."""
+    hooks = {"response": [check_answer]}
+    with httpx.Client(base_url=container.url, timeout=60, event_hooks=hooks) as opened:
+        yield opened

@@ -1,0 +1,67 @@
+"""The image that docker/build-without-engine.sh makes, run as a container would be, but without an engine."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: Names the folder that docker/build-without-engine.sh has filled.
+IMAGE = "SHARDSMITH_TEST_IMAGE"
+#: In a mount namespace of its own: the root read-only, but for the folders that the image writes to.
+READ_ONLY = """
+set -e
+root=$1 data=$2
+shift 2
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+mount --bind "$data" "$root/var/lib/shardsmith"
+exec "$@"
+"""
+#: Rights to become the image's user in its root, and none after that.
+RIGHTS = "--bounding-set=-all,+sys_chroot,+setuid,+setgid"
+
+
+@dataclass(frozen=True)
+class Image:
+    """Its root file system and its configuration."""
+
+    root: Path
+    config: Mapping[str, Any]
+
+    def command(self, data: Path, *command: str, **settings: str) -> Sequence[str]:
+        """That command, or the image's own, in a container whose /var/lib/shardsmith is `data`."""
+        environment = dict(entry.split("=", 1) for entry in self.config["Env"]) | settings
+        for folder in (data, data / "data", data / "spool"):
+            folder.mkdir(exist_ok=True)
+            os.chown(folder, *map(int, self.config["User"].split(":")))
+        return (
+            *("unshare", "--mount", "sh", "-c", READ_ONLY, "sh", str(self.root), str(data)),
+            *("env", "-i", *(f"{name}={value}" for name, value in environment.items())),
+            *(_path("setpriv"), "--no-new-privs", RIGHTS),
+            *(_path("chroot"), f"--userspec={self.config['User']}", str(self.root)),
+            *self.config["Entrypoint"],
+            *(command or self.config["Cmd"]),
+        )
+
+    def run(self, data: Path, *command: str, **settings: str) -> str:
+        """What that command writes, once it has ended well."""
+        ran = subprocess.run(
+            self.command(data, *command, **settings), capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+
+def _path(program: str) -> str:
+    found = shutil.which(program)
+    assert found, f"{program} is not installed"
+    return found
+
+
+def built(folder: Path) -> Image:
+    return Image(folder / "root", json.loads((folder / "config.json").read_text("utf-8")))

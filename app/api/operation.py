@@ -88,6 +88,8 @@ class Operation(APIRoute):
             response = await (runner.run(request, plan) if isinstance(plan, Plan) else plan(request))
         except ShardsmithError as error:
             response = response_for(error, body_unread=getattr(request.state, "body_unread", False))
+            # Its frames hold what the request took, spooled files too, and that holds the error in turn.
+            error.__traceback__ = None
         except RequestValidationError as error:
             response = invalid_request(error.errors())
         except Exception:

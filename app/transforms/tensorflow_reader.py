@@ -6,26 +6,21 @@ The process gets no setting and no credential of the service, and a file to read
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from ..domain.compression import Compression
 from ..domain.limits import MIB
 from ..errors import Overloaded, UnprocessableInput
+from ..runtime.limited_process import LimitedProcess, ProcessEnded
 from ..runtime.spool import Spool
 from ..runtime.streams import ByteStream
-from ..runtime.turns import waiting
 
-_PROCESS: Final = Path(__file__).with_name("tensorflow_process.py")
+_PROGRAM: Final = Path(__file__).with_name("tensorflow_process.py")
 #: TensorFlow itself takes 500 MiB.
 _MEMORY_BYTES: Final = 2048 * MIB
 #: To import TensorFlow, which takes some 5 s; and for each file, beside what its size takes.
@@ -33,10 +28,6 @@ _PATIENCE_S: Final = 120.0
 #: The slowest schemas are parsed at some 10 MiB/s.
 _BYTES_PER_S: Final = MIB
 _CHUNK_BYTES: Final = MIB
-#: Of what the process says: whoever reads foreign bytes is not trusted with the memory of the service.
-_MAX_ANSWER: Final = 1 << 16
-#: What of the environment says how programs run; the rest may be secret.
-_KEPT: Final = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
 _QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
 
 #: A process takes more memory than all else that the service does: there is one at a time.
@@ -108,7 +99,11 @@ class TensorFlowReader:
             _the_one.release()
             raise
         try:
-            self._ask(json.dumps(self._source), self._patience_s, "while it was started")
+            self._process.wait_until_ready(self._patience_s)
+            self._process.ask(self._source, self._patience_s)
+        except ProcessEnded as ended:
+            self._end()
+            raise self._ended(ended, self._patience_s, "while it was started") from None
         except BaseException:
             self._end()
             raise
@@ -130,60 +125,31 @@ class TensorFlowReader:
             self._file.append(chunk)
         try:
             within_s = self._patience_s + self._file.size / _BYTES_PER_S
-            answer = self._ask("", within_s, f"while it read {name}")
+            answer = self._process.ask(None, within_s)
+        except ProcessEnded as ended:
+            raise self._ended(ended, within_s, f"while it read {name}") from None
         finally:
             self._file.clear()
         return Reading(answer["num_records"], answer["fault"])
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> LimitedProcess:
         descriptor = self._file.fileno()
-        arguments = [str(descriptor), self._compression, str(self._memory_bytes)]
-        return subprocess.Popen(  # noqa: S603  # our own program
-            # Bytecode that it cached would end at its bound on files: whatever imports that afterwards fails.
-            [sys.executable, "-I", "-B", str(_PROCESS), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            env={name: os.environ[name] for name in _KEPT if name in os.environ} | _QUIET,
-            pass_fds=(descriptor,),
-            start_new_session=True,  # a signal to the service ends it by way of the service
+        return LimitedProcess(
+            _PROGRAM,
+            (str(descriptor), self._compression),
+            memory_bytes=self._memory_bytes,
+            descriptors=(descriptor,),
+            environment=_QUIET,
         )
 
-    def _ask(self, line: str, within_s: float, when: str) -> dict[str, Any]:
-        process = self._process
-        assert process.stdin is not None  # noqa: S101  # both are pipes; this is for the type
-        assert process.stdout is not None  # noqa: S101
-        timer = threading.Timer(within_s, process.kill)
-        timer.daemon = True
-        timer.start()
-        said = ""
-        try:
-            with waiting(), suppress(BrokenPipeError):
-                process.stdin.write(f"{line}\n")
-                process.stdin.flush()
-                said = process.stdout.readline(_MAX_ANSWER)
-        finally:
-            timer.cancel()
-        if not said:
-            status = process.wait()
-            why = f"signal {-status}" if status < 0 else f"status {status}"
-            raise UnprocessableInput(
-                f"TensorFlow's process ended {when} ({why}). It may take {within_s:.0f} s and "
-                f"{self._memory_bytes} bytes of memory. Leave out reader=tensorflow.",
-                code="tensorflow_failed",
-            )
-        answer: dict[str, Any] = json.loads(said)
-        return answer
+    def _ended(self, ended: ProcessEnded, within_s: float, when: str) -> UnprocessableInput:
+        return UnprocessableInput(
+            f"TensorFlow's process ended {when} ({ended}). It may take {within_s:.0f} s and "
+            f"{self._memory_bytes} bytes of memory. Leave out reader=tensorflow.",
+            code="tensorflow_failed",
+        )
 
     def _end(self) -> None:
-        process = self._process
-        process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-        process.wait()
+        self._process.end()
         self._file.close()
         _the_one.release()

@@ -33,6 +33,7 @@ BENCHMARKS = (
     "bench_json_out",
     "bench_forms",
     "bench_crc32c",
+    "bench_transforms",
     "bench_store_write",
     "bench_appends",
     "bench_overload",

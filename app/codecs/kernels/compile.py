@@ -16,7 +16,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import overload, register_jitable
 
-from . import addresses, cache, crc32c, memory, number_fields, parquet, utf8, varint
+from . import addresses, cache, crc32c, fingerprint, memory, number_fields, parquet, quantize, utf8, varint
+from .images import resample
 from .json import floats, number, rows, string, tape, write
 from .messages import encode, framing, head, keys, layout, read, record_index, values, wire
 from .table import FunctionT
@@ -33,6 +34,7 @@ _TYPES: Final[dict[str, Any]] = {
     "Bytes": _array(types.uint8, readonly=True),
     "Ints": _array(types.int64, readonly=True),
     "Words": _array(types.uint64, readonly=True),
+    "Singles": _array(types.float32, readonly=True),
     "MutableBytes": _array(types.uint8, readonly=False),
     "MutableFlags": _array(types.uint8, readonly=False),
     "MutableInts": _array(types.int64, readonly=False),
@@ -44,6 +46,9 @@ _TYPES: Final[dict[str, Any]] = {
 #: Without numba's reference counting (`_nrt`): kernels allocate nothing, the caller holds their arrays, and
 #: counting at each call of a function that takes an array made decoding eight times slower.
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "boundscheck": True, "_nrt": False}
+
+#: Checked at each access, their loops would not become vector instructions. They check their tables once.
+_CHECK_ONCE: Final = frozenset({resample.__name__, quantize.__name__})
 
 _MODULES: Final = (
     memory,
@@ -68,6 +73,9 @@ _MODULES: Final = (
     write,
     parquet,
     record_index,
+    resample,
+    fingerprint,
+    quantize,
 )
 
 _I8 = ir.IntType(8)
@@ -229,6 +237,13 @@ def _replace(plain: Any, compiled: Any) -> None:
     overload(plain, strict=False)(lambda *_: compiled)
 
 
+def _options(module: str) -> dict[str, Any]:
+    if module not in _CHECK_ONCE:
+        return _OPTIONS
+    # A check of each divisor, too, would keep a loop from becoming vector instructions.
+    return _OPTIONS | {"boundscheck": False, "error_model": "numpy"}
+
+
 def _register_callees() -> None:
     _replace(memory.raw_copy, lambda target, at, source, begin, size: _copy(target, at, source, begin, size))
     _replace(memory.raw_load, lambda source, begin: _load(source, begin))
@@ -252,7 +267,7 @@ def _register_callees() -> None:
     for module in _MODULES:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("raw_"):
-                register_jitable(forceinline=True, **_OPTIONS)(function)
+                register_jitable(forceinline=True, **_options(module.__name__))(function)
 
 
 _register_callees()
@@ -267,7 +282,7 @@ def compiled(function: FunctionT, /) -> FunctionT:
     # numba looks at this once, as it decorates; others in the process keep their own.
     _config.CACHE_DIR = str(folder or "")
     try:
-        kernel: Any = njit(signature, cache=folder is not None, **_OPTIONS)(function)
+        kernel: Any = njit(signature, cache=folder is not None, **_options(function.__module__))(function)
     finally:
         _config.CACHE_DIR = before
     for compiled_code in kernel.overloads.values():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 MutableBytes = NDArray[np.uint8]
 MutableFlags = NDArray[np.uint8]

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from . import crc32c, number_fields, parquet
+from . import crc32c, fingerprint, number_fields, parquet, quantize
+from .images import resample
 from .json import floats, rows, tape, write
 from .messages import encode, framing, read, record_index, values
 
@@ -80,6 +81,12 @@ class Kernels:
     longest_string = Kernel(parquet.longest_string)
     sum_deltas = Kernel(parquet.sum_deltas)
     read_messages = Kernel(read.read_messages)
+    interpolate_bytes = Kernel(resample.interpolate_bytes)
+    interpolate_singles = Kernel(resample.interpolate_singles)
+    weigh_rows = Kernel(resample.weigh_rows)
+    weigh_columns = Kernel(resample.weigh_columns)
+    fingerprint_strings = Kernel(fingerprint.fingerprint_strings)
+    quantize_singles = Kernel(quantize.quantize_singles)
 
     def __init__(self, compiler: Compiler) -> None:
         #: Whether no kernel has to be compiled any more.

@@ -1,0 +1,202 @@
+"""Applying transforms to batches of rows.
+
+Rows are taken a few at a time, so that what steps make of them fits into memory: some megabytes of encoded
+images are a gigabyte of pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, Literal
+
+import numpy as np
+
+from ..codecs.columns import Batch, Column, Ints, Records, Strings, join_batches
+from ..codecs.records.lease import Lease
+from ..domain.feature import Feature
+from ..domain.limits import MIB
+from ..domain.schema import Schema
+from ..errors import InputError, UnprocessableInput
+from ..runtime.budget import Budget
+from .images.codecs import ImageCodecs
+from .images.header import read_header
+from .parse import resulting_feature
+from .step import RowsRefused, Step, Tools
+
+OnError = Literal["fail", "skip"]
+
+#: What the values of some rows take at most, in the widest form that they go through; one row may take more.
+PIECE_BYTES: Final = 16 * MIB
+_MAX_PIECE_ROWS: Final = 1024
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """The steps of each feature that has some, by its name."""
+
+    steps: Mapping[str, tuple[Step, ...]]
+
+    def result(self, schema: Schema) -> Schema:
+        """The schema of rows that went through all steps.
+
+        Raises:
+            UnprocessableInput: a step that does not take what it would get (`invalid_transform`), or steps of
+                a feature that there is not (`unknown_feature`).
+        """
+        for name in self.steps:
+            if name not in schema.by_name:
+                raise UnprocessableInput(
+                    f"There is no feature {name[:64]!r} to be transformed.",
+                    code="unknown_feature",
+                    feature=name,
+                )
+        features = tuple(resulting_feature(self.steps.get(item.name, ()), item) for item in schema)
+        return Schema(features, schema.message)
+
+
+class Applied:
+    """Rows on their way through transforms.
+
+    Attributes:
+        skipped: rows that were left out so far.
+    """
+
+    def __init__(
+        self,
+        transforms: Transforms,
+        records: Records,
+        images: ImageCodecs,
+        budget: Budget,
+        on_error: OnError = "fail",
+    ) -> None:
+        self.skipped = 0
+        self._transforms = transforms
+        self._source = records
+        self._images = images
+        self._budget = budget
+        self._on_error = on_error
+        #: What becomes of them; drawing its batches does the work.
+        self.records = replace(
+            records,
+            schema=transforms.result(records.schema),
+            batches=self._batches(),
+            num_rows=records.num_rows if on_error == "fail" else None,
+        )
+
+    def _batches(self) -> Iterator[Batch]:
+        begin = 0
+        for batch in self._source.batches:
+            numbers = np.arange(begin, begin + batch.num_rows)
+            begin += batch.num_rows
+            first = 0
+            while first < batch.num_rows:
+                last = first + self._piece_rows(batch, first)
+                with Lease(self._budget) as lease:
+                    piece = self._apply(batch.rows(first, last), numbers[first:last], lease)
+                    if piece.num_rows:
+                        yield piece
+                first = last
+
+    def _piece_rows(self, batch: Batch, first: int) -> int:
+        """How many rows from `first` on are worked on together."""
+        most = min(batch.num_rows - first, _MAX_PIECE_ROWS)
+        sizes = np.zeros(most, np.int64)
+        for feature, column in zip(self._source.schema, batch.columns, strict=True):
+            steps = self._transforms.steps.get(feature.name)
+            if steps:
+                sizes += _sizes(column.rows(first, first + most), feature, steps, most)
+        fitting = int(np.searchsorted(sizes.cumsum(), PIECE_BYTES, "right"))
+        return max(1, fitting)
+
+    def _apply(self, batch: Batch, numbers: Ints, lease: Lease) -> Batch:
+        """The batch after all steps; `numbers` are those of its rows in the whole input."""
+        tools = Tools(lease, self._images)
+        while True:
+            try:
+                return self._apply_to_all(batch, tools)
+            except _StepRefused as refused:
+                if self._on_error == "fail":
+                    raise refused.error(numbers) from None
+                kept = np.setdiff1d(np.arange(batch.num_rows), refused.rows)
+                self.skipped += batch.num_rows - len(kept)
+                lease.release()
+                batch, numbers = _take_rows(batch, kept), numbers[kept]
+                if not batch.num_rows:
+                    return batch
+
+    def _apply_to_all(self, batch: Batch, tools: Tools) -> Batch:
+        columns: list[Column] = []
+        for source, source_column in zip(self._source.schema, batch.columns, strict=True):
+            feature, column = source, source_column
+            for index, step in enumerate(self._transforms.steps.get(source.name, ())):
+                try:
+                    column = step.apply(column, feature, batch.num_rows, tools)
+                except RowsRefused as refused:
+                    raise _StepRefused(refused, column, source.name, index, step.name) from None
+                except InputError as error:
+                    raise error.shift(feature=source.name) from None
+                feature = step.result(feature)
+            columns.append(column)
+        return Batch(batch.num_rows, tuple(columns))
+
+
+class _StepRefused(Exception):
+    """Rows that a step of a feature does not take."""
+
+    def __init__(self, refused: RowsRefused, column: Column, feature: str, index: int, step: str) -> None:
+        super().__init__()
+        present = None if column.present is None else np.flatnonzero(column.present)
+        self.rows = [item if present is None else int(present[item]) for item in refused.reasons]
+        self._reason = str(refused)
+        self._feature = feature
+        self._step = f"step {index} ({step})"
+
+    def error(self, numbers: Ints) -> UnprocessableInput:
+        """What a client is told of the first of them."""
+        row = int(numbers[self.rows[0]])
+        return UnprocessableInput(
+            f"Row {row} does not go through {self._step} of feature {self._feature!r}: {self._reason}. "
+            "Mend it, or let rows that fail be skipped.",
+            code="transform_failed",
+            row=row,
+            feature=self._feature,
+        )
+
+
+def _sizes(column: Column, feature: Feature, steps: tuple[Step, ...], num_rows: int) -> Ints:
+    """About what each row's value takes, where it takes the most."""
+    widest = 0
+    for step in steps:
+        feature = step.result(feature)
+        widest = max(widest, feature.known_values * max(feature.dtype.itemsize, 8))
+    sizes = np.full(num_rows, widest, np.int64)
+    present = np.arange(num_rows) if column.present is None else np.flatnonzero(column.present)
+    bounds = column.value_bounds(num_rows)
+    if not isinstance(column.values, Strings):
+        sizes[present] += np.diff(bounds) * 8
+    elif steps[0].name == "decode_image":
+        offsets = column.values.offsets.tolist()
+        for row, (begin, end) in zip(present.tolist(), pairwise(offsets), strict=True):
+            sizes[row] += _decoded_size(column.values.data[begin:end].tobytes())
+    else:
+        sizes[present] += np.diff(column.values.offsets[bounds])
+    return sizes
+
+
+def _decoded_size(data: bytes) -> int:
+    try:
+        return len(data) + read_header(data).num_bytes
+    except InputError:
+        return len(data)  # the step says why
+
+
+def _take_rows(batch: Batch, rows: Ints) -> Batch:
+    """Some rows of a batch, in their order."""
+    if not len(rows):
+        return batch.rows(0, 0)
+    ends = np.flatnonzero(np.append(np.diff(rows) != 1, True))
+    begins = np.append(0, ends[:-1] + 1)
+    runs = zip(rows[begins].tolist(), (rows[ends] + 1).tolist(), strict=True)
+    return join_batches([batch.rows(first, last) for first, last in runs])

@@ -1,0 +1,281 @@
+"""Decoding and encoding images in limited processes: a few, started when they are first needed, and kept.
+
+A process that dies or takes too long is killed and replaced. The images it had are then tried one by one,
+so that one of them costs the others nothing; one that ends two processes is refused.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...codecs.content import content_view
+from ...domain.limits import MIB
+from ...errors import Overloaded
+from ...runtime.limited_process import LimitedProcess, ProcessEnded
+from ...runtime.turns import waiting
+from .header import Header
+
+_PROGRAM: Final = Path(__file__).with_name("program.py")
+_PROCESSES: Final = 2
+#: Beside what it shares: libraries take 100 MiB, and a progressive JPEG some 12 bytes a pixel.
+_MEMORY_BYTES: Final = 1024 * MIB
+#: What one request holds of encoded and decoded images: one of 60 megapixels, or many small ones.
+_SHARED_BYTES: Final = 256 * MIB
+#: Pages that a larger request has touched are given back after it.
+_KEPT_BYTES: Final = 16 * MIB
+_START_S: Final = 30.0
+_FREE_WITHIN_S: Final = 30.0
+#: For each request, and for the bytes that it decodes to: a tenth of what a slow machine does.
+_PATIENCE_S: Final = 2.0
+_BYTES_PER_S: Final = 4 * MIB
+#: Images of one request.
+_MAX_IMAGES: Final = 64
+_ALIGNMENT: Final = 64
+
+Image = NDArray[Any]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an image was not decoded or encoded."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An image to be decoded: its bytes, what its header says, and the channels wanted (0: its own)."""
+
+    data: Any
+    header: Header
+    channels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """An image to be encoded, with the options of Pillow's encoder of that format."""
+
+    image: Image
+    format: str
+    options: tuple[tuple[str, Any], ...]
+
+
+class ImageCodecs:
+    """Decodes and encodes images for all requests of the service.
+
+    Args:
+        processes: most that run at a time.
+        memory_bytes, shared_bytes: bounds of each.
+        patience_s, bytes_per_s: what a request to it may take: so long, and its bytes at that rate.
+    """
+
+    def __init__(
+        self,
+        processes: int = _PROCESSES,
+        *,
+        memory_bytes: int = _MEMORY_BYTES,
+        shared_bytes: int = _SHARED_BYTES,
+        patience_s: float = _PATIENCE_S,
+        bytes_per_s: float = _BYTES_PER_S,
+    ) -> None:
+        self._memory_bytes = memory_bytes
+        self._shared_bytes = shared_bytes
+        self._patience_s = patience_s
+        self._bytes_per_s = bytes_per_s
+        self._lock = threading.Lock()
+        self._running: set[LimitedProcess] = set()
+        #: A place for each process; None where it is yet to be started.
+        self._free: LifoQueue[LimitedProcess | None] = LifoQueue()
+        for _ in range(processes):
+            self._free.put(None)
+        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="images")
+        self._num_parts = processes
+
+    def close(self) -> None:
+        """End all processes."""
+        self._threads.shutdown()
+        with self._lock:
+            for process in self._running:
+                process.end()
+            self._running.clear()
+
+    def decode(self, images: Sequence[Encoded]) -> list[Image | Refusal]:
+        """The images, decoded.
+
+        Raises:
+            Overloaded: no process came free in time.
+        """
+        return self._share(images, self._decode)
+
+    def encode(self, images: Sequence[Pixels]) -> list[bytes | Refusal]:
+        """The images, encoded.
+
+        Raises:
+            Overloaded: no process came free in time.
+        """
+        return self._share(images, self._encode)
+
+    def _share(
+        self, images: Sequence[Any], work: Callable[[Sequence[Any]], list[Result | Refusal]]
+    ) -> list[Result | Refusal]:
+        """Let all processes work at parts of the images."""
+        parts = list(self._part(images))
+        if len(parts) == 1:
+            return self._try(parts[0], work)
+        futures = [self._threads.submit(self._try, part, work) for part in parts]
+        with waiting():
+            return [result for future in futures for result in future.result()]
+
+    def _part(self, images: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Parts that fit into what is shared, as many as there are processes where that is worth it."""
+        most = max(1, min(_MAX_IMAGES, -(-len(images) // self._num_parts)))
+        begin, size = 0, 0
+        for index, image in enumerate(images):
+            needed = _shared_size(image)
+            if index > begin and (index - begin >= most or size + needed > self._shared_bytes):
+                yield images[begin:index]
+                begin, size = index, 0
+            size += needed
+        yield images[begin:]
+
+    def _try(
+        self, images: Sequence[Any], work: Callable[[Sequence[Any]], list[Result | Refusal]], tries: int = 2
+    ) -> list[Result | Refusal]:
+        if len(images) == 1 and _shared_size(images[0]) > self._shared_bytes:
+            return [Refusal(f"it takes more than {self._shared_bytes} bytes")]
+        try:
+            return work(images)
+        except ProcessEnded as ended:
+            if len(images) > 1:
+                return [result for image in images for result in self._try([image], work)]
+            if tries > 1:
+                return self._try(images, work, tries - 1)
+            return [Refusal(f"it takes more time or memory than an image may take ({ended})")]
+
+    @contextmanager
+    def _process(self) -> Iterator[LimitedProcess]:
+        """A process of this thread's own, which is replaced if it ends."""
+        try:
+            with waiting():
+                process = self._free.get(timeout=_FREE_WITHIN_S)
+        except Empty:
+            raise Overloaded("All processes that decode images are busy. Try again later.") from None
+        try:
+            if process is None:
+                process = self._start()
+            yield process
+        except BaseException:
+            if process is not None:
+                with self._lock:
+                    self._running.discard(process)
+                process.end()
+            process = None
+            raise
+        finally:
+            self._free.put(process)
+
+    def _start(self) -> LimitedProcess:
+        process = LimitedProcess(_PROGRAM, memory_bytes=self._memory_bytes, shared_bytes=self._shared_bytes)
+        try:
+            process.wait_until_ready(_START_S)
+        except BaseException:
+            process.end()
+            raise
+        with self._lock:
+            self._running.add(process)
+        return process
+
+    def _within_s(self, num_bytes: int) -> float:
+        return self._patience_s + num_bytes / self._bytes_per_s
+
+    def _decode(self, images: Sequence[Encoded]) -> list[Image | Refusal]:
+        with self._process() as process:
+            memory, items, at = process.memory, [], 0
+            for image in images:
+                memory[at : at + len(image.data)] = image.data
+                target = _aligned(at + len(image.data))
+                header = image.header
+                items.append((at, len(image.data), target, header.format, image.channels, header.inverted))
+                at = _aligned(target + header.num_bytes)
+            answers = process.ask(("decode", items), self._within_s(at))
+            found = [
+                _found_image(memory, image, item[2], answer)
+                for image, item, answer in zip(images, items, answers, strict=True)
+            ]
+            _give_back(memory, at)
+        return found
+
+    def _encode(self, images: Sequence[Pixels]) -> list[bytes | Refusal]:
+        with self._process() as process:
+            memory, items, at = process.memory, [], 0
+            for pixels in images:
+                image = np.ascontiguousarray(pixels.image)
+                memory[at : at + image.nbytes] = content_view(image)
+                target, room = _aligned(at + image.nbytes), _room(image)
+                shape, dtype = image.shape, image.dtype.name
+                items.append((at, dtype, shape, target, room, pixels.format, dict(pixels.options)))
+                at = _aligned(target + room)
+            answers = process.ask(("encode", items), self._within_s(at))
+            found = [
+                _found_bytes(memory, item[3], item[4], answer)
+                for item, answer in zip(items, answers, strict=True)
+            ]
+            _give_back(memory, at)
+        return found
+
+
+def _aligned(at: int) -> int:
+    return -(-at // _ALIGNMENT) * _ALIGNMENT
+
+
+def _room(image: Image) -> int:
+    """Bytes that an encoded image takes at most: more than its pixels, where they are noise."""
+    return 2 * int(image.nbytes) + 4096
+
+
+def _shared_size(image: Encoded | Pixels) -> int:
+    if isinstance(image, Pixels):
+        return int(image.image.nbytes) + _room(image.image) + 2 * _ALIGNMENT
+    return len(image.data) + image.header.num_bytes + 2 * _ALIGNMENT
+
+
+def _found_image(memory: mmap.mmap, image: Encoded, at: int, answer: Any) -> Image | Refusal:
+    """A copy of what was decoded, which is checked: what decodes foreign bytes is not trusted."""
+    if isinstance(answer, str):
+        return Refusal(answer)
+    header = image.header
+    (height, width, channels), dtype = answer
+    size = height * width * channels
+    if (
+        (height, width) != (header.height, header.width)
+        or channels not in (1, 2, 3, 4)
+        or dtype != ("uint16" if header.depth == 16 else "uint8")
+        or (image.channels and channels != image.channels)
+    ):
+        return Refusal("it is not of the size or kind that its header says")
+    return np.frombuffer(memory, dtype, size, at).reshape(height, width, channels).copy()
+
+
+def _found_bytes(memory: mmap.mmap, at: int, room: int, answer: Any) -> bytes | Refusal:
+    if isinstance(answer, str) or not 0 <= answer <= room:
+        return Refusal(str(answer))
+    return memory[at : at + answer]
+
+
+def _give_back(memory: mmap.mmap, used: int) -> None:
+    """Pages of a large request, which would otherwise stay in memory."""
+    if used > _KEPT_BYTES and sys.platform == "linux":
+        memory.madvise(mmap.MADV_REMOVE, _KEPT_BYTES, used - _KEPT_BYTES)

@@ -1,0 +1,66 @@
+"""What steps from images to images share: images are `[height, width, channels]`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ...domain.dtypes import DTYPES, DType
+from ...domain.feature import Feature, FeatureShape
+from ...domain.tensor import num_elements
+from ..step import (
+    ArrayRefused,
+    ArrayStep,
+    Tools,
+    changed,
+    invalid,
+)
+
+Image = NDArray[Any]
+Dim = int | None
+#: Of one image; more is a mistake, or meant to be one.
+MAX_PIXELS: Final = 1 << 28
+UINT8: Final = DTYPES["uint8"]
+
+
+class ImageStep(ArrayStep):
+    """A step from an image to an image."""
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        rank_fits = feature.kind == "dense" and len(feature.shape) == 3
+        if not rank_fits or feature.dtype.kind not in ("int", "uint", "float") or feature.dtype.is_narrow:
+            raise self.takes(feature, "an image, numbers of shape [height, width, channels]")
+        height, width, channels = feature.shape
+        shape = self.image_shape(feature, height, width, channels)
+        return changed(feature, self.image_dtype(feature.dtype), shape)
+
+    def image_dtype(self, dtype: DType) -> DType:
+        """The dtype that images of `dtype` become."""
+        return dtype
+
+    @abstractmethod
+    def image_shape(self, feature: Feature, height: Dim, width: Dim, channels: Dim) -> FeatureShape:
+        """The shape that images of a shape become.
+
+        Raises:
+            UnprocessableInput: it does not take images of that shape.
+        """
+
+
+def check_size(name: str, *sizes: int) -> None:
+    if any(size < 1 for size in sizes) or num_elements(list(sizes)) > MAX_PIXELS:
+        raise invalid(name, f"a size must be at least 1 and have at most {MAX_PIXELS} pixels")
+
+
+def charge_image(tools: Tools, shape: Sequence[int], itemsize: int) -> None:
+    tools.lease.charge(num_elements(shape) * itemsize, "The image of a row")
+
+
+def require_pixels(image: Image) -> None:
+    if not image.size:
+        raise ArrayRefused("the image has no pixels")

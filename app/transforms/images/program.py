@@ -1,0 +1,139 @@
+"""The program that decodes and encodes images, run in a limited process (`runtime/limited_process.py`).
+
+A request is `[kind, items]`. To `decode`, an item is `[begin, size, at, format, channels, inverted]`: bytes
+`begin` to `begin + size` of the shared memory, to be decoded to `at` in it; `format` and `inverted` are
+those of `header.Header`, and `channels` is 0 for those of the image. To `encode`, it is `[begin, dtype,
+shape, at, room, format, options]`. The answer has for each item `[shape, dtype]` or the number of bytes;
+where an image cannot be decoded, it has the reason, a string.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from io import BytesIO
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[Any]
+
+#: Thousandths of red, green and blue in grey as libpng has them, in 32,768ths: 0.299 and 0.587, and the rest.
+_GREY: Final = (9797, 19234, 3737)
+_MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def answer(request: tuple[str, list[Any]], memory: memoryview) -> list[Any]:
+    """Decode or encode all images of a request."""
+    kind, items = request
+    work = _decode if kind == "decode" else _encode
+    return [work(memory, *item) for item in items]
+
+
+def _decode(
+    memory: memoryview, begin: int, size: int, at: int, form: str, channels: int, inverted: bool | None
+) -> list[Any] | str:
+    data = bytes(memory[begin : begin + size])
+    try:
+        image = _DECODERS[form](data, channels, inverted)
+    except (ValueError, OSError, SyntaxError, EOFError, KeyError, struct.error, MemoryError) as error:
+        return str(error)[:300] or type(error).__name__
+    if at + image.nbytes > len(memory):
+        return "it is larger than its header says"
+    np.frombuffer(memory, image.dtype, image.size, at).reshape(image.shape)[...] = image
+    return [list(image.shape), image.dtype.name]
+
+
+def _encode(
+    memory: memoryview,
+    begin: int,
+    dtype: str,
+    shape: list[int],
+    at: int,
+    room: int,
+    form: str,
+    options: dict[str, Any],
+) -> int | str:
+    import PIL.Image
+
+    pixels = np.frombuffer(memory, dtype, math.prod(shape), begin).reshape(shape)
+    encoded = BytesIO()
+    PIL.Image.fromarray(pixels[:, :, 0] if shape[2] == 1 else pixels).save(encoded, form, **options)
+    data = encoded.getbuffer()
+    if len(data) > room:
+        return "it takes more room than is left"
+    memory[at : at + len(data)] = data
+    return len(data)
+
+
+def _decode_jpeg(data: bytes, channels: int, inverted: bool | None) -> Image:
+    import simplejpeg
+
+    # `fastdct` is what TensorFlow decodes with; no other decoder of Python gives the same bytes.
+    space = ("GRAY" if channels == 1 else "RGB") if inverted is None else "CMYK"
+    image: Image = simplejpeg.decode_jpeg(data, space, fastdct=True)
+    if inverted is None:
+        return image
+    light = image.astype(np.uint16) if inverted else 255 - image.astype(np.uint16)
+    return (light[:, :, 3:] * light[:, :, :3] // 255).astype(np.uint8)
+
+
+def _open(data: bytes, form: str) -> Any:
+    import PIL.Image
+
+    PIL.Image.MAX_IMAGE_PIXELS = None  # the header was read, and the memory charged, before
+    return PIL.Image.open(BytesIO(data), formats=[form])
+
+
+def _decode_png(data: bytes, channels: int, _: bool | None) -> Image:
+    opened = _open(data, "PNG")
+    if opened.mode.startswith("I"):  # grey of 16 bits
+        return _with_channels(np.asarray(opened).astype(np.uint16)[:, :, None], channels)
+    plain = {"1": "L", "P": "RGBA" if "transparency" in opened.info else "RGB"}.get(opened.mode, opened.mode)
+    image = np.asarray(opened if plain == opened.mode else opened.convert(plain))
+    return _with_channels(image if image.ndim == 3 else image[:, :, None], channels)
+
+
+def _decode_webp(data: bytes, channels: int, _: bool | None) -> Image:
+    return _with_channels(np.asarray(_open(data, "WEBP")), channels)
+
+
+def _decode_gif(data: bytes, channels: int, _: bool | None) -> Image:
+    """What is transparent becomes black, as in TensorFlow."""
+    image = np.asarray(_open(data, "GIF").convert("RGBA"))
+    return _with_channels(np.where(image[:, :, 3:] == 0, 0, image[:, :, :3]).astype(np.uint8), channels)
+
+
+def _decode_bmp(data: bytes, channels: int, _: bool | None) -> Image:
+    (begin,) = struct.unpack_from("<I", data, 10)
+    width, height, _planes, bits = struct.unpack_from("<iiHH", data, 18)
+    row = (width * bits + 31) // 32 * 4
+    rows = np.frombuffer(data, np.uint8, row * abs(height), begin).reshape(abs(height), row)
+    pixels = rows[:: -1 if height > 0 else 1, : width * bits // 8].reshape(abs(height), width, bits // 8)
+    return _with_channels(pixels[:, :, [2, 1, 0, 3][: bits // 8] if bits > 8 else [0]], channels)
+
+
+def _with_channels(image: Image, channels: int) -> Image:
+    """Grey, RGB or RGBA of any of grey, grey and alpha, RGB and RGBA, as libpng converts them."""
+    found = image.shape[2]
+    if channels in (0, found):
+        return image
+    colours, alpha = (image[:, :, :-1], image[:, :, -1:]) if found in (2, 4) else (image, None)
+    if channels == 1 and colours.shape[2] == 3:
+        colours = (colours.astype(np.int64) @ np.array(_GREY) >> 15)[:, :, None]
+    elif channels > 1 and colours.shape[2] == 1:
+        colours = np.repeat(colours, 3, 2)
+    if channels < 4:
+        return colours.astype(image.dtype)
+    opaque = np.full((*image.shape[:2], 1), np.iinfo(image.dtype).max, image.dtype)
+    return np.concatenate((colours, opaque if alpha is None else alpha), 2)
+
+
+_DECODERS: Final = {
+    "jpeg": _decode_jpeg,
+    "png": _decode_png,
+    "webp": _decode_webp,
+    "gif": _decode_gif,
+    "bmp": _decode_bmp,
+}

@@ -1,0 +1,221 @@
+"""What a step is: it says what it makes of a feature before any data flows, and then does so to columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ..codecs.columns import Column, Strings
+from ..codecs.records.lease import Lease
+from ..domain.dtypes import DType
+from ..domain.feature import Feature, FeatureShape
+from ..errors import UnprocessableInput
+from .images.codecs import ImageCodecs
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What steps work with.
+
+    Attributes:
+        lease: charged with what a step makes, before it is made.
+        images: decodes and encodes images; started by its first use.
+    """
+
+    lease: Lease
+    images: ImageCodecs
+
+
+class RowsRefused(Exception):
+    """Values that a step cannot take.
+
+    Attributes:
+        reasons: by index among the values of the column, in order; at least one.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.reasons = reasons
+
+
+class Step(ABC):
+    """One step of a feature's transforms: a frozen dataclass whose fields are its arguments."""
+
+    #: As in the JSON form.
+    name: ClassVar[str]
+
+    @abstractmethod
+    def result(self, feature: Feature) -> Feature:
+        """What the step makes of a feature: another dtype or shape.
+
+        Raises:
+            UnprocessableInput: it does not take such a feature (`invalid_transform`).
+        """
+
+    @abstractmethod
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        """A column of `feature` -> one of `result(feature)`, of the same rows.
+
+        Raises:
+            RowsRefused: values that it does not take; all of them at once.
+            LimitExceeded: more than the budget.
+        """
+
+    def takes(self, feature: Feature, what: str) -> UnprocessableInput:
+        """The error that it takes `what`, and not this feature."""
+        return UnprocessableInput(
+            f"The step {self.name!r} takes {what}; here it would get {feature.dtype} of shape "
+            f"{list(feature.shape)}, {feature.kind}.",
+            code="invalid_transform",
+            feature=feature.name,
+        )
+
+
+def invalid(name: str, why: str) -> UnprocessableInput:
+    """The error that the arguments of a step contradict one another, or lie out of range."""
+    return UnprocessableInput(f"The step {name!r} cannot be done: {why}.", code="invalid_transform")
+
+
+def changed(feature: Feature, dtype: DType | None = None, shape: FeatureShape | None = None) -> Feature:
+    """The feature with another dtype or shape."""
+    return replace(
+        feature, dtype=dtype or feature.dtype, shape=feature.shape if shape is None else shape, inferred=False
+    )
+
+
+class ValueStep(Step):
+    """A step that makes of each number another one, wherever it stands."""
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        if feature.dtype.is_string or feature.dtype.kind == "complex" or feature.dtype.is_narrow:
+            raise self.takes(feature, "numbers")
+        return changed(feature, self.result_dtype(feature.dtype))
+
+    @abstractmethod
+    def result_dtype(self, dtype: DType) -> DType:
+        """The dtype that numbers of `dtype` become."""
+
+    @abstractmethod
+    def convert(self, values: NDArray[Any], feature: Feature) -> NDArray[Any]:
+        """Flat numbers -> as many of the resulting dtype.
+
+        Raises:
+            ValuesRefused: some that it does not take.
+        """
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        values = _numbers(column)
+        tools.lease.charge(values.size * self.result_dtype(feature.dtype).itemsize, f"The step {self.name}")
+        try:
+            converted = self.convert(values, feature)
+        except ValuesRefused as refused:
+            raise RowsRefused(refused.by_row(column, num_rows)) from None
+        return replace(column, values=np.ascontiguousarray(converted).reshape(-1))
+
+
+class ValuesRefused(Exception):
+    """Numbers that a step does not take: `where` is true for them."""
+
+    def __init__(self, where: NDArray[np.bool_], reason: str) -> None:
+        super().__init__(reason)
+        self._where = where
+
+    def by_row(self, column: Column, num_rows: int) -> dict[int, str]:
+        """The reason, by index among the rows that have the feature."""
+        bounds = column.value_bounds(num_rows)
+        indices = np.flatnonzero(self._where.reshape(-1))
+        return dict.fromkeys((np.unique(np.searchsorted(bounds, indices, "right")) - 1).tolist(), str(self))
+
+
+class ArrayStep(Step):
+    """A step that makes of each row's array another one."""
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        result = self.result(feature)
+        arrays, refused = [], {}
+        for index, array in enumerate(row_arrays(column, feature, num_rows)):
+            try:
+                arrays.append(self.convert(array, tools))
+            except ArrayRefused as error:
+                refused[index] = str(error)
+        if refused:
+            raise RowsRefused(refused)
+        return column_of(arrays, result, column, tools)
+
+    @abstractmethod
+    def convert(self, array: NDArray[Any], tools: Tools) -> NDArray[Any]:
+        """The array of one row -> that of the result.
+
+        Raises:
+            ArrayRefused: one that it does not take.
+            LimitExceeded: more than the budget.
+        """
+
+
+class ArrayRefused(Exception):
+    """Why a step does not take an array."""
+
+
+def _numbers(column: Column) -> NDArray[Any]:
+    if isinstance(column.values, Strings):
+        raise TypeError("the column holds strings")
+    return column.values
+
+
+def strings_of(column: Column) -> Strings:
+    """The strings of a column of them."""
+    if not isinstance(column.values, Strings):
+        raise TypeError("the column holds no strings")
+    return column.values
+
+
+def row_arrays(column: Column, feature: Feature, num_rows: int) -> list[NDArray[Any]]:
+    """The array of each row that has the dense feature, as views."""
+    values = _numbers(column)
+    count = column.count(num_rows)
+    if not feature.num_unknown:
+        return list(values.reshape(count, *map(int, column_shape(feature))))
+    bounds = column.value_bounds(num_rows).tolist()
+    pieces = [values[begin:end] for begin, end in pairwise(bounds)]
+    if column.shapes is not None:
+        shapes = column.shapes.tolist()
+        return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+    shape = [-1 if dim is None else dim for dim in feature.shape]
+    if 0 in shape:
+        return [piece.reshape([0 if dim == -1 else dim for dim in shape]) for piece in pieces]
+    return [piece.reshape(shape) for piece in pieces]
+
+
+def column_shape(feature: Feature) -> tuple[int, ...]:
+    """The shape of a feature of which all dimensions are known."""
+    return tuple(dim for dim in feature.shape if dim is not None)
+
+
+def column_of(arrays: list[NDArray[Any]], feature: Feature, old: Column, tools: Tools) -> Column:
+    """A column of a dense feature from the array of each row that has it."""
+    dtype = feature.dtype.numpy
+    num_values = sum(array.size for array in arrays)
+    tools.lease.charge(num_values * dtype.itemsize, "The arrays of a batch")
+    values = np.empty(num_values, dtype)
+    at = 0
+    for array in arrays:
+        values[at : at + array.size] = array.reshape(-1)
+        at += array.size
+    if not feature.num_unknown:
+        return Column(values, (), old.present, feature.known_values)
+    splits = np.zeros(len(arrays) + 1, np.int64)
+    np.cumsum([array.size for array in arrays], out=splits[1:])
+    shapes = None
+    if feature.num_unknown > 1:
+        shapes = np.array([array.shape for array in arrays], np.int64).reshape(-1, len(feature.shape))
+    return Column(values, (splits,), old.present, 1, shapes)

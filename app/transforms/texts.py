@@ -1,0 +1,234 @@
+"""Steps on text: characters, spaces, base64, and text as numbers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import unicodedata
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from typing_extensions import override
+
+from ..codecs import kernels
+from ..codecs.columns import Column, Strings
+from ..domain.dtypes import BYTES, INT64, TEXT, DType
+from ..domain.feature import Feature
+from .step import RowsRefused, Step, Tools, ValuesRefused, changed, invalid, strings_of
+
+
+class TextStep(Step):
+    """A step that makes of each string another one."""
+
+    takes_only: ClassVar[DType | None] = TEXT
+    makes: ClassVar[DType | None] = TEXT
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        if not feature.dtype.is_string or self.takes_only not in (None, feature.dtype):
+            raise self.takes(feature, "bytes" if self.takes_only is BYTES else "text")
+        return changed(feature, self.makes or feature.dtype)
+
+    @abstractmethod
+    def convert(self, string: bytes) -> bytes:
+        """The string that another one becomes.
+
+        Raises:
+            ValueError: one that it does not take.
+        """
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        strings = strings_of(column)
+        # Each string becomes an object, and then another of at most three times its bytes.
+        tools.lease.charge(4 * strings.nbytes + 128 * len(strings), f"The step {self.name}")
+        converted: list[bytes] = []
+        refused = np.zeros(len(strings), np.bool_)
+        reason = ""
+        for index, string in enumerate(strings.unpack()):
+            try:
+                converted.append(self.convert(string))
+            except ValueError as error:
+                refused[index] = True
+                reason = reason or str(error)
+        if refused.any():
+            raise RowsRefused(ValuesRefused(refused, reason).by_row(column, num_rows))
+        return replace(column, values=Strings.pack(converted))
+
+
+@dataclass(frozen=True, slots=True)
+class Decode(TextStep):
+    """Bytes in a character set -> text."""
+
+    name = "decode"
+    takes_only = BYTES
+    charset: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        try:
+            found = codecs.lookup(self.charset)
+        except (LookupError, ValueError):
+            raise invalid(
+                self.name, f"{self.charset[:64]!r} is no character set that is known here"
+            ) from None
+        if not found._is_text_encoding:  # noqa: SLF001  # there is no other way to tell base64 from a character set
+            raise invalid(self.name, f"{self.charset[:64]!r} is no character set")
+
+    @override
+    def convert(self, string: bytes) -> bytes:
+        try:
+            return string.decode(self.charset).encode()
+        except UnicodeError:
+            raise ValueError(f"it is not {self.charset}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NormalizeText(TextStep):
+    """`tf_text.normalize_utf8`."""
+
+    name = "normalize_utf8"
+    normalization_form: Literal["NFC", "NFKC", "NFD", "NFKD"] = "NFKC"
+
+    @override
+    def convert(self, string: bytes) -> bytes:
+        return unicodedata.normalize(self.normalization_form, string.decode()).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Lower(TextStep):
+    """`tf.strings.lower(encoding="utf-8")`."""
+
+    name = "lower"
+
+    @override
+    def convert(self, string: bytes) -> bytes:
+        return string.decode().lower().encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Strip(TextStep):
+    """`tf.strings.strip`: ASCII spaces, tabs and line ends on both sides."""
+
+    name = "strip"
+    takes_only = None
+    makes = None
+
+    @override
+    def convert(self, string: bytes) -> bytes:
+        return string.strip(b" \t\n\r\v\f")
+
+
+Alphabet = Literal["standard", "web_safe"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeBase64(TextStep):
+    """Bytes -> base64; `tf.io.encode_base64` is the web-safe alphabet, without padding by default."""
+
+    name = "encode_base64"
+    takes_only = None
+    alphabet: Alphabet = "web_safe"
+    pad: bool = False
+
+    @override
+    def convert(self, string: bytes) -> bytes:
+        encode = base64.b64encode if self.alphabet == "standard" else base64.urlsafe_b64encode
+        encoded = encode(string)
+        return encoded if self.pad else encoded.rstrip(b"=")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeBase64(TextStep):
+    """Base64 -> bytes, with padding or without; anything else is an error."""
+
+    name = "decode_base64"
+    takes_only = None
+    makes = BYTES
+    alphabet: Alphabet = "web_safe"
+
+    @override
+    def convert(self, string: bytes) -> bytes:
+        bare = string.rstrip(b"=")
+        if len(string) - len(bare) not in (0, -len(bare) % 4):
+            raise ValueError("its padding is not that of base64")
+        try:
+            alternatives = b"-_" if self.alphabet == "web_safe" else b"+/"
+            if self.alphabet == "web_safe" and (b"+" in bare or b"/" in bare):
+                raise binascii.Error
+            return base64.b64decode(bare + b"=" * (-len(bare) % 4), alternatives, validate=True)
+        except binascii.Error:
+            raise ValueError(f"it is not base64 of the {self.alphabet} alphabet") from None
+
+
+class NumberOfText(Step):
+    """A step that makes an int64 of each string."""
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        if not feature.dtype.is_string:
+            raise self.takes(feature, "text or bytes")
+        return changed(feature, INT64)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(NumberOfText):
+    """The position of text in a vocabulary, as `tf.lookup.StaticVocabularyTable`.
+
+    What is not in it goes to one of `oov_buckets` behind it, by its hash; without any it is an error.
+    """
+
+    name = "lookup"
+    vocabulary: tuple[str, ...]
+    oov_buckets: int = 0
+    _positions: dict[bytes, int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        positions = {word.encode(): index for index, word in enumerate(self.vocabulary)}
+        if len(positions) != len(self.vocabulary):
+            raise invalid(self.name, "a word is twice in the vocabulary")
+        if self.oov_buckets < 0:
+            raise invalid(self.name, "oov_buckets must be 0 or more")
+        object.__setattr__(self, "_positions", positions)
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        strings = strings_of(column)
+        tools.lease.charge(8 * len(strings) + strings.nbytes + 64 * len(strings), "The step lookup")
+        values = np.array([self._positions.get(word, -1) for word in strings.unpack()], np.int64)
+        unknown = values < 0
+        if unknown.any():
+            if not self.oov_buckets:
+                reason = "it is not in the vocabulary"
+                raise RowsRefused(ValuesRefused(unknown, reason).by_row(column, num_rows))
+            buckets = hash_buckets(strings, self.oov_buckets) + len(self.vocabulary)
+            values = np.where(unknown, buckets, values)
+        return replace(column, values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class HashBuckets(NumberOfText):
+    """`tf.strings.to_hash_bucket_fast`."""
+
+    name = "to_hash_bucket_fast"
+    num_buckets: int
+
+    def __post_init__(self) -> None:
+        if self.num_buckets < 1:
+            raise invalid(self.name, "num_buckets must be at least 1")
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        strings = strings_of(column)
+        tools.lease.charge(16 * len(strings), f"The step {self.name}")
+        return replace(column, values=hash_buckets(strings, self.num_buckets))
+
+
+def hash_buckets(strings: Strings, num_buckets: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The bucket of each string: its FarmHash fingerprint modulo `num_buckets`."""
+    hashes = np.empty(len(strings), np.uint64)
+    with np.errstate(over="ignore"):  # uncompiled, the kernel's arithmetic modulo 2^64 would warn
+        kernels.load().fingerprint_strings(strings.data, strings.offsets, hashes)
+    return (hashes % np.uint64(num_buckets)).astype(np.int64)

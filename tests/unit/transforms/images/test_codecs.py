@@ -1,0 +1,193 @@
+"""Images are decoded apart: what misbehaves is killed and replaced, and costs the others nothing."""
+
+import io
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.errors import InputError
+from app.transforms.images.codecs import Encoded, ImageCodecs, Pixels, Refusal
+from app.transforms.images.header import Header, read_header
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def codecs() -> Iterator[ImageCodecs]:
+    codecs = ImageCodecs(shared_bytes=32 * MIB)
+    yield codecs
+    codecs.close()
+
+
+def png(seed: int, height: int = 8, width: int = 9) -> tuple[np.ndarray[Any, Any], Encoded]:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", compress_level=1)
+    data = file.getvalue()
+    return pixels, Encoded(data, read_header(data), 0)
+
+
+def test_images_come_back_in_their_order(codecs: ImageCodecs) -> None:
+    images = [png(seed, 1 + seed % 5, 1 + seed % 7) for seed in range(200)]
+    for (pixels, _), found in zip(images, codecs.decode([image for _, image in images]), strict=True):
+        assert not isinstance(found, Refusal)
+        np.testing.assert_array_equal(found, pixels)
+    assert codecs.decode([]) == []
+
+
+def test_what_cannot_be_decoded_is_refused_and_the_others_are_not(codecs: ImageCodecs) -> None:
+    pixels, image = png(0)
+    broken = bytearray(image.data)
+    at = broken.index(b"IDAT") + 6
+    broken[at : at + 20] = bytes(20)
+    found = codecs.decode([image, Encoded(bytes(broken), image.header, 0), image])
+    assert isinstance(found[1], Refusal)
+    for kept in (found[0], found[2]):
+        assert np.array_equal(kept, pixels)  # type: ignore[arg-type]  # a refusal is not equal
+
+
+def test_an_image_that_is_not_what_its_header_says_is_refused(codecs: ImageCodecs) -> None:
+    _, image = png(0)
+    for header in (Header("png", 9, 8, 3), Header("png", 8, 9, 3, depth=16)):
+        (found,) = codecs.decode([Encoded(image.data, header, 0)])
+        assert found == Refusal("it is not of the size or kind that its header says")
+    (found,) = codecs.decode([Encoded(image.data, Header("png", 1, 1, 3), 0)])
+    assert isinstance(found, Refusal)
+    (found,) = codecs.decode([Encoded(image.data, Header("jpeg", 8, 9, 3), 3)])
+    assert isinstance(found, Refusal)
+
+
+def test_an_image_larger_than_what_is_shared_is_refused_undecoded(codecs: ImageCodecs) -> None:
+    _, image = png(0)
+    (found,) = codecs.decode([Encoded(image.data, Header("png", 1 << 12, 1 << 12, 3), 0)])
+    assert found == Refusal(f"it takes more than {32 * MIB} bytes")
+
+
+def test_more_than_what_is_shared_is_decoded_in_parts(codecs: ImageCodecs) -> None:
+    pixels, image = png(0, 1000, 1000)
+    found = codecs.decode([image] * 12)
+    assert all(np.array_equal(one, pixels) for one in found if not isinstance(one, Refusal))
+    assert not any(isinstance(one, Refusal) for one in found)
+
+
+def test_processes_killed_once_cost_no_image(codecs: ImageCodecs) -> None:
+    images = [png(seed, 300, 300) for seed in range(60)]
+    codecs.decode([images[0][1]] * 4)
+    for wait_s in (0.0, 0.01, 0.03, 0.1):
+        running = tuple(codecs._running)
+        killers = [
+            threading.Timer(wait_s, os.kill, (process.process_id, signal.SIGKILL)) for process in running
+        ]
+        for killer in killers:
+            killer.start()
+        found = codecs.decode([image for _, image in images])
+        for killer in killers:
+            killer.join()
+        for one, (pixels, _) in zip(found, images, strict=True):
+            assert not isinstance(one, Refusal)
+            np.testing.assert_array_equal(one, pixels)
+
+
+def test_processes_killed_again_and_again_give_no_wrong_answer(codecs: ImageCodecs) -> None:
+    images = [png(seed) for seed in range(64)]
+    codecs.decode([image for _, image in images])
+    stop = threading.Event()
+
+    def kill() -> None:
+        while not stop.wait(0.05):
+            for process in tuple(codecs._running):
+                os.kill(process.process_id, signal.SIGKILL)
+                break
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        for _ in range(3):
+            found = codecs.decode([image for _, image in images])
+            refused = sum(isinstance(one, Refusal) for one in found)
+            # An image whose process is killed twice is refused; nothing is ever wrong.
+            assert refused < len(images)
+            for one, (pixels, _) in zip(found, images, strict=True):
+                assert isinstance(one, Refusal) or np.array_equal(one, pixels)
+    finally:
+        stop.set()
+        killer.join()
+    for one, (pixels, _) in zip(codecs.decode([image for _, image in images]), images, strict=True):
+        assert not isinstance(one, Refusal)
+        np.testing.assert_array_equal(one, pixels)
+
+
+def progressive(size: int) -> Encoded:
+    file = io.BytesIO()
+    Image.new("RGB", (size, size)).save(file, "JPEG", progressive=True)
+    return Encoded(file.getvalue(), read_header(file.getvalue()), 3)
+
+
+def test_an_image_that_takes_too_long_is_refused_and_the_others_are_not() -> None:
+    codecs = ImageCodecs(1, patience_s=0.1, bytes_per_s=1 << 40)
+    try:
+        pixels, image = png(0)
+        kept, refused = codecs.decode([image, progressive(6000)])
+        assert isinstance(refused, Refusal)
+        assert "more time or memory" in refused.reason
+        assert np.array_equal(kept, pixels)  # type: ignore[arg-type]  # a refusal is not equal
+    finally:
+        codecs.close()
+
+
+def test_memory_is_bounded() -> None:
+    codecs = ImageCodecs(1, memory_bytes=160 * MIB)
+    try:
+        pixels, image = png(0)
+        refused, kept = codecs.decode([progressive(6000), image])  # 216 MB of coefficients
+        assert isinstance(refused, Refusal)
+        assert np.array_equal(kept, pixels)  # type: ignore[arg-type]  # a refusal is not equal
+    finally:
+        codecs.close()
+
+
+def test_pixels_are_encoded_in_their_order(codecs: ImageCodecs) -> None:
+    images = [png(seed, 1 + seed % 5, 1 + seed % 7)[0] for seed in range(150)]
+    for pixels, found in zip(images, codecs.encode([Pixels(one, "PNG", ()) for one in images]), strict=True):
+        assert isinstance(found, bytes)
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(found))), pixels)
+
+
+def test_processes_end_with_the_codecs() -> None:
+    codecs = ImageCodecs()
+    codecs.decode([png(0)[1]] * 4)
+    processes = tuple(codecs._running)
+    assert processes
+    codecs.close()
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.process_id, 0)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "WEBP", "BMP"])
+def test_hostile_images_are_refused_or_decoded_and_nothing_else(form: str, codecs: ImageCodecs) -> None:
+    random = np.random.default_rng(2)
+    file = io.BytesIO()
+    Image.fromarray(random.integers(0, 256, (24, 31, 3), dtype=np.uint8)).save(file, form)
+    images = []
+    for _ in range(1500):
+        data = bytearray(file.getvalue())
+        for at in random.integers(0, len(data), int(random.integers(1, 4))):
+            data[at] = random.integers(256)
+        if random.integers(4) == 0:
+            del data[random.integers(len(data)) :]
+        try:
+            header = read_header(bytes(data))
+        except InputError:
+            continue
+        if header.num_bytes < 4 * MIB:
+            images.append(Encoded(bytes(data), header, header.channels if form == "JPEG" else 0))
+    for image, found in zip(images, codecs.decode(images), strict=True):
+        if not isinstance(found, Refusal):
+            assert found.shape[:2] == (image.header.height, image.header.width)

@@ -1,0 +1,292 @@
+"""Rows through steps: values, rows that lack the feature, rows that fail, and memory."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.codecs.columns import Batch, Records
+from app.domain.feature import FeatureShape
+from app.domain.limits import Limits
+from app.domain.schema import Schema
+from app.errors import InputError, LimitExceeded, UnprocessableInput
+from app.runtime.budget import Budget
+from app.transforms.apply import PIECE_BYTES, Applied, Transforms
+from app.transforms.images.codecs import ImageCodecs
+from app.transforms.parse import parse_steps
+from tests.transforms import applied, column_of, results, transform
+
+
+@pytest.fixture(scope="module")
+def images() -> Iterator[ImageCodecs]:
+    codecs = ImageCodecs()
+    yield codecs
+    codecs.close()
+
+
+def jpeg(seed: int, size: int = 16, orientation: int = 1) -> bytes:
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 256, (size, size + 2, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", exif=exif)
+    return file.getvalue()
+
+
+BOX = {"offset_height": 0, "offset_width": 0, "target_height": 8, "target_width": 8}
+Case = tuple[dict[str, Any], list[Any], FeatureShape, str, list[Any]]
+CASES: list[Case] = [
+    ({"step": "cast", "dtype": "int8"}, [1.9, None, -1.9], (), "float32", [1, None, -1]),
+    ({"step": "cast", "dtype": "uint8", "unfit": "saturate"}, [300.0, -1e30], (), "float32", [255, 0]),
+    (
+        {"step": "cast", "dtype": "int64", "unfit": "saturate"},
+        [1e30, -1e30],
+        (),
+        "float64",
+        [2**63 - 1, -(2**63)],
+    ),
+    ({"step": "cast", "dtype": "uint64", "unfit": "saturate"}, [-1, 5], (), "int64", [0, 5]),
+    ({"step": "cast", "dtype": "float16", "unfit": "saturate"}, [1e6, -1e6], (), "float32", [65504, -65504]),
+    ({"step": "cast", "dtype": "bool"}, [0, 3], (), "int8", [False, True]),
+    ({"step": "clip", "min": -1, "max": 1}, [[-3, 0], [0.5, 7]], (2,), "float32", [[-1, 0], [0.5, 1]]),
+    # The range of 0 to 1 is 255 steps: 0 is -128, 1 is 127, and what lies beyond goes to the ends.
+    (
+        {"step": "quantize", "dtype": "int8", "min": 0, "max": 1},
+        [0.0, 1.0, 2.0, -9.0],
+        (),
+        "float32",
+        [-128, 127, 127, -128],
+    ),
+    ({"step": "quantize", "dtype": "uint8", "scale": 1}, [0.5, 1.5, 2.4], (), "float32", [1, 2, 2]),
+    ({"step": "quantize", "dtype": "int8", "scale": 1}, [-0.5, -1.5], (), "float32", [-1, -2]),
+    (
+        {"step": "quantize", "dtype": "int16", "scale": [1, 0.5], "zero_point": [0, 3]},
+        [[2, 2], [-1, 0]],
+        (2,),
+        "float32",
+        [[2, 7], [-1, 3]],
+    ),
+    ({"step": "dequantize", "scale": 0.5, "zero_point": 3}, [3, 4, 255], (), "uint8", [0, 0.5, 126]),
+    (
+        {"step": "one_hot", "depth": 3, "on_value": 5, "off_value": 1},
+        [2, None, 0],
+        (),
+        "int64",
+        [[1, 1, 5], None, [5, 1, 1]],
+    ),
+    ({"step": "one_hot", "depth": 2}, [[0, 1], [1]], (None,), "int32", [[[1, 0], [0, 1]], [[0, 1]]]),
+    ({"step": "fill_missing", "value": 7}, [None, [1, 2], None], (2,), "int32", [[7, 7], [1, 2], [7, 7]]),
+    ({"step": "fill_missing", "value": "?"}, [None, b"a"], (), "text", [b"?", b"a"]),
+    (
+        {"step": "reshape", "shape": [-1, 2]},
+        [[1, 2], [1, 2, 3, 4]],
+        (None,),
+        "int32",
+        [[[1, 2]], [[1, 2], [3, 4]]],
+    ),
+    ({"step": "flatten"}, [[[1, 2]], [[3], [4]]], (None, None), "int32", [[1, 2], [3, 4]]),
+    ({"step": "transpose"}, [[[1, 2]], [[3], [4]]], (None, None), "int32", [[[1], [2]], [[3, 4]]]),
+    (
+        {"step": "pad_to", "shape": [3], "value": 9},
+        [[1], [], [1, 2, 3]],
+        (None,),
+        "int32",
+        [[1, 9, 9], [9, 9, 9], [1, 2, 3]],
+    ),
+    ({"step": "bucketize", "boundaries": [0, 10]}, [-1.0, 0.0, 10.0], (), "float32", [0, 1, 2]),
+    ({"step": "decode", "charset": "latin-1"}, [b"\xe9", None], (), "bytes", ["é".encode(), None]),
+    ({"step": "normalize_utf8"}, ["ﬁ①".encode()], (), "text", [b"fi1"]),
+    ({"step": "decode_base64", "alphabet": "standard"}, [b"+/8=", b"+/8"], (), "text", [b"\xfb\xff"] * 2),
+    ({"step": "lookup", "vocabulary": ["b", "a"]}, [b"a", b"b"], (), "text", [1, 0]),
+]
+
+
+@pytest.mark.parametrize(("step", "rows", "shape", "dtype", "expected"), CASES)
+def test_what_steps_make_of_rows(
+    step: dict[str, Any],
+    rows: list[Any],
+    shape: FeatureShape,
+    dtype: str,
+    expected: list[Any],
+    images: ImageCodecs,
+) -> None:
+    found = transform([step], rows, shape, dtype, images)
+    assert [item.tolist() if isinstance(item, np.ndarray) else item for item in found] == expected
+
+
+def test_quantized_numbers_come_back_within_half_a_step(images: ImageCodecs) -> None:
+    values = np.random.default_rng(0).uniform(-3, 5, 1000).astype(np.float32)
+    step = {"step": "quantize", "dtype": "uint8", "min": -3, "max": 5}
+    (quantize,) = parse_steps([step])
+    scale, zero = quantize.affine  # type: ignore[attr-defined]  # it is a Quantize
+    back = {"step": "dequantize", "scale": list(scale), "zero_point": list(zero)}
+    restored = np.stack(transform([step, back], list(values), (), "float32", images))
+    assert np.abs(restored - values).max() <= scale[0] / 2 * 1.001
+
+
+REFUSED: list[tuple[dict[str, Any], list[Any], FeatureShape, str, str]] = [
+    ({"step": "cast", "dtype": "uint8"}, [1, 256], (), "int64", "beyond the range of uint8"),
+    ({"step": "cast", "dtype": "uint8"}, [1, -1], (), "int8", "beyond the range of uint8"),
+    ({"step": "cast", "dtype": "int64"}, [1.0, 2.0**63], (), "float64", "beyond the range of int64"),
+    (
+        {"step": "cast", "dtype": "int8", "unfit": "saturate"},
+        [1.0, float("nan")],
+        (),
+        "float32",
+        "NaN is no int8",
+    ),
+    ({"step": "cast", "dtype": "float16"}, [1.0, 1e6], (), "float32", "beyond the range of float16"),
+    (
+        {"step": "quantize", "dtype": "int8", "scale": 1, "unfit": "error"},
+        [1.0, 128.0],
+        (),
+        "float32",
+        "beyond",
+    ),
+    ({"step": "quantize", "dtype": "int8", "scale": 1}, [1.0, float("nan")], (), "float32", "NaN cannot be"),
+    ({"step": "bucketize", "boundaries": [0]}, [1.0, float("nan")], (), "float32", "NaN lies in no bucket"),
+    ({"step": "one_hot", "depth": 2}, [[0, 1], [0, 2]], (2,), "int64", "not below the depth of 2"),
+    ({"step": "one_hot", "depth": 2}, [0, -1], (), "int64", "not below the depth of 2"),
+    (
+        {"step": "reshape", "shape": [2]},
+        [[1, 2], [1]],
+        (None,),
+        "int64",
+        "1 values do not fill the shape [2]",
+    ),
+    ({"step": "pad_to", "shape": [1]}, [[1], [1, 2]], (None,), "int64", "is larger than [1]"),
+    ({"step": "decode"}, [b"a", b"\xff"], (), "bytes", "it is not utf-8"),
+    ({"step": "decode_base64"}, [b"YQ", b"+/8"], (), "text", "not base64 of the web_safe alphabet"),
+    ({"step": "decode_base64"}, [b"YQ", b"YQ="], (), "text", "padding is not that of base64"),
+    ({"step": "lookup", "vocabulary": ["a"]}, [b"a", b"b"], (), "text", "it is not in the vocabulary"),
+    ({"step": "decode_image"}, [jpeg(0), b"hello"], (), "bytes", "none of JPEG, PNG"),
+    (
+        {"step": "decode_image"},
+        [jpeg(0), jpeg(0)[:-200]],
+        (),
+        "bytes",
+        "cannot be decoded: Premature end of JPEG",
+    ),
+    ({"step": "decode_image", "dtype": "uint16"}, [jpeg(0)], (), "bytes", "set the dtype uint8"),
+    ({"step": "decode_image", "channels": 4}, [jpeg(0)], (), "bytes", "no alpha channel"),
+    (
+        {"step": "resize", "size": [2, 2]},
+        [np.zeros((1, 1, 3)), np.zeros((0, 4, 3))],
+        (None, None, 3),
+        "uint8",
+        "no pixels",
+    ),
+    (
+        {"step": "rgb_to_grayscale"},
+        [np.zeros((1, 1, 3)), np.zeros((1, 1, 4))],
+        (1, 1, None),
+        "uint8",
+        "4 channels, not 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "rows", "shape", "dtype", "detail"), REFUSED)
+def test_a_value_that_a_step_does_not_take_is_named_with_its_row_and_step(
+    step: dict[str, Any], rows: list[Any], shape: FeatureShape, dtype: str, detail: str, images: ImageCodecs
+) -> None:
+    with pytest.raises(UnprocessableInput) as caught:
+        transform([step], [None, *rows], shape, dtype, images)
+    error = caught.value
+    assert (error.code, error.location.row, error.location.feature) == ("transform_failed", len(rows), "x")
+    assert f"Row {len(rows)} does not go through step 0 ({step['step']}) of feature 'x': " in error.detail
+    assert detail in error.detail
+
+
+def test_rows_that_fail_can_be_left_out_of_every_step(images: ImageCodecs) -> None:
+    rows = [jpeg(0), b"hello", None, jpeg(1), jpeg(2)[:-200], jpeg(3, 4), jpeg(4)]
+    steps = [
+        {"step": "decode_image", "channels": 3},
+        {"step": "crop_to_bounding_box", **BOX},
+    ]
+    work = applied(steps, rows, (), "bytes", images, on_error="skip")
+    found = list(results(work))
+    assert work.skipped == 3
+    whole = transform(steps, [rows[0], None, rows[3], rows[6]], (), "bytes", images)
+    for one, other in zip(found, whole, strict=True):
+        assert (one is None and other is None) or np.array_equal(one, other)
+
+
+def test_skipping_every_row_leaves_none(images: ImageCodecs) -> None:
+    work = applied([{"step": "decode_image"}], [b"a", b"b"], (), "bytes", images, on_error="skip")
+    assert list(results(work)) == []
+    assert work.skipped == 2
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_jpeg_is_turned_as_its_camera_says(orientation: int, images: ImageCodecs) -> None:
+    plain, turned = (
+        transform(
+            [{"step": "decode_image", "apply_exif_orientation": apply}],
+            [jpeg(5, orientation=orientation)],
+            (),
+            "bytes",
+            images,
+        )[0]
+        for apply in (False, True)
+    )
+    # By the table of EXIF: where row 0 and column 0 of the file are in what was seen.
+    as_seen = {
+        1: plain,
+        2: np.flip(plain, 1),
+        3: np.rot90(plain, 2),
+        4: np.flip(plain, 0),
+        5: np.transpose(plain, (1, 0, 2)),
+        6: np.rot90(plain, -1),
+        7: np.rot90(np.transpose(plain, (1, 0, 2)), 2),
+        8: np.rot90(plain, 1),
+    }
+    np.testing.assert_array_equal(turned, as_seen[orientation])
+
+
+def test_pieces_keep_the_number_of_a_row(images: ImageCodecs) -> None:
+    """Rows are worked on in pieces; an error far behind the first piece names its row in the whole input."""
+    rows = [np.zeros((600, 600, 3), np.uint8)] * 30
+    rows[27] = np.zeros((5, 600, 3), np.uint8)
+    box = {"offset_height": 0, "offset_width": 0, "target_height": 600, "target_width": 600}
+    with pytest.raises(UnprocessableInput) as caught:
+        transform([{"step": "crop_to_bounding_box", **box}], rows, (None, 600, 3), "uint8", images)
+    assert caught.value.location.row == 27
+
+
+def test_memory_is_charged_and_given_back(images: ImageCodecs) -> None:
+    budget = Budget(Limits())
+    bodies = [jpeg(seed, 700) for seed in range(40)]
+    feature, column = column_of(bodies, (), "bytes")
+    records = Records(Schema((feature,)), iter([Batch(40, (column,))]))
+    transforms = Transforms(
+        {"x": parse_steps([{"step": "decode_image"}, {"step": "resize", "size": [700, 700]}])}
+    )
+    work = Applied(transforms, records, images, budget)
+    count = 0
+    for batch in work.records.batches:
+        count += batch.num_rows
+        assert batch.num_rows < 40
+        assert batch.nbytes <= budget.peak
+    assert count == 40
+    assert budget.remaining == Budget(Limits()).remaining
+    assert budget.peak < 8 * PIECE_BYTES
+
+
+def test_more_than_the_budget_is_refused_before_it_is_decoded(images: ImageCodecs) -> None:
+    limits = Limits(max_decoded_bytes=1 << 20)
+    with pytest.raises(LimitExceeded) as caught:
+        list(results(applied([{"step": "decode_image"}], [jpeg(0, 700)], (), "bytes", images, limits=limits)))
+    assert caught.value.code == "payload_too_large"
+
+
+def test_steps_of_a_feature_that_there_is_not_are_refused(images: ImageCodecs) -> None:
+    feature, column = column_of([1], (), "int64")
+    records = Records(Schema((feature,)), iter([Batch(1, (column,))]))
+    with pytest.raises(InputError) as caught:
+        Applied(Transforms({"y": parse_steps([{"step": "flatten"}])}), records, images, Budget())
+    assert caught.value.code == "unknown_feature"

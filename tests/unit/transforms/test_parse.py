@@ -1,0 +1,286 @@
+"""Steps from JSON: every argument is checked, and each error says where and what to do."""
+
+from typing import Any
+
+import pytest
+
+from app.domain.dtypes import parse_feature_dtype
+from app.domain.feature import Feature, FeatureShape
+from app.errors import InputError, LimitExceeded
+from app.transforms.parse import MAX_STEPS, STEPS, parse_steps, resulting_feature, steps_to_json
+
+
+def box(*numbers: int) -> dict[str, int]:
+    return dict(zip(("offset_height", "offset_width", "target_height", "target_width"), numbers, strict=True))
+
+
+EVERY_STEP: list[dict[str, Any]] = [
+    {"step": "decode_image", "channels": 3, "apply_exif_orientation": True},
+    {"step": "resize", "size": [32, 48], "method": "lanczos3", "antialias": True},
+    {"step": "resize_with_pad", "target_height": 3, "target_width": 4},
+    {"step": "resize_with_crop_or_pad", "target_height": 3, "target_width": 4},
+    {"step": "central_crop", "central_fraction": 0.5},
+    {
+        "step": "crop_to_bounding_box",
+        "offset_height": 0,
+        "offset_width": 1,
+        "target_height": 3,
+        "target_width": 4,
+    },
+    {
+        "step": "pad_to_bounding_box",
+        "offset_height": 0,
+        "offset_width": 1,
+        "target_height": 3,
+        "target_width": 4,
+    },
+    {"step": "flip_left_right"},
+    {"step": "flip_up_down"},
+    {"step": "rot90", "k": 3},
+    {"step": "rgb_to_grayscale"},
+    {"step": "grayscale_to_rgb"},
+    {"step": "convert_image_dtype", "dtype": "float32", "saturate": True},
+    {"step": "per_image_standardization"},
+    {"step": "encode_jpeg", "quality": 80},
+    {"step": "encode_png", "compression": 9},
+    {"step": "cast", "dtype": "uint8", "unfit": "saturate"},
+    {"step": "scale", "factor": 2.0, "offset": -1.0},
+    {"step": "normalize", "mean": [0.5], "std": [0.5]},
+    {"step": "clip", "min": 0.0, "max": 1.0},
+    {"step": "quantize", "dtype": "int8", "min": -1.0, "max": 1.0},
+    {"step": "quantize", "dtype": "uint8", "scale": [0.5, 0.25], "zero_point": [1, 2], "unfit": "error"},
+    {"step": "dequantize", "scale": [0.5]},
+    {"step": "bucketize", "boundaries": [0.0, 1.0]},
+    {"step": "one_hot", "depth": 10, "dtype": "uint8"},
+    {"step": "reshape", "shape": [2, -1]},
+    {"step": "transpose", "perm": [1, 0]},
+    {"step": "flatten"},
+    {"step": "pad_to", "shape": [3, 4], "value": 1.0},
+    {"step": "fill_missing", "value": "none"},
+    {"step": "fill_missing", "value": 0.0},
+    {"step": "decode", "charset": "latin-1"},
+    {"step": "normalize_utf8", "normalization_form": "NFC"},
+    {"step": "lower"},
+    {"step": "strip"},
+    {"step": "encode_base64", "alphabet": "standard", "pad": True},
+    {"step": "decode_base64", "alphabet": "standard"},
+    {"step": "lookup", "vocabulary": ["a", "b"], "oov_buckets": 1},
+    {"step": "to_hash_bucket_fast", "num_buckets": 10},
+]
+
+
+@pytest.mark.parametrize("step", EVERY_STEP, ids=lambda step: step["step"])
+def test_a_step_comes_back_from_its_json_form(step: dict[str, Any]) -> None:
+    parsed = parse_steps([step])
+    assert steps_to_json(parsed) == [step]
+    assert parse_steps(steps_to_json(parsed)) == parsed
+
+
+def test_every_step_is_in_the_table_above() -> None:
+    assert {step["step"] for step in EVERY_STEP} == set(STEPS)
+
+
+def test_one_number_stands_for_a_list_of_one() -> None:
+    assert steps_to_json(parse_steps([{"step": "normalize", "mean": 1, "std": 2}])) == [
+        {"step": "normalize", "mean": [1.0], "std": [2.0]}
+    ]
+
+
+MALFORMED: list[tuple[Any, str, str]] = [
+    ({}, "/t", "Transforms are a list of steps"),
+    (["resize"], "/t/0", "A step is an object"),
+    ([{"size": [1, 2]}], "/t/0", "A step is an object"),
+    ([{"step": "grow"}], "/t/0", "There is no step 'grow'. Use one of: decode_image, resize,"),
+    ([{"step": "flatten"}, {"step": "resize"}], "/t/1", "needs the argument 'size'"),
+    ([{"step": "flatten", "to": 1}], "/t/0", "has no argument 'to'; it takes no argument"),
+    ([{"step": "rot90", "times": 1}], "/t/0", "has no argument 'times'; it takes k"),
+    ([{"step": "rot90", "k": 1.0}], "/t/0/k", "must be an integer"),
+    ([{"step": "rot90", "k": True}], "/t/0/k", "must be an integer"),
+    ([{"step": "rot90", "k": 1 << 63}], "/t/0/k", "must be an integer"),
+    ([{"step": "resize", "size": [1]}], "/t/0/size", "must be a list of 2"),
+    ([{"step": "resize", "size": 1}], "/t/0/size", "must be a list of 2"),
+    ([{"step": "resize", "size": [1, None]}], "/t/0/size", "must be an integer"),
+    ([{"step": "resize", "size": [1, 1], "method": "cubic"}], "/t/0/method", "must be one of 'bilinear', 'n"),
+    ([{"step": "resize", "size": [1, 1], "antialias": 1}], "/t/0/antialias", "must be true or false"),
+    ([{"step": "scale", "factor": "2"}], "/t/0/factor", "must be a finite number"),
+    ([{"step": "scale", "factor": float("nan")}], "/t/0/factor", "must be a finite number"),
+    ([{"step": "decode_image", "channels": 2}], "/t/0/channels", "must be one of 0, 1, 3, 4"),
+    ([{"step": "decode_image", "channels": True}], "/t/0/channels", "must be one of 0, 1, 3, 4"),
+    ([{"step": "decode", "charset": 8}], "/t/0/charset", "must be a string"),
+    ([{"step": "fill_missing", "value": None}], "/t/0/value", "must be a finite number or a string"),
+]
+
+
+@pytest.mark.parametrize(("value", "pointer", "detail"), MALFORMED)
+def test_what_is_not_of_the_form_is_refused_with_its_place(value: Any, pointer: str, detail: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_steps(value, "/t")
+    assert caught.value.code == "invalid_transform"
+    assert caught.value.location.pointer == pointer
+    assert detail in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"step": "resize", "size": [0, 1]},
+        {"step": "resize", "size": [1 << 20, 1 << 20]},
+        {
+            "step": "crop_to_bounding_box",
+            "offset_height": -1,
+            "offset_width": 0,
+            "target_height": 1,
+            "target_width": 1,
+        },
+        {"step": "central_crop", "central_fraction": 0},
+        {"step": "central_crop", "central_fraction": 1.01},
+        {"step": "encode_jpeg", "quality": 101},
+        {"step": "encode_png", "compression": 10},
+        {"step": "normalize", "mean": [1, 2], "std": [1]},
+        {"step": "normalize", "mean": 1, "std": 0},
+        {"step": "clip", "min": 1, "max": 0},
+        {"step": "quantize", "dtype": "int8"},
+        {"step": "quantize", "dtype": "int8", "min": 0},
+        {"step": "quantize", "dtype": "int8", "min": 1, "max": 1},
+        {"step": "quantize", "dtype": "int8", "min": 0, "max": 1, "scale": 1},
+        {"step": "quantize", "dtype": "float32", "min": 0, "max": 1},
+        {"step": "quantize", "dtype": "int8", "scale": 0},
+        {"step": "quantize", "dtype": "int8", "scale": 1, "zero_point": 128},
+        {"step": "quantize", "dtype": "int8", "scale": [1, 2], "zero_point": [1]},
+        {"step": "dequantize", "scale": []},
+        {"step": "bucketize", "boundaries": [1, 1]},
+        {"step": "one_hot", "depth": 0},
+        {"step": "one_hot", "depth": 2, "dtype": "string"},
+        {"step": "cast", "dtype": "complex64"},
+        {"step": "cast", "dtype": "int4"},
+        {"step": "convert_image_dtype", "dtype": "bool"},
+        {"step": "decode_image", "dtype": "float32"},
+        {"step": "reshape", "shape": [-1, -1]},
+        {"step": "pad_to", "shape": [-1]},
+        {"step": "decode", "charset": "base64"},
+        {"step": "decode", "charset": "no such"},
+        {"step": "lookup", "vocabulary": ["a", "a"]},
+        {"step": "lookup", "vocabulary": [], "oov_buckets": -1},
+        {"step": "to_hash_bucket_fast", "num_buckets": 0},
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(step: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_steps([step])
+    assert caught.value.code == "invalid_transform"
+
+
+def test_an_unknown_dtype_is_named() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_steps([{"step": "cast", "dtype": "int33"}])
+    assert caught.value.code == "unknown_dtype"
+
+
+def test_too_many_steps_are_refused() -> None:
+    parse_steps([{"step": "flatten"}] * MAX_STEPS)
+    with pytest.raises(LimitExceeded) as caught:
+        parse_steps([{"step": "flatten"}] * (MAX_STEPS + 1), "/t")
+    assert caught.value.code == "too_many_steps"
+
+
+Typed = tuple[str, FeatureShape]
+RESULTS: list[tuple[Typed, list[dict[str, Any]], Typed]] = [
+    (("bytes", ()), [{"step": "decode_image"}], ("uint8", (None, None, None))),
+    (("bytes", ()), [{"step": "decode_image", "channels": 3}], ("uint8", (None, None, 3))),
+    (
+        ("bytes", ()),
+        [
+            {"step": "decode_image", "channels": 3},
+            {"step": "resize", "size": [8, 9]},
+            {"step": "cast", "dtype": "uint8", "unfit": "saturate"},
+            {"step": "encode_jpeg"},
+        ],
+        ("bytes", ()),
+    ),
+    (("uint8", (4, 6, 3)), [{"step": "resize", "size": [8, 9], "method": "nearest"}], ("uint8", (8, 9, 3))),
+    (
+        ("uint8", (4, 6, 3)),
+        [{"step": "resize", "size": [8, 9], "preserve_aspect_ratio": True}],
+        ("float32", (6, 9, 3)),
+    ),
+    (
+        ("uint8", (None, 6, 3)),
+        [{"step": "resize", "size": [8, 9], "preserve_aspect_ratio": True}],
+        ("float32", (None, None, 3)),
+    ),
+    (("uint8", (5, None, 3)), [{"step": "rot90"}], ("uint8", (None, 5, 3))),
+    (("uint8", (5, 4, 3)), [{"step": "rot90", "k": 2}], ("uint8", (5, 4, 3))),
+    (("uint8", (8, 5, 3)), [{"step": "central_crop", "central_fraction": 0.5}], ("uint8", (4, 3, 3))),
+    (("uint8", (8, 5, None)), [{"step": "rgb_to_grayscale"}], ("uint8", (8, 5, 1))),
+    (("float64", (2,)), [{"step": "scale", "factor": 2}], ("float64", (2,))),
+    (("int64", (2,)), [{"step": "scale", "factor": 2}], ("float32", (2,))),
+    (("int64", (None,)), [{"step": "one_hot", "depth": 3}], ("float32", (None, 3))),
+    (("float32", (2, 6)), [{"step": "reshape", "shape": [3, -1]}], ("float32", (3, 4))),
+    (("float32", (None, 6)), [{"step": "flatten"}], ("float32", (None,))),
+    (("float32", (None, 6)), [{"step": "transpose"}], ("float32", (6, None))),
+    (("float32", (None, 6)), [{"step": "pad_to", "shape": [4, 6]}], ("float32", (4, 6))),
+    (("bytes", ()), [{"step": "decode"}, {"step": "lower"}], ("text", ())),
+    (("text", (None,)), [{"step": "lookup", "vocabulary": ["a"]}], ("int64", (None,))),
+]
+
+
+@pytest.mark.parametrize(("before", "steps", "after"), RESULTS)
+def test_dtype_and_shape_are_known_before_data_flows(
+    before: Typed, steps: list[dict[str, Any]], after: Typed
+) -> None:
+    feature = Feature("x", parse_feature_dtype(before[0]), before[1])
+    result = resulting_feature(parse_steps(steps), feature)
+    assert (result.dtype.name, result.shape) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "step"),
+    [
+        (("text", ()), {"step": "decode_image"}),
+        (("bytes", (2,)), {"step": "decode_image"}),
+        (("uint8", (4, 6)), {"step": "resize", "size": [8, 9]}),
+        (("bool", (4, 6, 1)), {"step": "flip_up_down"}),
+        (("uint8", (4, 6, 1)), {"step": "rgb_to_grayscale"}),
+        (("uint8", (4, 6, 3)), {"step": "grayscale_to_rgb"}),
+        (("float32", (4, 6, 3)), {"step": "encode_jpeg"}),
+        (("uint8", (4, 6, 4)), {"step": "encode_jpeg"}),
+        (
+            ("uint8", (4, 6, 3)),
+            {
+                "step": "crop_to_bounding_box",
+                "offset_height": 1,
+                "offset_width": 0,
+                "target_height": 4,
+                "target_width": 1,
+            },
+        ),
+        (("text", ()), {"step": "scale", "factor": 2}),
+        (("complex64", ()), {"step": "scale", "factor": 2}),
+        (("float32", (2,)), {"step": "normalize", "mean": [1, 2, 3], "std": [1, 2, 3]}),
+        (("int32", ()), {"step": "quantize", "dtype": "int8", "scale": 1}),
+        (("int64", ()), {"step": "dequantize", "scale": 1}),
+        (("uint8", ()), {"step": "clip", "min": -1, "max": 3}),
+        (("uint8", ()), {"step": "clip", "min": 0.5, "max": 3}),
+        (("float32", ()), {"step": "one_hot", "depth": 3}),
+        (("float32", (5,)), {"step": "reshape", "shape": [2, -1]}),
+        (("float32", (5,)), {"step": "reshape", "shape": [4]}),
+        (("float32", (5,)), {"step": "transpose", "perm": [1, 0]}),
+        (("float32", (5,)), {"step": "pad_to", "shape": [4]}),
+        (("uint8", (5,)), {"step": "pad_to", "shape": [6], "value": 256}),
+        (("uint8", (5,)), {"step": "fill_missing", "value": "x"}),
+        (("text", ()), {"step": "fill_missing", "value": 1}),
+        (("uint8", (None,)), {"step": "fill_missing", "value": 1}),
+        (("bytes", ()), {"step": "lower"}),
+        (("text", ()), {"step": "decode"}),
+        (("int64", ()), {"step": "to_hash_bucket_fast", "num_buckets": 3}),
+    ],
+)
+def test_a_step_that_does_not_take_the_feature_is_refused_before_data_flows(
+    before: Typed, step: dict[str, Any]
+) -> None:
+    feature = Feature("x", parse_feature_dtype(before[0]), before[1])
+    with pytest.raises(InputError) as caught:
+        resulting_feature(parse_steps([step]), feature)
+    assert caught.value.code == "invalid_transform"
+    assert caught.value.location.feature == "x"
+    assert f"The step {step['step']!r} takes" in caught.value.detail

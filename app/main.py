@@ -36,6 +36,7 @@ from .errors import StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
 from .logs import configure_logging
 from .resources import NotEnoughMemory, allow_open_files, available_processors, memory_for_requests
+from .runtime.images import ImageCodecs
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
@@ -46,6 +47,7 @@ from .settings import Settings, SettingsError, complaints, read_settings
 from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.obstore_store import open_store
+from .transforms.images.processes import ImageProcesses
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +90,8 @@ def create_app_with(
     load = Load()
     store = store if store is not None else _open_store(settings.storage_url)
     memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
-    services = _wire(settings, store, memory, auth, publish_wait_s)
+    images = ImageProcesses(memory=memory)
+    services = _wire(settings, store, memory, images, auth, publish_wait_s)
     runner = Runner(
         services,
         memory=memory,
@@ -117,6 +120,7 @@ def create_app_with(
             services.readiness.stop()
             services.datasets.close()
             runner.close()
+            images.close()
 
     app = Application(
         title="Shardsmith",
@@ -161,7 +165,12 @@ def _auth_options(settings: Settings) -> AuthOptions:
 
 
 def _wire(
-    settings: Settings, store: ObjectStore, memory: MemoryPool, auth: Auth, publish_wait_s: float
+    settings: Settings,
+    store: ObjectStore,
+    memory: MemoryPool,
+    images: ImageCodecs,
+    auth: Auth,
+    publish_wait_s: float,
 ) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
     known = Datasets(store, limits=settings.limits, spool=spool, memory=memory, publish_wait_s=publish_wait_s)
@@ -169,6 +178,7 @@ def _wire(
         limits=settings.limits,
         spool=spool,
         datasets=known,
+        images=images,
         readiness=Readiness(store, spool, warmed=_settle, further=auth.checks()),
     )
 

@@ -18,7 +18,7 @@ from app.codecs.records.lease import Lease
 from app.domain.dtypes import DTYPES
 from app.domain.feature import Feature, FeatureShape
 from app.runtime.budget import Budget
-from app.transforms.images.codecs import ImageCodecs
+from app.transforms.images.processes import ImageProcesses
 from app.transforms.images.resize import Method, resize
 from app.transforms.parse import parse_steps
 from app.transforms.step import Tools
@@ -75,7 +75,7 @@ def measure_step(
     assert isinstance(column.values, np.ndarray)
     feature = Feature("x", DTYPES[column.values.dtype.name], shape)
     (parsed,) = parse_steps([step])
-    budget, images = Budget(), ImageCodecs()
+    budget, images = Budget(), ImageProcesses()
     batch = Batch(NUMBERS if not shape else NUMBERS // int(shape[0] or 1), (column,))
 
     def here() -> None:

@@ -13,7 +13,7 @@ from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.transforms.apply import Applied, OnError, Transforms
-from app.transforms.images.codecs import ImageCodecs
+from app.transforms.images.processes import ImageProcesses
 from app.transforms.parse import parse_steps
 from app.transforms.step import row_arrays, strings_of
 
@@ -43,7 +43,7 @@ def applied(
     rows: Sequence[Any],
     shape: FeatureShape,
     dtype: str,
-    images: ImageCodecs,
+    images: ImageProcesses,
     *,
     on_error: OnError = "fail",
     limits: Limits | None = None,
@@ -56,7 +56,7 @@ def applied(
 
 
 def transform(
-    steps: Steps, rows: Sequence[Any], shape: FeatureShape, dtype: str, images: ImageCodecs
+    steps: Steps, rows: Sequence[Any], shape: FeatureShape, dtype: str, images: ImageProcesses
 ) -> list[Any]:
     """What the steps make of each row: arrays, or bytes; None for a row that lacks the feature."""
     return list(results(applied(steps, rows, shape, dtype, images)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..domain.limits import Limits
+from ..runtime.images import ImageCodecs
 from ..runtime.spool import Spool
 from ..services.datasets.datasets import Datasets
 from ..services.readiness import Readiness
@@ -17,4 +18,5 @@ class Services:
     limits: Limits
     spool: Spool
     datasets: Datasets
+    images: ImageCodecs
     readiness: Readiness

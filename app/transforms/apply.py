@@ -14,14 +14,14 @@ from typing import Final, Literal
 import numpy as np
 
 from ..codecs.columns import Batch, Column, Ints, Records, Strings, join_batches
+from ..codecs.images.header import read_header
 from ..codecs.records.lease import Lease
 from ..domain.feature import Feature
 from ..domain.limits import MIB
 from ..domain.schema import Schema
 from ..errors import InputError, UnprocessableInput
 from ..runtime.budget import Budget
-from .images.codecs import ImageCodecs
-from .images.header import read_header
+from ..runtime.images import ImageCodecs
 from .parse import resulting_feature
 from .step import RowsRefused, Step, Tools
 

@@ -17,7 +17,7 @@ from ..codecs.records.lease import Lease
 from ..domain.dtypes import DType
 from ..domain.feature import Feature, FeatureShape
 from ..errors import UnprocessableInput
-from .images.codecs import ImageCodecs
+from ..runtime.images import ImageCodecs
 
 
 @dataclass(frozen=True, slots=True)

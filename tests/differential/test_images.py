@@ -12,7 +12,7 @@ import sklearn
 import tensorflow as tf
 from PIL import Image
 
-from app.transforms.images.codecs import ImageCodecs
+from app.transforms.images.processes import ImageProcesses
 from app.transforms.images.resize import fitted_size, resize
 from tests.transforms import transform
 
@@ -23,8 +23,8 @@ ANY: tuple[int | None, ...] = (None, None, None)
 
 
 @pytest.fixture(scope="module")
-def images() -> Iterator[ImageCodecs]:
-    codecs = ImageCodecs()
+def images() -> Iterator[ImageProcesses]:
+    codecs = ImageProcesses()
     yield codecs
     codecs.close()
 
@@ -100,7 +100,7 @@ JPEGS = [
 
 
 @pytest.mark.parametrize(("mode", "options"), JPEGS)
-def test_jpegs_decode_to_equal_bytes(mode: str, options: dict[str, Any], images: ImageCodecs) -> None:
+def test_jpegs_decode_to_equal_bytes(mode: str, options: dict[str, Any], images: ImageProcesses) -> None:
     random = np.random.default_rng(len(options))
     bodies = [
         encode(
@@ -119,7 +119,7 @@ def test_jpegs_decode_to_equal_bytes(mode: str, options: dict[str, Any], images:
 
 
 @pytest.mark.parametrize("path", PHOTOGRAPHS, ids=lambda path: path.name)
-def test_photographs_decode_to_equal_bytes(path: Path, images: ImageCodecs) -> None:
+def test_photographs_decode_to_equal_bytes(path: Path, images: ImageProcesses) -> None:
     body = path.read_bytes()
     (ours,) = transform([{"step": "decode_image"}], [body], (), "bytes", images)
     same(ours, tf.io.decode_jpeg(body).numpy())
@@ -127,7 +127,7 @@ def test_photographs_decode_to_equal_bytes(path: Path, images: ImageCodecs) -> N
 
 @pytest.mark.parametrize("channels", [0, 1, 3, 4])
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGB", "RGBA"])
-def test_pngs_decode_to_equal_bytes(mode: str, channels: int, images: ImageCodecs) -> None:
+def test_pngs_decode_to_equal_bytes(mode: str, channels: int, images: ImageProcesses) -> None:
     random = np.random.default_rng(channels)
     plain = "RGB" if mode == "P" else mode
     bodies = []
@@ -143,7 +143,7 @@ def test_pngs_decode_to_equal_bytes(mode: str, channels: int, images: ImageCodec
         same(ours, tf.io.decode_png(body, channels=channels).numpy())
 
 
-def test_pngs_of_16_bits_decode_to_equal_words(images: ImageCodecs) -> None:
+def test_pngs_of_16_bits_decode_to_equal_words(images: ImageProcesses) -> None:
     random = np.random.default_rng(16)
     for channels, top in ((1, 1 << 16), (1, 256), (3, 256)):
         kind = np.uint16 if top > 256 else np.uint8
@@ -154,7 +154,7 @@ def test_pngs_of_16_bits_decode_to_equal_words(images: ImageCodecs) -> None:
 
 @pytest.mark.parametrize("lossless", [False, True])
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
-def test_webps_decode_to_equal_bytes(mode: str, lossless: bool, images: ImageCodecs) -> None:
+def test_webps_decode_to_equal_bytes(mode: str, lossless: bool, images: ImageProcesses) -> None:
     random = np.random.default_rng(len(mode))
     bodies = [encode(random_image(random, channels=len(mode)), "WEBP", lossless=lossless) for _ in range(60)]
     for body, ours in zip(
@@ -164,7 +164,7 @@ def test_webps_decode_to_equal_bytes(mode: str, lossless: bool, images: ImageCod
 
 
 @pytest.mark.parametrize("transparency", [{}, {"transparency": 0}])
-def test_gifs_decode_to_equal_bytes(transparency: dict[str, int], images: ImageCodecs) -> None:
+def test_gifs_decode_to_equal_bytes(transparency: dict[str, int], images: ImageProcesses) -> None:
     random = np.random.default_rng(3)
     bodies = [encode(random_image(random, channels=3), "GIF", "P", **transparency) for _ in range(60)]
     for body, ours in zip(
@@ -174,7 +174,7 @@ def test_gifs_decode_to_equal_bytes(transparency: dict[str, int], images: ImageC
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_bmps_decode_to_equal_bytes(channels: int, images: ImageCodecs) -> None:
+def test_bmps_decode_to_equal_bytes(channels: int, images: ImageProcesses) -> None:
     random = np.random.default_rng(channels)
     bodies = [encode(random_image(random, channels=channels), "BMP") for _ in range(60)]
     for body, ours in zip(
@@ -187,7 +187,7 @@ def test_bmps_decode_to_equal_bytes(channels: int, images: ImageCodecs) -> None:
 @pytest.mark.parametrize("progressive", [False, True])
 @pytest.mark.parametrize("optimize", [False, True])
 def test_jpegs_are_encoded_to_equal_bytes(
-    channels: int, progressive: bool, optimize: bool, images: ImageCodecs
+    channels: int, progressive: bool, optimize: bool, images: ImageProcesses
 ) -> None:
     random = np.random.default_rng(channels)
     for quality in (1, 30, 75, 95, 100):
@@ -205,7 +205,7 @@ def test_jpegs_are_encoded_to_equal_bytes(
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_tensorflow_decodes_encoded_pngs_to_the_same_pixels(channels: int, images: ImageCodecs) -> None:
+def test_tensorflow_decodes_encoded_pngs_to_the_same_pixels(channels: int, images: ImageProcesses) -> None:
     random = np.random.default_rng(channels)
     rows = [random_image(random, channels=channels) for _ in range(40)]
     for row, body in zip(rows, transform([{"step": "encode_png"}], rows, ANY, "uint8", images), strict=True):
@@ -240,7 +240,7 @@ STEPS: list[tuple[str, dict[str, Any], Any]] = [
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize(("name", "options", "theirs"), STEPS)
 def test_places_of_pixels_are_equal(
-    name: str, options: dict[str, Any], theirs: Any, dtype: str, images: ImageCodecs
+    name: str, options: dict[str, Any], theirs: Any, dtype: str, images: ImageProcesses
 ) -> None:
     random = np.random.default_rng(len(name))
     rows = [random_image(random, dtype) for _ in range(120)]
@@ -250,7 +250,7 @@ def test_places_of_pixels_are_equal(
         same(ours, theirs(row, **options).numpy())
 
 
-def test_boxes_are_cut_out_equally(images: ImageCodecs) -> None:
+def test_boxes_are_cut_out_equally(images: ImageProcesses) -> None:
     random = np.random.default_rng(0)
     for _ in range(100):
         row = random_image(random)
@@ -266,7 +266,7 @@ def test_boxes_are_cut_out_equally(images: ImageCodecs) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
-def test_grey_is_equal(dtype: str, images: ImageCodecs) -> None:
+def test_grey_is_equal(dtype: str, images: ImageProcesses) -> None:
     random = np.random.default_rng(2)
     rows = [random_image(random, dtype, 3) for _ in range(200)]
     if dtype == "float32":
@@ -277,7 +277,7 @@ def test_grey_is_equal(dtype: str, images: ImageCodecs) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])  # TensorFlow repeats no uint16
-def test_grey_is_repeated_equally(dtype: str, images: ImageCodecs) -> None:
+def test_grey_is_repeated_equally(dtype: str, images: ImageProcesses) -> None:
     random = np.random.default_rng(2)
     rows = [random_image(random, dtype, 1) for _ in range(200)]
     steps = [{"step": "grayscale_to_rgb"}]
@@ -299,7 +299,7 @@ CONVERSIONS = [
 
 @pytest.mark.parametrize(("source", "target", "saturate"), CONVERSIONS)
 def test_dtypes_of_images_are_converted_equally(
-    source: str, target: str, saturate: bool, images: ImageCodecs
+    source: str, target: str, saturate: bool, images: ImageProcesses
 ) -> None:
     random = np.random.default_rng(4)
     if source in FLOATS:
@@ -317,7 +317,7 @@ def test_dtypes_of_images_are_converted_equally(
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_standardized_images_are_near(dtype: str, images: ImageCodecs) -> None:
+def test_standardized_images_are_near(dtype: str, images: ImageProcesses) -> None:
     """Sums in another order: to within 2e-5 of a deviation."""
     random = np.random.default_rng(5)
     rows = [random_image(random, dtype) for _ in range(200)] + [np.full((4, 4, 3), 7).astype(dtype)]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from app.transforms.images.codecs import ImageCodecs
+from app.transforms.images.processes import ImageProcesses
 from tests.transforms import transform
 
 Array = npt.NDArray[Any]
@@ -16,8 +16,8 @@ REALS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "float1
 
 
 @pytest.fixture(scope="module")
-def images() -> Iterator[ImageCodecs]:
-    codecs = ImageCodecs()
+def images() -> Iterator[ImageProcesses]:
+    codecs = ImageProcesses()
     yield codecs
     codecs.close()
 
@@ -29,7 +29,7 @@ def numbers(dtype: str, seed: int = 0) -> Array:
     return random.integers(0, 100, (50, 6)).astype(dtype)
 
 
-def one(step: dict[str, Any], rows: Array, images: ImageCodecs) -> Array:
+def one(step: dict[str, Any], rows: Array, images: ImageProcesses) -> Array:
     """All rows after the step, as one array."""
     return np.stack(transform([step], list(rows), rows.shape[1:], rows.dtype.name, images))
 
@@ -41,7 +41,7 @@ def same(ours: Array, theirs: Array) -> None:
 
 @pytest.mark.parametrize("target", [*REALS, "bool"])
 @pytest.mark.parametrize("source", REALS)
-def test_casts_are_equal(source: str, target: str, images: ImageCodecs) -> None:
+def test_casts_are_equal(source: str, target: str, images: ImageProcesses) -> None:
     rows = numbers(source)
     rows = np.abs(rows) if target.startswith("uint") else rows
     same(one({"step": "cast", "dtype": target}, rows, images), tf.cast(rows, target).numpy())
@@ -51,7 +51,7 @@ def test_casts_are_equal(source: str, target: str, images: ImageCodecs) -> None:
     ("source", "target"),
     [("float32", "uint8"), ("float64", "int32"), ("int64", "int8"), ("uint16", "int8"), ("int16", "uint16")],
 )
-def test_saturated_casts_are_equal(source: str, target: str, images: ImageCodecs) -> None:
+def test_saturated_casts_are_equal(source: str, target: str, images: ImageProcesses) -> None:
     rows = (numbers(source) * 50).astype(source)
     rows = rows if source.startswith("u") else np.concatenate((rows, -rows))
     step = {"step": "cast", "dtype": target, "unfit": "saturate"}
@@ -59,7 +59,7 @@ def test_saturated_casts_are_equal(source: str, target: str, images: ImageCodecs
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
-def test_scaling_and_normalizing_are_equal(dtype: str, images: ImageCodecs) -> None:
+def test_scaling_and_normalizing_are_equal(dtype: str, images: ImageProcesses) -> None:
     rows = numbers(dtype)
     floats = tf.cast(rows, tf.float64 if dtype == "float64" else tf.float32)
     same(
@@ -75,14 +75,14 @@ def test_scaling_and_normalizing_are_equal(dtype: str, images: ImageCodecs) -> N
 
 
 @pytest.mark.parametrize("dtype", REALS)
-def test_clipping_is_equal(dtype: str, images: ImageCodecs) -> None:
+def test_clipping_is_equal(dtype: str, images: ImageProcesses) -> None:
     rows = numbers(dtype)
     ours = one({"step": "clip", "min": 3, "max": 20}, rows, images)
     same(ours, tf.clip_by_value(tf.constant(rows), 3, 20).numpy())
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
-def test_buckets_are_equal(dtype: str, images: ImageCodecs) -> None:
+def test_buckets_are_equal(dtype: str, images: ImageProcesses) -> None:
     rows = numbers(dtype)
     boundaries = [-10.0, 0.0, 1.5, 7.0, 50.0]
     theirs = tf.raw_ops.Bucketize(input=rows, boundaries=boundaries).numpy().astype(np.int64)
@@ -90,7 +90,7 @@ def test_buckets_are_equal(dtype: str, images: ImageCodecs) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
-def test_one_hot_is_equal(dtype: str, images: ImageCodecs) -> None:
+def test_one_hot_is_equal(dtype: str, images: ImageProcesses) -> None:
     rows = numbers("int32")
     theirs = (
         tf.one_hot(rows, 100, True, False, dtype=tf.bool)
@@ -104,7 +104,7 @@ QUANTIZED = {"int8": tf.qint8}
 
 
 @pytest.mark.parametrize("dtype", list(QUANTIZED))
-def test_quantized_numbers_are_equal(dtype: str, images: ImageCodecs) -> None:
+def test_quantized_numbers_are_equal(dtype: str, images: ImageProcesses) -> None:
     """Beside halves: TensorFlow's operation rounds them up, TensorFlow Lite's and ours away from zero."""
     rows = numbers("float32")
     limits = np.iinfo(dtype)
@@ -134,7 +134,7 @@ def test_quantized_numbers_are_equal(dtype: str, images: ImageCodecs) -> None:
     same(one(back, ours, images), restored.numpy())
 
 
-def test_shapes_are_changed_equally(images: ImageCodecs) -> None:
+def test_shapes_are_changed_equally(images: ImageProcesses) -> None:
     rows = numbers("float32").reshape(50, 2, 3)
     same(one({"step": "reshape", "shape": [3, -1]}, rows, images), tf.reshape(rows, [50, 3, 2]).numpy())
     same(one({"step": "transpose"}, rows, images), tf.transpose(rows, [0, 2, 1]).numpy())
@@ -154,12 +154,12 @@ WORDS = ["", "a", "Straße", "İstanbul", " \tpadded\n ", "ﬁne", "été", "e\u
         ({"step": "encode_base64", "pad": True}, lambda words: tf.io.encode_base64(words, pad=True)),
     ],
 )
-def test_text_is_changed_equally(step: dict[str, Any], theirs: Any, images: ImageCodecs) -> None:
+def test_text_is_changed_equally(step: dict[str, Any], theirs: Any, images: ImageProcesses) -> None:
     words = [word.encode() for word in WORDS]
     assert transform([step], words, (), "text", images) == theirs(words).numpy().tolist()
 
 
-def test_base64_is_decoded_equally(images: ImageCodecs) -> None:
+def test_base64_is_decoded_equally(images: ImageProcesses) -> None:
     random = np.random.default_rng(0)
     words = [random.bytes(size) for size in range(40)]
     for pad in (False, True):
@@ -167,7 +167,7 @@ def test_base64_is_decoded_equally(images: ImageCodecs) -> None:
         assert transform([{"step": "decode_base64"}], encoded, (), "bytes", images) == words
 
 
-def test_hash_buckets_are_equal(images: ImageCodecs) -> None:
+def test_hash_buckets_are_equal(images: ImageProcesses) -> None:
     random = np.random.default_rng(0)
     words = [random.bytes(size) for size in [*range(300)] * 3]
     for buckets in (1, 7, 1000, 2**62 + 1):
@@ -177,7 +177,7 @@ def test_hash_buckets_are_equal(images: ImageCodecs) -> None:
         same(np.stack(ours), tf.strings.to_hash_bucket_fast(words, buckets).numpy())
 
 
-def test_positions_in_a_vocabulary_are_equal(images: ImageCodecs) -> None:
+def test_positions_in_a_vocabulary_are_equal(images: ImageProcesses) -> None:
     vocabulary = ["red", "green", "blue"]
     words = [b"green", b"", b"red", b"mauve", b"ochre", b"blue", b"teal"]
     keys = tf.lookup.KeyValueTensorInitializer(vocabulary, tf.range(3, dtype=tf.int64))

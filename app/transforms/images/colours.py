@@ -10,12 +10,13 @@ from typing_extensions import override
 
 from ...domain.dtypes import DTYPES, FLOAT32, DType
 from ...domain.feature import Feature, FeatureShape
+from ...runtime.images import Image
 from ..step import (
     ArrayRefused,
     Tools,
     invalid,
 )
-from .image_step import Dim, Image, ImageStep, charge_image, require_pixels
+from .image_step import Dim, ImageStep, charge_image, require_pixels
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
 from typing_extensions import override
 
 from ...codecs.columns import Column, Strings
+from ...codecs.images.decode import UINT8, decoding_bytes, finish_image, prepare_image, reason_of
 from ...domain.dtypes import BYTES, DType
 from ...domain.feature import Feature
 from ...errors import InputError
+from ...runtime.images import EncodedImage, Image, ImageHeader, Refusal
 from ..step import (
     RowsRefused,
     Step,
@@ -22,9 +23,6 @@ from ..step import (
     invalid,
     strings_of,
 )
-from .codecs import Encoded, Refusal
-from .header import Header, read_header
-from .image_step import MAX_PIXELS, UINT8, Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +52,10 @@ class DecodeImage(Step):
 
     @override
     def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
-        strings = strings_of(column)
-        images, refused = self._read_headers(strings)
+        images, refused = self._prepare(strings_of(column))
         if refused:
             raise RowsRefused(refused)
-        # Both the encoded and the decoded bytes are here and in the memory that is shared with the decoder.
-        num_bytes = strings.nbytes + sum(image.header.num_bytes for image in images)
-        tools.lease.charge(2 * num_bytes, "The decoded images of a batch")
+        tools.lease.charge(decoding_bytes(images), "The decoded images of a batch")
         decoded: list[Image] = []
         for index, found in enumerate(tools.images.decode(images)):
             if isinstance(found, Refusal):
@@ -71,40 +66,19 @@ class DecodeImage(Step):
             raise RowsRefused(refused)
         return column_of(decoded, self.result(feature), column, tools)
 
-    def _read_headers(self, strings: Strings) -> tuple[list[Encoded], dict[int, str]]:
-        images: list[Encoded] = []
+    def _prepare(self, strings: Strings) -> tuple[list[EncodedImage], dict[int, str]]:
+        images: list[EncodedImage] = []
         refused: dict[int, str] = {}
-        offsets = strings.offsets.tolist()
-        for index, (begin, end) in enumerate(pairwise(offsets)):
-            data = strings.data[begin:end].tobytes()
+        for index, (begin, end) in enumerate(pairwise(strings.offsets.tolist())):
             try:
-                header = read_header(data)
+                data = strings.data[begin:end].tobytes()
+                images.append(prepare_image(data, self.channels, self.dtype))
             except InputError as error:
-                refused[index] = error.detail
-                continue
-            if reason := self._unfit(header):
-                refused[index] = reason
-            channels = self.channels or (header.channels if header.format == "jpeg" else 0)
-            images.append(Encoded(data, header, channels))
+                refused[index] = reason_of(error)
         return images, refused
 
-    def _unfit(self, header: Header) -> str | None:
-        """Why an image of this header is not decoded, or None."""
-        if header.height * header.width > MAX_PIXELS:
-            return f"the image has {header.height} x {header.width} pixels; at most {MAX_PIXELS} are decoded"
-        if header.depth == 16 and self.dtype is UINT8:
-            return "the image has 16 bits in each channel; set the dtype uint16, or cast it afterwards"
-        if self.dtype is not UINT8 and header.format != "png":
-            return f"a {header.format} has 8 bits in each channel; set the dtype uint8"
-        if self.channels == 4 and header.format == "jpeg":
-            return "a JPEG has no alpha channel; set channels to 3"
-        if self.channels == 1 and header.inverted is not None:
-            return "a JPEG of four inks is not decoded as grey; set channels to 3, then rgb_to_grayscale"
-        return None
-
-    def _finish(self, image: Image, header: Header) -> Image:
-        if self.dtype is not UINT8 and header.depth == 8:
-            image = image.astype(np.uint16) * np.uint16(257)
+    def _finish(self, image: Image, header: ImageHeader) -> Image:
+        image = finish_image(image, header, self.dtype)
         return _turned(image, header.orientation) if self.apply_exif_orientation else image
 
 

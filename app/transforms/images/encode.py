@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
 
 from typing_extensions import override
 
 from ...codecs.columns import Column, Strings
+from ...codecs.images.decode import UINT8
+from ...codecs.images.encode import CHANNELS, encoding_bytes, jpeg_pixels, png_pixels
 from ...domain.dtypes import BYTES
 from ...domain.feature import Feature
+from ...runtime.images import Image, Pixels, Refusal
 from ..step import (
     RowsRefused,
     Step,
@@ -19,8 +21,6 @@ from ..step import (
     invalid,
     row_arrays,
 )
-from .codecs import Pixels, Refusal
-from .image_step import UINT8, Image
 
 
 class EncodeStep(Step):
@@ -52,8 +52,7 @@ class EncodeStep(Step):
                 refused[index] = f"an image of shape {list(image.shape)} has no such encoding"
         if refused:
             raise RowsRefused(refused)
-        # The pixels are copied to memory shared with the encoder, which has room for twice as much.
-        tools.lease.charge(sum(4 * image.nbytes + 4096 for image in images), "The encoded images of a batch")
+        tools.lease.charge(encoding_bytes(images), "The encoded images of a batch")
         encoded: list[bytes] = []
         for index, found in enumerate(tools.images.encode([self.pixels(image) for image in images])):
             if isinstance(found, Refusal):
@@ -81,19 +80,17 @@ class EncodeJpeg(EncodeStep):
 
     @override
     def channels(self) -> tuple[int, ...]:
-        return (1, 3)
+        return CHANNELS["jpeg"]
 
     @override
     def pixels(self, image: Image) -> Pixels:
-        options: dict[str, Any] = {
-            "quality": self.quality,
-            "progressive": self.progressive,
-            "optimize": self.optimize_size,
-            "dpi": (300, 300),  # what TensorFlow writes
-        }
-        if image.shape[2] == 3:
-            options["subsampling"] = 2 if self.chroma_downsampling else 0
-        return Pixels(image, "JPEG", tuple(options.items()))
+        return jpeg_pixels(
+            image,
+            self.quality,
+            progressive=self.progressive,
+            optimize_size=self.optimize_size,
+            chroma_downsampling=self.chroma_downsampling,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +106,8 @@ class EncodePng(EncodeStep):
 
     @override
     def channels(self) -> tuple[int, ...]:
-        return (1, 2, 3, 4)
+        return CHANNELS["png"]
 
     @override
     def pixels(self, image: Image) -> Pixels:
-        level = {} if self.compression == -1 else {"compress_level": self.compression}
-        return Pixels(image, "PNG", tuple(level.items()))
+        return png_pixels(image, self.compression)

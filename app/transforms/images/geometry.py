@@ -10,12 +10,13 @@ from typing_extensions import override
 
 from ...domain.dtypes import FLOAT32, DType
 from ...domain.feature import Feature, FeatureShape
+from ...runtime.images import Image
 from ..step import (
     ArrayRefused,
     Tools,
     invalid,
 )
-from .image_step import Dim, Image, ImageStep, charge_image, check_size, require_pixels
+from .image_step import Dim, ImageStep, charge_image, check_size, require_pixels
 from .resize import Method, fitted_size, resize
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
 
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from ...domain.dtypes import DTYPES, DType
+from ...codecs.images.decode import MAX_PIXELS
+from ...domain.dtypes import DType
 from ...domain.feature import Feature, FeatureShape
 from ...domain.tensor import num_elements
+from ...runtime.images import Image
 from ..step import (
     ArrayRefused,
     ArrayStep,
@@ -20,11 +20,7 @@ from ..step import (
     invalid,
 )
 
-Image = NDArray[Any]
 Dim = int | None
-#: Of one image; more is a mistake, or meant to be one.
-MAX_PIXELS: Final = 1 << 28
-UINT8: Final = DTYPES["uint8"]
 
 
 class ImageStep(ArrayStep):

@@ -1,10 +1,10 @@
 """The program that decodes and encodes images, run in a limited process (`runtime/limited_process.py`).
 
 A request is `[kind, items]`. To `decode`, an item is `[begin, size, at, format, channels, inverted]`: bytes
-`begin` to `begin + size` of the shared memory, to be decoded to `at` in it; `format` and `inverted` are
-those of `header.Header`, and `channels` is 0 for those of the image. To `encode`, it is `[begin, dtype,
-shape, at, room, format, options]`. The answer has for each item `[shape, dtype]` or the number of bytes;
-where an image cannot be decoded, it has the reason, a string.
+`begin` to `begin + size` of the shared memory, to be decoded to `at` in it; `format` and `inverted` are those
+of `runtime/images.py`, and `channels` is 0 for those of the image. To `encode`, it is `[begin, dtype, shape,
+at, room, format, options]`. The answer has for each item `[shape, dtype]` or the number of bytes; where an
+image cannot be decoded, it has the reason, a string.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ from app.domain.schema import Schema
 from app.errors import InputError, LimitExceeded, UnprocessableInput
 from app.runtime.budget import Budget
 from app.transforms.apply import PIECE_BYTES, Applied, Transforms
-from app.transforms.images.codecs import ImageCodecs
+from app.transforms.images.processes import ImageProcesses
 from app.transforms.parse import parse_steps
 from tests.transforms import applied, column_of, results, transform
 
 
 @pytest.fixture(scope="module")
-def images() -> Iterator[ImageCodecs]:
-    codecs = ImageCodecs()
+def images() -> Iterator[ImageProcesses]:
+    codecs = ImageProcesses()
     yield codecs
     codecs.close()
 
@@ -112,13 +112,13 @@ def test_what_steps_make_of_rows(
     shape: FeatureShape,
     dtype: str,
     expected: list[Any],
-    images: ImageCodecs,
+    images: ImageProcesses,
 ) -> None:
     found = transform([step], rows, shape, dtype, images)
     assert [item.tolist() if isinstance(item, np.ndarray) else item for item in found] == expected
 
 
-def test_quantized_numbers_come_back_within_half_a_step(images: ImageCodecs) -> None:
+def test_quantized_numbers_come_back_within_half_a_step(images: ImageProcesses) -> None:
     values = np.random.default_rng(0).uniform(-3, 5, 1000).astype(np.float32)
     step = {"step": "quantize", "dtype": "uint8", "min": -3, "max": 5}
     (quantize,) = parse_steps([step])
@@ -192,7 +192,12 @@ REFUSED: list[tuple[dict[str, Any], list[Any], FeatureShape, str, str]] = [
 
 @pytest.mark.parametrize(("step", "rows", "shape", "dtype", "detail"), REFUSED)
 def test_a_value_that_a_step_does_not_take_is_named_with_its_row_and_step(
-    step: dict[str, Any], rows: list[Any], shape: FeatureShape, dtype: str, detail: str, images: ImageCodecs
+    step: dict[str, Any],
+    rows: list[Any],
+    shape: FeatureShape,
+    dtype: str,
+    detail: str,
+    images: ImageProcesses,
 ) -> None:
     with pytest.raises(UnprocessableInput) as caught:
         transform([step], [None, *rows], shape, dtype, images)
@@ -202,7 +207,7 @@ def test_a_value_that_a_step_does_not_take_is_named_with_its_row_and_step(
     assert detail in error.detail
 
 
-def test_rows_that_fail_can_be_left_out_of_every_step(images: ImageCodecs) -> None:
+def test_rows_that_fail_can_be_left_out_of_every_step(images: ImageProcesses) -> None:
     rows = [jpeg(0), b"hello", None, jpeg(1), jpeg(2)[:-200], jpeg(3, 4), jpeg(4)]
     steps = [
         {"step": "decode_image", "channels": 3},
@@ -216,14 +221,14 @@ def test_rows_that_fail_can_be_left_out_of_every_step(images: ImageCodecs) -> No
         assert (one is None and other is None) or np.array_equal(one, other)
 
 
-def test_skipping_every_row_leaves_none(images: ImageCodecs) -> None:
+def test_skipping_every_row_leaves_none(images: ImageProcesses) -> None:
     work = applied([{"step": "decode_image"}], [b"a", b"b"], (), "bytes", images, on_error="skip")
     assert list(results(work)) == []
     assert work.skipped == 2
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_jpeg_is_turned_as_its_camera_says(orientation: int, images: ImageCodecs) -> None:
+def test_a_jpeg_is_turned_as_its_camera_says(orientation: int, images: ImageProcesses) -> None:
     plain, turned = (
         transform(
             [{"step": "decode_image", "apply_exif_orientation": apply}],
@@ -248,7 +253,7 @@ def test_a_jpeg_is_turned_as_its_camera_says(orientation: int, images: ImageCode
     np.testing.assert_array_equal(turned, as_seen[orientation])
 
 
-def test_pieces_keep_the_number_of_a_row(images: ImageCodecs) -> None:
+def test_pieces_keep_the_number_of_a_row(images: ImageProcesses) -> None:
     """Rows are worked on in pieces; an error far behind the first piece names its row in the whole input."""
     rows = [np.zeros((600, 600, 3), np.uint8)] * 30
     rows[27] = np.zeros((5, 600, 3), np.uint8)
@@ -258,7 +263,7 @@ def test_pieces_keep_the_number_of_a_row(images: ImageCodecs) -> None:
     assert caught.value.location.row == 27
 
 
-def test_memory_is_charged_and_given_back(images: ImageCodecs) -> None:
+def test_memory_is_charged_and_given_back(images: ImageProcesses) -> None:
     budget = Budget(Limits())
     bodies = [jpeg(seed, 700) for seed in range(40)]
     feature, column = column_of(bodies, (), "bytes")
@@ -277,14 +282,14 @@ def test_memory_is_charged_and_given_back(images: ImageCodecs) -> None:
     assert budget.peak < 8 * PIECE_BYTES
 
 
-def test_more_than_the_budget_is_refused_before_it_is_decoded(images: ImageCodecs) -> None:
+def test_more_than_the_budget_is_refused_before_it_is_decoded(images: ImageProcesses) -> None:
     limits = Limits(max_decoded_bytes=1 << 20)
     with pytest.raises(LimitExceeded) as caught:
         list(results(applied([{"step": "decode_image"}], [jpeg(0, 700)], (), "bytes", images, limits=limits)))
     assert caught.value.code == "payload_too_large"
 
 
-def test_steps_of_a_feature_that_there_is_not_are_refused(images: ImageCodecs) -> None:
+def test_steps_of_a_feature_that_there_is_not_are_refused(images: ImageProcesses) -> None:
     feature, column = column_of([1], (), "int64")
     records = Records(Schema((feature,)), iter([Batch(1, (column,))]))
     with pytest.raises(InputError) as caught:

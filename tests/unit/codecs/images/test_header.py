@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from app.codecs.images.header import MAX_SCANS, read_header
 from app.errors import InputError
-from app.transforms.images.header import MAX_SCANS, Header, read_header
+from app.runtime.images import ImageHeader
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
@@ -38,32 +39,32 @@ def frames(form: str) -> bytes:
 @pytest.mark.parametrize(
     ("data", "header"),
     [
-        (encoded("JPEG"), Header("jpeg", 5, 7, 3)),
-        (encoded("JPEG", progressive=True), Header("jpeg", 5, 7, 3)),
-        (encoded("JPEG", "L"), Header("jpeg", 5, 7, 1)),
-        (encoded("JPEG", "CMYK"), Header("jpeg", 5, 7, 3, inverted=True)),
-        (oriented(6), Header("jpeg", 5, 7, 3, orientation=6)),
-        (oriented(8, ">"), Header("jpeg", 5, 7, 3, orientation=8)),
-        (oriented(9), Header("jpeg", 5, 7, 3, orientation=1)),
-        (encoded("PNG"), Header("png", 5, 7, 3)),
-        (encoded("PNG", "1"), Header("png", 5, 7, 1)),
-        (encoded("PNG", "LA"), Header("png", 5, 7, 2)),
-        (encoded("PNG", "RGBA"), Header("png", 5, 7, 4)),
-        (encoded("PNG", "P"), Header("png", 5, 7, 3)),
-        (encoded("PNG", "P", transparency=0), Header("png", 5, 7, 4)),
-        (encoded("PNG", "RGB", transparency=(0, 0, 0)), Header("png", 5, 7, 3)),
-        (encoded("PNG", "I;16"), Header("png", 5, 7, 1, depth=16)),
-        (encoded("GIF"), Header("gif", 5, 7, 3)),
-        (encoded("WEBP"), Header("webp", 5, 7, 3)),
-        (encoded("WEBP", lossless=True), Header("webp", 5, 7, 3)),
-        (encoded("WEBP", "RGBA", lossless=True, exact=True), Header("webp", 5, 7, 3)),
-        (encoded("WEBP", icc_profile=b"x" * 8), Header("webp", 5, 7, 3)),
-        (encoded("BMP"), Header("bmp", 5, 7, 3)),
-        (encoded("BMP", "L"), Header("bmp", 5, 7, 1)),
-        (encoded("BMP", "RGBA"), Header("bmp", 5, 7, 4)),
+        (encoded("JPEG"), ImageHeader("jpeg", 5, 7, 3)),
+        (encoded("JPEG", progressive=True), ImageHeader("jpeg", 5, 7, 3)),
+        (encoded("JPEG", "L"), ImageHeader("jpeg", 5, 7, 1)),
+        (encoded("JPEG", "CMYK"), ImageHeader("jpeg", 5, 7, 3, inverted=True)),
+        (oriented(6), ImageHeader("jpeg", 5, 7, 3, orientation=6)),
+        (oriented(8, ">"), ImageHeader("jpeg", 5, 7, 3, orientation=8)),
+        (oriented(9), ImageHeader("jpeg", 5, 7, 3, orientation=1)),
+        (encoded("PNG"), ImageHeader("png", 5, 7, 3)),
+        (encoded("PNG", "1"), ImageHeader("png", 5, 7, 1)),
+        (encoded("PNG", "LA"), ImageHeader("png", 5, 7, 2)),
+        (encoded("PNG", "RGBA"), ImageHeader("png", 5, 7, 4)),
+        (encoded("PNG", "P"), ImageHeader("png", 5, 7, 3)),
+        (encoded("PNG", "P", transparency=0), ImageHeader("png", 5, 7, 4)),
+        (encoded("PNG", "RGB", transparency=(0, 0, 0)), ImageHeader("png", 5, 7, 3)),
+        (encoded("PNG", "I;16"), ImageHeader("png", 5, 7, 1, depth=16)),
+        (encoded("GIF"), ImageHeader("gif", 5, 7, 3)),
+        (encoded("WEBP"), ImageHeader("webp", 5, 7, 3)),
+        (encoded("WEBP", lossless=True), ImageHeader("webp", 5, 7, 3)),
+        (encoded("WEBP", "RGBA", lossless=True, exact=True), ImageHeader("webp", 5, 7, 3)),
+        (encoded("WEBP", icc_profile=b"x" * 8), ImageHeader("webp", 5, 7, 3)),
+        (encoded("BMP"), ImageHeader("bmp", 5, 7, 3)),
+        (encoded("BMP", "L"), ImageHeader("bmp", 5, 7, 1)),
+        (encoded("BMP", "RGBA"), ImageHeader("bmp", 5, 7, 4)),
     ],
 )
-def test_what_a_header_says(data: bytes, header: Header) -> None:
+def test_what_a_header_says(data: bytes, header: ImageHeader) -> None:
     assert read_header(data) == header
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 from zlib import crc32
 
 from ...errors import MalformedInput, UnprocessableInput
-
-ImageFormat = Literal["jpeg", "png", "gif", "webp", "bmp"]
+from ...runtime.images import ImageHeader
 
 #: Scans of one JPEG: encoders write some ten, and each costs a pass over all pixels.
 MAX_SCANS: Final = 64
@@ -32,32 +31,7 @@ _ORIENTATION: Final = 0x0112
 _PNG_CHANNELS: Final = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What is known of an image that is not decoded.
-
-    Attributes:
-        channels: of the image as it decodes without a conversion: 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA.
-        depth: bits of a channel, 8 or 16; 8 where there are fewer.
-        inverted: a JPEG of four inks in Adobe's way, where 255 means no ink; None where it has no four inks.
-        orientation: by EXIF, 1 to 8; 1 where nothing is said.
-    """
-
-    format: ImageFormat
-    height: int
-    width: int
-    channels: int
-    depth: int = 8
-    inverted: bool | None = None
-    orientation: int = 1
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the decoded image, whatever is asked for: four channels at most."""
-        return self.height * self.width * 4 * (self.depth // 8)
-
-
-def read_header(data: bytes) -> Header:
+def read_header(data: bytes) -> ImageHeader:
     """The header of an image in any of the five formats.
 
     Raises:
@@ -89,9 +63,7 @@ def _not_an_image(why: str) -> MalformedInput:
 
 
 def _unsupported(what: str) -> UnprocessableInput:
-    return UnprocessableInput(
-        f"{what} Convert it before it is sent, or leave the step decode_image out.", code="unsupported_image"
-    )
+    return UnprocessableInput(f"{what} Convert it before it is sent.", code="unsupported_image")
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -115,7 +87,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-def _read_jpeg(data: bytes) -> Header:
+def _read_jpeg(data: bytes) -> ImageHeader:
     is_adobe, orientation = False, 1
     for marker, content in _segments(data):
         if marker == 0xEE and content.startswith(b"Adobe"):
@@ -134,7 +106,7 @@ def _read_jpeg(data: bytes) -> Header:
     if (scans := data.count(b"\xff\xda")) > MAX_SCANS:
         raise _unsupported(f"The JPEG has {scans} scans; at most {MAX_SCANS} are decoded.")
     inverted = is_adobe if components == 4 else None
-    return Header("jpeg", height, width, min(components, 3), inverted=inverted, orientation=orientation)
+    return ImageHeader("jpeg", height, width, min(components, 3), inverted=inverted, orientation=orientation)
 
 
 def _read_orientation(exif: bytes) -> int:
@@ -154,9 +126,9 @@ def _read_orientation(exif: bytes) -> int:
     return 1
 
 
-def _read_png(data: bytes) -> Header:
+def _read_png(data: bytes) -> ImageHeader:
     """Walks all chunks, because decoders accept a PNG that is cut off or damaged behind its last row."""
-    found: Header | None = None
+    found: ImageHeader | None = None
     at = len(_PNG)
     while True:
         (size,) = struct.unpack_from(">I", data, at)
@@ -170,7 +142,7 @@ def _read_png(data: bytes) -> Header:
                 raise _not_an_image(f"PNG has no colour type {colour}.")
             if bits == 16 and colour:
                 raise _unsupported("A PNG of 16 bits in more than one channel is not decoded here.")
-            found = Header("png", height, width, _PNG_CHANNELS[colour], max(bits, 8))
+            found = ImageHeader("png", height, width, _PNG_CHANNELS[colour], max(bits, 8))
             is_palette = colour == 3
         elif found is None:
             raise _not_an_image("The PNG does not begin with its header.")
@@ -188,7 +160,7 @@ def _animated() -> UnprocessableInput:
     return _unsupported("An image of several frames is not decoded here.")
 
 
-def _read_gif(data: bytes) -> Header:
+def _read_gif(data: bytes) -> ImageHeader:
     width, height, flags = struct.unpack_from("<HHB", data, 6)
     at = 13 + _palette_bytes(flags)
     frames = 0
@@ -207,14 +179,14 @@ def _read_gif(data: bytes) -> Header:
         at += 1
     if not frames:
         raise _not_an_image("The GIF has no frame.")
-    return Header("gif", height, width, 3)
+    return ImageHeader("gif", height, width, 3)
 
 
 def _palette_bytes(flags: int) -> int:
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 
-def _read_webp(data: bytes) -> Header:
+def _read_webp(data: bytes) -> ImageHeader:
     kind = data[12:16]
     (size,) = struct.unpack_from("<I", data, 4)
     if len(data) < size + 8:
@@ -223,23 +195,23 @@ def _read_webp(data: bytes) -> Header:
         if data[23:26] != b"\x9d\x01\x2a":
             raise _not_an_image("The WebP has no key frame.")
         width, height = struct.unpack_from("<HH", data, 26)
-        return Header("webp", height & 0x3FFF, width & 0x3FFF, 3)
+        return ImageHeader("webp", height & 0x3FFF, width & 0x3FFF, 3)
     if kind == b"VP8L":
         signature, bits = struct.unpack_from("<BI", data, 20)
         if signature != 0x2F:
             raise _not_an_image("The WebP has no lossless header.")
-        return Header("webp", (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, 4 if bits >> 28 & 1 else 3)
+        return ImageHeader("webp", (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, 4 if bits >> 28 & 1 else 3)
     if kind == b"VP8X":
         flags = data[20]
         if flags & 2:
             raise _animated()
         width = int.from_bytes(data[24:27], "little") + 1
         height = int.from_bytes(data[27:30], "little") + 1
-        return Header("webp", height, width, 4 if flags & 0x10 else 3)
+        return ImageHeader("webp", height, width, 4 if flags & 0x10 else 3)
     raise _not_an_image("The WebP has no image.")
 
 
-def _read_bmp(data: bytes) -> Header:
+def _read_bmp(data: bytes) -> ImageHeader:
     size, width, height, _, bits, compression = struct.unpack_from("<IiiHHI", data, 14)
     if size < 40 or compression not in (0, 3):
         raise _unsupported("A BMP that is compressed, or older than Windows 3, is not decoded here.")
@@ -256,4 +228,4 @@ def _read_bmp(data: bytes) -> Header:
             palette[4 * level : 4 * level + 3] != bytes([level] * 3) for level in range(len(palette) // 4)
         ):
             raise _unsupported("A BMP with a palette of colours is not decoded here, only one of greys.")
-    return Header("bmp", abs(height), width, bits // 8)
+    return ImageHeader("bmp", abs(height), width, bits // 8)

@@ -11,29 +11,31 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.errors import InputError
-from app.transforms.images.codecs import Encoded, ImageCodecs, Pixels, Refusal
-from app.transforms.images.header import Header, read_header
+from app.codecs.images.header import read_header
+from app.errors import InputError, Overloaded
+from app.runtime.images import EncodedImage, ImageHeader, Pixels, Refusal
+from app.runtime.memory import MemoryPool
+from app.transforms.images.processes import ImageProcesses
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def codecs() -> Iterator[ImageCodecs]:
-    codecs = ImageCodecs(shared_bytes=32 * MIB)
+def codecs() -> Iterator[ImageProcesses]:
+    codecs = ImageProcesses(shared_bytes=32 * MIB)
     yield codecs
     codecs.close()
 
 
-def png(seed: int, height: int = 8, width: int = 9) -> tuple[np.ndarray[Any, Any], Encoded]:
+def png(seed: int, height: int = 8, width: int = 9) -> tuple[np.ndarray[Any, Any], EncodedImage]:
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG", compress_level=1)
     data = file.getvalue()
-    return pixels, Encoded(data, read_header(data), 0)
+    return pixels, EncodedImage(data, read_header(data), 0)
 
 
-def test_images_come_back_in_their_order(codecs: ImageCodecs) -> None:
+def test_images_come_back_in_their_order(codecs: ImageProcesses) -> None:
     images = [png(seed, 1 + seed % 5, 1 + seed % 7) for seed in range(200)]
     for (pixels, _), found in zip(images, codecs.decode([image for _, image in images]), strict=True):
         assert not isinstance(found, Refusal)
@@ -41,42 +43,42 @@ def test_images_come_back_in_their_order(codecs: ImageCodecs) -> None:
     assert codecs.decode([]) == []
 
 
-def test_what_cannot_be_decoded_is_refused_and_the_others_are_not(codecs: ImageCodecs) -> None:
+def test_what_cannot_be_decoded_is_refused_and_the_others_are_not(codecs: ImageProcesses) -> None:
     pixels, image = png(0)
     broken = bytearray(image.data)
     at = broken.index(b"IDAT") + 6
     broken[at : at + 20] = bytes(20)
-    found = codecs.decode([image, Encoded(bytes(broken), image.header, 0), image])
+    found = codecs.decode([image, EncodedImage(bytes(broken), image.header, 0), image])
     assert isinstance(found[1], Refusal)
     for kept in (found[0], found[2]):
         assert np.array_equal(kept, pixels)  # type: ignore[arg-type]  # a refusal is not equal
 
 
-def test_an_image_that_is_not_what_its_header_says_is_refused(codecs: ImageCodecs) -> None:
+def test_an_image_that_is_not_what_its_header_says_is_refused(codecs: ImageProcesses) -> None:
     _, image = png(0)
-    for header in (Header("png", 9, 8, 3), Header("png", 8, 9, 3, depth=16)):
-        (found,) = codecs.decode([Encoded(image.data, header, 0)])
+    for header in (ImageHeader("png", 9, 8, 3), ImageHeader("png", 8, 9, 3, depth=16)):
+        (found,) = codecs.decode([EncodedImage(image.data, header, 0)])
         assert found == Refusal("it is not of the size or kind that its header says")
-    (found,) = codecs.decode([Encoded(image.data, Header("png", 1, 1, 3), 0)])
+    (found,) = codecs.decode([EncodedImage(image.data, ImageHeader("png", 1, 1, 3), 0)])
     assert isinstance(found, Refusal)
-    (found,) = codecs.decode([Encoded(image.data, Header("jpeg", 8, 9, 3), 3)])
+    (found,) = codecs.decode([EncodedImage(image.data, ImageHeader("jpeg", 8, 9, 3), 3)])
     assert isinstance(found, Refusal)
 
 
-def test_an_image_larger_than_what_is_shared_is_refused_undecoded(codecs: ImageCodecs) -> None:
+def test_an_image_larger_than_what_is_shared_is_refused_undecoded(codecs: ImageProcesses) -> None:
     _, image = png(0)
-    (found,) = codecs.decode([Encoded(image.data, Header("png", 1 << 12, 1 << 12, 3), 0)])
+    (found,) = codecs.decode([EncodedImage(image.data, ImageHeader("png", 1 << 12, 1 << 12, 3), 0)])
     assert found == Refusal(f"it takes more than {32 * MIB} bytes")
 
 
-def test_more_than_what_is_shared_is_decoded_in_parts(codecs: ImageCodecs) -> None:
+def test_more_than_what_is_shared_is_decoded_in_parts(codecs: ImageProcesses) -> None:
     pixels, image = png(0, 1000, 1000)
     found = codecs.decode([image] * 12)
     assert all(np.array_equal(one, pixels) for one in found if not isinstance(one, Refusal))
     assert not any(isinstance(one, Refusal) for one in found)
 
 
-def test_processes_killed_once_cost_no_image(codecs: ImageCodecs) -> None:
+def test_processes_killed_once_cost_no_image(codecs: ImageProcesses) -> None:
     images = [png(seed, 300, 300) for seed in range(60)]
     codecs.decode([images[0][1]] * 4)
     for wait_s in (0.0, 0.01, 0.03, 0.1):
@@ -94,7 +96,7 @@ def test_processes_killed_once_cost_no_image(codecs: ImageCodecs) -> None:
             np.testing.assert_array_equal(one, pixels)
 
 
-def test_processes_killed_again_and_again_give_no_wrong_answer(codecs: ImageCodecs) -> None:
+def test_processes_killed_again_and_again_give_no_wrong_answer(codecs: ImageProcesses) -> None:
     images = [png(seed) for seed in range(64)]
     codecs.decode([image for _, image in images])
     stop = threading.Event()
@@ -123,14 +125,14 @@ def test_processes_killed_again_and_again_give_no_wrong_answer(codecs: ImageCode
         np.testing.assert_array_equal(one, pixels)
 
 
-def progressive(size: int) -> Encoded:
+def progressive(size: int) -> EncodedImage:
     file = io.BytesIO()
     Image.new("RGB", (size, size)).save(file, "JPEG", progressive=True)
-    return Encoded(file.getvalue(), read_header(file.getvalue()), 3)
+    return EncodedImage(file.getvalue(), read_header(file.getvalue()), 3)
 
 
 def test_an_image_that_takes_too_long_is_refused_and_the_others_are_not() -> None:
-    codecs = ImageCodecs(1, patience_s=0.1, bytes_per_s=1 << 40)
+    codecs = ImageProcesses(1, patience_s=0.1, bytes_per_s=1 << 40)
     try:
         pixels, image = png(0)
         kept, refused = codecs.decode([image, progressive(6000)])
@@ -142,7 +144,7 @@ def test_an_image_that_takes_too_long_is_refused_and_the_others_are_not() -> Non
 
 
 def test_memory_is_bounded() -> None:
-    codecs = ImageCodecs(1, memory_bytes=160 * MIB)
+    codecs = ImageProcesses(1, memory_bytes=160 * MIB)
     try:
         pixels, image = png(0)
         refused, kept = codecs.decode([progressive(6000), image])  # 216 MB of coefficients
@@ -152,7 +154,7 @@ def test_memory_is_bounded() -> None:
         codecs.close()
 
 
-def test_pixels_are_encoded_in_their_order(codecs: ImageCodecs) -> None:
+def test_pixels_are_encoded_in_their_order(codecs: ImageProcesses) -> None:
     images = [png(seed, 1 + seed % 5, 1 + seed % 7)[0] for seed in range(150)]
     for pixels, found in zip(images, codecs.encode([Pixels(one, "PNG", ()) for one in images]), strict=True):
         assert isinstance(found, bytes)
@@ -160,7 +162,7 @@ def test_pixels_are_encoded_in_their_order(codecs: ImageCodecs) -> None:
 
 
 def test_processes_end_with_the_codecs() -> None:
-    codecs = ImageCodecs()
+    codecs = ImageProcesses()
     codecs.decode([png(0)[1]] * 4)
     processes = tuple(codecs._running)
     assert processes
@@ -171,7 +173,7 @@ def test_processes_end_with_the_codecs() -> None:
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "WEBP", "BMP"])
-def test_hostile_images_are_refused_or_decoded_and_nothing_else(form: str, codecs: ImageCodecs) -> None:
+def test_hostile_images_are_refused_or_decoded_and_nothing_else(form: str, codecs: ImageProcesses) -> None:
     random = np.random.default_rng(2)
     file = io.BytesIO()
     Image.fromarray(random.integers(0, 256, (24, 31, 3), dtype=np.uint8)).save(file, form)
@@ -187,7 +189,45 @@ def test_hostile_images_are_refused_or_decoded_and_nothing_else(form: str, codec
         except InputError:
             continue
         if header.num_bytes < 4 * MIB:
-            images.append(Encoded(bytes(data), header, header.channels if form == "JPEG" else 0))
+            images.append(EncodedImage(bytes(data), header, header.channels if form == "JPEG" else 0))
     for image, found in zip(images, codecs.decode(images), strict=True):
         if not isinstance(found, Refusal):
             assert found.shape[:2] == (image.header.height, image.header.width)
+
+
+def test_running_processes_are_counted_in_the_memory_of_the_service() -> None:
+    pool = MemoryPool(256 * MIB)
+    codecs = ImageProcesses(1, memory=pool)
+    assert pool.used == 0  # nothing runs before the first image
+    pixels, image = png(1)
+    (found,) = codecs.decode([image])
+    assert isinstance(found, np.ndarray)
+    assert np.array_equal(found, pixels)
+    running = pool.used
+    assert running > 16 * MIB
+    assert isinstance(codecs.decode([png(2)[1]])[0], np.ndarray)
+    assert pool.used == running
+    codecs.close()
+    assert pool.used == 0
+
+
+def test_without_memory_for_a_process_no_image_is_refused_for_it() -> None:
+    pool = MemoryPool(256 * MIB)
+    other = pool.share()
+    other.charge(250 * MIB)
+    codecs = ImageProcesses(1, memory=pool)
+    with pytest.raises(Overloaded):
+        codecs.decode([png(1)[1]])
+    other.end()
+    pixels, image = png(1)
+    (found,) = codecs.decode([image])
+    assert isinstance(found, np.ndarray)
+    assert np.array_equal(found, pixels)
+    codecs.close()
+
+
+def test_a_process_that_does_not_start_is_no_fault_of_the_image() -> None:
+    codecs = ImageProcesses(1, memory_bytes=1)
+    with pytest.raises(Overloaded):
+        codecs.decode([png(1)[1]])
+    codecs.close()

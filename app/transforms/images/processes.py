@@ -12,20 +12,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...codecs.content import content_view
 from ...domain.limits import MIB
 from ...errors import Overloaded
+from ...runtime.images import EncodedImage, Image, Pixels, Refusal
 from ...runtime.limited_process import LimitedProcess, ProcessEnded
+from ...runtime.memory import MemoryPool, MemoryShare
 from ...runtime.turns import waiting
-from .header import Header
 
 _PROGRAM: Final = Path(__file__).with_name("program.py")
 _PROCESSES: Final = 2
@@ -35,7 +34,11 @@ _MEMORY_BYTES: Final = 1024 * MIB
 _SHARED_BYTES: Final = 256 * MIB
 #: Pages that a larger request has touched are given back after it.
 _KEPT_BYTES: Final = 16 * MIB
+#: What a process holds from its start to its end: its own, and the pages that it shares.
+_PROCESS_BYTES: Final = 24 * MIB + _KEPT_BYTES
 _START_S: Final = 30.0
+#: Attempts to start a process; what keeps one from starting is no fault of an image.
+_STARTS: Final = 3
 _FREE_WITHIN_S: Final = 30.0
 #: For each request, and for the bytes that it decodes to: a tenth of what a slow machine does.
 _PATIENCE_S: Final = 2.0
@@ -44,40 +47,15 @@ _BYTES_PER_S: Final = 4 * MIB
 _MAX_IMAGES: Final = 64
 _ALIGNMENT: Final = 64
 
-Image = NDArray[Any]
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why an image was not decoded or encoded."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """An image to be decoded: its bytes, what its header says, and the channels wanted (0: its own)."""
-
-    data: Any
-    header: Header
-    channels: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pixels:
-    """An image to be encoded, with the options of Pillow's encoder of that format."""
-
-    image: Image
-    format: str
-    options: tuple[tuple[str, Any], ...]
-
-
-class ImageCodecs:
-    """Decodes and encodes images for all requests of the service.
+class ImageProcesses:
+    """The `ImageCodecs` of the service, for all of its requests. Nothing is started before the first image.
 
     Args:
         processes: most that run at a time.
+        memory: of the service; each process takes its part of it. Images are charged by who decodes them.
         memory_bytes, shared_bytes: bounds of each.
         patience_s, bytes_per_s: what a request to it may take: so long, and its bytes at that rate.
     """
@@ -86,17 +64,20 @@ class ImageCodecs:
         self,
         processes: int = _PROCESSES,
         *,
+        memory: MemoryPool | None = None,
         memory_bytes: int = _MEMORY_BYTES,
         shared_bytes: int = _SHARED_BYTES,
         patience_s: float = _PATIENCE_S,
         bytes_per_s: float = _BYTES_PER_S,
     ) -> None:
+        self._memory = memory
         self._memory_bytes = memory_bytes
         self._shared_bytes = shared_bytes
         self._patience_s = patience_s
         self._bytes_per_s = bytes_per_s
         self._lock = threading.Lock()
-        self._running: set[LimitedProcess] = set()
+        #: What each running process holds of the memory.
+        self._running: dict[LimitedProcess, MemoryShare | None] = {}
         #: A place for each process; None where it is yet to be started.
         self._free: LifoQueue[LimitedProcess | None] = LifoQueue()
         for _ in range(processes):
@@ -107,12 +88,10 @@ class ImageCodecs:
     def close(self) -> None:
         """End all processes."""
         self._threads.shutdown()
-        with self._lock:
-            for process in self._running:
-                process.end()
-            self._running.clear()
+        for process in list(self._running):
+            self._end(process)
 
-    def decode(self, images: Sequence[Encoded]) -> list[Image | Refusal]:
+    def decode(self, images: Sequence[EncodedImage]) -> list[Image | Refusal]:
         """The images, decoded.
 
         Raises:
@@ -179,29 +158,54 @@ class ImageCodecs:
             yield process
         except BaseException:
             if process is not None:
-                with self._lock:
-                    self._running.discard(process)
-                process.end()
+                self._end(process)
             process = None
             raise
         finally:
             self._free.put(process)
 
     def _start(self) -> LimitedProcess:
+        """A new process.
+
+        Raises:
+            Overloaded: there is no memory for it, or it does not start.
+        """
+        for _ in range(_STARTS):
+            share = None
+            if self._memory is not None:
+                share = self._memory.share()
+                share.reserve(_PROCESS_BYTES)
+            try:
+                process = self._launch()
+            except (OSError, ProcessEnded):
+                if share is not None:
+                    share.end()
+                continue
+            with self._lock:
+                self._running[process] = share
+            return process
+        raise Overloaded("A process that decodes images does not start. Try again later.")
+
+    def _launch(self) -> LimitedProcess:
         process = LimitedProcess(_PROGRAM, memory_bytes=self._memory_bytes, shared_bytes=self._shared_bytes)
         try:
             process.wait_until_ready(_START_S)
         except BaseException:
             process.end()
             raise
-        with self._lock:
-            self._running.add(process)
         return process
+
+    def _end(self, process: LimitedProcess) -> None:
+        process.end()
+        with self._lock:
+            share = self._running.pop(process, None)
+        if share is not None:
+            share.end()
 
     def _within_s(self, num_bytes: int) -> float:
         return self._patience_s + num_bytes / self._bytes_per_s
 
-    def _decode(self, images: Sequence[Encoded]) -> list[Image | Refusal]:
+    def _decode(self, images: Sequence[EncodedImage]) -> list[Image | Refusal]:
         with self._process() as process:
             memory, items, at = process.memory, [], 0
             for image in images:
@@ -246,13 +250,13 @@ def _room(image: Image) -> int:
     return 2 * int(image.nbytes) + 4096
 
 
-def _shared_size(image: Encoded | Pixels) -> int:
+def _shared_size(image: EncodedImage | Pixels) -> int:
     if isinstance(image, Pixels):
         return int(image.image.nbytes) + _room(image.image) + 2 * _ALIGNMENT
     return len(image.data) + image.header.num_bytes + 2 * _ALIGNMENT
 
 
-def _found_image(memory: mmap.mmap, image: Encoded, at: int, answer: Any) -> Image | Refusal:
+def _found_image(memory: mmap.mmap, image: EncodedImage, at: int, answer: Any) -> Image | Refusal:
     """A copy of what was decoded, which is checked: what decodes foreign bytes is not trusted."""
     if isinstance(answer, str):
         return Refusal(answer)

@@ -37,4 +37,6 @@ def _cell(codec: TensorCodec | RecordsCodec | None) -> str:
     if codec is None:
         return ""
     reads, writes = ", ".join(codec.kinds_in), ", ".join(codec.kinds)
+    if not writes:
+        return f"in: {reads}"
     return f"in, out: {reads}" if reads == writes else f"in: {reads}; out: {writes}"

@@ -8,6 +8,7 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -33,10 +34,18 @@ TENSORS: dict[str, Parts] = {
     ],
     "ragged": [("values", np.array([1, -2, 3], "<i4")), ("row_splits_0", np.array([0, 2, 2, 3], "<i8"))],
 }
-_NAMES = {"<f4": "float32", "<i4": "int32", "<i8": "int64"}
+#: An image that every format gives back as it was: JPEG because it is of one grey.
+IMAGE: Parts = [("x", np.full((4, 6, 3), 128, np.uint8))]
+IMAGES = frozenset({"jpeg", "png", "webp", "gif", "bmp"})
+_NAMES = {"|u1": "uint8", "<f4": "float32", "<i4": "int32", "<i8": "int64"}
 #: DataType of tensorflow/core/framework/types.proto.
-_CODES = {"<f4": 1, "<i4": 3, "<i8": 9}
+_CODES = {"|u1": 4, "<f4": 1, "<i4": 3, "<i8": 9}
 _STRING = 7
+
+
+def sample(kind: str, *forms: str) -> Parts:
+    """A tensor that the forms can hold if they hold the kind at all."""
+    return IMAGE if kind == "dense" and IMAGES.intersection(forms) else TENSORS[kind]
 
 
 def written(form: str, parts: Parts) -> Request:
@@ -102,7 +111,7 @@ def messages_of(document: Any) -> list[bytes]:
 
 def oip_of(arrays: dict[str, NDArray[Any]]) -> Request:
     """An Open Inference request with binary tensors."""
-    kinds = {"<f4": "FP32", "<i4": "INT32", "<i8": "INT64"}
+    kinds = {"|u1": "UINT8", "<f4": "FP32", "<i4": "INT32", "<i8": "INT64"}
     inputs = [
         {
             "name": name,
@@ -119,7 +128,7 @@ def oip_of(arrays: dict[str, NDArray[Any]]) -> Request:
 
 def arrays_of_oip(answer: httpx.Response) -> dict[str, NDArray[Any]]:
     """The tensors of an Open Inference response."""
-    dtypes = {"FP32": "<f4", "INT32": "<i4", "INT64": "<i8"}
+    dtypes = {"UINT8": "|u1", "FP32": "<f4", "INT32": "<i4", "INT64": "<i8"}
     length, found = int(answer.headers[LENGTH]), {}
     rest = answer.content[length:]
     for item in json.loads(answer.content[:length])["outputs"]:
@@ -271,12 +280,32 @@ def _read_protos(messages: list[bytes]) -> list[NDArray[Any]]:
     return [array for message in messages for array in _read_proto(message)]
 
 
+def _image_of(form: str, parts: Parts) -> bytes:
+    """The image; of other kinds, bytes that are refused before they are looked at."""
+    # Imported where it is needed: most tests have no image.
+    import PIL.Image
+
+    array = parts[0][1]
+    if array.dtype != np.uint8:
+        return b"no image"
+    sink = io.BytesIO()
+    PIL.Image.fromarray(array).save(sink, form.upper(), **({"lossless": True} if form == "webp" else {}))
+    return sink.getvalue()
+
+
+def _read_image(answer: httpx.Response) -> list[NDArray[Any]]:
+    import PIL.Image
+
+    return [np.asarray(PIL.Image.open(io.BytesIO(answer.content)))]
+
+
 _WRITERS: dict[str, Callable[[Parts], bytes | Request]] = {
     "json": _json_of,
     "npy": _npy_of,
     "npz": lambda parts: npz_of(dict(parts)),
     "raw": _raw_of,
     "oip": lambda parts: oip_of(dict(parts)),
+    **{form: partial(_image_of, form) for form in IMAGES},
     "tensorproto": lambda parts: _protos_of(parts)[0],
     "safetensors": lambda parts: safetensors.numpy.save(dict(parts)),
     "arrow": _arrow_of,
@@ -289,6 +318,8 @@ _READERS: dict[str, Callable[[httpx.Response], list[NDArray[Any]] | dict[str, ND
     "npz": arrays_of_npz,
     "raw": _read_raw,
     "oip": arrays_of_oip,
+    "jpeg": _read_image,
+    "png": _read_image,
     "tensorproto": lambda answer: _read_proto(answer.content),
     "safetensors": lambda answer: safetensors.numpy.load(answer.content),
     "arrow": _read_arrow,

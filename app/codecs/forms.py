@@ -11,6 +11,7 @@ from typing import Final, Generic, Literal, TypeVar
 
 from ..domain.feature import FeatureKind
 from ..runtime.budget import Budget
+from ..runtime.images import ImageFormat
 from ..runtime.streams import Buffer, ByteStream, WholeBody
 from .archives import read_rows as records_tar
 from .archives import write_rows as tar_write
@@ -24,6 +25,7 @@ from .columns import Records
 from .csv import libsvm
 from .csv import read as csv_read
 from .csv import write as csv_write
+from .images import arrays as images
 from .json.rows import ndjson as records_ndjson
 from .json.rows import read as records_json
 from .json.rows import write as write_rows
@@ -45,6 +47,11 @@ FormName = Literal[
     "npz",
     "raw",
     "oip",
+    "jpeg",
+    "png",
+    "webp",
+    "gif",
+    "bmp",
     "tensorproto",
     "safetensors",
     "arrow",
@@ -71,11 +78,13 @@ class Codec(Generic[DecoderT, EncoderT]):
 
     Attributes:
         decode, encode: the two directions.
-        kinds: what it holds. A form of several tensors holds a sparse or ragged one as its components; a
-            form that has one array for each column holds sequences only where all rows have as many steps.
+        kinds: what it holds; none where the form is read alone. A form of several tensors holds a sparse or
+            ragged one as its components; a form that has one array for each column holds sequences only where
+            all rows have as many steps.
         kinds_in: what it can fill, where that is more: a form that has one array for each column also
             fills a ragged feature, where all rows are alike.
         needs: what the decoder reads: a stream as it arrives, or a body that is there as a whole.
+        waits: for a process that decodes images, which is lent in the options; never on the event loop.
         shows_absence: without a schema, a feature that some row lacks is told from one that every row has.
     """
 
@@ -84,6 +93,7 @@ class Codec(Generic[DecoderT, EncoderT]):
     kinds: Kinds
     kinds_in: Kinds = ()
     needs: Literal["stream", "file"] = "stream"
+    waits: bool = False
     shows_absence: bool = False
 
     def __post_init__(self) -> None:
@@ -121,6 +131,20 @@ _TENSORS: Final[Kinds] = ("dense", "ragged", "sparse")
 _FEATURES: Final[Kinds] = ("dense", "ragged", "sparse", "sequence")
 _ARRAY_COLUMNS: Final[Kinds] = ("dense", "sequence")
 _ARRAY_COLUMNS_IN: Final[Kinds] = ("dense", "ragged", "sequence")
+
+
+def _image(form: ImageFormat) -> TensorCodec:
+    """The codec of images that are read and written."""
+    if form in ("jpeg", "png"):
+        write = write_arrays(images.writer_of(form), dense_only=form)
+        return TensorCodec(_read_image(form), write, _DENSE, needs="file", waits=True)
+    write = images.refuse_to_write(form)
+    return TensorCodec(_read_image(form), write, (), kinds_in=_DENSE, needs="file", waits=True)
+
+
+def _read_image(form: ImageFormat) -> TensorReader:
+    return read_arrays(images.reader_of(form), dense_only=form)
+
 
 #: Every format, in the order of the documentation, which breaks ties between media types.
 FORMS: Final[tuple[Form, ...]] = (
@@ -175,6 +199,11 @@ FORMS: Final[tuple[Form, ...]] = (
             needs="file",
         ),
     ),
+    Form("jpeg", ("image/jpeg", "image/jpg"), tensors=_image("jpeg")),
+    Form("png", ("image/png",), tensors=_image("png")),
+    Form("webp", ("image/webp",), tensors=_image("webp")),
+    Form("gif", ("image/gif",), tensors=_image("gif")),
+    Form("bmp", ("image/bmp", "image/x-ms-bmp"), tensors=_image("bmp")),
     Form(
         "tensorproto",
         ("application/protobuf", "application/x-protobuf"),

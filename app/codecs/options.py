@@ -12,6 +12,7 @@ from ..domain.losses import Losses
 from ..domain.rounded import RoundedFeatures
 from ..domain.schema import Message, Schema
 from ..domain.tensor import Shape
+from ..runtime.images import ImageCodecs
 
 ByteOrder = Literal["little", "big"]
 #: How the elements of a raw body lie: row-major (C) or column-major (Fortran).
@@ -40,6 +41,8 @@ class TensorDecodeOptions:
             by one is given up before the next is asked for.
         dtypes: what a schema declares the elements of the arrays of these names to be; only bfloat16 in NPZ
             needs it.
+        channels: of a decoded image: 1 grey, 3 RGB, 4 RGBA, 0 those of the image.
+        images: decodes images; lent to forms that say so (`Codec.waits`).
     """
 
     dtype: DType | None = None
@@ -54,6 +57,8 @@ class TensorDecodeOptions:
     body_bytes: int | None = None
     held: bool = False
     dtypes: Mapping[str, DType] = field(default_factory=dict, hash=False)
+    channels: int = 0
+    images: ImageCodecs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class TensorEncodeOptions:
             padding (`tf.io.encode_base64`).
         compression: of `tfrecord`.
         arrow: which format of Arrow IPC.
+        quality: of `jpeg`, 1 to 100.
+        images: encodes images; lent to forms that say so (`Codec.waits`).
     """
 
     layout: Literal["flat", "nested", "oip"] = "flat"
@@ -84,6 +91,8 @@ class TensorEncodeOptions:
     b64: Literal["standard", "websafe"] = "standard"
     compression: Compression = "none"
     arrow: ArrowFormat = "stream"
+    quality: int = 95
+    images: ImageCodecs | None = None
 
 
 @dataclass(frozen=True, slots=True)

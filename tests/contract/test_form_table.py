@@ -23,13 +23,14 @@ CELL = ("source", "target", "kind", "claimed")
 
 
 def cells(codecs: Any, all_kinds: Any) -> list[Any]:
-    """(form in, form out, kind, whether the table claims it)."""
+    """(form in, form out, kind, whether the table claims it); a form that is read alone is no form out."""
+    written = [form for form in codecs if codecs[form].kinds]
     return [
         pytest.param(
             *(source, target, kind, kind in codecs[source].kinds_in and kind in codecs[target].kinds),
             id=f"{source}-{target}-{kind}",
         )
-        for source, target, kind in product(codecs, codecs, all_kinds)
+        for source, target, kind in product(codecs, written, all_kinds)
     ]
 
 
@@ -38,7 +39,7 @@ def cells(codecs: Any, all_kinds: Any) -> list[Any]:
     cells(TENSOR_CODECS, tensor_forms.TENSORS),
 )
 def test_tensors(client: httpx.Client, source: str, target: str, kind: str, claimed: bool) -> None:
-    parts = tensor_forms.TENSORS[kind]
+    parts = tensor_forms.sample(kind, source, target)
     request = tensor_forms.written(source, parts)
     declared = {} if kind == "dense" else {"kind": kind}
     params = {"from": source, "to": target, **declared, **request.pop("params", {})}

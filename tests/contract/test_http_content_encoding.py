@@ -85,7 +85,7 @@ def raw(client: httpx.Client, method: str, path: str, **request: Any) -> tuple[h
 
 @pytest.mark.parametrize("form", TENSOR_CODECS)
 def test_tensors_in_every_form_may_be_encoded(client: httpx.Client, form: str) -> None:
-    request = tensor_forms.written(form, tensor_forms.TENSORS["dense"])
+    request = tensor_forms.written(form, tensor_forms.sample("dense", form))
     params = {"from": form, "to": "tensorproto", **request.pop("params", {})}
     plain = client.post("/v1/tensors/serialize", params=params, **request)
     assert plain.status_code == 200, plain.text

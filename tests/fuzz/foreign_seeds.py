@@ -7,7 +7,7 @@ import io
 import struct
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tests.archives import tar_of
 from tests.fuzz.framing import FRAMINGS
+from tests.images import encode, pixels
 
 __all__ = ["FOREIGN_RECORDS", "FOREIGN_TENSORS"]
 
@@ -279,6 +280,18 @@ def _oip_records() -> Iterator[bytes]:
     yield b"\0" + struct.pack("<H", len(text)) + text + blob
 
 
+def _images(form: str, *options: dict[str, Any]) -> Callable[[], Iterator[bytes]]:
+    """Images of one grey and of noise: decoded to their own channels, to RGB, and a PNG to 16 bits."""
+
+    def seeds() -> Iterator[bytes]:
+        for image in (np.full((4, 6, 3), 128, np.uint8), pixels(9, 7, 3), pixels(3, 5, 1)):
+            for variant in b"\0\x08\x09" if form == "png" else b"\0\x08":
+                for given in options or ({},):
+                    yield bytes([variant]) + encode(image, form, **given)
+
+    return seeds
+
+
 FOREIGN_RECORDS: Final = {
     "arrow": _arrow_records,
     "parquet": _parquet_records,
@@ -299,4 +312,9 @@ FOREIGN_TENSORS: Final = {
     "arrow": _arrow_tensors,
     "json": _json_tensors,
     "tfrecord": _compressed_tensors,
+    "jpeg": _images("jpeg", {"quality": 90}, {"progressive": True}),
+    "png": _images("png"),
+    "webp": _images("webp", {"lossless": True}, {"quality": 50}),
+    "gif": _images("gif"),
+    "bmp": _images("bmp"),
 }

@@ -44,6 +44,7 @@ from tests.fuzz.targets import (
     SEQUENCE,
     TARGETS,
     TENSOR_VARIANTS,
+    image_processes,
     run,
 )
 from tests.zstandard import zstd
@@ -137,7 +138,7 @@ def _encoded_tensors(tensors: list[Any], variant: int, form: FormName) -> bytes:
     encode = TensorEncodeOptions(byte_order=options.byte_order, order=options.order)
     plain = TENSOR_VARIANTS[0]
     body = MemoryStream(json.dumps({"tensors": tensors} if len(tensors) > 1 else tensors[0]).encode())
-    conversion = TensorConversion("json", form, True, plain, encode)
+    conversion = TensorConversion("json", form, True, plain, encode).with_images(image_processes())
     converted = convert_tensors(body, conversion, Budget(), Spool(None, 0), ExitStack())
     return _framed(form, b"".join(converted.chunks))
 

@@ -7,10 +7,11 @@ decoder hands on is checked against the layouts it promises, and goes through an
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Literal, TypeVar
 
 from starlette.datastructures import Headers
@@ -45,6 +46,7 @@ from app.services.convert.examples import RowForm, convert_row
 from app.services.convert.records import encode_records, open_records
 from app.services.convert.repair import repair_records
 from app.services.convert.tensors import TensorConversion, convert_tensors
+from app.transforms.images.processes import ImageProcesses
 from tests.bodies import body_of, stream_of
 from tests.column_checks import check_batch
 from tests.frames import frame
@@ -158,6 +160,8 @@ TENSOR_VARIANTS: Final = (
     TensorDecodeOptions(dtype=parse_dtype("bool"), nonfinite="null"),
     TensorDecodeOptions(dtype=parse_dtype("string")),
     TensorDecodeOptions(dtype=parse_dtype("int4"), shape=(3,)),
+    TensorDecodeOptions(channels=3),
+    TensorDecodeOptions(dtype=parse_dtype("uint16")),
 )
 
 
@@ -192,6 +196,8 @@ TENSOR_OUTPUTS: Final[tuple[tuple[FormName, TensorEncodeOptions], ...]] = (
     ("arrow", TensorEncodeOptions()),
     ("tfrecord", TensorEncodeOptions(compression="gzip", sparse="many")),
     ("b64", TensorEncodeOptions()),
+    ("jpeg", TensorEncodeOptions(quality=50)),
+    ("png", TensorEncodeOptions()),
 )
 Container = Literal["gzip", "zlib", "zstd"]
 ENCODINGS: Final[tuple[Container, ...]] = ("gzip", "zlib", "zstd")
@@ -269,6 +275,14 @@ def _outcome(variant: Callable[[bytes, Turn], object], body: bytes, turn: Turn) 
         return type(error), error.code, error.location.row, error.location.feature
 
 
+@cache
+def image_processes() -> ImageProcesses:
+    """What decodes images here, ended with the program."""
+    processes = ImageProcesses(1)
+    atexit.register(processes.close)
+    return processes
+
+
 def _oip_parts(form: FormName, body: bytes) -> tuple[bytes, int | None]:
     """For `oip` two bytes in front are the length of the JSON, which comes in a header."""
     if form != "oip":
@@ -280,7 +294,8 @@ def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Tu
     body, json_bytes = _oip_parts(form, body)
     options = replace(options, json_bytes=json_bytes)
     output, encode = turn.choose(TENSOR_OUTPUTS)
-    conversion = TensorConversion(form, output, output != "tensorproto", options, encode)
+    plain = TensorConversion(form, output, output != "tensorproto", options, encode)
+    conversion = plain.with_images(image_processes())
     _check_streams(form, options, body, turn)
     with ExitStack() as resources:
         source = turn.stream(body)
@@ -296,7 +311,7 @@ def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Tu
 def _check_streams(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Turn) -> None:
     """What streams is what would be held, however short; both may be refused, for different reasons."""
     codec = TENSOR_CODECS[form]
-    if options.kind in ("sparse", "ragged"):
+    if codec.waits or options.kind in ("sparse", "ragged"):  # images are never streamed
         return
     # Where the first record of a TFRecord is long, the records are streamed; short ones are not.
     first = (_SHORT_RECORD, _LONG_RECORD) if form == "tfrecord" else (b"", b"")

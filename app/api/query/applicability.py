@@ -26,6 +26,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 _RAW: Final = frozenset({"raw"})
 _TFRECORD: Final = frozenset({"tfrecord"})
 _CSV: Final = frozenset({"csv"})
+_IMAGES: Final = frozenset({"jpeg", "png", "webp", "gif", "bmp"})
 _ROWS_OF_JSON: Final = frozenset({"json", "ndjson"})
 #: Forms whose numbers are text.
 _TEXT: Final = frozenset({"json", "ndjson", "oip", "csv"})
@@ -37,6 +38,8 @@ _FORMS: Final = {
     "delimiter": _Forms(_CSV, _NONE, "CSV bodies"),
     "null_": _Forms(_CSV, _NONE, "CSV bodies"),
     "damaged": _Forms(_TFRECORD, _NONE, "TFRecord bodies"),
+    "channels": _Forms(_IMAGES, _NONE, "images"),
+    "quality": _Forms(_NONE, frozenset({"jpeg"}), "JPEG answers"),
     "sparse": _Forms(_NONE, frozenset({"tensorproto", "tfrecord", "b64"}), "answers of TensorProtos"),
     "layout": _Forms(_NONE, frozenset({"json"}), "JSON answers"),
     "int64": _Forms(_NONE, _ROWS_OF_JSON, "JSON answers"),

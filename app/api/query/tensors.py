@@ -15,7 +15,7 @@ from ...domain.limits import KIB
 from ...domain.tensor import Shape, check_shape
 from ...errors import MalformedInput
 from .rows import ConversionQuery, NoQuery
-from .types import EitherCompression, From, NonfiniteIn, Order, SparseAs, TensorKind
+from .types import Channels, EitherCompression, From, NonfiniteIn, Order, Quality, SparseAs, TensorKind
 
 
 class BodyOfTensorsQuery(NoQuery):
@@ -38,6 +38,7 @@ class BodyOfTensorsQuery(NoQuery):
     )
     order: Order = "C"
     kind: TensorKind = None
+    channels: Channels = "0"
 
     def body_options(
         self,
@@ -55,6 +56,7 @@ class BodyOfTensorsQuery(NoQuery):
             json_bytes=json_bytes,
             nonfinite=nonfinite,
             compression=compression,
+            channels=int(self.channels),
         )
 
 
@@ -66,6 +68,7 @@ class TensorsQuery(BodyOfTensorsQuery, ConversionQuery):
         "flat"
     )
     compression: EitherCompression = None
+    quality: Quality = 95
     lossy: Annotated[
         Literal["allow"] | None,
         Field(description="`allow` rounds dense tensors of floats to the narrower float in `dtype`."),
@@ -94,6 +97,7 @@ class TensorsQuery(BodyOfTensorsQuery, ConversionQuery):
             sparse=self.sparse,
             b64=self.b64,
             compression=self.compression or "none",
+            quality=self.quality,
         )
 
 

@@ -113,6 +113,14 @@ Base64 = Annotated[
         "`tf.io.encode_base64` (web-safe, no padding). Bodies may use either."
     ),
 ]
+Channels = Annotated[
+    Literal["0", "1", "3", "4"],
+    Field(
+        description="What an image is decoded to: `1` grey, `3` RGB, `4` RGBA (no JPEG has that); `0`, the "
+        "default, are its own."
+    ),
+]
+Quality = Annotated[int, Field(ge=1, le=100, description="Of a JPEG answer.")]
 Order = Annotated[
     Literal["C", "F"],
     Field(description="How the elements of raw bodies and raw answers lie: row-major or column-major."),

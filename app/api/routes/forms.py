@@ -59,7 +59,7 @@ def _describe(form: Form, codec: TensorCodec | RecordsCodec) -> FormUseJson:
         "form": form.name,
         "media_types": list(form.media_types),
         "in": True,
-        "out": True,
+        "out": bool(codec.kinds),
         "kinds": codec.kinds,
         "kinds_in": codec.kinds_in,
         "by_short_name_only": form.by_short_name_only,

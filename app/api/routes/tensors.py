@@ -27,7 +27,7 @@ router = APIRouter(
 )
 
 _IN = {form: MEDIA_TYPES[form] for form in TENSOR_CODECS}
-_OUT = {form: MEDIA_TYPES[form] for form in TENSOR_CODECS}
+_OUT = {form: MEDIA_TYPES[form] for form, codec in TENSOR_CODECS.items() if codec.kinds}
 
 
 @router.post(
@@ -74,7 +74,8 @@ def describe(query: DescribeTensorsParameters, headers: NegotiatingHeaders) -> P
     decode = query.decode_options(json_bytes=parse_json_bytes(headers))
 
     def work(job: Job, body: ByteStream) -> Answer:
-        tensors = decode_tensors(body, input_form, decode, job.budget, job.spool)
+        options = replace(decode, images=job.services.images)
+        tensors = decode_tensors(body, input_form, options, job.budget, job.spool)
         return description_answer(describe_tensors(tensors), "application/json")
 
     return Plan(work, "conversion")
@@ -97,8 +98,11 @@ def _conversion(
         encode=replace(query.encode_options(), arrow=arrow_format(chosen)),
     )
 
+    waits = TENSOR_CODECS[input_form].waits or TENSOR_CODECS[chosen.form].waits
+
     def work(job: Job, body: ByteStream) -> Answer:
-        converted = convert_tensors(body, conversion, job.budget, job.spool, job, job.body_bytes)
+        lent = conversion.with_images(job.services.images) if waits else conversion
+        converted = convert_tensors(body, lent, job.budget, job.spool, job, job.body_bytes)
         headers = {**VARY, **json_length_header(converted.json_bytes)}
         if converted.form == "raw" and converted.tensors is not None:
             headers |= _raw_headers(converted.tensors, query.byte_order)
@@ -109,7 +113,8 @@ def _conversion(
         media_type = MEDIA_TYPES[converted.form][0] if moved else chosen.media_type
         return Answer(media_type, converted.chunks, headers)
 
-    return Plan(work, "conversion", complete_first=query.delivery == "checked", on_loop=work)
+    complete_first = query.delivery == "checked"
+    return Plan(work, "conversion", complete_first, on_loop=None if waits else work)
 
 
 def _raw_headers(tensors: Sequence[AnyTensor], byte_order: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from ...codecs.tensors.forms import num_messages
 from ...domain.limits import KIB
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
+from ...runtime.images import ImageCodecs
 from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, peek
 from .whole_bodies import as_needed
@@ -38,6 +39,11 @@ class TensorConversion:
     output_chosen: bool
     decode: TensorDecodeOptions
     encode: TensorEncodeOptions
+
+    def with_images(self, images: ImageCodecs) -> TensorConversion:
+        """The same, with what decodes and encodes images."""
+        decode, encode = replace(self.decode, images=images), replace(self.encode, images=images)
+        return replace(self, decode=decode, encode=encode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ DENSE = Array.of(np.arange(3, dtype="<f4"), FLOAT32)
 SPARSE = SparseTensor((3, 4), np.array([[0, 1], [2, 3]]), Array.of(np.array([1, 2]), FLOAT32))
 RAGGED = RaggedTensor(DENSE, (np.array([0, 2, 2]), np.array([0, 1, 3])))
 KINDS: dict[str, SparseTensor | RaggedTensor] = {"sparse": SPARSE, "ragged": RAGGED}
-SEVERAL: list[FormName] = [form for form in TENSOR_CODECS if form not in ("npy", "raw", "tensorproto")]
+ONE = ("npy", "raw", "tensorproto", "jpeg", "png", "webp", "gif", "bmp")
+SEVERAL: list[FormName] = [form for form in TENSOR_CODECS if form not in ONE]
 
 
 def written(form: FormName, *tensors: AnyTensor, **options: Any) -> tuple[bytes, dict[str, Any]]:

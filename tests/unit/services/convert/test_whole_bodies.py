@@ -113,7 +113,11 @@ def test_only_who_needs_a_file_gets_one() -> None:
 
 def test_forms_that_must_be_whole() -> None:
     """Of tensors, `oip` and what has no stream are read straight into the arrays that they are."""
-    assert {form for form, codec in TENSOR_CODECS.items() if codec.needs == "file"} == {"json", "npz", "b64"}
+    images = {"jpeg", "png", "webp", "gif", "bmp"}
+    assert {form for form, codec in TENSOR_CODECS.items() if codec.needs == "file"} == {
+        *("json", "npz", "b64"),
+        *images,
+    }
     assert {form for form, codec in RECORDS_CODECS.items() if codec.needs == "file"} == {
         "json",
         "npz",

@@ -170,7 +170,8 @@ def _conversion(
         if query.damaged == "skip":
             losses = Losses()
             decode = replace(decode, losses=losses)
-        records = open_records(source, input_form, decode, job.budget, job.spool, job)
+        num_bytes = job.body_bytes if source is body else None
+        records = open_records(source, input_form, decode, job.budget, job.spool, job, num_bytes)
         converted = encode_records(records, chosen.form, encode, job.budget)
         return records_answer(converted, chosen.media_type, losses=losses)
 

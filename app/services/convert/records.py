@@ -52,6 +52,7 @@ def open_records(
     budget: Budget,
     spool: Spool,
     resources: ExitStack,
+    body_bytes: int | None = None,
 ) -> Records:
     """The rows of `source`, decoded as they are drawn.
 
@@ -62,12 +63,14 @@ def open_records(
         budget: what it may hold in memory.
         spool: room for a form that has to be whole before it can be read.
         resources: closed by the caller once the rows are drawn or given up.
+        body_bytes: the length of the body, where it is known beforehand.
 
     Raises:
         InputError: the beginning cannot be read; later rows raise as they are drawn.
         StorageFull: a form that needs a file, and no room to spool it.
     """
-    return decode_body(open_body(source, form, budget, spool, resources), form, options, budget)
+    body = as_needed(source, RECORDS_CODECS[form], budget, spool, resources, body_bytes)
+    return decode_body(body, form, options, budget)
 
 
 def needs_file(form: FormName) -> bool:

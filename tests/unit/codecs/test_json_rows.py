@@ -144,6 +144,22 @@ def test_rows_of_a_large_array_are_read_some_at_a_time(faulty: int | None, wrapp
         assert found == Refusal("duplicate_key", faulty, None, offset)
 
 
+def test_a_row_that_is_longer_than_what_is_read_ahead() -> None:
+    rows = ['{"a": 1}', '{"a": "[' + "x" * (3 * MIB) + '"}', '{"a": "}"}']
+    found = read("json", f"[{','.join(rows[1:])}]".encode())
+    assert isinstance(found, Rows)
+    assert [len(row["a"]) for row in found.rows] == [3 * MIB + 1, 1]
+    assert read("json", f"[{','.join(rows)}]".encode()) == Refusal("schema_conflict", 1, "a")
+
+
+@pytest.mark.parametrize("end", ["", "]]", ", ", ", {]", '] "', ", 1]", "}"])
+def test_a_large_array_that_does_not_end_well_is_refused_before_its_rows(end: str) -> None:
+    body = ("[" + ", ".join(many_rows()) + end).encode()
+    found = read("json", body)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.row) == ("ambiguous_json" if end == ", 1]" else "invalid_json", None)
+
+
 def test_a_schema_may_stand_behind_the_rows_of_a_large_body() -> None:
     rows = ",".join('{"a": 5, "pad": "' + "x" * 90 + '"}' for _ in range(20_000))
     schema = '{"features": {"a": {"dtype": "uint8"}, "pad": {"dtype": "bytes"}}}'

@@ -17,6 +17,7 @@ import numpy as np
 
 from ....domain.limits import KIB, MIB
 from ....runtime.budget import Budget
+from ....runtime.streams import Arriving, WholeBody
 from ... import kernels
 from ...columns import MAX_BATCH_ROWS, Ints
 from .lines import Lines
@@ -33,7 +34,10 @@ _KEPT: Final = 8
 _SPAN_BYTES: Final = 16 * (MAX_BATCH_ROWS + 1)
 #: It is kept only where so many times as much memory is left: no body is refused for it.
 _LEFT: Final = 64
+#: While the body arrives, an object may be so long.
+_LONGEST: Final = 2 * MIB
 _CLOSE: Final = 0x5D
+_NO_INTS: Final = np.empty(0, np.int64)
 _BLANKS: Final = re.compile(r"[ \t\r\n]*+")
 
 
@@ -54,36 +58,40 @@ class RowsInText:
     num_bytes: int
 
 
-def find_rows(text: memoryview, budget: Budget) -> RowsInText | None:
+def find_rows(body: WholeBody, budget: Budget) -> RowsInText | None:
     """The array that the text is, or that is its member `instances`; None where that is not plain to see.
+
+    Objects are looked for while the body arrives.
 
     Raises:
         LimitExceeded, StreamInterrupted: the request has taken too long, or was given up.
+        InputError, StorageUnavailable: what stops the body from arriving.
     """
-    begin = _find_array(str(text[:_HEAD_BYTES], "latin-1"))  # a character a byte
-    if begin is None:
-        return None
-    walk = _Walk(text, begin)
-    first: list[tuple[Ints, Ints]] = []
-    position, num_bytes = begin, 0
-    is_kept = True
-    while not walk.is_over:
-        is_kept = is_kept and len(first) < _KEPT and budget.remaining > _LEFT * _SPAN_BYTES
-        kept_bytes = _SPAN_BYTES if is_kept else 0
-        budget.charge(kept_bytes, "Rows of JSON")  # which asks whether to go on, too
-        num_bytes += kept_bytes
-        found = walk.objects(MAX_BATCH_ROWS)
-        if found is None:
-            budget.release(num_bytes)
+    walk: _Walk | None = None
+    for text, is_whole in _growing(body):
+        if walk is None and (is_whole or len(text) >= _HEAD_BYTES):
+            begin = _find_array(str(text[:_HEAD_BYTES], "latin-1"))  # a character a byte
+            if begin is None:
+                return None
+            walk = _Walk(begin, budget)
+        if walk is not None and not walk.go_on(text, is_whole=is_whole):
+            budget.release(walk.num_bytes)
             return None
-        if is_kept:
-            first.append(found)
-            position = walk.position
-    end = walk.position + 1
-    if begin + len(text) - end > _AROUND_BYTES:
-        budget.release(num_bytes)
+    if walk is None:
+        raise AssertionError("the whole text comes last")  # pragma: no cover
+    around = text[: walk.begin], b"[]", text[walk.position + 1 :]
+    if sum(map(len, around)) > _AROUND_BYTES:
+        budget.release(walk.num_bytes)
         return None
-    return RowsInText(b"".join((text[:begin], b"[]", text[end:])), first, position, num_bytes)
+    return RowsInText(b"".join(around), walk.first, walk.kept_up_to, walk.num_bytes)
+
+
+def _growing(body: WholeBody) -> Iterator[tuple[memoryview, bool]]:
+    """The text as far as it has arrived, again and again, and whether it is all."""
+    if isinstance(body, Arriving):
+        for text in body.read_ahead():
+            yield text, False
+    yield body.view(), True
 
 
 def _find_array(head: str) -> int | None:
@@ -121,28 +129,57 @@ def _skip_blanks(head: str, position: int) -> int:
 
 
 class _Walk:
-    """Along the objects of an array.
+    """Along the objects of an array, while its text may still grow.
 
     Attributes:
+        begin: the position of the bracket that opens the array.
         position: of the bracket that opens or closes it, or of the comma ahead of what comes next.
+        first: where the first objects begin and end.
+        kept_up_to: the position behind those.
+        num_bytes: what is charged for them.
     """
 
-    def __init__(self, text: memoryview, begin: int) -> None:
-        self._text = np.frombuffer(text, np.uint8)
-        self.position = begin
+    def __init__(self, begin: int, budget: Budget) -> None:
+        self.begin = self.position = self.kept_up_to = begin
+        self.first: list[tuple[Ints, Ints]] = []
+        self.num_bytes = 0
+        self._budget = budget
+        self._is_kept, self._is_over = True, False
+        self._starts = self._ends = _NO_INTS
+        self._count = 0
 
-    @property
-    def is_over(self) -> bool:
-        return bool(self._text[self.position] == _CLOSE)
+    def go_on(self, text: memoryview, *, is_whole: bool) -> bool:
+        """Walk as far as the text goes; false where it turns out to be something else."""
+        data = np.frombuffer(text, np.uint8)
+        # An object that is very long is looked for once, when all is there.
+        while not self._is_over and (is_whole or len(text) - self.position <= _LONGEST):
+            if not len(self._starts):
+                self._make_room()
+            starts, ends = self._starts[self._count :], self._ends[self._count :]
+            count = kernels.load().find_objects(data, self.position, starts, ends)
+            self.position = int(starts[count])
+            self._count += count
+            self._is_over = bool(data[self.position] == _CLOSE)
+            if self._is_over or self._count == MAX_BATCH_ROWS:
+                self._keep()
+            else:
+                return not is_whole
+        return True
 
-    def objects(self, most: int) -> tuple[Ints, Ints] | None:
-        """The starts and ends of the next ones; None where something else stands there."""
-        starts, ends = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-        count = kernels.load().find_objects(self._text, self.position, starts, ends)
-        if count < 0:
-            return None
-        self.position = int(starts[count])
-        return starts[:count], ends[:count]
+    def _make_room(self) -> None:
+        has_room = len(self.first) < _KEPT and self._budget.remaining > _LEFT * _SPAN_BYTES
+        self._is_kept = self._is_kept and has_room
+        kept_bytes = _SPAN_BYTES if self._is_kept else 0
+        self._budget.charge(kept_bytes, "Rows of JSON")  # which asks whether to go on, too
+        self.num_bytes += kept_bytes
+        self._starts, self._ends = np.empty((2, MAX_BATCH_ROWS + 1), np.int64)
+
+    def _keep(self) -> None:
+        if self._is_kept:
+            self.first.append((self._starts[: self._count], self._ends[: self._count]))
+            self.kept_up_to = self.position
+        self._starts = _NO_INTS
+        self._count = 0
 
 
 class ObjectReader:
@@ -163,12 +200,14 @@ class ObjectReader:
             yield from self._blocks(starts, ends)
         self._rows.first.clear()
         self._budget.release(self._rows.num_bytes)
-        walk = _Walk(self._text, self._rows.position)
-        while not walk.is_over:
-            found = walk.objects(MAX_BATCH_ROWS)
-            if found is None:
+        data, position = np.frombuffer(self._text, np.uint8), self._rows.position
+        while data[position] != _CLOSE:
+            starts, ends = np.empty((2, MAX_BATCH_ROWS + 1), np.int64)
+            count = kernels.load().find_objects(data, position, starts, ends)
+            if not count:
                 raise AssertionError("called for what is no array of objects")  # pragma: no cover
-            yield from self._blocks(*found)
+            position = int(starts[count])
+            yield from self._blocks(starts[:count], ends[:count])
 
     def _blocks(self, starts: Ints, ends: Ints) -> Iterator[Lines]:
         first = 0

@@ -20,7 +20,7 @@ from ....errors import (
     UnprocessableInput,
 )
 from ....runtime.budget import Budget
-from ....runtime.streams import Buffer, WholeBody
+from ....runtime.streams import Arriving, Buffer, WholeBody
 from ...columns import Records
 from ...kernels.json.tape import ARRAY, OBJECT
 from ...options import RecordsDecodeOptions
@@ -82,10 +82,10 @@ def decode(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> R
         UnprocessableInput: columns that differ in length (`row_count_mismatch`) or have none (`no_rows`).
         InputError: what `records_from_blocks` and `records_from_texts` raise.
     """
-    text = whole.view()
-    if len(text) > _WHOLE_UP_TO and (records := _decode_rows(text, options, budget)) is not None:
+    is_large = isinstance(whole, Arriving) or whole.size > _WHOLE_UP_TO
+    if is_large and (records := _decode_rows(whole, options, budget)) is not None:
         return records
-    tape = _read_document(text, options, budget)
+    tape = _read_document(whole.view(), options, budget)
     body = _read_body(tape.roots)
     if body.schema is not None:
         options = with_body_schema(body.schema.python(0), options, budget.limits)
@@ -133,9 +133,9 @@ def _is_another_line(text: memoryview, error: MalformedInput) -> bool:
     return begin.lstrip()[:1] == b"{" and b"\n" in before[len(before.rstrip()) :]
 
 
-def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget) -> Records | None:
+def _decode_rows(whole: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records | None:
     """The rows of a body that is rows beyond doubt."""
-    found = find_rows(text, budget)
+    found = find_rows(whole, budget)
     if found is None:
         return None
     try:
@@ -147,7 +147,7 @@ def _decode_rows(text: memoryview, options: RecordsDecodeOptions, budget: Budget
     body = _read_body(tape.roots)
     if body.schema is not None:
         options = with_body_schema(body.schema.python(0), options, budget.limits)
-    reader = ObjectReader(text, found, budget, head_rows(options))
+    reader = ObjectReader(whole.view(), found, budget, head_rows(options))
     depth = 1 if tape.root_kinds[0] == ARRAY else 2
     records = records_from_texts(reader, options, budget, enclosed_by=depth)
     return replace(records, is_declared=body.schema is not None)

@@ -82,35 +82,41 @@ def _object_stop(text: Bytes, position: int) -> int:
 def find_objects(text: Bytes, position: int, starts: MutableInts, ends: MutableInts) -> int:
     """The next objects of an array, as many as `starts` and `ends` have room for, but for one.
 
+    An object is found where a comma or the closing bracket follows it. The search ends where anything else
+    stands, or the text ends.
+
     Args:
         position: of the bracket that opens the array, or of the comma behind an object.
         starts, ends: filled with where each object begins, and the position behind it. Behind the last one
-            `starts` has the position of the comma that follows it, or of the bracket that closes the array.
+            `starts` has the position from which to go on: of the comma that follows it, of the bracket that
+            closes the array, or the same again.
 
     Returns:
-        How many there are; UNREAD where anything else stands there.
+        How many there are.
     """
     count = 0
     is_first = byte_at(text, position) == _OPEN
     while count + 1 < starts.size:
-        position = skip_blanks(text, position + 1)
-        if is_first and byte_at(text, position) == _CLOSE:
+        begin = skip_blanks(text, position + 1)
+        if is_first and byte_at(text, begin) == _CLOSE:
+            position = begin
             break
         is_first = False
-        if byte_at(text, position) != _OPEN_OBJECT:
-            return UNREAD
-        starts[count] = position
-        position = _object_stop(text, position)
-        if position < 0:
-            return UNREAD
-        ends[count] = position
+        if byte_at(text, begin) != _OPEN_OBJECT:
+            break
+        end = _object_stop(text, begin)
+        if end < 0:
+            break
+        behind = skip_blanks(text, end)
+        byte = byte_at(text, behind)
+        if byte not in (_COMMA, _CLOSE):
+            break
+        starts[count] = begin
+        ends[count] = end
         count += 1
-        position = skip_blanks(text, position)
-        byte = byte_at(text, position)
+        position = behind
         if byte == _CLOSE:
             break
-        if byte != _COMMA:
-            return UNREAD
     starts[count] = position
     return count
 

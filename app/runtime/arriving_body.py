@@ -107,7 +107,8 @@ class ArrivingBody(Arriving):
 
     def _prepare(self, size: int) -> None:
         """Make room for a body of this size that can be viewed while it arrives."""
-        if size <= _READ_IN_MEMORY and self._budget.reserve_spare(size):
+        is_short = size <= min(_READ_IN_MEMORY, self._spool.share)
+        if is_short and self._budget.reserve_spare(size):
             self._file, self._most_held, self._reserved = _Held(size), size, size
         else:
             self._file = self._resources.enter_context(self._spool.open_share())
@@ -117,11 +118,9 @@ class ArrivingBody(Arriving):
         """Read and store a piece; false where there is none, and all has arrived."""
         piece = self._source.read(IN_MEMORY)
         if not piece:
-            if isinstance(self._file, SpoolFile):
+            self._whole = self._file if isinstance(self._file, SpoolFile) else MemoryFile(self._file.view())
+            if isinstance(self._file, SpoolFile) or self._reserved:
                 self._budget.spooled = self._file.size
-                self._whole = self._file
-            else:
-                self._whole = MemoryFile(self._file.view())
             return False
         if isinstance(self._file, _Held) and self._file.size + len(piece) > self._most_held:
             self._move_to_spool()

@@ -34,7 +34,8 @@ class Budget:
         self._used = 0
         #: The largest number of bytes held at one time.
         self.peak = 0
-        #: Bytes of the body on the spool.
+        #: Bytes of a large body. They count as on the spool even where they are held in memory: how large an
+        #: answer may be does not depend on how fast the body came.
         self.spooled = 0
 
     @property

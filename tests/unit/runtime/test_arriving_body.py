@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.domain.limits import MIB
-from app.errors import StreamInterrupted
+from app.errors import SpoolFull, StreamInterrupted
 from app.runtime import arriving_body
 from app.runtime.arriving_body import ArrivingBody
 from app.runtime.budget import Budget
@@ -41,7 +41,7 @@ def test_all_of_it_is_there_however_much_was_read_ahead(
         assert body.read_at(len(BODY) - 2, 9) == BODY[-2:]
         is_held = num_read == 1000 and len(BODY) <= most_held
         assert spool.used == (0 if is_held else len(BODY))
-        assert budget.spooled == spool.used
+        assert budget.spooled == len(BODY)
     del body
     assert spool.used == 0
 
@@ -112,6 +112,18 @@ def test_a_body_is_held_while_there_is_memory_to_spare(tmp_path: Path, pool_mib:
         assert (pool.used, spool.used) == ((len(BODY), 0) if is_held else (0, len(BODY)))
     share.end()
     assert pool.used == 0
+
+
+@pytest.mark.parametrize(("share", "is_held"), [(len(BODY), True), (len(BODY) - 1, False)])
+def test_a_body_is_held_only_if_the_spool_would_take_it(tmp_path: Path, share: int, is_held: bool) -> None:
+    spool = Spool(tmp_path, 4 * share)
+    with ExitStack() as resources:
+        body = arriving(spool, resources)
+        views = body.read_ahead()
+        next(views)
+        assert (spool.used == 0) == is_held
+        with nullcontext() if is_held else pytest.raises(SpoolFull):
+            assert [len(view) for view in views][-1] == len(BODY)
 
 
 def test_what_was_held_of_a_body_that_is_not_read_ahead_to_its_end_moves_to_the_spool(tmp_path: Path) -> None:

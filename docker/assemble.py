@@ -60,7 +60,17 @@ def assemble(environment: Path, root: Path) -> None:
     python.symlink_to(interpreter)
     shutil.copytree(stdlib, _placed(root, stdlib), ignore=shutil.ignore_patterns(*STDLIB_UNUSED))
     # Nothing is written in a container, so what is not compiled here would be compiled at each start.
-    compile_all = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/"]
+    compile_all = [
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "unchecked-hash",
+        "-s",
+        str(root),
+        "-p",
+        "/",
+    ]
     subprocess.run([sys.executable, *compile_all, _placed(root, stdlib)], check=True)  # noqa: S603  # in a build
     for path in [*_libraries([interpreter, *root.rglob("*.so*")], root), *map(Path, FILES)]:
         if path.exists():

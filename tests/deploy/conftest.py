@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.declared import check_answer
 from tests.deploy.image import IMAGE, Image, built
+from tests.deploy.manifests import CHECKERS, HELM, KUBECTL
 from tests.e2e.service import Service, free_port, start
 
 
@@ -42,3 +43,12 @@ def client(container: Service) -> Iterator[httpx.Client]:
     hooks = {"response": [check_answer]}
     with httpx.Client(base_url=container.url, timeout=60, event_hooks=hooks) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def kubernetes_tools() -> None:
+    """What renders and checks manifests."""
+    if unset := [name for name in (HELM, KUBECTL, CHECKERS) if name not in os.environ]:
+        missing = f"{', '.join(unset)} name no programs; .ci/run installs them"
+        assert "CI" not in os.environ, missing
+        pytest.skip(missing)

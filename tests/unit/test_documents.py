@@ -20,7 +20,18 @@ from openapi.error_index import read_statuses
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 HTTP: Final = (ROOT / "docs" / "http.md").read_text("utf-8")
-FOLDERS: Final = ("app", "tests", "docs", "bin", "benchmarks", "openapi", "examples", "docker", ".ci")
+FOLDERS: Final = (
+    "app",
+    "tests",
+    "docs",
+    "bin",
+    "benchmarks",
+    "openapi",
+    "examples",
+    "docker",
+    "deploy",
+    ".ci",
+)
 
 #: A caller's, not ours.
 FOREIGN: Final = {"app.py"}

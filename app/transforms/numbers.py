@@ -65,6 +65,10 @@ def _as_integer(values: Numbers, dtype: DType, unfit: Unfit) -> Numbers:
     limits = np.iinfo(dtype.numpy)
     if values.dtype.kind == "b":
         return values.astype(dtype.numpy)
+    if values.dtype.kind == "f" and values.size:
+        least, most = np.trunc(float(values.min())), np.trunc(float(values.max()))  # NaN if there is one
+        if least >= float(limits.min) and most < float(limits.max + 1):
+            return values.astype(dtype.numpy)
     if values.dtype.kind not in "iu":
         wide = np.trunc(values.astype(np.float64))
         # 2^63 and 2^64 are floats, while the largest integers below them are not.

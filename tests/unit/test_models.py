@@ -49,7 +49,8 @@ SEAMS = {
     # The models of rows and of arrays, which the forms read and write.
     "app.codecs.columns",
     "app.codecs.array",
-    # Headers of images: hostile bytes, which rows are decoded from, too.
+    # Hostile images, which rows are decoded from, too.
+    "app.codecs.images.decode",
     "app.codecs.images.header",
     # Loading all kernels, as whoever starts a process does; none of them.
     "app.codecs.kernels",

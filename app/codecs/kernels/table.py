@@ -81,10 +81,9 @@ class Kernels:
     longest_string = Kernel(parquet.longest_string)
     sum_deltas = Kernel(parquet.sum_deltas)
     read_messages = Kernel(read.read_messages)
-    interpolate_bytes = Kernel(resample.interpolate_bytes)
-    interpolate_singles = Kernel(resample.interpolate_singles)
-    weigh_rows = Kernel(resample.weigh_rows)
-    weigh_columns = Kernel(resample.weigh_columns)
+    interpolate = Kernel(resample.interpolate)
+    sum_rows_first = Kernel(resample.sum_rows_first)
+    sum_columns_first = Kernel(resample.sum_columns_first)
     fingerprint_strings = Kernel(fingerprint.fingerprint_strings)
     quantize_singles = Kernel(quantize.quantize_singles)
 

@@ -6,6 +6,7 @@ last bit (tests/differential/test_images.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...codecs import kernels
+from ...codecs.kernels.images.resample import scratch_size
 
 Method = Literal[
     "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
@@ -53,23 +55,21 @@ def resize(image: Image, height: int, width: int, method: Method, *, antialias: 
         float32; of the same dtype for the method `nearest`.
     """
     if method == "nearest":
-        rows, columns = _nearest(image.shape[0], height), _nearest(image.shape[1], width)
-        return image.take(rows, 0).take(columns, 1)
+        return image.take(_nearest(image.shape[0], height), 0).take(_nearest(image.shape[1], width), 1)
     if method == "bilinear" and not antialias:
         return _interpolate(image, height, width)
-    singles = np.ascontiguousarray(image, np.float32)
     if method == "area":
-        across = _weigh_columns(singles, _area(image.shape[1], width))
+        rows, columns = _area(image.shape[0], height), _area(image.shape[1], width)
+        resized = _sum(image, rows, columns, kernels.load().sum_columns_first)
         scale = _one / (_scale(image.shape[0], height) * _scale(image.shape[1], width))
-        resized = _weigh_rows(across, _area(image.shape[0], height))
         np.multiply(resized, scale, out=resized)
         return resized
     if method == "bicubic" and not antialias:
-        rows_of, columns_of = _cubic(image.shape[0], height), _cubic(image.shape[1], width)
+        rows, columns = _cubic(image.shape[0], height), _cubic(image.shape[1], width)
     else:
-        rows_of = _sampled(image.shape[0], height, method, antialias)
-        columns_of = _sampled(image.shape[1], width, method, antialias)
-    return _weigh_columns(_weigh_rows(singles, rows_of), columns_of)
+        rows = _sampled(image.shape[0], height, method, antialias)
+        columns = _sampled(image.shape[1], width, method, antialias)
+    return _sum(image, rows, columns, kernels.load().sum_rows_first)
 
 
 def fitted_size(height: int, width: int, target: tuple[int, int]) -> tuple[int, int]:
@@ -91,29 +91,18 @@ def _nearest(size: int, resized: int) -> Ints:
 
 
 @lru_cache(_KEPT)
-def _neighbours(size: int, resized: int, channels: int = 1) -> tuple[Ints, Singles]:
-    """Between which two values each lies, and how far towards the second one."""
+def _neighbours(size: int, resized: int) -> tuple[Ints, Singles]:
+    """Between which two pixels each lies, and how far towards the second one."""
     places = (np.arange(resized, dtype=np.float32) + _half) * _scale(size, resized) - _half
     below = np.floor(places)
     first = np.maximum(below.astype(np.int64), 0)
     second = np.minimum(np.ceil(places).astype(np.int64), size - 1)
-    pixels = np.stack((first, second))[:, :, None] * channels
-    return (pixels + np.arange(channels)).reshape(-1), np.repeat(places - below, channels)
+    return np.concatenate((first, second)), places - below
 
 
 def _interpolate(image: Image, height: int, width: int) -> Image:
-    channels = image.shape[2]
-    pitch = image.shape[1] * channels
-    tables = (*_neighbours(image.shape[0], height), *_neighbours(image.shape[1], width, channels))
-    target = np.empty((height, width, channels), np.float32)
-    if image.dtype == np.uint8:
-        source = np.ascontiguousarray(image).reshape(-1)
-        scratch = np.empty(2 * pitch, np.float32)
-        _require(kernels.load().interpolate_bytes(source, pitch, *tables, scratch, target.reshape(-1)))
-    else:
-        singles = np.ascontiguousarray(image, np.float32).reshape(-1)
-        _require(kernels.load().interpolate_singles(singles, pitch, *tables, target.reshape(-1)))
-    return target
+    tables = (*_neighbours(image.shape[0], height), *_neighbours(image.shape[1], width))
+    return _resampled(image, height, width, tables, kernels.load().interpolate)
 
 
 @lru_cache(1)
@@ -257,23 +246,20 @@ _COSINE: Final = tuple(
 )
 
 
-def _weigh_rows(image: Image, weights: Weights) -> Image:
-    shape = (len(weights.counts), *image.shape[1:])
-    target = np.empty(shape, np.float32)
-    width = image.shape[1] * image.shape[2]
-    tables = (weights.indices, weights.weights, weights.counts)
-    _require(kernels.load().weigh_rows(image.reshape(-1), width, *tables, target.reshape(-1)))
-    return target
+def _sum(image: Image, rows: Weights, columns: Weights, kernel: Callable[..., bool]) -> Image:
+    tables = (rows.indices, rows.weights, rows.counts, columns.indices, columns.weights, columns.counts)
+    return _resampled(image, len(rows.counts), len(columns.counts), tables, kernel)
 
 
-def _weigh_columns(image: Image, weights: Weights) -> Image:
-    height, width, channels = image.shape
-    target = np.empty((height, len(weights.counts), channels), np.float32)
-    tables = (weights.indices, weights.weights, weights.counts)
-    _require(kernels.load().weigh_columns(image.reshape(-1), width, channels, *tables, target.reshape(-1)))
-    return target
-
-
-def _require(fits: bool) -> None:
-    if not fits:
+def _resampled(
+    image: Image, height: int, width: int, tables: tuple[Any, ...], kernel: Callable[..., bool]
+) -> Image:
+    channels = image.shape[2]
+    pitch = image.shape[1] * channels
+    # Bytes become float32 in the kernel, row by row.
+    source = np.ascontiguousarray(image, np.uint8 if image.dtype == np.uint8 else np.float32)
+    target = np.empty((height, width, channels), np.float32)
+    scratch = np.empty(scratch_size(pitch, width * channels), np.float32)
+    if not kernel(source.reshape(-1), pitch, channels, *tables, scratch, target.reshape(-1)):
         raise AssertionError("a kernel was given tables that do not fit its image")
+    return target

@@ -63,6 +63,7 @@ class ProblemMembers(TypedDict, total=False):
         accepted: media types, or content codings, that are taken here.
         served: media types, or content codings, that can be had here.
         schema: the schema that the dataset has.
+        step: which of the steps of the feature's transforms, from 0.
         append_id: the append that was stored, although its publication failed.
         max_num_shards: the largest number that is allowed.
         version: the version that is being published, or that this is about.
@@ -74,6 +75,7 @@ class ProblemMembers(TypedDict, total=False):
     accepted: list[str]
     served: list[str]
     schema: Mapping[str, object]
+    step: int
     append_id: str
     max_num_shards: int
     version: str

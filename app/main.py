@@ -173,7 +173,14 @@ def _wire(
     publish_wait_s: float,
 ) -> Services:
     spool = Spool(settings.spool_dir, settings.spool_max_bytes)
-    known = Datasets(store, limits=settings.limits, spool=spool, memory=memory, publish_wait_s=publish_wait_s)
+    known = Datasets(
+        store,
+        limits=settings.limits,
+        spool=spool,
+        memory=memory,
+        images=images,
+        publish_wait_s=publish_wait_s,
+    )
     return Services(
         limits=settings.limits,
         spool=spool,

@@ -1,6 +1,8 @@
 """Rows through transforms, for tests: arrays in, arrays out."""
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,8 @@ from app.domain.feature import Feature, FeatureShape
 from app.domain.limits import Limits
 from app.domain.schema import Schema
 from app.runtime.budget import Budget
-from app.transforms.apply import Applied, OnError, Transforms
+from app.transforms.apply import SkippedRows, apply_transforms
 from app.transforms.images.processes import ImageProcesses
-from app.transforms.parse import parse_steps
 from app.transforms.step import row_arrays, strings_of
 
 Array = npt.NDArray[Any]
@@ -45,14 +46,14 @@ def applied(
     dtype: str,
     images: ImageProcesses,
     *,
-    on_error: OnError = "fail",
+    skipped: SkippedRows | None = None,
     limits: Limits | None = None,
-) -> Applied:
+) -> Records:
     """The rows, on their way through the steps."""
     feature, column = column_of(rows, shape, dtype)
-    records = Records(Schema((feature,)), iter([Batch(len(rows), (column,))]), len(rows))
-    transforms = Transforms({"x": parse_steps(list(steps), "/x")})
-    return Applied(transforms, records, images, Budget(limits), on_error)
+    schema = Schema((replace(feature, transforms=json.dumps(list(steps))),))
+    records = Records(schema, iter([Batch(len(rows), (column,))]), len(rows))
+    return apply_transforms(records, images, Budget(limits), skipped)
 
 
 def transform(
@@ -62,10 +63,10 @@ def transform(
     return list(results(applied(steps, rows, shape, dtype, images)))
 
 
-def results(work: Applied) -> Iterator[Any]:
+def results(work: Records) -> Iterator[Any]:
     """The rows of `work`, checked against the feature that it declares."""
-    (feature,) = work.records.schema
-    for batch in work.records.batches:
+    (feature,) = work.schema
+    for batch in work.batches:
         (column,) = batch.columns
         if feature.dtype.is_string:
             found: list[Any] = list(strings_of(column).unpack())

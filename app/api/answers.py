@@ -19,6 +19,7 @@ from ..domain.manifest import Manifest, ManifestJson
 from ..services.convert.records import ConvertedRecords
 from ..services.datasets.publications import UnderwayJson
 from ..services.datasets.publish.progress import ProgressJson
+from ..transforms.apply import SkippedRows
 from .base_url import base_url
 from .downloads.loader_lines import loader_lines
 from .execution.job import Answer
@@ -107,12 +108,23 @@ def _naming_headers(header: str, names: Sequence[str]) -> dict[str, str]:
     return {header: ", ".join(encoded[:fitting] + more)}
 
 
+def skipped_headers(skipped: SkippedRows | None) -> dict[str, str]:
+    """How many rows were left out, where they may be."""
+    return {} if skipped is None else {"Skipped-Rows": str(skipped.count)}
+
+
 def json_length_header(json_bytes: int | None) -> dict[str, str]:
     """What an answer of JSON and then bytes needs to be read."""
     return {} if json_bytes is None else {JSON_LENGTH: str(json_bytes)}
 
 
-def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Losses | None = None) -> Answer:
+def records_answer(
+    converted: ConvertedRecords,
+    media_type: str,
+    *,
+    losses: Losses | None = None,
+    skipped: SkippedRows | None = None,
+) -> Answer:
     """Rows in the form that was negotiated, with their count as soon as it is known."""
     count, rounded = converted.count, converted.rounded
     known = {} if converted.num_rows is None else {"Record-Count": str(converted.num_rows)}
@@ -123,6 +135,7 @@ def records_answer(converted: ConvertedRecords, media_type: str, *, losses: Loss
         late_headers=lambda: {
             "Record-Count": str(count.value),
             **({} if losses is None else lost_headers(losses)),
+            **skipped_headers(skipped),
             **rounded_headers(rounded.names),
         },
         early_headers=lambda: rounded_headers(rounded.candidates),

@@ -36,6 +36,7 @@ _ANSWER_HEADERS: Final = (
     "Repr-Digest",
     "Retry-After",
     "Rounded-Features",
+    "Skipped-Rows",
     "Tensor-Byte-Order",
     "Tensor-Dtype",
     "Tensor-Shape",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from ..domain.compression import Compression
 from ..domain.dtypes import DType
@@ -95,6 +95,20 @@ class TensorEncodeOptions:
     images: ImageCodecs | None = None
 
 
+class Transforms(Protocol):
+    """What the steps in a schema mean, which codecs do not know."""
+
+    def check(self, schema: Schema) -> Schema:
+        """The schema, its steps checked and written out with all their arguments.
+
+        Raises:
+            InputError: steps that cannot be done.
+        """
+
+    def result(self, schema: Schema) -> Schema:
+        """The schema of rows that went through all steps of a checked one."""
+
+
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
     """How a CSV body is written.
@@ -127,6 +141,7 @@ class RecordsDecodeOptions:
         json_bytes: as for tensors.
         csv: how a CSV body is written.
         as_bytes: each record of a `tfrecord` or `b64` body is one value of bytes, whatever it holds.
+        transforms: knows the steps in a schema that stands in the body; None where there can be none.
         losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
             refuses the damage.
     """
@@ -143,6 +158,7 @@ class RecordsDecodeOptions:
     json_bytes: int | None = None
     csv: CsvDialect = CsvDialect()
     as_bytes: bool = False
+    transforms: Transforms | None = None
     losses: Losses | None = None
 
 

@@ -25,6 +25,7 @@ from typing import Final
 from ..errors import InputError, SchemaConflict
 from .dtypes import FLOAT32, INT64, DType
 from .feature import Feature, FeatureShape
+from .meaning import PLAIN
 from .schema import Schema, message_keys
 
 #: What to do if a dtype cannot be widened.
@@ -60,7 +61,7 @@ def widen(stored: Schema, offered: Schema) -> Schema:
             extra={"schema": stored.to_json()},
         )
     features = [_with(feature, offered.by_name.get(feature.name), stored) for feature in stored]
-    features += [replace(feature, nullable=True) for feature in offered if feature.name not in stored.by_name]
+    features += [_as_nullable(feature) for feature in offered if feature.name not in stored.by_name]
     widened = Schema(tuple(features), stored.message)
     if widened.to_json(stored=True) == stored.to_json(stored=True):
         return stored
@@ -85,19 +86,31 @@ def _require_same_keys(widened: Schema, stored: Schema) -> None:
 def _with(feature: Feature, offered: Feature | None, stored: Schema) -> Feature:
     """The feature for rows of both schemas; rows of the schema without it may lack it."""
     if offered is None:
-        return replace(feature, nullable=True)
-    for member in ("kind", "encoding"):
+        return _as_nullable(feature)
+    for member in ("kind", "encoding", "transforms"):
         if getattr(feature, member) != getattr(offered, member):
             raise _conflict(feature, offered, stored, f"its {member} is fixed")
+    if feature.made_from is not None or offered.made_from is not None:
+        if _as_nullable(feature) != _as_nullable(offered):
+            raise _conflict(feature, offered, stored, "its transforms are fixed")
+        return feature if offered == feature else _as_nullable(feature)
     dtype = _wider_dtype(feature, offered, stored)
+    if not feature.meaning.agrees_with(offered.meaning):
+        raise _conflict(feature, offered, stored, "what its values mean is fixed")
     return replace(
         feature,
+        meaning=offered.meaning if feature.meaning == PLAIN else feature.meaning,
         dtype=dtype,
         shape=_wider_shape(feature, offered, stored),
         nullable=feature.nullable or offered.nullable,
         beyond_float32=feature.beyond_float32 or (feature.may_become_float32 and offered.beyond_float32),
         was_int64=feature.was_int64 or (feature.dtype == INT64 and dtype == FLOAT32),
     )
+
+
+def _as_nullable(feature: Feature) -> Feature:
+    made_from = feature.made_from and replace(feature.made_from, nullable=True)
+    return replace(feature, nullable=True, made_from=made_from)
 
 
 def _wider_dtype(feature: Feature, offered: Feature, stored: Schema) -> DType:

@@ -12,13 +12,16 @@ The dimensions of a ragged value after the last null are uniform.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, NotRequired, cast, get_args
 
 from typing_extensions import TypedDict
 
 from ..errors import LossyConversion, MalformedInput, UnprocessableInput
-from .dtypes import FLOAT32, FLOAT64, INT64, DType, DTypeName, parse_feature_dtype
+from .dtypes import BYTES, FLOAT32, FLOAT64, INT64, DType, DTypeName, parse_feature_dtype
+from .meaning import MEMBERS as MEANINGS
+from .meaning import PLAIN, Meaning, MeaningJson, parse_meaning
 from .tensor import check_shape, num_elements
 
 FeatureKind = Literal["dense", "ragged", "sparse", "sequence"]
@@ -27,7 +30,7 @@ Encoding = Literal["list", "raw", "tensor"]
 FeatureShape = tuple[int | None, ...]
 
 
-class FeatureJson(TypedDict):
+class PlainFeatureJson(MeaningJson):
     """One named column of rows. A dimension of null differs from row to row."""
 
     dtype: DTypeName
@@ -37,6 +40,17 @@ class FeatureJson(TypedDict):
     nullable: bool
 
 
+#: What the values were before, and the steps that made them what they are.
+TransformedJson = TypedDict("TransformedJson", {"from": PlainFeatureJson, "steps": list[dict[str, object]]})
+
+
+class FeatureJson(PlainFeatureJson):
+    """A feature; `transforms` are steps to be done, `transformed` says what was done."""
+
+    transforms: NotRequired[list[dict[str, object]]]
+    transformed: NotRequired[TransformedJson]
+
+
 #: dtypes whose values a FloatList (float32) or an Int64List (int64) cannot hold; by dtype, never by value.
 _LOSSY_IN_LIST: Final = frozenset({"float64", "uint64"})
 #: dtypes of numbers that a FloatList or an Int64List takes; the two above only if loss is allowed.
@@ -44,7 +58,8 @@ _LISTED: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
     | {"float16", "bfloat16", "float32", "float64"}
 )
-_MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"})
+_PLAIN_MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"}) | MEANINGS
+_MEMBERS: Final = _PLAIN_MEMBERS | {"transforms", "transformed"}
 #: Members of the stored JSON only, each written only if it is true.
 _STORED_MEMBERS: Final = ("inferred", "beyond_float32", "was_int64")
 
@@ -60,11 +75,15 @@ class Feature:
             `tensor` a TensorProto; the last two as one value of a BytesList (of each step, where it is
             a `sequence`).
         nullable: a row may lack the feature.
+        meaning: what its values stand for.
+        transforms: the steps that its values are still to go through, as the text of a JSON array; "" for
+            none. `app/transforms/` knows what they mean.
+        made_from: what its values were before they went through the `transforms` of that feature.
         inferred: dtype and shape were guessed from values that say neither, such as those of JSON.
         beyond_float32: an inferred int64 of which rows may hold integers that float32 does not hold exactly.
         was_int64: a float32 that was an inferred int64; rows that were stored before have an Int64List.
 
-    The last three are left out of comparisons, and occur only in the stored JSON.
+    The last three occur only in the stored JSON. They and `meaning` are left out of comparisons.
     """
 
     name: str
@@ -73,9 +92,23 @@ class Feature:
     kind: FeatureKind = "dense"
     encoding: Encoding = "list"
     nullable: bool = False
+    meaning: Meaning = field(default=PLAIN, compare=False)
+    transforms: str = ""
+    made_from: Feature | None = None
     inferred: bool = field(default=False, compare=False)
     beyond_float32: bool = field(default=False, compare=False)
     was_int64: bool = field(default=False, compare=False)
+
+    @property
+    def plain(self) -> Feature:
+        """The feature without what was or will be done to its values."""
+        if self.transforms or self.made_from is not None:
+            return replace(self, transforms="", made_from=None)
+        return self
+
+    def is_same_as(self, other: Feature | None) -> bool:
+        """Whether values of one are values of the other: they mean the same, or one says nothing of that."""
+        return self == other and self.meaning.agrees_with(other.meaning)
 
     @property
     def is_scalar(self) -> bool:
@@ -180,6 +213,14 @@ class Feature:
             "encoding": self.encoding,
             "nullable": self.nullable,
         }
+        if self.meaning is not PLAIN:
+            feature.update(cast(FeatureJson, self.meaning.to_json()))
+        if self.transforms:
+            feature["transforms"] = json.loads(self.transforms)
+        if self.made_from is not None:
+            made_from = self.made_from.plain.to_json()
+            steps = json.loads(self.made_from.transforms)
+            feature["transformed"] = {"from": made_from, "steps": steps}
         marks = {name: True for name in _STORED_MEMBERS if stored and getattr(self, name)}
         return cast(FeatureJson, {**feature, **marks}) if marks else feature
 
@@ -216,18 +257,34 @@ class Feature:
         nullable = value.get("nullable", False)
         if not isinstance(nullable, bool):
             raise _invalid(name, '"nullable" must be true or false')
-        feature = cls(name, dtype, shape, kind, encoding, nullable, **marks)
-        feature._check()
+        try:
+            meaning = parse_meaning(value)
+        except ValueError as error:
+            raise _invalid(name, str(error)) from None
+        steps = steps_text(name, "transforms", value.get("transforms", []))
+        made_from = _made_from(name, value["transformed"]) if "transformed" in value else None
+        if steps and made_from is not None:
+            raise _invalid(name, 'has both "transforms" and "transformed": they are done already, or not yet')
+        feature = cls(name, dtype, shape, kind, encoding, nullable, meaning, steps, made_from, **marks)
+        feature.check()
         return feature
 
-    def _check(self) -> None:
-        reason = _kind_contradiction(self) or _encoding_contradiction(
-            self.step if self.kind == "sequence" else self
-        )
-        if reason is not None:
+    def check(self) -> None:
+        """Refuse a feature that contradicts itself.
+
+        Raises:
+            UnprocessableInput: why (`invalid_feature`).
+        """
+        if (reason := self.contradiction) is not None:
             raise UnprocessableInput(
                 f"Feature {self.name!r}: {reason}.", code="invalid_feature", feature=self.name
             )
+
+    @property
+    def contradiction(self) -> str | None:
+        """Why there is no such feature, or None."""
+        item = self.step if self.kind == "sequence" else self
+        return _kind_contradiction(self) or _encoding_contradiction(item) or _meaning_contradiction(self)
 
 
 def _kind_contradiction(feature: Feature) -> str | None:
@@ -262,6 +319,20 @@ def _encoding_contradiction(feature: Feature) -> str | None:
     return None
 
 
+def _meaning_contradiction(feature: Feature) -> str | None:
+    """Why its values cannot mean what is said, or None."""
+    meaning, dtype = feature.meaning, feature.dtype
+    if meaning is PLAIN:
+        return None
+    if meaning.image is not None and (dtype is not BYTES or feature.kind != "dense" or feature.shape):
+        return "an image is one value of bytes"
+    if meaning.class_names and dtype.kind not in ("int", "uint"):
+        return "class_names are those of integers"
+    if meaning.quantized is not None and dtype.kind not in ("int", "uint"):
+        return "what is quantized are integers"
+    return None
+
+
 def default_encoding(dtype: DType, shape: FeatureShape, kind: FeatureKind = "dense") -> Encoding:
     """How a feature is stored when the schema does not say (docs/http.md, the table of features)."""
     if kind in ("ragged", "sparse"):
@@ -271,6 +342,27 @@ def default_encoding(dtype: DType, shape: FeatureShape, kind: FeatureKind = "den
     unknown = shape.count(None)
     listed = dtype.is_string or dtype.name in _LISTED
     return "tensor" if not listed or unknown > 1 or (unknown and 0 in shape) else "list"
+
+
+def steps_text(name: str, member: str, value: object) -> str:
+    """The text that steps in JSON are kept as.
+
+    Raises:
+        MalformedInput: not a list (`invalid_schema`).
+    """
+    if not isinstance(value, list):
+        raise _invalid(name, f'"{member}" must be a list of steps, such as [{{"step": "flatten"}}]')
+    return json.dumps(value, separators=(",", ":")) if value else ""
+
+
+def _made_from(name: str, value: object) -> Feature:
+    """What the member `transformed` says that a feature was before."""
+    if not isinstance(value, dict) or set(value) != {"from", "steps"}:
+        raise _invalid(name, '"transformed" must be {"from": {"dtype": ...}, "steps": [...]}')
+    if not isinstance(value["from"], dict) or not _PLAIN_MEMBERS.issuperset(value["from"]):
+        raise _invalid(name, f'"from" must be an object with {sorted(_PLAIN_MEMBERS)}')
+    steps = steps_text(name, "steps", value["steps"])
+    return replace(Feature.from_json(name, value["from"]), transforms=steps)
 
 
 def _shape_from_json(name: str, value: object) -> FeatureShape:

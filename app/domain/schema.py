@@ -66,9 +66,50 @@ class Schema:
         """Whether some stored records may have another encoding: see `Feature.was_int64`."""
         return any(feature.was_int64 for feature in self.features)
 
+    @cached_property
+    def has_transforms(self) -> bool:
+        """Whether values of some feature are still to go through steps."""
+        return any(feature.transforms for feature in self.features)
+
+    @cached_property
+    def is_transformed(self) -> bool:
+        """Whether values of some feature went through steps."""
+        return any(feature.made_from is not None for feature in self.features)
+
+    @property
+    def names_without_transforms(self) -> tuple[str, ...]:
+        """The features whose values come as they are declared to become."""
+        return tuple(feature.name for feature in self.features if not feature.transforms)
+
+    def as_received(self, done: Container[str] = ()) -> Schema:
+        """The schema of rows that are to become rows of this one.
+
+        Args:
+            done: names of features whose values come as they are here.
+        """
+        features = (
+            feature if feature.made_from is None or feature.name in done else feature.made_from
+            for feature in self.features
+        )
+        return self._with(tuple(features))
+
+    def nullable_as(self, other: Schema) -> Schema:
+        """This schema, with the transformed features nullable that are so in `other`."""
+        nullable = {feature.name for feature in other if feature.nullable and feature.made_from is not None}
+        if not nullable:
+            return self
+        features = (
+            replace(feature, nullable=feature.nullable or feature.name in nullable)
+            for feature in self.features
+        )
+        return self._with(tuple(features))
+
     def same_features(self, other: Schema) -> bool:
         """Whether rows of one schema are rows of the other; the order of features does not matter."""
-        return self.by_name == other.by_name and self.message == other.message
+        if self.by_name != other.by_name or self.message != other.message:
+            return False
+        names = other.by_name
+        return all(feature.meaning.agrees_with(names[feature.name].meaning) for feature in self.features)
 
     def with_message(self, message: Message | None) -> Schema:
         """This schema for rows of that message; None leaves it as it is.

@@ -6,7 +6,7 @@ images are a gigabyte of pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
@@ -18,13 +18,13 @@ from ..codecs.images.header import read_header
 from ..codecs.records.lease import Lease
 from ..domain.feature import Feature
 from ..domain.limits import MIB
-from ..domain.schema import Schema
 from ..errors import InputError, UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.images import ImageCodecs
-from .parse import resulting_feature
+from .parse import check_transforms, resulting_schema, steps_of
 from .step import RowsRefused, Step, Tools
 
+#: What becomes of rows that a step does not take: an error, or they are left out and counted.
 OnError = Literal["fail", "skip"]
 
 #: What the values of some rows take at most, in the widest form that they go through; one row may take more.
@@ -32,62 +32,53 @@ PIECE_BYTES: Final = 16 * MIB
 _MAX_PIECE_ROWS: Final = 1024
 
 
-@dataclass(frozen=True)
-class Transforms:
-    """The steps of each feature that has some, by its name."""
+@dataclass(slots=True)
+class SkippedRows:
+    """How many rows were left out so far, because a step did not take a value of theirs."""
 
-    steps: Mapping[str, tuple[Step, ...]]
-
-    def result(self, schema: Schema) -> Schema:
-        """The schema of rows that went through all steps.
-
-        Raises:
-            UnprocessableInput: a step that does not take what it would get (`invalid_transform`), or steps of
-                a feature that there is not (`unknown_feature`).
-        """
-        for name in self.steps:
-            if name not in schema.by_name:
-                raise UnprocessableInput(
-                    f"There is no feature {name[:64]!r} to be transformed.",
-                    code="unknown_feature",
-                    feature=name,
-                )
-        features = tuple(resulting_feature(self.steps.get(item.name, ()), item) for item in schema)
-        return Schema(features, schema.message)
+    count: int = 0
 
 
-class Applied:
-    """Rows on their way through transforms.
+def apply_transforms(
+    records: Records, images: ImageCodecs, budget: Budget, skipped: SkippedRows | None = None
+) -> Records:
+    """The rows after the transforms of their schema; drawing them does the work.
 
-    Attributes:
-        skipped: rows that were left out so far.
+    Args:
+        skipped: counts rows that a step does not take, which are left out; None makes the first of them an
+            error (`transform_failed`).
+
+    Raises:
+        InputError: as `check_transforms`; also as rows are drawn.
     """
+    if not records.schema.has_transforms:
+        return records
+    return _Transformed(records, images, budget, skipped).records
+
+
+class _Transformed:
+    """Rows on their way through transforms."""
 
     def __init__(
-        self,
-        transforms: Transforms,
-        records: Records,
-        images: ImageCodecs,
-        budget: Budget,
-        on_error: OnError = "fail",
+        self, records: Records, images: ImageCodecs, budget: Budget, skipped: SkippedRows | None
     ) -> None:
-        self.skipped = 0
-        self._transforms = transforms
-        self._source = records
+        schema = check_transforms(records.schema)
+        self._source = records.batches
+        #: Each feature as the rows have it, and its steps.
+        self._features = [(feature, steps_of(feature.transforms)) for feature in schema]
         self._images = images
         self._budget = budget
-        self._on_error = on_error
-        #: What becomes of them; drawing its batches does the work.
+        self._skipped = skipped
         self.records = replace(
             records,
-            schema=transforms.result(records.schema),
+            schema=resulting_schema(schema),
             batches=self._batches(),
-            num_rows=records.num_rows if on_error == "fail" else None,
+            num_rows=records.num_rows if skipped is None else None,
         )
 
     def _batches(self) -> Iterator[Batch]:
         begin = 0
-        for batch in self._source.batches:
+        for batch in self._source:
             numbers = np.arange(begin, begin + batch.num_rows)
             begin += batch.num_rows
             first = 0
@@ -103,8 +94,7 @@ class Applied:
         """How many rows from `first` on are worked on together."""
         most = min(batch.num_rows - first, _MAX_PIECE_ROWS)
         sizes = np.zeros(most, np.int64)
-        for feature, column in zip(self._source.schema, batch.columns, strict=True):
-            steps = self._transforms.steps.get(feature.name)
+        for (feature, steps), column in zip(self._features, batch.columns, strict=True):
             if steps:
                 sizes += _sizes(column.rows(first, first + most), feature, steps, most)
         fitting = int(np.searchsorted(sizes.cumsum(), PIECE_BYTES, "right"))
@@ -117,10 +107,10 @@ class Applied:
             try:
                 return self._apply_to_all(batch, tools)
             except _StepRefused as refused:
-                if self._on_error == "fail":
+                if self._skipped is None:
                     raise refused.error(numbers) from None
                 kept = np.setdiff1d(np.arange(batch.num_rows), refused.rows)
-                self.skipped += batch.num_rows - len(kept)
+                self._skipped.count += batch.num_rows - len(kept)
                 lease.release()
                 batch, numbers = _take_rows(batch, kept), numbers[kept]
                 if not batch.num_rows:
@@ -128,9 +118,9 @@ class Applied:
 
     def _apply_to_all(self, batch: Batch, tools: Tools) -> Batch:
         columns: list[Column] = []
-        for source, source_column in zip(self._source.schema, batch.columns, strict=True):
+        for (source, steps), source_column in zip(self._features, batch.columns, strict=True):
             feature, column = source, source_column
-            for index, step in enumerate(self._transforms.steps.get(source.name, ())):
+            for index, step in enumerate(steps):
                 try:
                     column = step.apply(column, feature, batch.num_rows, tools)
                 except RowsRefused as refused:
@@ -151,17 +141,19 @@ class _StepRefused(Exception):
         self.rows = [item if present is None else int(present[item]) for item in refused.reasons]
         self._reason = str(refused)
         self._feature = feature
-        self._step = f"step {index} ({step})"
+        self._index = index
+        self._step = step
 
     def error(self, numbers: Ints) -> UnprocessableInput:
         """What a client is told of the first of them."""
         row = int(numbers[self.rows[0]])
         return UnprocessableInput(
-            f"Row {row} does not go through {self._step} of feature {self._feature!r}: {self._reason}. "
-            "Mend it, or let rows that fail be skipped.",
+            f"Row {row} does not go through step {self._index} ({self._step}) of feature {self._feature!r}: "
+            f"{self._reason}. Correct the row, or leave out such rows with on_error=skip.",
             code="transform_failed",
             row=row,
             feature=self._feature,
+            extra={"step": self._index},
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import ml_dtypes
@@ -13,6 +13,7 @@ from typing_extensions import override
 from ..codecs import kernels
 from ..domain.dtypes import DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ..domain.feature import Feature
+from ..domain.meaning import Meaning, Quantized
 from .step import ValuesRefused, ValueStep, invalid
 
 Numbers = NDArray[Any]
@@ -252,7 +253,7 @@ class Quantize(ValueStep):
         _check_last_axis(self, feature, len(self.affine[0]))
         if not feature.dtype.is_float:
             raise self.takes(feature, "floats")
-        return ValueStep.result(self, feature)
+        return replace(ValueStep.result(self, feature), meaning=Meaning(quantized=Quantized(*self.affine)))
 
     @override
     def result_dtype(self, dtype: DType) -> DType:

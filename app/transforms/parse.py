@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..domain.dtypes import DType, parse_dtype
-from ..domain.feature import Feature
-from ..errors import LimitExceeded, MalformedInput
+from ..domain.feature import Feature, default_encoding, steps_text
+from ..domain.schema import Schema
+from ..errors import InputError, LimitExceeded, MalformedInput, UnprocessableInput
 from . import numbers, shapes, texts
 from .images import colours, decode, encode, geometry
 from .step import Step
@@ -51,6 +53,7 @@ STEPS: Final[Mapping[str, type[Step]]] = {
         shapes.Flatten,
         shapes.PadTo,
         shapes.FillMissing,
+        shapes.StoreAs,
         texts.Decode,
         texts.NormalizeText,
         texts.Lower,
@@ -85,29 +88,116 @@ def parse_steps(value: object, pointer: str = "") -> tuple[Step, ...]:
     return tuple(_parse_step(item, f"{pointer}/{index}") for index, item in enumerate(value))
 
 
-def resulting_feature(steps: tuple[Step, ...], feature: Feature) -> Feature:
-    """What all steps make of a feature.
+@lru_cache(64)
+def steps_of(transforms: str) -> tuple[Step, ...]:
+    """The steps of `Feature.transforms`, as `parse_steps`."""
+    return parse_steps(json.loads(transforms)) if transforms else ()
+
+
+def check_transforms(schema: Schema) -> Schema:
+    """The schema, its transforms checked and written out with all their arguments.
 
     Raises:
-        UnprocessableInput: one that does not take what it would get (`invalid_transform`).
+        InputError: as `parse_steps` and `resulting_feature`, with the feature.
     """
-    for step in steps:
-        feature = step.result(feature)
+    if not (schema.has_transforms or schema.is_transformed):
+        return schema
+    features = []
+    for feature in schema:
+        try:
+            features.append(_check_feature(feature))
+        except InputError as error:
+            raise error.shift(feature=feature.name) from None
+    return Schema(tuple(features), schema.message)
+
+
+def _check_feature(feature: Feature) -> Feature:
+    if feature.transforms:
+        text = steps_text(feature.name, "transforms", steps_to_json(steps_of(feature.transforms)))
+        feature = replace(feature, transforms=text)
+        resulting_feature(feature)
+    elif feature.made_from is not None:
+        made_from = _check_feature(feature.made_from)
+        made = resulting_feature(made_from).plain
+        if made != replace(feature.plain, nullable=made.nullable):
+            raise UnprocessableInput(
+                f'Feature {feature.name!r} was not made as its "transformed" says: the steps make '
+                f"{json.dumps(made.to_json())} of what they are given.",
+                code="invalid_transform",
+            )
+        feature = replace(feature, made_from=made_from)
     return feature
 
 
+def with_transforms(schema: Schema, transforms: Mapping[str, str]) -> Schema:
+    """The schema with further transforms, by feature, as texts of JSON.
+
+    Raises:
+        UnprocessableInput: of a feature that there is not (`unknown_feature`), or that has some already
+            (`invalid_transform`).
+    """
+    for name in transforms:
+        if name not in schema.by_name:
+            raise UnprocessableInput(
+                f"There is no feature {name[:64]!r} to be transformed.", code="unknown_feature", feature=name
+            )
+        if schema.by_name[name].transforms:
+            raise UnprocessableInput(
+                f"The transforms of feature {name!r} are given twice. Give them once.",
+                code="invalid_transform",
+                feature=name,
+            )
+    features = (
+        replace(feature, transforms=transforms[feature.name], made_from=None)
+        if feature.name in transforms
+        else feature
+        for feature in schema
+    )
+    return Schema(tuple(features), schema.message)
+
+
+def resulting_schema(schema: Schema) -> Schema:
+    """The schema of rows that went through all transforms of a checked one."""
+    if not schema.has_transforms:
+        return schema
+    return Schema(tuple(resulting_feature(feature) for feature in schema), schema.message)
+
+
+def resulting_feature(feature: Feature) -> Feature:
+    """What the transforms of a feature make of it.
+
+    Where no step says how it is stored, it is as the feature was declared to be, if that is not the default
+    and can be; else it has the default encoding.
+
+    Raises:
+        InputError: as `parse_steps`; a step that does not take what it would get (`invalid_transform`).
+        UnprocessableInput: what no feature can be (`invalid_feature`).
+    """
+    steps = steps_of(feature.transforms)
+    if not steps:
+        return feature
+    result = feature
+    for index, step in enumerate(steps):
+        try:
+            result = step.result(result)
+        except InputError as error:
+            error.extra["step"] = index
+            raise
+    result = replace(result, transforms="", made_from=replace(feature, made_from=None))
+    is_default = feature.encoding == default_encoding(feature.dtype, feature.shape, feature.kind)
+    if result.encoding == feature.encoding and (is_default or result.contradiction):
+        result = replace(result, encoding=default_encoding(result.dtype, result.shape, result.kind))
+    result.check()
+    return result
+
+
 def steps_to_json(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
-    """The JSON form, with the arguments that differ from their defaults."""
+    """The JSON form, with all arguments: what is kept must not depend on defaults of a later release."""
     return [{"step": step.name} | _arguments(step) for step in steps]
 
 
 def _arguments(step: Step) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for field in _fields(type(step)):
-        value = getattr(step, field.name)
-        if field.default is MISSING or value != field.default:
-            found[field.name] = _to_json(value)
-    return found
+    return {field.name: _to_json(getattr(step, field.name)) for field in _fields(type(step))}
 
 
 def _to_json(value: Any) -> Any:
@@ -237,3 +327,16 @@ _SCALARS: Final[dict[Any, Callable[[object], Any]]] = {
     str: _text,
     DType: _dtype,
 }
+
+
+class _Transforms:
+    """`codecs.options.Transforms`."""
+
+    def check(self, schema: Schema) -> Schema:
+        return check_transforms(schema)
+
+    def result(self, schema: Schema) -> Schema:
+        return resulting_schema(schema)
+
+
+TRANSFORMS: Final = _Transforms()

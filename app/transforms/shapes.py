@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from ..codecs.columns import Column, Strings
 from ..domain.dtypes import FLOAT32, DType
-from ..domain.feature import Feature, FeatureShape
+from ..domain.feature import Encoding, Feature, FeatureShape
 from ..domain.tensor import MAX_RANK, num_elements
 from .step import ArrayRefused, ArrayStep, RowsRefused, Step, Tools, changed, invalid, row_arrays
 
@@ -184,6 +184,22 @@ class FillMissing(Step):
 def _rows_of_strings(strings: Strings, width: int) -> list[list[bytes]]:
     items = strings.unpack()
     return [items[at : at + width] for at in range(0, len(items), max(width, 1))]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAs(Step):
+    """How an Example holds the values: as a `list`, as `raw` bytes or as a serialized `tensor`."""
+
+    name = "store_as"
+    encoding: Encoding
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        return replace(feature, encoding=self.encoding)
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        return column
 
 
 @dataclass(frozen=True, slots=True)

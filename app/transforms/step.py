@@ -16,6 +16,7 @@ from ..codecs.columns import Column, Strings
 from ..codecs.records.lease import Lease
 from ..domain.dtypes import DType
 from ..domain.feature import Feature, FeatureShape
+from ..domain.meaning import PLAIN, Meaning
 from ..errors import UnprocessableInput
 from ..runtime.images import ImageCodecs
 
@@ -83,10 +84,20 @@ def invalid(name: str, why: str) -> UnprocessableInput:
     return UnprocessableInput(f"The step {name!r} cannot be done: {why}.", code="invalid_transform")
 
 
-def changed(feature: Feature, dtype: DType | None = None, shape: FeatureShape | None = None) -> Feature:
-    """The feature with another dtype or shape."""
+def changed(
+    feature: Feature,
+    dtype: DType | None = None,
+    shape: FeatureShape | None = None,
+    meaning: Meaning = PLAIN,
+) -> Feature:
+    """The feature with another dtype or shape; it stays inferred only if its dtype does not change."""
+    dtype = dtype or feature.dtype
     return replace(
-        feature, dtype=dtype or feature.dtype, shape=feature.shape if shape is None else shape, inferred=False
+        feature,
+        dtype=dtype,
+        shape=feature.shape if shape is None else shape,
+        meaning=meaning,
+        inferred=feature.inferred and dtype is feature.dtype,
     )
 
 

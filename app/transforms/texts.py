@@ -8,7 +8,7 @@ import codecs
 import unicodedata
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from typing_extensions import override
@@ -17,6 +17,7 @@ from ..codecs import kernels
 from ..codecs.columns import Column, Strings
 from ..domain.dtypes import BYTES, INT64, TEXT, DType
 from ..domain.feature import Feature
+from ..domain.meaning import Meaning
 from .step import RowsRefused, Step, Tools, ValuesRefused, changed, invalid, strings_of
 
 
@@ -59,6 +60,10 @@ class TextStep(Step):
         return replace(column, values=Strings.pack(converted))
 
 
+#: Character sets for names of hosts, which take quadratic time, and for source code.
+_NOT_READ: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+
+
 @dataclass(frozen=True, slots=True)
 class Decode(TextStep):
     """Bytes in a character set -> text."""
@@ -74,6 +79,8 @@ class Decode(TextStep):
             raise invalid(
                 self.name, f"{self.charset[:64]!r} is no character set that is known here"
             ) from None
+        if found.name in _NOT_READ:
+            raise invalid(self.name, f"{self.charset!r} is not read here")
         if not found._is_text_encoding:  # noqa: SLF001  # there is no other way to tell base64 from a character set
             raise invalid(self.name, f"{self.charset[:64]!r} is no character set")
 
@@ -192,6 +199,11 @@ class Lookup(NumberOfText):
         if self.oov_buckets < 0:
             raise invalid(self.name, "oov_buckets must be 0 or more")
         object.__setattr__(self, "_positions", positions)
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        names = () if self.oov_buckets else self.vocabulary
+        return replace(NumberOfText.result(self, feature), meaning=Meaning(class_names=names))
 
     @override
     def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:

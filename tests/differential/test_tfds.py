@@ -5,12 +5,14 @@ The oracle is `tfds.builder_from_directory`, on the folder as it lies on a local
 
 import base64
 import importlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from app.codecs.options import RecordsEncodeOptions
@@ -31,6 +33,7 @@ from tests.unit.codecs.seam import decode
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
 
+tf = importlib.import_module("tensorflow")
 tfds = importlib.import_module("tensorflow_datasets")
 
 Row = dict[str, Any]
@@ -269,6 +272,93 @@ def test_what_tfds_stores_is_what_its_schema_is_read_as(make: Any) -> None:
         part = stored[name]
         is_string = part.dtype.is_string or part.encoding == "raw"
         assert spec.dtype.name == ("string" if is_string else "float32" if part.dtype.is_float else "int64")
+
+
+def test_the_languages_of_a_translation_keep_their_names() -> None:
+    features = tfds.features.Translation(["en", "de"])
+    assert set(parse_features(features.to_json()).names) == {"en", "de"}
+    specs = tfds.core.example_parser.ExampleParser(features.get_serialized_info()).flat_feature_specs
+    assert set(specs) == {"en", "de"}
+
+
+#: A format, and the shape that TFDS is told.
+IMAGES: list[tuple[str | None, list[int | None]]] = [
+    ("jpeg", [None, None, 3]),
+    ("jpeg", [6, 8, 3]),
+    ("jpeg", [None, None, None]),
+    ("png", [6, 8, 1]),
+    ("png", [None, None, 4]),
+    ("png", [None, 8, None]),
+    ("bmp", [6, 8, 3]),
+    (None, [None, None, 3]),
+]
+
+
+@pytest.mark.parametrize(("form", "shape"), IMAGES)
+def test_tfds_hands_out_decoded_images(tmp_path: Path, form: str | None, shape: list[int | None]) -> None:
+    random = np.random.default_rng(3)
+    mode = {1: "L", 4: "RGBA"}.get(shape[2] or 3, "RGB")
+    files = []
+    for _ in range(3):
+        pixels = random.integers(0, 256, (6, 8, {"L": 1, "RGB": 3, "RGBA": 4}[mode]), np.uint8)
+        file = io.BytesIO()
+        PIL.Image.fromarray(pixels.squeeze()).save(file, form or "png")
+        files.append(file.getvalue())
+    feature = {"dtype": "bytes", "image": {"format": form, "shape": shape}}
+    published = Published(tmp_path, {"i": {"dtype": "int64"}, "x": feature})
+    published.append([{"i": i, "x": b64(data)} for i, data in enumerate(files)])
+    builder = published.load()
+    assert isinstance(builder.info.features["x"], tfds.features.Image)
+    assert builder.info.features["x"].shape == tuple(shape)
+    assert published.schema.to_json() == read_back(published, builder).to_json()
+    rows = sorted(tfds.as_numpy(builder.as_dataset(split="train")), key=lambda row: int(row["i"]))
+    for row, data in zip(rows, files, strict=True):
+        assert np.array_equal(row["x"], tf.io.decode_image(data).numpy())
+
+
+def read_back(published: "Published", builder: Any) -> Schema:
+    folder = published.folder / published.name / str(builder.version)
+    return parse_features(json.loads((folder / "features.json").read_text()))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8"])
+@pytest.mark.parametrize("names", [["cat", "dog", "très bien"], ["a"], [" odd", "", "names\n"]])
+def test_tfds_hands_out_names_of_classes(tmp_path: Path, dtype: str, names: list[str]) -> None:
+    features = {"a/b": {"dtype": dtype, "class_names": names}, "x": {"dtype": dtype, "class_names": names}}
+    published = Published(tmp_path, features)
+    published.append([{"a/b": i, "x": i} for i in range(len(names))])
+    builder = published.load()
+    assert published.schema.to_json() == read_back(published, builder).to_json()
+    for name in features:
+        label = builder.info.features[name]
+        assert isinstance(label, tfds.features.ClassLabel)
+        assert label.num_classes == len(names)
+        known = names if names[0] != " odd" else [str(i) for i in range(len(names))]
+        assert [label.int2str(i) for i in range(len(names))] == known
+    assert sorted(row["x"] for row in rows_of(builder)) == list(range(len(names)))
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        {"dtype": "bytes", "nullable": True, "image": {"format": "jpeg", "shape": [None, None, 3]}},
+        {"dtype": "bytes", "image": {"format": "webp", "shape": [None, None, 3]}},
+        {"dtype": "bytes", "image": {"format": "gif", "shape": [None, None, 3]}},
+        {"dtype": "bytes", "image": {"format": "png", "shape": [None, None, 2]}},
+        {"dtype": "int64", "nullable": True, "class_names": ["a", "b"]},
+        {"dtype": "int64", "shape": [2], "class_names": ["a", "b"]},
+        {"dtype": "int64", "encoding": "tensor", "class_names": ["a", "b"]},
+        {"dtype": "uint8", "quantized": {"scale": [0.5], "zero_point": [1]}},
+    ],
+)
+def test_what_tfds_cannot_be_told_stays_plain_and_comes_back(tmp_path: Path, feature: Any) -> None:
+    published = Published(tmp_path, {"x": feature})
+    published.append(
+        [{"x": b64(b"x") if feature["dtype"] == "bytes" else [0, 1] if "shape" in feature else 1}]
+    )
+    builder = published.load()
+    assert len(list(builder.as_dataset(split="train"))) == 1
+    assert published.schema.to_json() == read_back(published, builder).to_json()
 
 
 @pytest.mark.parametrize("name", ["my_ds", "my-ds", "1ds", "A"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 
+from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import parse_schema
+from ...domain.feature import steps_text
 from ...domain.limits import KIB, Limits
 from ...domain.schema import Schema
 from ...errors import MalformedInput, NotFound
+from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
+from ...transforms.parse import check_transforms
 from ..query.rows import DescribeRecordsQuery, RowConversionQuery
 from ..state import Services
 from .headers import check_part_headers
@@ -39,7 +43,26 @@ def declared_schema(text: str | None, services: Services) -> Schema | None:
         raise MalformedInput(
             "?schema= is longer than 8 KiB; put it into the body beside the rows.", code="invalid_schema"
         )
-    return parse_schema(encoded, services.limits)
+    return check_transforms(parse_schema(encoded, services.limits))
+
+
+def declared_transforms(text: str | None) -> dict[str, str]:
+    """What `?transforms=` gives: the text of the steps, by feature.
+
+    Raises:
+        InputError: longer than 8 KiB, not JSON, or not an object of lists (`invalid_transform`).
+    """
+    if text is None:
+        return {}
+    encoded = text.encode("utf-8", "replace")
+    value = parse_json(encoded, Budget()).value if len(encoded) <= _MAX_QUERY_BYTES else None
+    if not isinstance(value, dict):
+        raise MalformedInput(
+            '?transforms= is an object of at most 8 KiB: {"x": [{"step": "flatten"}]}. More fits into the '
+            "schema beside the rows.",
+            code="invalid_transform",
+        )
+    return {name: steps_text(name, "transforms", steps) for name, steps in value.items()}
 
 
 def names_dataset(query: RowConversionQuery | DescribeRecordsQuery) -> bool:
@@ -74,5 +97,5 @@ def unwrap(
                 "The schema is given twice, in the query and in the part 'schema'. Give it once.",
                 code="schema_twice",
             )
-        schema = parse_schema(parts.schema, limits)
+        schema = check_transforms(parse_schema(parts.schema, limits))
     return parts.data, parts.headers, schema

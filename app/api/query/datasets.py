@@ -28,8 +28,10 @@ from .types import (
     Int64,
     Lossy,
     NonfiniteOut,
+    OnErrorParameter,
     RowsLayout,
     To,
+    TransformsText,
 )
 
 #: Parameters that speak of another one.
@@ -126,6 +128,7 @@ class AppendQuery(BodyOfRowsQuery, PublishQuery):
     message: ExampleMessage = None
     lossy: Lossy = None
     damaged: Damaged = "refuse"
+    on_error: OnErrorParameter = "fail"
     shard_compression: Annotated[
         Compression, Field(description="Of the shards of the publication; `compression` is that of the body.")
     ] = "none"
@@ -225,6 +228,8 @@ class RowsQuery(NoQuery):
     drop_remainder: Annotated[
         bool, Field(description="Leave out the last rows where they do not fill a batch.")
     ] = False
+    transforms: TransformsText = None
+    on_error: OnErrorParameter = "fail"
     to: To = None
     layout: RowsLayout = "rows"
     nonfinite: NonfiniteOut = "string"

@@ -18,6 +18,7 @@ from ...domain.compression import Compression
 from ...domain.schema import Message, Schema
 from ...errors import MalformedInput
 from ...runtime.streams import ByteStream
+from ...transforms.parse import TRANSFORMS
 from ..negotiation import has_tabs
 from .types import (
     Base64,
@@ -35,11 +36,13 @@ from .types import (
     Nonfinite,
     NonfiniteIn,
     NullTexts,
+    OnErrorParameter,
     RecordMessage,
     RecordMessageName,
     RowsLayout,
     SchemaText,
     To,
+    TransformsText,
     Undeclared,
 )
 
@@ -90,6 +93,7 @@ class RowConversionQuery(ConversionQuery):
     schema_: SchemaText = None
     lossy: Lossy = None
     undeclared: Undeclared = "error"
+    transforms: TransformsText = None
 
     def read_options(self, schema: Schema | None, message: Message | None) -> RecordsDecodeOptions:
         return RecordsDecodeOptions(
@@ -97,6 +101,7 @@ class RowConversionQuery(ConversionQuery):
             message=message,
             nonfinite=self.nonfinite_in,
             undeclared=self.undeclared,
+            transforms=TRANSFORMS,
         )
 
     def encode_options(self) -> RecordsEncodeOptions:
@@ -162,6 +167,7 @@ class BodyOfRowsQuery(CsvBodyQuery):
             compression=self.compression,
             undeclared=self.undeclared,
             json_bytes=json_bytes,
+            transforms=TRANSFORMS,
         )
 
 
@@ -184,6 +190,7 @@ class RecordsQuery(RowConversionQuery, CsvBodyQuery):
     layout: RowsLayout = "rows"
     compression: EitherCompression = None
     damaged: Damaged = "refuse"
+    on_error: OnErrorParameter = "fail"
 
     def decode_stream_options(
         self, schema: Schema | None, *, output_form: str, json_bytes: int | None

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ...domain.compression import Compression
 from ...domain.schema import Message
+from ...transforms.apply import OnError
 
 From = Annotated[str | None, Field(alias="from", description="Form of the body; beats Content-Type.")]
 To = Annotated[str | None, Field(description="Form of the answer; beats Accept.")]
@@ -47,6 +48,21 @@ SchemaText = Annotated[
         alias="schema",
         description="The schema, up to 8 KiB: JSON, the text of a features.json or of a schema.pbtxt; "
         "or `dataset:NAME`.",
+    ),
+]
+TransformsText = Annotated[
+    str | None,
+    Field(
+        alias="transforms",
+        description='Steps for the values of features, done before the answer is written, as JSON: `{"x": '
+        '[{"step": "cast", "dtype": "int64"}]}`, up to 8 KiB.',
+    ),
+]
+OnErrorParameter = Annotated[
+    OnError,
+    Field(
+        description="Rows with a value that a step of the transforms does not take: `skip` leaves them out "
+        "and says how many."
     ),
 ]
 Infer = Annotated[

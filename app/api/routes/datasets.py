@@ -229,6 +229,7 @@ def append_records(
             publish=query.publish_options() if query.publish else None,
             sequence=query.sequence or None,
             evolve=query.evolve == "widen",
+            on_error=query.on_error,
         )
 
         def digest() -> str:
@@ -239,7 +240,10 @@ def append_records(
         appended = job.services.datasets.append(
             append, AppendBody(source, digest, job.budget, job.spool, job)
         )
-        return then(appended, lambda stored: _appended(stored, losses, job.request))
+        counts_skipped = query.on_error == "skip"
+        return then(
+            appended, lambda stored: _appended(stored, losses, job.request, counts_skipped=counts_skipped)
+        )
 
     # Without a key, rows wait for the store in a group, which holds no thread.
     lane: LaneName = "append" if key is None and not query.publish and not query.sequence else "store"
@@ -274,24 +278,27 @@ def _decoded_together(result: AppendResult | None) -> Answer:
     return _stored(result)
 
 
-def _stored(stored: AppendResult, losses: Losses | None = None) -> Answer:
+def _stored(stored: AppendResult, losses: Losses | None = None, *, counts_skipped: bool = False) -> Answer:
     """What an append without a publication is answered."""
     location = f"/v1/datasets/{stored.dataset}/appends/{stored.append_id}"
-    return json_answer(_append_json(stored, losses), status=201, headers={"Location": location})
+    appended = _append_json(stored, losses, counts_skipped=counts_skipped)
+    return json_answer(appended, status=201, headers={"Location": location})
 
 
-def _append_json(stored: AppendResult, losses: Losses | None) -> AppendJson:
+def _append_json(stored: AppendResult, losses: Losses | None, *, counts_skipped: bool) -> AppendJson:
     appended = stored.to_json()
+    if counts_skipped:
+        appended["skipped"] = stored.skipped
     if losses is not None:
         appended["lost"] = losses.to_json()
     return appended
 
 
-def _appended(result: Appended, losses: Losses | None, request: Request) -> Answer:
+def _appended(result: Appended, losses: Losses | None, request: Request, *, counts_skipped: bool) -> Answer:
     stored, published = result.stored, result.published
     if published is None:
-        return _stored(stored, losses)
-    append = _append_json(stored, losses)
+        return _stored(stored, losses, counts_skipped=counts_skipped)
+    append = _append_json(stored, losses, counts_skipped=counts_skipped)
     if isinstance(published, Underway):
         underway = published.to_json(stored.dataset)
         return underway_answer({**underway, "append": append}, _place_of(published, stored.dataset))

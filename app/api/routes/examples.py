@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from ...codecs.columns import Records
 from ...domain.rounded import RoundedFeatures
 from ...runtime.streams import ByteStream
 from ...services.convert.examples import ROW_FORMS, RowForm, convert_row
+from ...transforms.apply import apply_transforms
+from ...transforms.parse import with_transforms
 from ..answers import VARY, dropped_headers, rounded_headers
-from ..body.schemas import declared_schema, names_dataset, unwrap
-from ..execution.job import Answer, Job, Plan
+from ..body.schemas import declared_schema, declared_transforms, names_dataset, unwrap
+from ..execution.job import Answer, Declined, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..operation import NegotiatingHeaders, Operation
@@ -62,7 +66,15 @@ def parse(query: ExamplesParameters, headers: NegotiatingHeaders) -> Plan:
 def _conversion(
     query: ExamplesQuery, headers: Headers, default_input: RowForm | None, chosen: Chosen[RowForm]
 ) -> Plan:
-    def work(job: Job, body: ByteStream) -> Answer:
+    transforms = declared_transforms(query.transforms)
+
+    def work(job: Job, body: ByteStream, *, may_wait: bool = True) -> Answer:
+        def transform(row: Records) -> Records:
+            schema = with_transforms(row.schema, transforms) if transforms else row.schema
+            if schema.has_transforms and not may_wait:
+                raise Declined
+            return apply_transforms(replace(row, schema=schema), job.services.images, job.budget)
+
         schema = declared_schema(query.schema_, job.services)
         source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
         input_form = choose_input(ROW_FORMS, of_rows, from_=query.from_, default=default_input)
@@ -70,11 +82,13 @@ def _conversion(
         decode = query.decode_options(schema)
         rounded = RoundedFeatures()
         encode = replace(query.encode_options(), rounded=rounded)
-        row, dropped = convert_row(source, input_form, chosen.form, decode, encode, job.budget, job.spool)
+        row, dropped = convert_row(
+            source, input_form, chosen.form, decode, encode, job.budget, job.spool, transform
+        )
         told = {**rounded_headers(rounded.names), **dropped_headers(dropped)}
         return Answer(chosen.media_type, iter([row]), {**VARY, **told})
 
     complete_first = query.delivery == "checked"
     if names_dataset(query):
         return Plan(work, "store", complete_first)
-    return Plan(work, "conversion", complete_first, on_loop=work)
+    return Plan(work, "conversion", complete_first, on_loop=partial(work, may_wait=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -18,9 +19,11 @@ from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records, open_records
 from ...services.convert.repair import RepairJson, repair_records
+from ...transforms.apply import SkippedRows, apply_transforms
+from ...transforms.parse import with_transforms
 from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
-from ..body.schemas import declared_schema, names_dataset, unwrap
-from ..execution.job import Answer, Job, Plan
+from ..body.schemas import declared_schema, declared_transforms, names_dataset, unwrap
+from ..execution.job import Answer, Declined, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
 from ..operation import NegotiatingHeaders, Operation
@@ -40,7 +43,7 @@ RECORDS_IN = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
 _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
 _REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
 _LOST: Final = ("Lost-Bytes", "Lost-Ranges")
-_SAID: Final = (*_LOST, "Rounded-Features", "Dropped-Features")
+_SAID: Final = (*_LOST, "Skipped-Rows", "Rounded-Features", "Dropped-Features")
 RECORDS_OUT = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
 
 
@@ -96,6 +99,7 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
         decode = replace(decode, csv=query.csv_dialect(of_rows, query.from_))
         records = open_records(source, input_form, decode, job.budget, job.spool, job)
+        records = apply_transforms(records, job.services.images, job.budget)
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
         find_lengths = is_inferred and input_form in MESSAGE_FORMS
         described = describe_records(records, chosen.form, find_lengths=find_lengths)
@@ -144,6 +148,7 @@ def _conversion(
     query: RecordsQuery, headers: Headers, default_input: FormName | None, chosen: Chosen[FormName]
 ) -> Plan:
     encode = records_options(query.encode_options(), chosen)
+    transforms = declared_transforms(query.transforms)
     #: How a body is read that is the rows alone. The schema may take long to parse: made for the first body.
     kept: tuple[FormName, RecordsDecodeOptions] | None = None
 
@@ -155,7 +160,7 @@ def _conversion(
         )
         return input_form, replace(decode, csv=query.csv_dialect(of_rows, query.from_))
 
-    def work(job: Job, body: ByteStream) -> Answer:
+    def work(job: Job, body: ByteStream, *, may_wait: bool = True) -> Answer:
         nonlocal kept
         source = body
         if kept is None:
@@ -172,11 +177,17 @@ def _conversion(
             decode = replace(decode, losses=losses)
         num_bytes = job.body_bytes if source is body else None
         records = open_records(source, input_form, decode, job.budget, job.spool, job, num_bytes)
+        if transforms:
+            records = replace(records, schema=with_transforms(records.schema, transforms))
+        if records.schema.has_transforms and not may_wait:
+            raise Declined
+        skipped = SkippedRows() if query.on_error == "skip" else None
+        records = apply_transforms(records, job.services.images, job.budget, skipped)
         converted = encode_records(records, chosen.form, encode, job.budget)
-        return records_answer(converted, chosen.media_type, losses=losses)
+        return records_answer(converted, chosen.media_type, losses=losses, skipped=skipped)
 
-    # What is lost stands in the headers, and is known at the end.
-    complete_first = query.delivery == "checked" or query.damaged == "skip"
+    # What is left out stands in the headers, and is known at the end.
+    complete_first = query.delivery == "checked" or query.damaged == "skip" or query.on_error == "skip"
     if names_dataset(query):
         return Plan(work, "store", complete_first)
-    return Plan(work, "conversion", complete_first, on_loop=work)
+    return Plan(work, "conversion", complete_first, on_loop=partial(work, may_wait=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -14,6 +15,8 @@ from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records
 from ...services.datasets.publish.progress import Progress, ProgressJson
+from ...transforms.apply import SkippedRows, apply_transforms
+from ...transforms.parse import with_transforms
 from ..answers import (
     VersionJson,
     description_answer,
@@ -23,6 +26,7 @@ from ..answers import (
     records_options,
     underway_answer,
 )
+from ..body.schemas import declared_transforms
 from ..downloads.files import Download, Downloads
 from ..execution.job import Answer, Job, Plan
 from ..negotiation import choose_output
@@ -242,7 +246,7 @@ def describe_version(
 @router.get(
     "/{version}/records",
     operation_id="read_records",
-    openapi_extra=body_answer(RECORDS_OUT, default="ndjson", json="Rows"),
+    openapi_extra=body_answer(RECORDS_OUT, default="ndjson", headers=("Skipped-Rows",), json="Rows"),
 )
 @router.head("/{version}/records", include_in_schema=False)
 def read_records(dataset: str, version: str, query: RowsParameters, headers: NegotiatingHeaders) -> Plan:
@@ -253,6 +257,7 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
     chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
     query.refuse_inapplicable(chosen.form)
     order = query.row_order()
+    transforms = declared_transforms(query.transforms)
 
     def work(job: Job, _: ByteStream) -> Answer:
         rows = job.services.datasets.read_records(
@@ -264,11 +269,16 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
             order=order,
             budget=job.budget,
         )
+        if transforms:
+            rows = replace(rows, schema=with_transforms(rows.schema, transforms))
+        skipped = SkippedRows() if query.on_error == "skip" else None
+        rows = apply_transforms(rows, job.services.images, job.budget, skipped)
         if query.batch is not None:
             rows = in_batches(rows, query.batch, job.budget, drop_remainder=query.drop_remainder)
         converted = encode_records(
             rows, chosen.form, records_options(query.encode_options(), chosen), job.budget
         )
-        return records_answer(converted, chosen.media_type)
+        return records_answer(converted, chosen.media_type, skipped=skipped)
 
-    return Plan(work, "store", complete_first=query.delivery == "checked")
+    complete_first = query.delivery == "checked" or query.on_error == "skip"
+    return Plan(work, "store", complete_first)

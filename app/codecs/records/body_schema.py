@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...domain.limits import Limits
+from ...domain.schema import Schema
 from ...errors import MalformedInput, SchemaConflict
 from ..options import RecordsDecodeOptions
 from ..schemas.declared import schema_from_value
@@ -37,6 +38,8 @@ def with_body_schema(
     schema = schema_from_value(value, limits).with_message(options.message)
     if repeats_types:
         schema = schema.with_doubles_inferred()
+    if options.transforms is not None:
+        schema = options.transforms.check(schema)
     if options.schema is None:
         return replace(options, schema=schema)
     if not options.schema_of_dataset:
@@ -45,10 +48,19 @@ def with_body_schema(
             code="schema_twice",
             pointer=pointer,
         )
-    if not schema.as_stored().same_features(options.schema):
+    if not _results(schema.as_stored(), options).same_features(_results(options.schema, options)):
         raise SchemaConflict(
             f"The schema in {place} is not that of the dataset. Leave it out, set evolve=widen where it "
             f"only adds to that, or append to another dataset.",
             pointer=pointer,
         )
-    return replace(options, schema=options.schema.with_declarations_of(schema))
+    done = {feature.name for feature in schema if feature.made_from is not None}
+    features = (
+        schema.by_name[feature.name] if feature.name in done else feature for feature in options.schema
+    )
+    known = Schema(tuple(features), options.schema.message)
+    return replace(options, schema=known.with_declarations_of(schema))
+
+
+def _results(schema: Schema, options: RecordsDecodeOptions) -> Schema:
+    return schema if options.transforms is None else options.transforms.result(schema)

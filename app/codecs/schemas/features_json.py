@@ -11,16 +11,21 @@ in the `description` of a feature, every schema of Examples comes back as it was
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ...domain.feature import Feature
 from ...domain.limits import Limits
 from ...domain.schema import Schema
 from ...errors import UnprocessableInput
 from .features_read import notes, plain_features
-from .features_write import FEATURES, features_content
-from .note import format_note, schema_with_notes
+from .features_write import FEATURES, features_content, is_class_label
+from .note import comes_back, format_note, schema_with_notes
+
+#: Names of files that every store and every file system takes.
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_LINE_END: Final = re.compile(r"[\r\n]")
 
 
 def serialize_features(schema: Schema) -> bytes:
@@ -50,8 +55,8 @@ def parse_features(value: Mapping[str, Any], limits: Limits | None = None) -> Sc
 
 
 def _add_note(feature: Feature) -> dict[str, Any]:
-    comes_back = _without_note(feature) == [feature]
-    return features_content(feature, None if comes_back else format_note(feature))
+    is_whole = comes_back(_without_note(feature), feature)
+    return features_content(feature, None if is_whole else format_note(feature))
 
 
 def _without_note(feature: Feature) -> list[Feature]:
@@ -66,6 +71,22 @@ def _features_dict(features: Mapping[str, Any]) -> dict[str, Any]:
         "proto_cls": "tensorflow_datasets.FeaturesDict",
         "content": {"features": features},
     }
+
+
+def class_files(schema: Schema) -> dict[str, bytes]:
+    """The files in which TFDS keeps the names of classes, by name, for the features that are a ClassLabel.
+
+    TFDS takes no names that are empty or have spaces around them: a feature with such ones has no file, and
+    neither has one whose own name is no name of a file.
+    """
+    files: dict[str, bytes] = {}
+    for feature in schema:
+        names = feature.meaning.class_names
+        file = f"{feature.name.replace('/', '.')}.labels.txt"
+        is_listed = all(name and name == name.strip() and not _LINE_END.search(name) for name in names)
+        if is_class_label(feature) and is_listed and _FILE_NAME.fullmatch(file):
+            files.setdefault(file, "".join(f"{name}\n" for name in names).encode())
+    return files
 
 
 def serialize_dataset_info(

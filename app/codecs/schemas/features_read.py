@@ -10,7 +10,7 @@ under which each is stored). A feature becomes what is in the records:
 | ... with encoding `zlib`, or in a Sequence    | bytes, as stored                                      |
 | ClassLabel                                    | int64                                                 |
 | Text; Translation                             | text; one for each language                           |
-| Image, LabeledImage                           | bytes: the encoded image                              |
+| Image, LabeledImage                           | bytes: the encoded image; an Image has its shape      |
 | FeaturesDict                                  | its features, as `outer/inner`                        |
 | Sequence                                      | one more dimension; two or more in one another ragged |
 
@@ -105,7 +105,7 @@ def _stored_features(name: str, value: object, depth: int) -> Iterator[_Stored]:
         if content.get("variableLanguagesPerExample") or content.get("variable_languages_per_example"):
             raise _inexpressible(name, "TranslationVariableLanguages")
         for language in content.get("languages", []):
-            yield _Stored(f"{name}/{language}", (), {"dtype": "text"})
+            yield _Stored(f"{name}/{language}" if name else language, (), {"dtype": "text"})
     else:
         yield from _leaf(name, kind, content)
 
@@ -117,7 +117,7 @@ def _leaf(name: str, kind: str, content: Mapping[str, Any]) -> Iterator[_Stored]
     elif kind == "Text":
         yield _Stored(name, (), {"dtype": "text"})
     elif kind in ("Image", "LabeledImage"):
-        yield _Stored(name, (), {"dtype": "bytes"})
+        yield _Stored(name, (), {"dtype": "bytes", **_image(name, kind, content)})
     elif kind == "BBoxFeature":
         yield _Stored(name, (), {"dtype": "float32", "shape": [4]})
     else:
@@ -140,10 +140,21 @@ def _leaf(name: str, kind: str, content: Mapping[str, Any]) -> Iterator[_Stored]
             yield _Stored(name, (), value)
 
 
+def _image(name: str, kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The member `image` of an Image; none where an image is more than its pixels, or these are no bytes."""
+    if kind != "Image" or content.get("dtype", "uint8") != "uint8":
+        return {}
+    shape = _dimensions(name, content) or [None, None, 3]
+    form = content.get("encodingFormat", content.get("encoding_format")) or None
+    if len(shape) != 3 or shape[2] not in (None, 1, 3, 4) or 0 in shape or form not in (None, "jpeg", "png"):
+        return {}
+    return {"image": {"format": form, "shape": shape}}
+
+
 def _feature(stored: _Stored) -> Feature:
     """The feature, with the dimensions that Sequences add."""
     lengths, value = stored.lengths, stored.member
-    if lengths and value.get("encoding") == "raw":
+    if lengths and (value.get("encoding") == "raw" or "image" in value):
         value = {"dtype": "bytes"}  # one string an element
     own = value.get("shape", [])
     shape = [*lengths, *own]

@@ -4,7 +4,9 @@ Checked with TFDS 4.9.10 (`core/features/feature.py`, `core/example_parser.py`).
 
 | feature                                     | becomes                                            |
 |---------------------------------------------|----------------------------------------------------|
-| `list`, scalar                              | Scalar                                             |
+| an encoded image that TFDS decodes          | Image                                              |
+| `list`, scalar, with names of classes       | ClassLabel                                         |
+| `list`, any other scalar                    | Scalar                                             |
 | `list`, any other shape                     | Tensor; an unknown dimension is -1                 |
 | `raw`, always present, at most one unknown  | Tensor with encoding `bytes`                       |
 | `tensor`, and any other `raw`               | a string Scalar that holds the bytes as stored     |
@@ -20,12 +22,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...domain.feature import Feature, FeatureShape, stored_features
+from ...domain.meaning import EncodedImage
 
 FEATURES: Final = "tensorflow_datasets.core.features"
 
 #: TFDS decodes `bytes` with `tf.io.decode_raw`, which has no uint32.
 _NOT_RAW: Final = frozenset({"uint32"})
 #: TFDS has no default for an optional bfloat16 and overflows on float64; a FloatList holds float32.
+#: The formats of images that TFDS decodes to one frame, and those that it encodes; None is any.
+_DECODED: Final = (None, "jpeg", "png", "bmp")
+_ENCODED: Final = ("jpeg", "png")
 _OPTIONAL_AS_FLOAT32: Final = frozenset({"bfloat16", "float64"})
 
 
@@ -57,7 +63,35 @@ def _feature(feature: Feature) -> dict[str, Any]:
     return _scalar("string", optional=feature.nullable)
 
 
+def is_class_label(feature: Feature) -> bool:
+    """Whether TFDS is told the names of its values."""
+    is_one = feature.kind == "dense" and feature.is_scalar and feature.encoding == "list"
+    return is_one and not feature.nullable and bool(feature.meaning.class_names)
+
+
+def _image(image: EncodedImage) -> dict[str, Any]:
+    # Of unknown channels, TFDS takes no format.
+    encoding = {} if image.format not in _ENCODED or not image.shape[2] else {"encodingFormat": image.format}
+    dimensions = ["-1" if dim is None else str(dim) for dim in image.shape]
+    return {
+        "pythonClassName": f"{FEATURES}.image_feature.Image",
+        "image": {"shape": {"dimensions": dimensions}, "dtype": "uint8", **encoding},
+    }
+
+
+def _class_label(num_classes: int) -> dict[str, Any]:
+    return {
+        "pythonClassName": f"{FEATURES}.class_label_feature.ClassLabel",
+        "classLabel": {"numClasses": str(num_classes)},
+    }
+
+
 def _describe_list(feature: Feature) -> dict[str, Any]:
+    image = feature.meaning.image
+    if image is not None and not feature.nullable and image.format in _DECODED and image.shape[2] != 2:
+        return _image(image)
+    if is_class_label(feature):
+        return _class_label(len(feature.meaning.class_names))
     dtype = "string" if feature.dtype.is_string else feature.dtype.name
     optional = feature.nullable and feature.num_unknown == 0
     if optional and dtype in _OPTIONAL_AS_FLOAT32:

@@ -27,6 +27,12 @@ def format_note(feature: Feature) -> str:
     return _PREFIX + text
 
 
+def comes_back(found: Iterable[Feature], feature: Feature) -> bool:
+    """Whether what a foreign schema says of `feature` is all of it, so that no note is needed."""
+    found = list(found)
+    return found == [feature] and found[0].meaning == feature.meaning
+
+
 def is_note(comment: str) -> bool:
     """Whether a comment is a note of ours."""
     return comment.startswith(_PREFIX)

@@ -12,7 +12,7 @@ from ...domain.feature import Feature
 from ...domain.limits import Limits
 from ...domain.schema import Schema
 from ...errors import MalformedInput
-from .note import format_note, is_note, schema_with_notes
+from .note import comes_back, format_note, is_note, schema_with_notes
 from .pbtxt_read import plain_features
 from .pbtxt_write import pbtxt_lines
 from .text_format import Message, message_of, messages, parse_text_format, text
@@ -21,7 +21,9 @@ from .text_format import Message, message_of, messages, parse_text_format, text
 def serialize_pbtxt(schema: Schema) -> bytes:
     """The schema as TensorFlow Metadata reads it, in the order of its features."""
     notes = {
-        feature.name: format_note(feature) for feature in schema if list(_without_note(feature)) != [feature]
+        feature.name: format_note(feature)
+        for feature in schema
+        if not comes_back(_without_note(feature), feature)
     }
     return "".join(line + "\n" for line in pbtxt_lines(schema, notes)).encode()
 

@@ -17,6 +17,9 @@ Source: `tf.io.parse_single_example` and `tf.io.parse_single_sequence_example` o
 | sequence of steps of known shape | FixedLenSequenceFeature | a tensor of all steps                     |
 | sequence of any other steps      | RaggedFeature           | a RaggedTensor of all steps               |
 
+Where values mean something else (`domain/meaning.py`), `prepare` makes that of them: images are decoded, what
+was quantized is numbers again. Names of classes stand in `class_names`.
+
 Names go in as Python literals, so that no name can be code.
 """
 
@@ -32,10 +35,22 @@ from ...domain.schema import Schema, message_keys
 
 #: dtypes that `tf.io.decode_raw` does not take, each with one of the same bits that it does take.
 _DECODED_AS: Final = {"uint32": "int32", "uint64": "int64"}
+_PREPARE: Final = '''
+def prepare(row, image_size=None):
+    """The row with images as float32 from 0 to 1, of one size if it is given, and no number quantized."""
+'''
 _HEAD: Final = '''\
 """Reads {rows} from TFRecord files into tf.data. Made from a schema; needs TensorFlow alone."""
 
 import tensorflow as tf
+'''
+_LOAD_PREPARED: Final = '''\
+def load(pattern, batch_size=None, compression_type="", image_size=None):
+    """The rows of all files that match, in the order of their names; in batches, if a size is given."""
+    files = tf.data.Dataset.list_files(pattern, shuffle=False)
+    rows = tf.data.TFRecordDataset(files, compression_type)
+    rows = rows.map(lambda row: prepare(parse(row), image_size), num_parallel_calls=tf.data.AUTOTUNE)
+    return rows if batch_size is None else rows.ragged_batch(batch_size)
 '''
 _LOAD: Final = '''\
 def load(pattern, batch_size=None, compression_type=""):
@@ -88,8 +103,49 @@ def serialize_python(schema: Schema) -> bytes:
             value = _value(feature, parsed)
         if value != parsed:
             parse += f"    {parsed} = {value}\n"
-    parts += [parse + "    return row\n", "\n" + _LOAD]
+    parts.append(parse + "    return row\n")
+    if names := "".join(_class_names(feature) for feature in schema):
+        parts.append(f"\nclass_names = {{\n{names}}}\n")
+    prepared = "".join(_prepared(feature) for feature in schema)
+    parts += [_PREPARE + prepared + "    return row\n"] if prepared else []
+    parts.append("\n" + (_LOAD_PREPARED if prepared else _LOAD))
     return "\n".join(parts).encode()
+
+
+def _class_names(feature: Feature) -> str:
+    names = feature.meaning.class_names
+    return f"    {_name(feature)}: {list(names)!r},\n" if names else ""
+
+
+def _prepared(feature: Feature) -> str:
+    """The lines that make of parsed values what they mean; none where that is what they are."""
+    row, meaning = f"row[{_name(feature)}]", feature.meaning
+    if feature.nullable or feature.kind != "dense":
+        return ""
+    if meaning.quantized is not None:
+        scale, zero_point = meaning.quantized.scale, meaning.quantized.zero_point
+        numbers = f"tf.cast({row}, tf.float32) - {_constant(map(float, zero_point))}"
+        return f"    {row} = ({numbers}) * {_constant(scale)}\n"
+    if meaning.image is None:
+        return ""
+    channels = meaning.image.shape[2] or 0
+    decode = {"jpeg": "decode_jpeg({})", "png": "decode_png({})"}.get(
+        meaning.image.format or "", "decode_image({}, expand_animations=False)"
+    )
+    arguments = f"{row}, channels={channels}"
+    return (
+        f"    image = tf.io.{decode.format(arguments)}\n"
+        f"    image = tf.ensure_shape(image, {list(meaning.image.shape)})\n"
+        "    if image_size is not None:\n"
+        "        image = tf.image.resize(image, image_size)\n"
+        f"    {row} = tf.cast(image, tf.float32) / 255.0\n"
+    )
+
+
+def _constant(numbers: Iterable[float]) -> str:
+    """One number, or one for each place of the last axis."""
+    found = list(numbers)
+    return repr(found[0]) if len(found) == 1 else repr(found)
 
 
 def _description(variable: str, specs: Iterable[tuple[Feature, str]]) -> str:

@@ -49,6 +49,7 @@ def convert_row(
     encode: RecordsEncodeOptions,
     budget: Budget,
     spool: Spool,
+    transform: Callable[[Records], Records] = lambda row: row,
 ) -> tuple[bytes, tuple[str, ...]]:
     """The one row of `source` in another form, and the features that are left out, as of `Records`.
 
@@ -56,6 +57,7 @@ def convert_row(
 
     Args:
         spool: room for a large body, which has to be whole.
+        transform: what is done to the row in between.
 
     Raises:
         InputError: not one row of that form, or one that the output form does not hold.
@@ -65,4 +67,5 @@ def convert_row(
         body = whole_body(source, budget, spool, resources)
         row = _READ[input_form](body.view(), decode, budget)
         row = replace(row, schema=row.schema.with_message(decode.message))
+        row = transform(row)
         return _WRITE[output_form](row, encode, budget), row.dropped

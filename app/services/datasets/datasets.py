@@ -27,9 +27,12 @@ from ...domain.schema import Schema, SchemaJson
 from ...domain.sharding.row_order import IN_ORDER, RowOrder
 from ...errors import Conflict, CorruptData, NotFound, ShardsmithError, StorageUnavailable
 from ...runtime.budget import Budget
+from ...runtime.images import ImageCodecs
 from ...runtime.memory import MemoryPool
 from ...runtime.spool import Spool
 from ...storage.object_store import ObjectNotFound, ObjectStore
+from ...transforms.images.processes import ImageProcesses
+from ...transforms.parse import check_transforms, resulting_schema
 from ..deferred import completed, then
 from .append.appends import Appends
 from .append.request import AppendBody, AppendRequest
@@ -148,6 +151,7 @@ class Datasets:
         limits: Limits,
         spool: Spool,
         memory: MemoryPool | None = None,
+        images: ImageCodecs | None = None,
         publish_wait_s: float = PUBLISH_WAIT_S,
         executor: ThreadPoolExecutor | None = None,
         group_executor: ThreadPoolExecutor | None = None,
@@ -157,6 +161,7 @@ class Datasets:
         Args:
             memory: what all requests may hold, on which publications draw; without bounds where it is not
                 given.
+            images: decodes and encodes images; made where it is not given.
             executor: runs the requests to the store that go side by side; made where it is not given.
             group_executor: stores groups of small appends; likewise.
         """
@@ -164,7 +169,7 @@ class Datasets:
         groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
         self._catalog = Catalog(store, pool)
         self._backend = Backend(store, self._catalog, pool, spool)
-        self._appends = Appends(self._backend, limits, groups)
+        self._appends = Appends(self._backend, limits, groups, images or ImageProcesses())
         self._memory = memory or MemoryPool(sys.maxsize)
         self._publications = Publications(publish_wait_s, self._memory)
         self._collector = Collector(self._backend)
@@ -174,7 +179,10 @@ class Datasets:
 
         Raises:
             Conflict: it exists with another schema or other options (`dataset_exists`).
+            InputError: transforms that cannot be done.
         """
+        if schema is not None:
+            schema = resulting_schema(check_transforms(schema))
         incarnation, created = self._catalog.create(name, schema, options)
         return _describe(Dataset(self._backend, incarnation), created=created), created
 

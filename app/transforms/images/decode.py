@@ -55,6 +55,7 @@ class DecodeImage(Step):
         images, refused = self._prepare(strings_of(column))
         if refused:
             raise RowsRefused(refused)
+        tools.lease.budget.amplify("decoded", sum(image.header.num_bytes for image in images))
         tools.lease.charge(decoding_bytes(images), "The decoded images of a batch")
         decoded: list[Image] = []
         for index, found in enumerate(tools.images.decode(images)):

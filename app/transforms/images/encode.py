@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from typing_extensions import override
 
@@ -12,6 +13,7 @@ from ...codecs.images.decode import UINT8
 from ...codecs.images.encode import CHANNELS, encoding_bytes, jpeg_pixels, png_pixels
 from ...domain.dtypes import BYTES
 from ...domain.feature import Feature
+from ...domain.meaning import EncodedImage, Meaning
 from ...runtime.images import Image, Pixels, Refusal
 from ..step import (
     RowsRefused,
@@ -26,9 +28,7 @@ from ..step import (
 class EncodeStep(Step):
     """A step from images to the bytes of a file each."""
 
-    @abstractmethod
-    def channels(self) -> tuple[int, ...]:
-        """How many channels the format has."""
+    format: ClassVar[Literal["jpeg", "png"]]
 
     @abstractmethod
     def pixels(self, image: Image) -> Pixels:
@@ -37,18 +37,20 @@ class EncodeStep(Step):
     @override
     def result(self, feature: Feature) -> Feature:
         fits = feature.kind == "dense" and len(feature.shape) == 3 and feature.dtype is UINT8
-        if not fits or feature.shape[2] not in (None, *self.channels()):
+        if not fits or feature.shape[2] not in (None, *CHANNELS[self.format]):
             raise self.takes(
-                feature, f"uint8 of shape [height, width, channels], channels of {self.channels()}"
+                feature, f"uint8 of shape [height, width, channels], channels of {CHANNELS[self.format]}"
             )
-        return changed(feature, BYTES, ())
+        height, width, channels = feature.shape
+        image = EncodedImage(self.format, (height, width, channels))
+        return changed(feature, BYTES, (), Meaning(image=image))
 
     @override
     def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
         images = row_arrays(column, feature, num_rows)
         refused: dict[int, str] = {}
         for index, image in enumerate(images):
-            if image.shape[2] not in self.channels() or not image.size:
+            if image.shape[2] not in CHANNELS[self.format] or not image.size:
                 refused[index] = f"an image of shape {list(image.shape)} has no such encoding"
         if refused:
             raise RowsRefused(refused)
@@ -69,6 +71,7 @@ class EncodeJpeg(EncodeStep):
     """`tf.io.encode_jpeg`."""
 
     name = "encode_jpeg"
+    format = "jpeg"
     quality: int = 95
     progressive: bool = False
     optimize_size: bool = False
@@ -77,10 +80,6 @@ class EncodeJpeg(EncodeStep):
     def __post_init__(self) -> None:
         if not 1 <= self.quality <= 100:
             raise invalid(self.name, "quality must be 1 to 100")
-
-    @override
-    def channels(self) -> tuple[int, ...]:
-        return CHANNELS["jpeg"]
 
     @override
     def pixels(self, image: Image) -> Pixels:
@@ -98,15 +97,12 @@ class EncodePng(EncodeStep):
     """`tf.io.encode_png` of 8 bits: the same pixels, in other bytes where another zlib compresses."""
 
     name = "encode_png"
+    format = "png"
     compression: int = -1
 
     def __post_init__(self) -> None:
         if not -1 <= self.compression <= 9:
             raise invalid(self.name, "compression must be -1 to 9")
-
-    @override
-    def channels(self) -> tuple[int, ...]:
-        return CHANNELS["png"]
 
     @override
     def pixels(self, image: Image) -> Pixels:

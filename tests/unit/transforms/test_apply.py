@@ -1,6 +1,7 @@
 """Rows through steps: values, rows that lack the feature, rows that fail, and memory."""
 
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +13,11 @@ from app.codecs.columns import Batch, Records
 from app.domain.feature import FeatureShape
 from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.errors import InputError, LimitExceeded, UnprocessableInput
+from app.errors import LimitExceeded, UnprocessableInput
 from app.runtime.budget import Budget
-from app.transforms.apply import PIECE_BYTES, Applied, Transforms
+from app.transforms.apply import PIECE_BYTES, SkippedRows, apply_transforms
 from app.transforms.images.processes import ImageProcesses
-from app.transforms.parse import parse_steps
+from app.transforms.parse import parse_steps, with_transforms
 from tests.transforms import applied, column_of, results, transform
 
 
@@ -213,18 +214,20 @@ def test_rows_that_fail_can_be_left_out_of_every_step(images: ImageProcesses) ->
         {"step": "decode_image", "channels": 3},
         {"step": "crop_to_bounding_box", **BOX},
     ]
-    work = applied(steps, rows, (), "bytes", images, on_error="skip")
+    skipped = SkippedRows()
+    work = applied(steps, rows, (), "bytes", images, skipped=skipped)
     found = list(results(work))
-    assert work.skipped == 3
+    assert skipped.count == 3
     whole = transform(steps, [rows[0], None, rows[3], rows[6]], (), "bytes", images)
     for one, other in zip(found, whole, strict=True):
         assert (one is None and other is None) or np.array_equal(one, other)
 
 
 def test_skipping_every_row_leaves_none(images: ImageProcesses) -> None:
-    work = applied([{"step": "decode_image"}], [b"a", b"b"], (), "bytes", images, on_error="skip")
+    skipped = SkippedRows()
+    work = applied([{"step": "decode_image"}], [b"a", b"b"], (), "bytes", images, skipped=skipped)
     assert list(results(work)) == []
-    assert work.skipped == 2
+    assert skipped.count == 2
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -267,13 +270,11 @@ def test_memory_is_charged_and_given_back(images: ImageProcesses) -> None:
     budget = Budget(Limits())
     bodies = [jpeg(seed, 700) for seed in range(40)]
     feature, column = column_of(bodies, (), "bytes")
-    records = Records(Schema((feature,)), iter([Batch(40, (column,))]))
-    transforms = Transforms(
-        {"x": parse_steps([{"step": "decode_image"}, {"step": "resize", "size": [700, 700]}])}
-    )
-    work = Applied(transforms, records, images, budget)
+    steps = [{"step": "decode_image"}, {"step": "resize", "size": [700, 700]}]
+    schema = with_transforms(Schema((feature,)), {"x": json.dumps(steps)})
+    work = apply_transforms(Records(schema, iter([Batch(40, (column,))])), images, budget)
     count = 0
-    for batch in work.records.batches:
+    for batch in work.batches:
         count += batch.num_rows
         assert batch.num_rows < 40
         assert batch.nbytes <= budget.peak
@@ -289,9 +290,7 @@ def test_more_than_the_budget_is_refused_before_it_is_decoded(images: ImageProce
     assert caught.value.code == "payload_too_large"
 
 
-def test_steps_of_a_feature_that_there_is_not_are_refused(images: ImageProcesses) -> None:
+def test_rows_without_transforms_are_left_as_they_are(images: ImageProcesses) -> None:
     feature, column = column_of([1], (), "int64")
     records = Records(Schema((feature,)), iter([Batch(1, (column,))]))
-    with pytest.raises(InputError) as caught:
-        Applied(Transforms({"y": parse_steps([{"step": "flatten"}])}), records, images, Budget())
-    assert caught.value.code == "unknown_feature"
+    assert apply_transforms(records, images, Budget()) is records

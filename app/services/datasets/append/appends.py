@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from ....domain.limits import KIB, Limits
 from ....errors import InputError
+from ....runtime.images import ImageCodecs
 from ....runtime.streams import MemoryStream, PrefixedStream, read_up_to
 from ....storage.object_store import ObjectNotFound
+from ....transforms.apply import SkippedRows, apply_transforms
 from ...deferred import completed, settle
 from ..objects.catalog import Outdated
 from ..objects.dataset import Backend
@@ -41,12 +44,16 @@ class Appends:
         backend: keeps the rows.
         limits: of records, and of what is decoded together.
         groups: stores groups.
+        images: for transforms of images.
     """
 
-    def __init__(self, backend: Backend, limits: Limits, groups: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, backend: Backend, limits: Limits, groups: ThreadPoolExecutor, images: ImageCodecs
+    ) -> None:
         self._backend = backend
         self._catalog = backend.catalog
         self._limits = limits
+        self._images = images
         self._slots = SlotWriter(backend)
         self._groups = Groups(groups, partial(store_group, self._catalog, self._slots))
         self._keys = KeyLocks()
@@ -188,8 +195,14 @@ class Appends:
             return self.store(request, body.again(data, resources), destination)
 
     def _attempt(self, request: AppendRequest, body: AppendBody, destination: Destination) -> Attempt:
+        skipped = SkippedRows()
         records = body.read_rows(request, destination.schema)
-        return Attempt(request, records, destination, self._backend, self._limits)
+        records = apply_transforms(
+            records, self._images, body.budget, skipped if request.on_error == "skip" else None
+        )
+        if destination.schema is not None:
+            records = replace(records, schema=records.schema.nullable_as(destination.schema))
+        return Attempt(request, records, skipped, destination, self._backend, self._limits)
 
     def _join(
         self,

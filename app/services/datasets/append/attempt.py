@@ -16,6 +16,7 @@ from ....codecs.records.large_integers import LargeIntegers
 from ....domain.limits import Limits
 from ....domain.rounded import RoundedFeatures
 from ....errors import Conflict, OutcomeUnknown, ShardsmithError
+from ....transforms.apply import SkippedRows
 from ..objects.dataset import Backend
 from ..objects.incarnation import Destination
 from ..objects.same_schema import require_features, require_same_schema
@@ -44,6 +45,7 @@ class Attempt:
     Args:
         request: what was asked for.
         records: the rows; they are drawn by `receive`.
+        skipped: counts the rows that their transforms leave out.
         destination: where they go; their schema was read by its schema.
         backend: keeps them.
         limits: of a record.
@@ -56,6 +58,7 @@ class Attempt:
         self,
         request: AppendRequest,
         records: Records,
+        skipped: SkippedRows,
         destination: Destination,
         backend: Backend,
         limits: Limits,
@@ -66,6 +69,7 @@ class Attempt:
         self.append_id = secrets.token_hex(16) if request.key is None else id_of_key(request.key)
         self._request = request
         self._records = records
+        self._skipped = skipped
         self._destination = destination
         self._layout = destination.layout
         self._catalog = backend.catalog
@@ -104,7 +108,8 @@ class Attempt:
         if not self._parts.is_small:
             return None
         rounded = tuple(self._rounded.names)
-        return Member(self._parts.inline, self._parts.num_records, rounded, self._records.dropped)
+        parts, dropped = self._parts, self._records.dropped
+        return Member(parts.inline, parts.num_records, rounded, dropped, self._skipped.count)
 
     def commit(self, slots: SlotWriter, *, check: Callable[[], None] = lambda: None) -> AppendResult:
         """Create the slot of rows that were received.
@@ -134,6 +139,7 @@ class Attempt:
             sequence=request.sequence,
             rounded=self._rounded.names,
             dropped=self._records.dropped,
+            skipped=self._skipped.count,
         )
         try:
             winner = slots.create(self._layout, slot, parts.inline)

@@ -182,6 +182,8 @@ class Batches:
 
     def _take_in_together(self, batch: Sequence[_Waiting]) -> None:
         destination = self._catalog.remembered(batch[0].request.dataset)
+        if destination is not None and destination.schema is not None and destination.schema.is_transformed:
+            destination = None  # transforms may wait for other processes
         members = None if destination is None else self._encoded(batch, destination)
         if destination is None or (members is None and len(batch) == 1):
             for append in batch:

@@ -43,7 +43,7 @@ class Member:
     """One append of a group: its framed records, and the id of the slot that will hold them.
 
     Attributes:
-        rounded, dropped: as of `AppendResult`.
+        rounded, dropped, skipped: as of `AppendResult`.
         outcome: set once the fate of the group is known.
     """
 
@@ -51,6 +51,7 @@ class Member:
     num_records: int
     rounded: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    skipped: int = 0
     outcome: Future[str] = field(default_factory=Future)
 
 

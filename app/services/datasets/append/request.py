@@ -17,6 +17,8 @@ from ....runtime.amplification import Amplification
 from ....runtime.budget import Budget
 from ....runtime.spool import Spool
 from ....runtime.streams import ByteStream, MemoryStream
+from ....transforms.apply import OnError
+from ....transforms.parse import resulting_schema
 from ...convert.records import open_records
 from ..objects.publish_options import PublishOptions
 from ..objects.same_schema import require_same_message, require_same_schema
@@ -39,6 +41,7 @@ class AppendRequest:
         publish: publish everything acknowledged so far once these rows are.
         sequence: orders the append before its time does; 0 if None.
         evolve: the rows may widen the schema of the dataset, as `domain/evolution.py` allows.
+        on_error: what becomes of rows that a step of their transforms does not take.
 
     Raises:
         MalformedInput: not the name of a split, or not a key.
@@ -53,6 +56,7 @@ class AppendRequest:
     publish: PublishOptions | None = None
     sequence: int | None = None
     evolve: bool = False
+    on_error: OnError = "fail"
 
     def __post_init__(self) -> None:
         check_split_name(self.split)
@@ -93,6 +97,8 @@ class AppendBody:
     def read_rows(self, request: AppendRequest, stored: Schema | None) -> Records:
         """The rows, decoded as they are drawn, by the schema of the dataset if it has one.
 
+        Features with transforms come as they are before those.
+
         Raises:
             InputError: the body cannot be read, or its rows do not fit; also as rows are drawn.
         """
@@ -115,10 +121,12 @@ class AppendBody:
         require_same_message(options.message, stored)
         if request.evolve:
             return open_widening(source, form, options, stored, *lent)
+        done: tuple[str, ...] = ()
         if options.schema is not None:
-            require_same_schema(options.schema, stored)
+            require_same_schema(resulting_schema(options.schema), stored)
             stored = stored.with_declarations_of(options.schema)
-        options = replace(options, schema=stored, schema_of_dataset=True)
+            done = options.schema.names_without_transforms
+        options = replace(options, schema=stored.as_received(done), schema_of_dataset=True)
         return open_records(source, form, options, *lent)
 
     def _read_to_end(self, batches: Iterator[Batch]) -> Iterator[Batch]:

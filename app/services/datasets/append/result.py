@@ -15,7 +15,10 @@ from .groups import Member
 
 
 class AppendJson(TypedDict):
-    """An acknowledged append: which features were `rounded` or `dropped`, and what of its body is `lost`."""
+    """An acknowledged append.
+
+    Which features were `rounded` or `dropped`, how many rows `skipped`, and what of the body is `lost`.
+    """
 
     dataset: str
     split: str
@@ -24,6 +27,7 @@ class AppendJson(TypedDict):
     num_bytes: int
     rounded: NotRequired[list[str]]
     dropped: NotRequired[list[str]]
+    skipped: NotRequired[int]
     lost: NotRequired[LossesJson]
 
 
@@ -35,6 +39,7 @@ class AppendResult:
         replayed: an earlier request with the same key had stored it.
         rounded: the features of which values were rounded.
         dropped: those that were left out, since no row has a value of them.
+        skipped: how many rows were left out, since their transforms do not take them.
     """
 
     dataset: str
@@ -45,6 +50,7 @@ class AppendResult:
     replayed: bool = False
     rounded: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    skipped: int = 0
 
     def to_json(self) -> AppendJson:
         told: AppendJson = {
@@ -71,6 +77,7 @@ def group_result(destination: Destination, split: str, member: Member, append_id
         len(member.data),
         rounded=member.rounded,
         dropped=member.dropped,
+        skipped=member.skipped,
     )
 
 
@@ -85,6 +92,7 @@ def result_of(name: str, slot: Commit, *, replayed: bool) -> AppendResult:
         replayed,
         slot.rounded,
         slot.dropped,
+        slot.skipped,
     )
 
 

@@ -35,6 +35,7 @@ class SlotWriter:
         sequence: int | None = None,
         rounded: Sequence[str] = (),
         dropped: Sequence[str] = (),
+        skipped: int = 0,
     ) -> Commit:
         """The content of a slot that was not created yet; the arguments are as in `Commit`."""
         return Commit(
@@ -51,6 +52,7 @@ class SlotWriter:
             writer=self._writer,
             rounded=tuple(rounded),
             dropped=tuple(dropped),
+            skipped=skipped,
         )
 
     def create(self, layout: Layout, commit: Commit, inline: bytes) -> Slot | None:

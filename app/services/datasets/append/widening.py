@@ -21,6 +21,7 @@ from ....domain.schema import Schema
 from ....runtime.budget import Budget
 from ....runtime.spool import Spool
 from ....runtime.streams import ByteStream
+from ....transforms.parse import resulting_schema
 from ...convert.records import decode_body, needs_file, open_body, open_records
 
 
@@ -39,12 +40,11 @@ def open_widening(
         SchemaConflict: no schema holds both.
     """
     if options.schema is not None:
-        schema = widen(stored, options.schema).with_declarations_of(options.schema)
-        declared = replace(options, schema=schema)
+        declared = replace(options, schema=_widen_declared(stored, options.schema))
         return open_records(source, form, declared, budget, spool, resources)
     stream = _Rewindable(source, budget)
     body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
-    first = replace(options, known=stored, message=stored.message)
+    first = replace(options, known=stored.as_received(), message=stored.message)
     found = decode_body(body, form, first, budget.anew())
     schema = _common(stored, found, form)
     stream.rewind()
@@ -54,9 +54,16 @@ def open_widening(
 
 def _common(stored: Schema, found: Records, form: FormName) -> Schema:
     if found.is_declared:
-        return widen(stored, found.schema.as_stored()).with_declarations_of(found.schema)
-    offered = [_as_stored(feature, stored, form) for feature in found.schema]
-    return widen(stored, Schema(tuple(offered), found.schema.message))
+        return _widen_declared(stored, found.schema.as_stored())
+    received = stored.as_received()
+    offered = [_as_stored(feature, received, form) for feature in found.schema]
+    return widen(received, Schema(tuple(offered), found.schema.message))
+
+
+def _widen_declared(stored: Schema, declared: Schema) -> Schema:
+    """The schema that declared rows are read by: that of the dataset, widened to take them."""
+    widened = widen(stored, resulting_schema(declared)).with_declarations_of(declared)
+    return widened.as_received(declared.names_without_transforms)
 
 
 def _as_stored(feature: Feature, stored: Schema, form: FormName) -> Feature:

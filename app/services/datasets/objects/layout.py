@@ -40,7 +40,7 @@ DELETED: Final = "_deleted.json"
 
 _SHARD_TYPE: Final = "application/x-tfrecord"
 _TEXT: Final = "text/plain; charset=utf-8"
-_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": _TEXT, ".idx": _TEXT}
+_SIDE_FILE_TYPES: Final = {".json": "application/json", ".pbtxt": _TEXT, ".idx": _TEXT, ".txt": _TEXT}
 
 
 def record_index(shard: str) -> str:

@@ -21,7 +21,7 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
     name = next(
         name
         for name in (*schema.names, *stored.names)
-        if schema.by_name.get(name) != stored.by_name.get(name)
+        if name not in schema.by_name or not schema.by_name[name].is_same_as(stored.by_name.get(name))
     )
     ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
     raise SchemaConflict(

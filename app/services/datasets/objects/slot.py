@@ -39,6 +39,7 @@ class Commit:
         sequence: what the client numbered the append with; comes before time.
         rounded: the features of which values were rounded; of a group, that is kept by no one.
         dropped: those that were left out, since no row has a value of them; likewise.
+        skipped: how many rows were left out, since their transforms do not take them; likewise.
         writer: names the process that wrote this slot, as long as it lives.
         pieces: of the records, in order: the parts, or one piece in the slot itself.
         inline_at: offset of the records in the slot, where they are in it.
@@ -58,6 +59,7 @@ class Commit:
     writer: str = ""
     rounded: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    skipped: int = 0
 
     @classmethod
     def illegible(cls, append_id: str) -> Commit:
@@ -91,6 +93,7 @@ class Commit:
             "writer": self.writer,
             **({"rounded": list(self.rounded)} if self.rounded else {}),
             **({"dropped": list(self.dropped)} if self.dropped else {}),
+            **({"skipped": self.skipped} if self.skipped else {}),
             "inline": inline,
             "pieces": [piece.to_json() for piece in self.pieces],
         }
@@ -113,6 +116,7 @@ class Commit:
             writer=header.get("writer", ""),
             rounded=tuple(map(text, header.get("rounded", []))),
             dropped=tuple(map(text, header.get("dropped", []))),
+            skipped=count(header.get("skipped", 0)),
         )
 
     def stored_pieces(self, layout: Layout) -> tuple[StoredPiece, ...]:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
 
-from ....codecs.schemas.features_json import serialize_features
+from ....codecs.schemas.features_json import class_files, serialize_features
 from ....codecs.schemas.pbtxt import serialize_pbtxt
 from ....domain.manifest import FileEntry, Manifest, ShardEntry, SplitEntry
 from ....domain.sharding.shard_plan import ShardPlan
@@ -245,7 +245,7 @@ class Executor:
         index = {written.entry.file: [piece.to_json() for piece in written.pieces] for written in shards}
         side_files = {PBTXT: serialize_pbtxt(work.schema), INDEX: dump_json({"shards": index})}
         if work.schema.message == "example":  # TFDS knows no other
-            side_files = {FEATURES: serialize_features(work.schema), **side_files}
+            side_files = {FEATURES: serialize_features(work.schema), **class_files(work.schema), **side_files}
         for name, data in side_files.items():
             self._store.put(self._layout.file(n, name), data)
         manifest = Manifest(

@@ -231,6 +231,22 @@ BYTES_TENSOR = of_class(
             of_class(
                 "image_feature", "Image", "image", dtype="uint8", shape={"dimensions": ["28", "28", "1"]}
             ),
+            {"x": {"dtype": "bytes", "image": {"format": None, "shape": [28, 28, 1]}}},
+        ),
+        (
+            of_class(
+                "image_feature",
+                "Image",
+                "image",
+                dtype="uint8",
+                shape={"dimensions": ["-1", "-1", "3"]},
+                encodingFormat="jpeg",
+            ),
+            {"x": {"dtype": "bytes", "image": {"format": "jpeg", "shape": [None, None, 3]}}},
+        ),
+        (of_class("image_feature", "Image", "image", dtype="float32"), {"x": {"dtype": "bytes"}}),
+        (
+            of_class("image_feature", "Image", "image", shape={"dimensions": ["-1", "2", "2", "3"]}),
             {"x": {"dtype": "bytes"}},
         ),
         (of_class("bounding_boxes", "BBoxFeature"), {"x": {"dtype": "float32", "shape": [4]}}),

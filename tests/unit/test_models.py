@@ -54,6 +54,8 @@ SEAMS = {
     "app.codecs.images.header",
     # Loading all kernels, as whoever starts a process does; none of them.
     "app.codecs.kernels",
+    # Their names: an image brings all of them compiled.
+    "app.codecs.kernels.table",
 }
 #: Models of one thing beside one another, which `Array` took the place of.
 GONE = {"ArrayColumn", "Arrival", "ChunkedArray", "FoundArray", "NamedTensor", "Tensor", "TensorStream"}

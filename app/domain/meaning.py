@@ -42,7 +42,7 @@ class MeaningJson(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedImage:
+class ImageContent:
     """Attributes: see `ImageJson`."""
 
     format: ImageFormat | None = None
@@ -61,7 +61,7 @@ class Quantized:
 class Meaning:
     """What values mean; at most one of the three is set."""
 
-    image: EncodedImage | None = None
+    image: ImageContent | None = None
     class_names: tuple[str, ...] = ()
     quantized: Quantized | None = None
 
@@ -104,7 +104,7 @@ def parse_meaning(members: Mapping[str, Any]) -> Meaning:
     return Meaning(quantized=_parse_quantized(members["quantized"]))
 
 
-def _parse_image(value: Any) -> EncodedImage:
+def _parse_image(value: Any) -> ImageContent:
     if not isinstance(value, dict) or not {"format", "shape"}.issuperset(value):
         raise ValueError('"image" must be {"format": "jpeg", "shape": [height, width, channels]}')
     form, shape = value.get("format"), value.get("shape", [None, None, None])
@@ -114,7 +114,7 @@ def _parse_image(value: Any) -> EncodedImage:
         raise ValueError('"shape" of an image must be [height, width, channels], each a number or null')
     if shape[2] not in (None, 1, 2, 3, 4):
         raise ValueError("an image has 1 to 4 channels")
-    return EncodedImage(form, (shape[0], shape[1], shape[2]))
+    return ImageContent(form, (shape[0], shape[1], shape[2]))
 
 
 def _is_length(dim: object) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from ..domain.meaning import ImageFormat as ImageFormat
+
 #: `[height, width, channels]`, uint8 or uint16.
 Image = NDArray[Any]
-ImageFormat = Literal["jpeg", "png", "gif", "webp", "bmp"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...domain.feature import Feature, FeatureShape, stored_features
-from ...domain.meaning import EncodedImage
+from ...domain.meaning import ImageContent
 
 FEATURES: Final = "tensorflow_datasets.core.features"
 
@@ -69,7 +69,7 @@ def is_class_label(feature: Feature) -> bool:
     return is_one and not feature.nullable and bool(feature.meaning.class_names)
 
 
-def _image(image: EncodedImage) -> dict[str, Any]:
+def _image(image: ImageContent) -> dict[str, Any]:
     # Of unknown channels, TFDS takes no format.
     encoding = {} if image.format not in _ENCODED or not image.shape[2] else {"encodingFormat": image.format}
     dimensions = ["-1" if dim is None else str(dim) for dim in image.shape]

@@ -13,7 +13,7 @@ from ...codecs.images.decode import UINT8
 from ...codecs.images.encode import CHANNELS, encoding_bytes, jpeg_pixels, png_pixels
 from ...domain.dtypes import BYTES
 from ...domain.feature import Feature
-from ...domain.meaning import EncodedImage, Meaning
+from ...domain.meaning import ImageContent, Meaning
 from ...runtime.images import Image, Pixels, Refusal
 from ..step import (
     RowsRefused,
@@ -42,7 +42,7 @@ class EncodeStep(Step):
                 feature, f"uint8 of shape [height, width, channels], channels of {CHANNELS[self.format]}"
             )
         height, width, channels = feature.shape
-        image = EncodedImage(self.format, (height, width, channels))
+        image = ImageContent(self.format, (height, width, channels))
         return changed(feature, BYTES, (), Meaning(image=image))
 
     @override

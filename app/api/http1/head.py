@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from .limits import ConnectionLimits
-from .refusals import Refused
+from .refusals import NOT_CHUNKED, OTHER_VERSION, Refused
 
 #: The body ends where its last chunk does.
 CHUNKED: Final = -1
@@ -40,16 +40,16 @@ def check_head(target: bytes, version: str, fields: Fields) -> tuple[int, bool]:
     known = dict(fields)
     if version == "1.1":
         if b"host" not in known:
-            raise Refused(400, "invalid_host", "No header field Host, which HTTP/1.1 requires.")
+            raise Refused(400, "invalid_host", "The header field Host is missing. Send `Host: name:port`.")
     elif version != "1.0":
-        raise Refused(400, "invalid_version", "HTTP/1.1 and HTTP/1.0 alone are spoken here.")
+        raise Refused(400, "invalid_version", OTHER_VERSION)
     if len(known) != len(fields) and sum(name == b"host" for name, _ in fields) > 1:
-        raise Refused(400, "invalid_host", "More than one header field Host.")
+        raise Refused(400, "invalid_host", "There is more than one header field Host. Send one.")
     _check_host(known.get(b"host", b""))
     if not target.startswith(b"/"):
         _check_absolute(target, fields)
     elif b"#" in target:
-        raise Refused(400, "invalid_target", "The request target has a fragment; leave it out.")
+        raise Refused(400, "invalid_target", "The request target has a fragment. Leave it out.")
     length = int(known.get(b"content-length", b"0"))
     if b"transfer-encoding" in known:
         length = _check_transfer_encoding(known[b"transfer-encoding"], version)
@@ -68,43 +68,64 @@ def check_size(target: bytes, fields: Fields, limits: ConnectionLimits) -> None:
     if size + len(target) > limits.max_header_bytes or len(target) > limits.max_target_bytes:
         raise too_large(target, limits)
     if len(fields) > limits.max_headers:
-        raise Refused(431, "too_many_headers", f"More than {limits.max_headers} header fields.")
+        raise Refused(
+            431,
+            "too_many_headers",
+            f"There are more than {limits.max_headers} header fields. Send fewer, or raise "
+            "SHARDSMITH_MAX_HEADERS.",
+        )
 
 
 def too_large(target: bytes, limits: ConnectionLimits) -> Refused:
     """The refusal of a head that is larger than allowed, whole or not."""
     if len(target) > limits.max_target_bytes:
         return Refused(
-            414, "target_too_long", f"The request target has more than {limits.max_target_bytes} bytes."
+            414,
+            "target_too_long",
+            f"The request target has more than {limits.max_target_bytes} bytes. Send a schema as a part "
+            "of a multipart body, or raise SHARDSMITH_MAX_TARGET_BYTES.",
         )
-    return Refused(431, "header_too_large", f"The head has more than {limits.max_header_bytes} bytes.")
+    return Refused(
+        431,
+        "header_too_large",
+        f"The head has more than {limits.max_header_bytes} bytes. Send fewer header fields, or raise "
+        "SHARDSMITH_MAX_HEADER_BYTES.",
+    )
 
 
 # A few names make up nearly all requests.
 @lru_cache(maxsize=64)
 def _check_host(value: bytes) -> None:
     if _HOST.fullmatch(value.strip(b" \t")) is None:
-        raise Refused(400, "invalid_host", "Host is not `name` or `name:port`.")
+        raise Refused(400, "invalid_host", "The header field Host is not `name` or `name:port`. Correct it.")
 
 
 def _check_transfer_encoding(value: bytes, version: str) -> int:
     if version == "1.0":  # RFC 9112, section 6.1: faulty framing
-        raise Refused(400, "invalid_transfer_encoding", "HTTP/1.0 has no Transfer-Encoding.")
+        raise Refused(
+            400,
+            "invalid_transfer_encoding",
+            "HTTP/1.0 has no Transfer-Encoding. Use HTTP/1.1, or send a Content-Length.",
+        )
     if value.strip(b" \t").lower() != b"chunked":
-        raise Refused(400, "invalid_transfer_encoding", "Transfer-Encoding is not `chunked`.")
+        raise Refused(400, "invalid_transfer_encoding", NOT_CHUNKED)
     return CHUNKED
 
 
 def _check_expect(value: bytes) -> bool:
     if value.strip(b" \t").lower() != b"100-continue":
-        raise Refused(417, "expectation_failed", "Expect is not `100-continue`.")
+        raise Refused(
+            417,
+            "expectation_failed",
+            "The header field Expect is not `100-continue`. Send that, or leave it out.",
+        )
     return True
 
 
 def _check_absolute(target: bytes, fields: Fields) -> None:
     absolute = _ABSOLUTE.match(target)
     if absolute is None or b"#" in target:
-        raise Refused(400, "invalid_target", "The request target begins with no `/`.")
+        raise Refused(400, "invalid_target", "The request target does not begin with `/`. Send a path.")
     _check_host(absolute[1])
     for index, (name, _) in enumerate(fields):
         if name == b"host":

@@ -205,7 +205,10 @@ class HardenedProtocol(ReceivingProtocol):
             self._close()
         elif self._phase == HEAD:
             self._refuse(
-                timed_out(f"The head of the request did not come within {limits.header_timeout_s:g} s.")
+                timed_out(
+                    f"The head of the request did not come within {limits.header_timeout_s:g} s. "
+                    "Send it at once."
+                )
             )
         else:
             rate = f"{limits.min_rate} bytes/s (SHARDSMITH_MIN_RATE)"

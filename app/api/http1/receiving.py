@@ -23,7 +23,7 @@ from .deadlines import Deadlines
 from .flow import Flow
 from .head import CHUNKED, check_head, check_size, too_large
 from .limits import BODY_DEADLINES, ConnectionLimits
-from .refusals import Refused, defect, malformed
+from .refusals import MALFORMED_TARGET, Refused, defect, malformed
 
 if TYPE_CHECKING:
     from uvicorn._types import HTTPScope
@@ -198,7 +198,13 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
             return
         self._overhead = max(0, self._overhead + num_bytes - 3 * self._content - 16 * self._chunks)
         if self._overhead > self.limits.max_chunk_overhead:
-            self._refuse(Refused(400, "invalid_chunk", "Too much in the chunked body is no content."))
+            self._refuse(
+                Refused(
+                    400,
+                    "invalid_chunk",
+                    "Too much in the chunked body is no content. Send larger chunks, without extensions.",
+                )
+            )
 
     def _decline_upgrade(self, piece: bytes | memoryview, offset: int) -> None:
         """Begin the request again as if it offered no upgrade, which RFC 9110 (7.8) leaves to a server."""
@@ -221,7 +227,7 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         if isinstance(cause, Refused):
             return cause
         if isinstance(cause, httptools.HttpParserInvalidURLError):
-            return Refused(400, "invalid_target", "The request target is malformed.")
+            return Refused(400, "invalid_target", MALFORMED_TARGET)
         if isinstance(error, httptools.HttpParserCallbackError):
             self.logger.error("a defect in parsing a request", exc_info=error)
             return defect()
@@ -245,7 +251,11 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         method, version = self.parser.get_method(), self.parser.get_http_version()
         if self.parser.should_upgrade():
             if method == b"CONNECT":
-                raise Refused(400, "invalid_method", "This is no proxy: CONNECT is not known here.")
+                raise Refused(
+                    400,
+                    "invalid_method",
+                    "This is no proxy: CONNECT is not known here. Send the request itself.",
+                )
             self._upgrading = True
             return
         length, expects_continue = check_head(self.url, version, self.headers)
@@ -261,7 +271,11 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         if not self._admitted and self.scope["path"] not in PROBES:
             raise Refused(503, "too_many_connections", "Too many connections are open. Try again.")
         if len(self.pipeline) >= _MOST_QUEUED:
-            raise Refused(400, "too_many_requests", f"More than {_MOST_QUEUED} requests before an answer.")
+            raise Refused(
+                400,
+                "too_many_requests",
+                f"More than {_MOST_QUEUED} requests came before an answer. Read answers before sending more.",
+            )
         keep_alive = version == "1.1" and self.parser.should_keep_alive() and self._admitted
         owes = self._owes()
         self.cycle = cycle = self._make_cycle(keep_alive, expects_continue)

@@ -27,21 +27,29 @@ class Refused(Exception):
         self.detail = detail
 
 
+_TWO_LENGTHS: Final = "The request has both Transfer-Encoding and Content-Length. Send one of them."
+_NO_CHUNK: Final = "The chunked body is malformed. Let an HTTP library write the chunks."
+_NO_HEADER: Final = "A header field is malformed. Let an HTTP library write the head."
+#: What several places find wrong.
+NOT_CHUNKED: Final = "Transfer-Encoding is not `chunked`. Send that, or a Content-Length."
+MALFORMED_TARGET: Final = "The request target is malformed. Percent-encode the path and the query."
+OTHER_VERSION: Final = "This is neither HTTP/1.1 nor HTTP/1.0. Use one of them."
+
 #: What llhttp says, in parts of its messages, and what a client is told. Anything else is the last of them.
 _REASONS: Final = (
-    ("Transfer-Encoding can't be present", "ambiguous_length", "Transfer-Encoding beside Content-Length."),
-    ("Content-Length can't be present", "ambiguous_length", "Content-Length beside Transfer-Encoding."),
-    ("Content-Length", "invalid_content_length", "Content-Length is not one decimal number."),
-    ("Transfer-Encoding", "invalid_transfer_encoding", "Transfer-Encoding is not `chunked`."),
-    ("chunk", "invalid_chunk", "The chunked body is malformed."),
-    ("Chunk", "invalid_chunk", "The chunked body is malformed."),
-    ("method", "invalid_method", "This begins with no method that is known here."),
-    ("url", "invalid_target", "The request target is malformed."),
-    ("HTTP", "invalid_version", "HTTP/1.1 and HTTP/1.0 alone are spoken here."),
-    ("PRI", "invalid_version", "HTTP/1.1 and HTTP/1.0 alone are spoken here."),
-    ("header", "invalid_header", "A header field is malformed."),
-    ("space after start line", "invalid_header", "A header field is malformed."),
-    ("", "malformed_request", "This is no HTTP/1.1 request."),
+    ("Transfer-Encoding can't be present", "ambiguous_length", _TWO_LENGTHS),
+    ("Content-Length can't be present", "ambiguous_length", _TWO_LENGTHS),
+    ("Content-Length", "invalid_content_length", "Content-Length is not one decimal number. Correct it."),
+    ("Transfer-Encoding", "invalid_transfer_encoding", NOT_CHUNKED),
+    ("chunk", "invalid_chunk", _NO_CHUNK),
+    ("Chunk", "invalid_chunk", _NO_CHUNK),
+    ("method", "invalid_method", "The method is not known. Use GET, HEAD, POST, PUT or DELETE."),
+    ("url", "invalid_target", MALFORMED_TARGET),
+    ("HTTP", "invalid_version", OTHER_VERSION),
+    ("PRI", "invalid_version", OTHER_VERSION),
+    ("header", "invalid_header", _NO_HEADER),
+    ("space after start line", "invalid_header", _NO_HEADER),
+    ("", "malformed_request", "This is no HTTP/1.1 request. Send plain HTTP; TLS ends at a proxy."),
 )
 
 

@@ -123,6 +123,7 @@ def test_what_has_no_meaning_or_two_is_refused(server: Served, what: str) -> Non
     assert answer.count(b"\r\n\r\n") == 1
     problem = problem_of(answer)
     assert (problem["status"], problem["code"]) == (417 if code == "expectation_failed" else 400, code)
+    assert ". " in problem["detail"], "it says what to do, too"
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -202,6 +203,7 @@ def test_too_large_a_head_is_refused(what: str) -> None:
     with served(echo, LIMITS) as server:
         problem = problem_of(server.exchange(sent))
     assert (problem["status"], problem["code"]) == (status, code)
+    assert ". " in problem["detail"], "it says what to do, too"
 
 
 @pytest.mark.parametrize("what", ["a target", "an endless target", "a header", "headers", "endless headers"])

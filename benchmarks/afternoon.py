@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from typing import Any
 
@@ -40,4 +41,10 @@ async def serialize_rows(request: Request) -> Response:
 @app.post("/tensor")
 async def serialize_tensor(request: Request) -> Response:
     array = np.array(orjson.loads(await request.body()), np.float32)
+    return Response(tf.io.serialize_tensor(array).numpy(), media_type="application/protobuf")
+
+
+@app.post("/npy")
+async def serialize_npy(request: Request) -> Response:
+    array = np.load(io.BytesIO(await request.body()))
     return Response(tf.io.serialize_tensor(array).numpy(), media_type="application/protobuf")

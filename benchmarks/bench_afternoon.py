@@ -1,16 +1,18 @@
-"""How fast is JSON converted over HTTP, next to the service that somebody would write in an afternoon?
+"""How fast are JSON and NPY converted over HTTP, next to a service that somebody would write in an afternoon?
 
 The peer is `afternoon.py`: FastAPI, orjson, `tf.train.Example` and `TFRecordWriter` under the same uvicorn.
-20,000 rows in one array go to TFRecord, and a million floats to a TensorProto, over raw sockets. Both take
-turns. This is time by the clock, the client on the same machine; the processor time of each server is
-printed. Run: python -m benchmarks.bench_afternoon
+20,000 rows in one array go to TFRecord, a million floats and 64 MiB of NPY to a TensorProto, over raw
+sockets. Both take turns. This is time by the clock, the client on the same machine; the processor time of
+each server is printed. Run: python -m benchmarks.bench_afternoon
 """
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import statistics
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from benchmarks.measure import Answer, Session, main, memory_folder, processor_s
 
 ROWS = 20_000
 NUMBERS = 1_000_000
+NPY_FLOATS = 16 * 1024 * 1024
 ROUNDS = 9
 PEER = 'import sys, uvicorn; uvicorn.run("benchmarks.afternoon:app", port=int(sys.argv[1]))'
 
@@ -57,6 +60,10 @@ def cases() -> Iterator[Case]:
     floats = json.dumps(np.round(rng.standard_normal(NUMBERS), 4).tolist()).encode()
     path = "/v1/tensors/serialize?dtype=float32"
     yield Case("JSON to TensorProto, a million floats", "values", NUMBERS, floats, path, "/tensor", 4)
+    file = io.BytesIO()
+    np.save(file, rng.standard_normal(NPY_FLOATS, np.float32))
+    path = "/v1/tensors/serialize?from=npy"
+    yield Case("NPY to TensorProto, 64 MiB", "values", NPY_FLOATS, file.getvalue(), path, "/npy", 4)
 
 
 def fetch(url: str, body: bytes) -> bytes:
@@ -75,8 +82,11 @@ def exchange(url: str, path: str, body: bytes, least: int) -> float:
     begin = time.monotonic()
     with socket.create_connection((str(address.hostname), address.port or 80)) as connection:
         connection.sendall(head)
-        connection.sendall(body)
+        # An answer may begin before the body ends.
+        sender = threading.Thread(target=connection.sendall, args=(body,))
+        sender.start()
         received, last = drain(connection)
+        sender.join()
     seconds = time.monotonic() - begin
     if received < least:
         raise RuntimeError(f"{path} answered {received} bytes that end with {last!r}")
@@ -96,7 +106,7 @@ def measure_case(session: Session, case: Case, servers: dict[str, tuple[str, int
             seconds[name].append(exchange(url, paths[name], case.body, sizes[name]))
             processor[name].append(processor_s(pid) - used)
     answer = Answer(
-        "JSON converted over HTTP, by the clock",
+        "JSON and NPY converted over HTTP, by the clock",
         case.name,
         case.unit,
         statistics.median(seconds["ours"]) / case.items,

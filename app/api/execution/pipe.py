@@ -261,7 +261,7 @@ class OutputPipe:
 
     def _write(self, data: memoryview) -> None:
         length = len(data)
-        if self._digest_limit is None or self.size + length <= self._digest_limit:
+        if self._digest_limit is None:
             self._digest.update(data)
         offer_turn()
         if self._has_to_wait():
@@ -331,6 +331,11 @@ class OutputPipe:
 
     def finish(self, error: BaseException | None = None) -> None:
         """No more will come, because all is there or because of `error`."""
+        if self._digest_limit is not None and self.size <= self._digest_limit:
+            # All of it is still queued. What goes beyond the limit has not taken the time for a digest.
+            for piece in self._queue:
+                if not isinstance(piece, tuple):
+                    self._digest.update(piece)
         with self._changed:
             self._finished, self._error = True, error
         self._wake()

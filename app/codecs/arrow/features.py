@@ -8,7 +8,6 @@ on a field (bfloat16 in uint16, complex numbers in fixed-size binary, float8 in 
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,9 +15,9 @@ import pyarrow as pa
 from ...domain.dtypes import BOOL, BYTES, DTYPES, TEXT, WITHIN_FLOAT32, DType
 from ...domain.feature import Feature, FeatureShape
 from ...domain.schema import Message, Schema
-from ...errors import UnprocessableInput
+from ...errors import InputError, UnprocessableInput
 from ...runtime.budget import Budget
-from ..json.text import parse_json
+from ..json.text import parse_json, parse_metadata
 from ..options import RecordsDecodeOptions
 from ..records.body_schema import with_body_schema
 from .elements import storage_type
@@ -188,10 +187,10 @@ def _variable_shape(field: pa.Field[Any]) -> tuple[FeatureShape, pa.DataType] | 
         raise _unsupported_error(field.name, layout)
     rank: int = shape_type.list_size
     try:
-        members = json.loads(marks.get(_EXTENSION_METADATA) or b"{}")
+        members = parse_metadata(marks.get(_EXTENSION_METADATA) or b"{}")
         uniform = tuple(members.get("uniform_shape") or [None] * rank)
         order = list(members.get("permutation") or range(rank))
-    except (AttributeError, TypeError, ValueError, RecursionError):
+    except (AttributeError, TypeError, InputError):
         raise _unsupported_error(field.name, layout) from None
     if len(uniform) != rank or order != list(range(rank)):
         raise UnprocessableInput(

@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from ...domain.dtypes import STRING, DType
 from ...domain.feature import Feature
 from ...domain.tensor import Shape, check_distinct, check_shape, num_elements
-from ...errors import UnprocessableInput
+from ...errors import InputError, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ..array import Array
 from ..columns import Strings, join_values
 from ..content import STRING_OVERHEAD
+from ..json.text import parse_metadata
 from ..options import TensorDecodeOptions, TensorEncodeOptions
 from ..records.lease import Lease
 from ..records.named_columns import check_columns
@@ -133,8 +134,8 @@ def _shape_in_metadata(marks: dict[bytes, bytes], name: str, count: int) -> Shap
             (`shape_mismatch`).
     """
     try:
-        dims = json.loads(marks.get(_SHAPE_KEY, b""))
-    except (ValueError, RecursionError):
+        dims = parse_metadata(marks.get(_SHAPE_KEY, b""))
+    except InputError:
         dims = None
     if not isinstance(dims, list):
         raise _refusal(name, f"has no shape in its metadata {_SHAPE_KEY.decode()!r}", "invalid_shape")

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from ...domain.limits import MIB
+from ...domain.limits import KIB, MIB, Limits
 from ...errors import MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer
@@ -35,6 +35,8 @@ _KEY_OR_BRACKET: Final = re.compile(rf"({_STRING})(\s*:)?|[{{}}\[\]]", re.DOTALL
 
 #: Characters of a text that is read in less than a tenth of a second.
 _LARGE: Final = 4 * MIB
+#: What a text inside another format may take.
+_METADATA_BYTES: Final = 64 * KIB
 
 
 class _DuplicateKey(Exception):
@@ -88,6 +90,15 @@ def parse_json(
         _check_surrogates(decoded)
     value = _parse(decoded, max_depth, bare_nonfinite=bare_nonfinite)
     return JsonDocument(value, census.num_bytes)
+
+
+def parse_metadata(text: Buffer) -> Any:
+    """A short JSON text inside another format.
+
+    Raises:
+        InputError: as `parse_json`; also where it takes more than 64 KiB.
+    """
+    return parse_json(text, Budget(Limits(max_decoded_bytes=_METADATA_BYTES))).value
 
 
 def _decode_utf8(text: Buffer) -> str:

@@ -149,11 +149,7 @@ def read(
 
 
 def _same(left: Rows | Refusal, right: Rows) -> bool:
-    return (
-        isinstance(left, Rows)
-        and (left.schema, left.left) == (right.schema, right.left)
-        and alike(left.rows, right.rows)
-    )
+    return isinstance(left, Rows) and left.schema == right.schema and alike(left.rows, right.rows)
 
 
 def alike(left: Any, right: Any) -> bool:

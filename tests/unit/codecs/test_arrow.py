@@ -125,6 +125,7 @@ def test_nullable_is_what_the_field_says() -> None:
         ('{"permutation":[1,0]}', Refusal("unsupported_type", feature="x")),
         ('{"uniform_shape":[2]}', Refusal("invalid_arrow")),
         ("[", Refusal("invalid_arrow")),
+        ('{"uniform_shape":[NaN,2]}', Refusal("invalid_arrow")),
     ],
 )
 def test_a_tensor_whose_shapes_differ(metadata: str, expected: Any) -> None:

@@ -132,6 +132,8 @@ def marked(shape: bytes, num_batches: int = 1) -> bytes:
         (b"", "invalid_shape"),
         (b"[2,", "invalid_shape"),
         (b"7", "invalid_shape"),
+        (b'[{"a":1,"a":2}]', "invalid_shape"),
+        (b"[" + b"1," * 100_000 + b"3]", "invalid_shape"),
         (b"[-1]", "invalid_shape"),
         (b"[4]", "shape_mismatch"),
     ],

@@ -103,7 +103,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class FieldCells:
     """One feature of some records, by row; or one feature list's steps, by step.
 
     Attributes:
@@ -304,14 +304,14 @@ class MessageCells:
         place = self._places[key]
         return self._arena[place : place + self._fitting[key] * self._value_bytes[key]]
 
-    def cells(self, number: int, block: FrameBlock, first: int) -> Cells:
+    def cells(self, number: int, block: FrameBlock, first: int) -> FieldCells:
         """What the last call of `read` found of a feature; valid until the next one."""
         key = self._keys_of[number]
         begin = key * self._stride
         part = slice(begin, begin + self._rows)
         mode = self._modes[key]
         values = self._values(key) if VALUE_BYTES[mode] else self._arena[:0]
-        return Cells(
+        return FieldCells(
             self._data, self._kinds[part], self._numbers.reshape(4, -1)[:, part], block.first_record + first,
             block.offset, mode, values, self._fitting[key] == self._rows,
         )  # fmt: skip

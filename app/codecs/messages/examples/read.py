@@ -20,7 +20,7 @@ from ...kernels.messages.wire import KIND_ABSENT
 from ...options import RecordsDecodeOptions
 from ...records.lease import Lease
 from ..framing import FrameBlock
-from .cells import CELL_BYTES, MAX_WIDTH, Cells, MessageCells, UnknownFeature, Wanted, cell_rows
+from .cells import CELL_BYTES, MAX_WIDTH, FieldCells, MessageCells, UnknownFeature, Wanted, cell_rows
 from .content import build_content, content_prefix
 from .infer import HEAD_RECORDS, infer_schema
 from .values import ColumnBuilder, expected_kind
@@ -138,7 +138,7 @@ def _is_as_read(feature: Feature) -> bool:
     return mode in (MODE_FLOATS, MODE_INTS) and dtype.name in ("float32", "int64", "uint64")
 
 
-def _column(feature: Feature, cells: Cells, lease: Lease) -> Column:
+def _column(feature: Feature, cells: FieldCells, lease: Lease) -> Column:
     """The column of a feature.
 
     Raises:
@@ -161,7 +161,7 @@ class _StepBuilder(ColumnBuilder):
         starts: by row, the number of its first step, and the number of steps at the end.
     """
 
-    def __init__(self, feature: Feature, cells: Cells, lease: Lease, starts: Ints) -> None:
+    def __init__(self, feature: Feature, cells: FieldCells, lease: Lease, starts: Ints) -> None:
         super().__init__(feature, cells, lease)
         self._starts = starts
 
@@ -181,7 +181,7 @@ class _StepBuilder(ColumnBuilder):
         return int(np.searchsorted(self._starts, step, "right")) - 1
 
 
-def _sequence_column(feature: Feature, cells: Cells, lease: Lease) -> Column:
+def _sequence_column(feature: Feature, cells: FieldCells, lease: Lease) -> Column:
     present = cells.kinds != KIND_ABSENT
     if not feature.nullable and not present.all():
         number = cells.first_row + int(np.argmin(present))
@@ -199,7 +199,7 @@ def _sequence_column(feature: Feature, cells: Cells, lease: Lease) -> Column:
     return Column(steps.values, splits, mask, steps.width, steps.shapes)
 
 
-def _steps(feature: Feature, cells: Cells, starts: Ints, lease: Lease) -> Cells:
+def _steps(feature: Feature, cells: FieldCells, starts: Ints, lease: Lease) -> FieldCells:
     """The cells of all steps."""
     total = int(starts[-1])
     lease.charge(CELL_BYTES * total, "Steps of a batch")
@@ -210,7 +210,7 @@ def _steps(feature: Feature, cells: Cells, starts: Ints, lease: Lease) -> Cells:
         cells.data, cells.kinds, cells.begins, cells.ends, starts, expected_kind(feature.step), mode,
         kinds, *numbers,
     )  # fmt: skip
-    return Cells(
+    return FieldCells(
         cells.data, kinds, numbers, cells.first_row, cells.offset, mode, cells.values, complete=False
     )
 

@@ -18,7 +18,7 @@ from ...kernels.messages.read import UNFIT
 from ...kernels.messages.wire import KIND_ABSENT, KIND_BYTES, KIND_FLOAT, KIND_INT64
 from ...records.large_integers import are_exact
 from ...records.lease import Lease
-from .cells import KIND_NAMES, Cells
+from .cells import KIND_NAMES, FieldCells
 
 
 def expected_kind(feature: Feature) -> int:
@@ -35,7 +35,7 @@ class ColumnBuilder:
         lease: charged for the column's memory.
     """
 
-    def __init__(self, feature: Feature, cells: Cells, lease: Lease) -> None:
+    def __init__(self, feature: Feature, cells: FieldCells, lease: Lease) -> None:
         self.feature = feature
         self.cells = cells
         self.lease = lease

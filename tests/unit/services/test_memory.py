@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-WRITTEN_MIB = 384
+WRITTEN_MIB = 256
 #: Parts and shards pass through buffers of about 100 MiB in all, whatever their number.
 GROWTH_MIB = 200
 

@@ -16,7 +16,7 @@ mutations of good bytes, are tested in tests/unit/codecs:
 | 23-25 | TFRecord             | test_tfrecord.py                                                           |
 | 26-31 | JSON                 | test_json_text.py, test_json_tensors_in.py, test_json_rows.py              |
 | 32-33 | Arrow, Parquet       | test_arrow.py, test_parquet.py                                            |
-| 34    | images are no form   |                                                                           |
+| 34    | images               | test_images.py                                                            |
 
 Rows 14-17 of Content-Encoding are in test_http_content_encoding.py.
 The fuzzers of tests/fuzz hold the same for bytes that nobody thought of.
@@ -132,12 +132,21 @@ def test_stacked_and_unknown_encodings_are_refused_by_name(bounded: Service, enc
 
 
 @pytest.mark.parametrize("media_type", ["image/png", "image/gif", "image/jpeg"])
-@pytest.mark.parametrize("noun", ["tensors", "records", "examples"])
-def test_images_are_no_form(bounded: Service, noun: str, media_type: str) -> None:
+@pytest.mark.parametrize(
+    ("noun", "refusal"),
+    [
+        ("tensors", (400, "not_an_image")),
+        ("records", (415, "unsupported_media_type")),
+        ("examples", (415, "unsupported_media_type")),
+    ],
+)
+def test_an_image_is_a_tensor_and_no_rows(
+    bounded: Service, noun: str, refusal: tuple[int, str], media_type: str
+) -> None:
     answer = httpx.post(
         f"{bounded.url}/v1/{noun}/serialize", content=b"\x89PNG", headers={"Content-Type": media_type}
     )
-    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert (answer.status_code, answer.json()["code"]) == refusal
 
 
 def test_every_row_of_the_catalogue_is_here() -> None:

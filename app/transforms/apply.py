@@ -21,6 +21,7 @@ from ..domain.limits import MIB
 from ..errors import InputError, UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.images import ImageCodecs
+from ..runtime.turns import offer_turn
 from .parse import check_transforms, resulting_schema, steps_of
 from .step import RowsRefused, Step, Tools
 
@@ -28,7 +29,8 @@ from .step import RowsRefused, Step, Tools
 OnError = Literal["fail", "skip"]
 
 #: What the values of some rows take at most, in the widest form that they go through; one row may take more.
-PIECE_BYTES: Final = 16 * MIB
+#: The arrays of a column stay below what the allocator takes from the system anew each time.
+PIECE_BYTES: Final = 4 * MIB
 _MAX_PIECE_ROWS: Final = 1024
 
 
@@ -82,23 +84,25 @@ class _Transformed:
             numbers = np.arange(begin, begin + batch.num_rows)
             begin += batch.num_rows
             first = 0
-            while first < batch.num_rows:
-                last = first + self._piece_rows(batch, first)
+            for last in self._piece_ends(batch):
                 with Lease(self._budget) as lease:
                     piece = self._apply(batch.rows(first, last), numbers[first:last], lease)
                     if piece.num_rows:
                         yield piece
                 first = last
 
-    def _piece_rows(self, batch: Batch, first: int) -> int:
-        """How many rows from `first` on are worked on together."""
-        most = min(batch.num_rows - first, _MAX_PIECE_ROWS)
-        sizes = np.zeros(most, np.int64)
+    def _piece_ends(self, batch: Batch) -> Iterator[int]:
+        """Up to which rows they are worked on together."""
+        sizes = np.zeros(batch.num_rows, np.int64)
         for (feature, steps), column in zip(self._features, batch.columns, strict=True):
             if steps:
-                sizes += _sizes(column.rows(first, first + most), feature, steps, most)
-        fitting = int(np.searchsorted(sizes.cumsum(), PIECE_BYTES, "right"))
-        return max(1, fitting)
+                sizes += _sizes(column, feature, steps, batch.num_rows)
+        totals, end = sizes.cumsum(), 0
+        while end < batch.num_rows:
+            before = int(totals[end] - sizes[end])
+            fitting = int(np.searchsorted(totals, before + PIECE_BYTES, "right"))
+            end = min(max(end + 1, fitting), end + _MAX_PIECE_ROWS)
+            yield end
 
     def _apply(self, batch: Batch, numbers: Ints, lease: Lease) -> Batch:
         """The batch after all steps; `numbers` are those of its rows in the whole input."""
@@ -171,6 +175,7 @@ def _sizes(column: Column, feature: Feature, steps: tuple[Step, ...], num_rows: 
     elif steps[0].name == "decode_image":
         offsets = column.values.offsets.tolist()
         for row, (begin, end) in zip(present.tolist(), pairwise(offsets), strict=True):
+            offer_turn()
             sizes[row] += _decoded_size(column.values.data[begin:end].tobytes())
     else:
         sizes[present] += np.diff(column.values.offsets[bounds])

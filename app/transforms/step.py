@@ -19,6 +19,7 @@ from ..domain.feature import Feature, FeatureShape
 from ..domain.meaning import PLAIN, Meaning
 from ..errors import UnprocessableInput
 from ..runtime.images import ImageCodecs
+from ..runtime.turns import offer_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class ArrayStep(Step):
         result = self.result(feature)
         arrays, refused = [], {}
         for index, array in enumerate(row_arrays(column, feature, num_rows)):
+            offer_turn()
             try:
                 arrays.append(self.convert(array, tools))
             except ArrayRefused as error:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from app.codecs.forms import FormName
 from app.domain.dtypes import DTYPES
 from app.transforms.images.processes import ImageProcesses
-from tests.images import encode, pixels
+from tests.images import encode, pixels, wide_png
 from tests.unit.codecs.seam import serialize, tensors_of
 
 PHOTOGRAPHS = sorted((Path(sklearn.__file__).parent / "datasets" / "images").glob("*.jpg"))
@@ -59,12 +59,19 @@ def test_png(images: ImageProcesses, channels: int) -> None:
         )
 
 
-def test_png_of_sixteen_bits(images: ImageProcesses) -> None:
-    for seed in range(20):
-        wide = np.random.default_rng(seed).integers(0, 65536, (seed + 1, seed + 2), np.uint16)
-        data = encode(wide, "png")
-        found = proto(images, "png", data, dtype=DTYPES["uint16"])
-        assert found == theirs(tf.io.decode_png, data, dtype=tf.uint16)
+@pytest.mark.parametrize("channels", [0, 1, 3, 4])
+def test_png_of_sixteen_bits(images: ImageProcesses, channels: int) -> None:
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        wide = random.integers(0, 65536, (seed // 2 + 1, seed // 2 + 2, seed % 4 + 1), np.uint16)
+        for data in (
+            wide_png(wide),
+            wide_png(wide, [seed % 5]),
+            wide_png(wide, (4, 3), interlaced=True),
+            tf.io.encode_png(wide).numpy(),
+        ):
+            found = proto(images, "png", data, dtype=DTYPES["uint16"], channels=channels)
+            assert found == theirs(tf.io.decode_png, data, dtype=tf.uint16, channels=channels)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

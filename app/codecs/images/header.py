@@ -150,8 +150,6 @@ def _read_png(data: bytes) -> ImageHeader:
             width, height, bits, colour = struct.unpack_from(">IIBB", content)
             if colour not in _PNG_CHANNELS:
                 raise _not_an_image(f"PNG has no colour type {colour}.")
-            if bits == 16 and colour:
-                raise _unsupported("A PNG of 16 bits in more than one channel is not decoded here.")
             found = ImageHeader("png", height, width, _PNG_CHANNELS[colour], max(bits, 8))
             is_palette = colour == 3
         elif found is None:

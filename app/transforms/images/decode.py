@@ -14,6 +14,7 @@ from ...domain.dtypes import BYTES, DType
 from ...domain.feature import Feature
 from ...errors import InputError
 from ...runtime.images import EncodedImage, Image, ImageHeader, Refusal
+from ...runtime.turns import offer_turn
 from ..step import (
     RowsRefused,
     Step,
@@ -71,6 +72,7 @@ class DecodeImage(Step):
         images: list[EncodedImage] = []
         refused: dict[int, str] = {}
         for index, (begin, end) in enumerate(pairwise(strings.offsets.tolist())):
+            offer_turn()
             try:
                 data = strings.data[begin:end].tobytes()
                 images.append(prepare_image(data, self.channels, self.dtype))

@@ -19,6 +19,13 @@ from numpy.typing import NDArray
 
 Image = NDArray[Any]
 
+#: Raw modes of Pillow for PNG of 16 bits: what it takes each for, to find the high bytes, and the low ones.
+_WIDE: Final = {
+    "LA;16B": ("RGBA",),
+    "RGB;16B": ("RGB;16B", "RGB;16L"),
+    "RGBA;16B": ("RGBA;16B", "RGBA;16L"),
+}
+
 #: Thousandths of red, green and blue in grey as libpng has them, in 32,768ths: 0.299 and 0.587, and the rest.
 _GREY: Final = (9797, 19234, 3737)
 _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -104,11 +111,28 @@ def _open(data: bytes, form: str) -> Any:
 
 def _decode_png(data: bytes, channels: int, _: bool | None) -> Image:
     opened = _open(data, "PNG")
+    if opened.tile[0].args in _WIDE:
+        return _with_channels(_decode_wide(data, opened.tile[0].args), channels)
     if opened.mode.startswith("I"):  # grey of 16 bits
         return _with_channels(np.asarray(opened).astype(np.uint16)[:, :, None], channels)
     plain = {"1": "L", "P": "RGBA" if "transparency" in opened.info else "RGB"}.get(opened.mode, opened.mode)
     image = np.asarray(opened if plain == opened.mode else opened.convert(plain))
     return _with_channels(image if image.ndim == 3 else image[:, :, None], channels)
+
+
+def _decode_wide(data: bytes, mode: str) -> Image:
+    """A PNG of 16 bits in two to four channels, of which Pillow by itself leaves the lower eight out."""
+    halves = [_decode_as(data, raw) for raw in _WIDE[mode]]
+    if len(halves) == 1:  # high and low bytes side by side, as if they were channels
+        return halves[0].view(">u2").astype(np.uint16)
+    return halves[0].astype(np.uint16) << 8 | halves[1]
+
+
+def _decode_as(data: bytes, mode: str) -> Image:
+    """The bytes that Pillow finds in a PNG if it takes its rows for those of a raw mode as wide."""
+    opened = _open(data, "PNG")
+    opened.tile = [tile._replace(args=mode) for tile in opened.tile]
+    return np.asarray(opened)
 
 
 def _decode_webp(data: bytes, channels: int, _: bool | None) -> Image:
@@ -137,7 +161,8 @@ def _with_channels(image: Image, channels: int) -> Image:
         return image
     colours, alpha = (image[:, :, :-1], image[:, :, -1:]) if found in (2, 4) else (image, None)
     if channels == 1 and colours.shape[2] == 3:
-        colours = (colours.astype(np.int64) @ np.array(_GREY) >> 15)[:, :, None]
+        half = 0 if image.itemsize == 1 else 1 << 14  # libpng rounds 16 bits, and cuts 8 off
+        colours = ((colours.astype(np.int64) @ np.array(_GREY) + half) >> 15)[:, :, None]
     elif channels > 1 and colours.shape[2] == 1:
         colours = np.repeat(colours, 3, 2)
     if channels < 4:

@@ -20,7 +20,7 @@ from app.runtime.budget import Budget
 from app.runtime.images import ImageCodecs
 from app.runtime.streams import MemoryFile
 from app.transforms.images.processes import ImageProcesses
-from tests.images import animated, cmyk_jpeg, decode, encode, pixels, png_of
+from tests.images import animated, cmyk_jpeg, decode, encode, pixels, png_of, wide_png
 from tests.unit.codecs.seam import Refusal, Values, read_tensors, write_tensors
 
 IMAGES: list[FormName] = ["jpeg", "png", "webp", "gif", "bmp"]
@@ -92,6 +92,9 @@ def test_channels_may_be_chosen(images: ImageCodecs, form: Any, channels: int, e
 def test_a_png_may_have_sixteen_bits(images: ImageCodecs) -> None:
     wide = np.array([[0, 1, 65535], [256, 300, 7]], np.uint16)
     assert read(images, "png", encode(wide, "png"), dtype=UINT16) == values_of(wide[:, :, None])
+    for channels in (2, 3, 4):
+        wide = np.arange(6 * channels, dtype=np.uint16).reshape(2, 3, channels) * 2_711
+        assert read(images, "png", wide_png(wide), dtype=UINT16) == values_of(wide)
     spread = GREY.astype(np.uint16) * 257
     assert read(images, "png", encode(GREY, "png"), dtype=UINT16) == values_of(spread)
     assert read(images, "png", encode(GREY, "png"), dtype=UINT8, shape=(5, 3, 1)) == values_of(GREY)
@@ -118,7 +121,7 @@ PNG = encode(RGB, "png")
         ("jpeg", encode(RGB, "jpeg"), {"channels": 4}, Refusal("unsupported_image")),
         ("jpeg", encode(RGB, "jpeg"), {"dtype": UINT16}, Refusal("unsupported_image")),
         ("png", encode(np.zeros((2, 2), np.uint16), "png"), {}, Refusal("unsupported_image")),
-        ("png", png_of(5, 3, bits=16), {"dtype": UINT16}, Refusal("unsupported_image")),
+        ("png", png_of(5, 3, bits=16), {"dtype": UINT16}, Refusal("damaged_image")),
         ("gif", animated("gif"), {}, Refusal("unsupported_image")),
         ("webp", animated("webp"), {}, Refusal("unsupported_image")),
         ("png", animated("png"), {}, Refusal("unsupported_image")),

@@ -258,6 +258,21 @@ def test_an_error_reaches_the_reader_in_place_of_the_rest(tmp_path: Path) -> Non
         asyncio.run(main())
 
 
+@pytest.mark.parametrize("limit", [5010, 5011])
+def test_an_answer_that_is_not_long_has_a_digest(tmp_path: Path, limit: int) -> None:
+    pieces = [b"short", b" ", b"pieces"[:4], b"x" * 5000]
+
+    async def main() -> tuple[bool, str]:
+        pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=limit, timeout_s=10)
+        for piece in pieces:
+            pipe.write(piece)
+        pipe.finish()
+        return await pipe.settle(limit), pipe.repr_digest()
+
+    digest = base64.b64encode(hashlib.sha256(b"".join(pieces)).digest()).decode()
+    assert asyncio.run(main()) == (True, f"sha-256=:{digest}:")
+
+
 def test_settle_says_whether_all_is_there(tmp_path: Path) -> None:
     async def main() -> tuple[bool, bool]:
         pipe = OutputPipe(Spool(tmp_path, 2**30), lambda: True, digest_limit=10, timeout_s=10)

@@ -2,6 +2,8 @@
 
 import io
 import tarfile
+import warnings
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,16 @@ def files_of(archive: bytes) -> list[File]:
     with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
         found = [(info.name, opened.extractfile(info)) for info in opened]
         return [(name, content.read() if content else b"") for name, content in found]
+
+
+def zip_of(*files: File, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A ZIP archive of the files."""
+    out = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "w", method) as archive:
+        warnings.simplefilter("ignore")  # a name that stands twice
+        for name, content in files:
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, method)
+    return out.getvalue()
 
 
 def npy_of(array: Any) -> bytes:

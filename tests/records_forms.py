@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from tests.archives import files_of, npy_of, tar_of
+from tests.archives import File, files_of, npy_of, tar_of, zip_of
 from tests.feature_values import field, varint
 from tests.tensor_forms import (
     Request,
@@ -267,13 +267,17 @@ def _json_rows(kind: str, rows: Rows) -> list[str]:
     return [json.dumps(envelope(kind, row)) for row in rows]
 
 
-def _tar_of(kind: str, rows: Rows) -> bytes:
+def _files_of(kind: str, rows: Rows) -> list[File]:
     files = []
     for number, row in enumerate(rows if kind == "dense" else ()):  # of other kinds the schema is refused
         files.append((f"{number:09d}.n.cls", str(row["n"]).encode()))
         if "x" in row:
             files.append((f"{number:09d}.x.npy", npy_of(np.array(row["x"], "<f4"))))
-    return tar_of(*files)
+    return files
+
+
+def _zip_of(kind: str, rows: Rows) -> Request:
+    return {"content": zip_of(*_files_of(kind, rows)), "params": {"archive": "samples"}}
 
 
 def _read_tar(_: str, answer: httpx.Response) -> Rows:
@@ -296,7 +300,8 @@ _WRITERS: dict[str, Callable[[str, Rows], bytes | Request]] = {
     "parquet": _parquet_of,
     "csv": _csv_of,
     "libsvm": _libsvm_of,
-    "tar": _tar_of,
+    "tar": lambda kind, rows: tar_of(*_files_of(kind, rows)),
+    "zip": _zip_of,
     "tfrecord": lambda kind, rows: framed(*messages(kind, rows)),
     "b64": lambda kind, rows: b64_of(messages(kind, rows)),
 }

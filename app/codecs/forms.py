@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 from ..domain.feature import FeatureKind
+from ..errors import UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.images import ImageFormat
 from ..runtime.streams import Buffer, ByteStream, WholeBody
-from .archives import read_rows as records_tar
+from .archives import read_rows as archives
 from .archives import write_rows as tar_write
 from .arrays import npy, npz, oip, raw, safetensors
 from .arrays.read_rows import read_oip, reader_of
@@ -59,6 +60,7 @@ FormName = Literal[
     "csv",
     "libsvm",
     "tar",
+    "zip",
     "tfrecord",
     "b64",
 ]
@@ -133,12 +135,23 @@ _ARRAY_COLUMNS: Final[Kinds] = ("dense", "sequence")
 _ARRAY_COLUMNS_IN: Final[Kinds] = ("dense", "ragged", "sequence")
 
 
+def refuse_to_write(form: FormName, other: FormName) -> Callable[..., Iterator[Buffer]]:
+    """The encoder of a format that is read alone."""
+
+    def refuse(*_: object) -> Iterator[Buffer]:
+        raise UnprocessableInput(
+            f"The form {form!r} is read, not written. Ask for {other!r}.", code="not_expressible"
+        )
+
+    return refuse
+
+
 def _image(form: ImageFormat) -> TensorCodec:
     """The codec of images that are read and written."""
     if form in ("jpeg", "png"):
         write = write_arrays(images.writer_of(form), dense_only=form)
         return TensorCodec(_read_image(form), write, _DENSE, needs="file", waits=True)
-    write = images.refuse_to_write(form)
+    write = refuse_to_write(form, "png")
     return TensorCodec(_read_image(form), write, (), kinds_in=_DENSE, needs="file", waits=True)
 
 
@@ -250,7 +263,19 @@ FORMS: Final[tuple[Form, ...]] = (
     Form(
         "tar",
         ("application/x-tar",),
-        records=RecordsCodec(records_tar.decode, tar_write.encode, _DENSE, shows_absence=True),
+        records=RecordsCodec(archives.read_tar, tar_write.encode, _DENSE, shows_absence=True),
+    ),
+    Form(
+        "zip",
+        ("application/zip", "application/x-zip-compressed"),
+        records=RecordsCodec(
+            archives.read_zip,
+            refuse_to_write("zip", "tar"),
+            (),
+            kinds_in=_DENSE,
+            needs="file",
+            shows_absence=True,
+        ),
     ),
     Form(
         "tfrecord",

@@ -17,6 +17,8 @@ from ..runtime.images import ImageCodecs
 ByteOrder = Literal["little", "big"]
 #: How the elements of a raw body lie: row-major (C) or column-major (Fortran).
 ElementOrder = Literal["C", "F"]
+#: How the files of an archive are rows: samples that share a name (WebDataset), or images in folders.
+ArchiveLayout = Literal["samples", "folders"]
 #: Arrow IPC: messages one after another, or the same with a footer by which batches are found.
 ArrowFormat = Literal["stream", "file"]
 
@@ -140,6 +142,9 @@ class RecordsDecodeOptions:
         undeclared: what happens to features that a declared schema does not name.
         json_bytes: as for tensors.
         csv: how a CSV body is written.
+        archive: how a `tar` or `zip` body is laid out; None is what most archives of that form are.
+        labels: of images in folders: names of folders, whose places here are the labels; None takes the
+            names.
         as_bytes: each record of a `tfrecord` or `b64` body is one value of bytes, whatever it holds.
         transforms: knows the steps in a schema that stands in the body; None where there can be none.
         losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
@@ -157,6 +162,8 @@ class RecordsDecodeOptions:
     undeclared: Literal["error", "drop"] = "error"
     json_bytes: int | None = None
     csv: CsvDialect = CsvDialect()
+    archive: ArchiveLayout | None = None
+    labels: tuple[str, ...] | None = None
     as_bytes: bool = False
     transforms: Transforms | None = None
     losses: Losses | None = None

@@ -63,7 +63,8 @@ def test_tensors(client: httpx.Client, source: str, target: str, kind: str, clai
 def test_records(client: httpx.Client, source: str, target: str, kind: str, claimed: bool) -> None:
     features, rows = records_forms.sample(kind, source, target)
     request = records_forms.written(source, kind, rows)
-    params = {"from": source, "to": target, "schema": json.dumps({"features": features})}
+    declared = {"schema": json.dumps({"features": features})}
+    params = {"from": source, "to": target, **declared, **request.pop("params", {})}
     answers = [
         client.post(f"/v1/records/{verb}", params=params, **request) for verb in ("serialize", "parse")
     ]

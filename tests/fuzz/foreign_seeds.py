@@ -6,6 +6,7 @@ import gzip
 import io
 import struct
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.archives import tar_of
+from tests.archives import tar_of, zip_of
 from tests.fuzz.framing import FRAMINGS
 from tests.images import encode, pixels
 
@@ -150,8 +151,16 @@ def _tar_records() -> Iterator[bytes]:
     yield b"\0" + tar_of(*sample, ("b.x.npy", _npy(np.ones((1, 2)))))
     yield b"\1" + tar_of(("d/a.label.cls", b"7"), ("d/a.flag", b"true"), ("d/a.small.npy", _npy([1, -2])))
     long = ("n" * 120 + ".txt", "β".encode())
+    yield b"\x0a" + tar_of(("pets/cat/1.jpg", b"1"), ("pets/dog/2.PNG", b"2"))
     for layout in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
         yield b"\0" + tar_of(long, layout=layout)
+
+
+def _zip_records() -> Iterator[bytes]:
+    pets = [("cat/1.jpg", b"\xff\xd8"), ("cat/.DS_Store", b""), ("dog/2.png", b"\x89PNG" * 9)]
+    yield b"\0" + zip_of(*pets)
+    yield b"\x0c" + zip_of(*pets, method=zipfile.ZIP_STORED)
+    yield b"\x0b" + zip_of(("a.cls", b"7"), ("a.x.npy", _npy([1, 2])), ("b.cls", b"8"))
 
 
 def _json_records() -> Iterator[bytes]:
@@ -301,6 +310,7 @@ FOREIGN_RECORDS: Final = {
     "csv": _csv_records,
     "libsvm": _libsvm_records,
     "tar": _tar_records,
+    "zip": _zip_records,
     "json": _json_records,
     "ndjson": _ndjson_records,
 }

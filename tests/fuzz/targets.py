@@ -150,6 +150,9 @@ RECORDS_VARIANTS: Final = (
     RecordsDecodeOptions(schema=SCALARS),
     RecordsDecodeOptions(schema=ENCODED),
     RecordsDecodeOptions(schema=LABELLED),
+    RecordsDecodeOptions(archive="folders"),
+    RecordsDecodeOptions(archive="samples"),
+    RecordsDecodeOptions(archive="folders", labels=("cat", "dog")),
 )
 TENSOR_VARIANTS: Final = (
     TensorDecodeOptions(),

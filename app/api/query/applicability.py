@@ -26,6 +26,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 _RAW: Final = frozenset({"raw"})
 _TFRECORD: Final = frozenset({"tfrecord"})
 _CSV: Final = frozenset({"csv"})
+_ARCHIVES: Final = frozenset({"tar", "zip"})
 _IMAGES: Final = frozenset({"jpeg", "png", "webp", "gif", "bmp"})
 _ROWS_OF_JSON: Final = frozenset({"json", "ndjson"})
 #: Forms whose numbers are text.
@@ -37,6 +38,8 @@ _FORMS: Final = {
     "compression": _Forms(_TFRECORD, _TFRECORD, "TFRecord"),
     "delimiter": _Forms(_CSV, _NONE, "CSV bodies"),
     "null_": _Forms(_CSV, _NONE, "CSV bodies"),
+    "archive": _Forms(_ARCHIVES, _NONE, "archives"),
+    "labels": _Forms(_ARCHIVES, _NONE, "archives"),
     "damaged": _Forms(_TFRECORD, _NONE, "TFRecord bodies"),
     "channels": _Forms(_IMAGES, _NONE, "images"),
     "quality": _Forms(_NONE, frozenset({"jpeg"}), "JPEG answers"),

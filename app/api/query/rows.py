@@ -21,6 +21,7 @@ from ...runtime.streams import ByteStream
 from ...transforms.parse import TRANSFORMS
 from ..negotiation import has_tabs
 from .types import (
+    Archive,
     Base64,
     BytesAs,
     Damaged,
@@ -32,6 +33,7 @@ from .types import (
     From,
     Infer,
     Int64,
+    Labels,
     Lossy,
     Nonfinite,
     NonfiniteIn,
@@ -124,19 +126,30 @@ class ExamplesQuery(RowConversionQuery):
         return self.read_options(schema, self.message)
 
 
-class CsvBodyQuery(NoQuery):
-    """How a CSV body is written."""
+class BodyFormatQuery(NoQuery):
+    """How a body of CSV, or an archive, is written."""
 
     delimiter: Delimiter = None
     null_: NullTexts = None
+    archive: Archive = None
+    labels: Labels = None
 
-    def csv_dialect(self, headers: Headers, from_: str | None) -> CsvDialect:
-        """What the parameters and the media type of the body say.
+    def for_body(
+        self, options: RecordsDecodeOptions, headers: Headers, from_: str | None
+    ) -> RecordsDecodeOptions:
+        """The options, with what the parameters and the media type of the body say.
 
         Args:
             headers: of the rows.
             from_: the query parameter `from`.
+
+        Raises:
+            MalformedInput: labels that are empty or stand twice (`invalid_labels`).
         """
+        dialect, labels = self._csv_dialect(headers, from_), parse_labels(self.labels)
+        return replace(options, csv=dialect, archive=self.archive, labels=labels)
+
+    def _csv_dialect(self, headers: Headers, from_: str | None) -> CsvDialect:
         if self.delimiter is None:
             delimiter = "\t" if has_tabs(headers, from_) else ","
         else:
@@ -144,7 +157,7 @@ class CsvBodyQuery(NoQuery):
         return CsvDialect(delimiter, () if self.null_ is None else tuple(self.null_.split(",")))
 
 
-class BodyOfRowsQuery(CsvBodyQuery):
+class BodyOfRowsQuery(BodyFormatQuery):
     """Parameters of the routes that read rows and answer with something else."""
 
     from_: From = None
@@ -182,7 +195,7 @@ class DescribeRecordsQuery(BodyOfRowsQuery):
         return replace(options, as_bytes=self.message == "bytes")
 
 
-class RecordsQuery(RowConversionQuery, CsvBodyQuery):
+class RecordsQuery(RowConversionQuery, BodyFormatQuery):
     """Parameters of `/v1/records/*`."""
 
     message: RecordMessage = None
@@ -212,6 +225,25 @@ class RecordsQuery(RowConversionQuery, CsvBodyQuery):
             compression=self.compression or "none",
             as_bytes=self.message == "bytes",
         )
+
+
+def parse_labels(text: str | None) -> tuple[str, ...] | None:
+    """The names in `labels`.
+
+    Raises:
+        MalformedInput: one is empty, or stands twice (`invalid_labels`).
+    """
+    if text is None:
+        return None
+    labels = tuple(text.split(","))
+    if "" in labels or len(set(labels)) < len(labels):
+        raise MalformedInput(
+            f"labels={text[:60]!r} has an empty name, or one twice. Write names of folders, separated by "
+            "commas.",
+            code="invalid_labels",
+            extra={"parameter": "labels"},
+        )
+    return labels
 
 
 def _parsed_message(message: RecordMessageName | None) -> Message | None:

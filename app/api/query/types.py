@@ -93,6 +93,22 @@ NullTexts = Annotated[
         examples=["NA,NaN"],
     ),
 ]
+Archive = Annotated[
+    Literal["samples", "folders"] | None,
+    Field(
+        description="How an archive is rows: `samples` are the files that share a name, as in WebDataset "
+        "(the default of tar); `folders` hold images, whose labels are the names of the folders (the default "
+        "of zip)."
+    ),
+]
+Labels = Annotated[
+    str | None,
+    Field(
+        description="Names of the folders of an archive, separated by commas: a label is then its place "
+        "here.",
+        examples=["cat,dog"],
+    ),
+]
 Undeclared = Annotated[
     Literal["error", "drop"], Field(description="Features that a declared schema does not name.")
 ]

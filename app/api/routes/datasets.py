@@ -224,7 +224,7 @@ def append_records(
             split=query.split,
             form=form,
             key=key,
-            decode=replace(decode, losses=losses, csv=query.csv_dialect(of_rows, query.from_)),
+            decode=query.for_body(replace(decode, losses=losses), of_rows, query.from_),
             encode=query.encode_options(),
             publish=query.publish_options() if query.publish else None,
             sequence=query.sequence or None,

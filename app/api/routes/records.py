@@ -44,7 +44,7 @@ _TFRECORD: Final = {"tfrecord": MEDIA_TYPES["tfrecord"]}
 _REPAIRED: Final = {form: MEDIA_TYPES[form] for form in ("tfrecord", "json")}
 _LOST: Final = ("Lost-Bytes", "Lost-Ranges")
 _SAID: Final = (*_LOST, "Skipped-Rows", "Rounded-Features", "Dropped-Features")
-RECORDS_OUT = {form: MEDIA_TYPES[form] for form in RECORDS_CODECS}
+RECORDS_OUT = {form: MEDIA_TYPES[form] for form, codec in RECORDS_CODECS.items() if codec.kinds}
 
 
 @router.post(
@@ -97,7 +97,7 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
         input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
-        decode = replace(decode, csv=query.csv_dialect(of_rows, query.from_))
+        decode = query.for_body(decode, of_rows, query.from_)
         records = open_records(source, input_form, decode, job.budget, job.spool, job)
         records = apply_transforms(records, job.services.images, job.budget)
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
@@ -158,7 +158,7 @@ def _conversion(
         decode = query.decode_stream_options(
             schema, output_form=chosen.form, json_bytes=parse_json_bytes(of_rows)
         )
-        return input_form, replace(decode, csv=query.csv_dialect(of_rows, query.from_))
+        return input_form, query.for_body(decode, of_rows, query.from_)
 
     def work(job: Job, body: ByteStream, *, may_wait: bool = True) -> Answer:
         nonlocal kept

@@ -1,7 +1,10 @@
-"""Rows out of a tar archive, as WebDataset lays it out: a sample is the files that share a name.
+"""Rows out of a tar or ZIP archive: samples as WebDataset lays them out, or images in folders.
+
+A sample is the files that share a name.
 
 The name of a file ends at the first dot behind its folders; what follows is the extension, in lower case. The
-files of a sample stand side by side. Source: `group_by_keys` in webdataset/tariterators.py.
+files of a sample stand side by side. Source: `group_by_keys` in webdataset/tariterators.py. In folders each
+image is a row, and the name of its folder is its label, as torchvision's ImageFolder has it.
 """
 
 from __future__ import annotations
@@ -9,27 +12,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
-from ...domain.dtypes import TEXT, DType
+from ...domain.dtypes import BYTES, INT64, TEXT, DType
 from ...domain.feature import Feature, default_encoding
 from ...domain.limits import MIB
 from ...domain.schema import Schema, check_feature_names
 from ...domain.tensor import Shape
-from ...errors import SchemaConflict, UnprocessableInput
+from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
-from ...runtime.streams import ByteStream
+from ...runtime.streams import ByteStream, WholeBody
 from ..columns import AbsentColumns, Batch, Column, Records
 from ..csv.fields import require_nullable
 from ..json.values import Reading
-from ..options import RecordsDecodeOptions
+from ..options import ArchiveLayout, RecordsDecodeOptions
 from ..records.lease import Lease
 from ..schema_inference import HEAD_ROWS
 from .files import File, build_column, dtype_of, feature_name, infer_array, read_array, require_dense
 from .tar import Member, TarReader
+from .zip import ZipReader
 
 #: The feature that holds the name of each sample.
 KEY: Final = "__key__"
+#: The features of images in folders.
+IMAGE: Final = "image"
+LABEL: Final = "label"
+PATH: Final = "path"
+#: What torchvision takes for images, and GIF.
+_IMAGE_FILES: Final = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp"),
+    *(".tif", ".tiff", ".ppm", ".pgm"),
+)
+#: Where macOS puts what it knows of the files of a ZIP archive.
+_SYSTEM_FOLDER: Final = "__MACOSX"
 #: The first rows, from which a schema is inferred, end with the one in which their files reach so many bytes.
 HEAD_BYTES: Final = 16 * MIB
 #: A batch ends with the row in which its files reach so many bytes.
@@ -54,29 +69,100 @@ class Sample:
     num_bytes: int = 0
 
 
-def decode(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
-    """The samples of the archive as rows, a batch at a time.
+class Reader(Protocol):
+    """Reads the files of an archive one by one."""
 
-    Without a schema, the extensions of the first rows are the features: 1,000 rows, or as many as have 16 MiB
-    in their files; all rows, with `options.infer`.
+    def next(self) -> Member | None:
+        """The next file, or None at the end."""
+
+    def read(self, budget: Budget) -> bytes:
+        """The content of that file, charged to the budget."""
+
+
+def read_tar(source: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of a tar archive: samples, unless `options.archive` says otherwise; see `_read`."""
+    return _read(TarReader(source, budget.limits), options, budget, options.archive or "samples")
+
+
+def read_zip(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of a ZIP archive: images in folders, unless `options.archive` says otherwise; see `_read`."""
+    return _read(ZipReader(body, budget), options, budget, options.archive or "folders")
+
+
+def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive: ArchiveLayout) -> Records:
+    """The rows of the archive, a batch at a time.
+
+    Without a schema, samples have a feature for each extension in the first rows: 1,000 rows, or as many as
+    have 16 MiB in their files; all rows, with `options.infer`.
 
     Raises:
-        MalformedInput: no tar archive, or a damaged one (`invalid_tar`, `truncated`, `trailing_bytes`).
-        UnprocessableInput: a file without an extension (`invalid_member_name`), one that stands twice
-            (`duplicate_member`), a sample whose files stand apart (`split_sample`), links and devices
-            (`unsupported_member`).
+        MalformedInput: no such archive, or a damaged one (`invalid_tar`, `invalid_zip`, `truncated`,
+            `trailing_bytes`); labels for samples (`inapplicable_parameter`).
+        UnprocessableInput: a file without an extension, or an image without a folder
+            (`invalid_member_name`), one that stands twice (`duplicate_member`), a sample whose files stand
+            apart (`split_sample`), links and devices (`unsupported_member`).
         SchemaConflict: files that do not fit the schema.
         LimitExceeded: a file or a name that is too large.
     """
-    samples = _group(TarReader(source, budget.limits), budget)
-    if options.schema is None:
+    key = KEY if archive == "samples" else PATH
+    if archive == "folders":
+        samples = _images(reader, options.labels, budget)
+    elif options.labels is None:
+        samples = _group(reader, budget)
+    else:
+        raise MalformedInput(
+            "?labels= is for archives of images in folders. Leave it out, or set archive=folders.",
+            code="inapplicable_parameter",
+            extra={"parameter": "labels"},
+        )
+    if options.schema is None and archive == "folders":
+        label = Feature(LABEL, TEXT if options.labels is None else INT64)
+        schema = Schema((Feature(PATH, TEXT), Feature(IMAGE, BYTES), label)).with_message(options.message)
+    elif options.schema is None:
         head = list(_head(samples, options))
         schema = _infer(head, budget).with_message(options.message)
         samples = chain(_drain(head), samples)
     else:
         schema = options.schema.with_message(options.message).as_read()
         require_dense(schema)
-    return Records(schema, _Builder(schema, options, budget).build(samples))
+    return Records(schema, _Builder(schema, key, options, budget).build(samples))
+
+
+def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> Iterator[Sample]:
+    """Each image as a sample, whose key is its path."""
+    numbers = None if labels is None else {label: str(number) for number, label in enumerate(labels)}
+    row = 0
+    while (member := reader.next()) is not None:
+        *folders, base = member.name.split("/")
+        if base.startswith(".") or _SYSTEM_FOLDER in folders:
+            continue
+        if not base.lower().endswith(_IMAGE_FILES):
+            raise _no_image(member, f"does not end in one of {', '.join(_IMAGE_FILES)}")
+        label = folders[-1] if folders else ""
+        if label in ("", ".", ".."):
+            raise _no_image(member, "stands in no folder, whose name would be its label")
+        if numbers is not None and label not in numbers:
+            raise SchemaConflict(
+                f"Row {row}, {member.name[:64]!r}, has the label {label[:64]!r}, which ?labels= does not "
+                "name. Name it there, or leave the image out.",
+                row=row,
+                feature=LABEL,
+            )
+        held = _SAMPLE_BYTES + 2 * _FILE_BYTES
+        budget.charge(held, "A row of an archive")
+        content = reader.read(budget)
+        text = label if numbers is None else numbers[label]
+        files = {IMAGE: content, LABEL: text.encode()}
+        yield Sample(row, member.name, files, held + len(content))
+        row += 1
+
+
+def _no_image(member: Member, why: str) -> UnprocessableInput:
+    return UnprocessableInput(
+        f"The file {member.name[:64]!r} {why}. Leave it out, or set archive=samples.",
+        code="invalid_member_name",
+        offset=member.offset,
+    )
 
 
 def split_name(member: Member) -> tuple[str, str]:
@@ -93,7 +179,7 @@ def split_name(member: Member) -> tuple[str, str]:
     return folder + slash + stem, extension.lower()
 
 
-def _group(reader: TarReader, budget: Budget) -> Iterator[Sample]:
+def _group(reader: Reader, budget: Budget) -> Iterator[Sample]:
     sample: Sample | None = None
     row = 0
     while (member := reader.next()) is not None:
@@ -168,17 +254,19 @@ class _Builder:
     """Makes batches of samples.
 
     Args:
+        key: the feature that has the key of each sample, if the schema has it.
         options: whether the schema is declared, and what becomes of other files.
     """
 
-    def __init__(self, schema: Schema, options: RecordsDecodeOptions, budget: Budget) -> None:
+    def __init__(self, schema: Schema, key: str, options: RecordsDecodeOptions, budget: Budget) -> None:
         self._schema = schema
+        self._key = key
         self._reading = Reading(declared=options.schema is not None)
         self._drops_undeclared = options.undeclared == "drop"
         self._budget = budget
         #: The keys of samples that lack a feature: another sample of that key would be the rest of it.
         self._incomplete: set[str] = set()
-        self._expected = len(schema) - (KEY in schema.by_name)
+        self._expected = len(schema) - (key in schema.by_name) if key == KEY else 0
 
     def build(self, samples: Iterable[Sample]) -> Iterator[Batch]:
         """The rows of all samples."""
@@ -203,8 +291,8 @@ class _Builder:
     def _batch(self, samples: list[Sample], lease: Lease, keys: Lease) -> Batch:
         files: dict[str, dict[int, File]] = {}
         for sample in samples:
-            if KEY in self._schema.by_name:
-                files.setdefault(KEY, {})[sample.row] = File("", sample.key.encode())
+            if self._key in self._schema.by_name:
+                files.setdefault(self._key, {})[sample.row] = File("", sample.key.encode())
             if self._assign(sample, files) < self._expected:
                 self._note_incomplete(sample, keys)
         rows = range(samples[0].row, samples[0].row + len(samples))
@@ -223,7 +311,7 @@ class _Builder:
         found = 0
         for extension, content in sample.files.items():
             name = feature_name(extension, self._schema)
-            if name is None or name == KEY:
+            if name is None or name == self._key:
                 self._check_undeclared(sample, extension)
                 continue
             given = files.setdefault(name, {})

@@ -84,18 +84,6 @@ def writer_of(form: Written) -> Callable[[Sequence[Array], TensorEncodeOptions, 
     return write
 
 
-def refuse_to_write(form: ImageFormat) -> Callable[[object, object, object], Iterator[Buffer]]:
-    """The writer of a format that is read alone."""
-
-    def write(*_: object) -> Iterator[Buffer]:
-        raise UnprocessableInput(
-            f"The form {form!r} is read, not written. Ask for 'png', which keeps every pixel, or 'jpeg'.",
-            code="not_expressible",
-        )
-
-    return write
-
-
 def _pixels(image: Image, form: Written, options: TensorEncodeOptions) -> Pixels:
     return jpeg_pixels(image, options.quality) if form == "jpeg" else png_pixels(image)
 

@@ -8,16 +8,19 @@ import gzip
 import io
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from zipfile import ZIP_STORED
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.archives import tar_of
+from tests.archives import tar_of, zip_of
 from tests.frames import frame
+from tests.images import png_of
 
 __all__ = ["HOSTILE", "Hostile"]
 
@@ -555,5 +558,33 @@ HOSTILE = [
         "application/json",
         lambda: json.dumps([{"__key__": "k" * 4000, **dict.fromkeys(names(9900), 1)}]).encode(),
         "200",
+    ),
+    Hostile(
+        "30,000 empty files in a ZIP archive",
+        f"{RECORDS}/describe",
+        "application/zip",
+        lambda: zip_of(*((f"a/{number}.jpg", b"") for number in range(30_000)), method=ZIP_STORED),
+        "200",
+    ),
+    Hostile(
+        "a PNG that claims 9,000 x 9,000 pixels",
+        f"{TENSORS}/serialize",
+        "image/png",
+        lambda: png_of(9000, 9000),
+        TOO_MUCH,
+    ),
+    Hostile(
+        "a PNG of 4,000 x 4,000 pixels of one colour",
+        f"{TENSORS}/describe",
+        "image/png",
+        lambda: png_of(4000, 4000, content=zlib.compress(bytes(4000 * 12_001), 9)),
+        "200",
+    ),
+    Hostile(
+        "a picture of one colour as JSON",
+        f"{TENSORS}/serialize?to=json",
+        "image/png",
+        lambda: png_of(4000, 4000, content=zlib.compress(bytes(4000 * 12_001), 9)),
+        "cut",
     ),
 ]

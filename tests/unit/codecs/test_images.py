@@ -11,7 +11,7 @@ import pytest
 
 from app.codecs.array import Array
 from app.codecs.forms import TENSOR_CODECS, FormName
-from app.codecs.options import TensorDecodeOptions
+from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
 from app.errors import InputError
@@ -21,6 +21,7 @@ from app.runtime.images import ImageCodecs
 from app.runtime.streams import MemoryFile
 from app.transforms.images.processes import ImageProcesses
 from tests.images import animated, cmyk_jpeg, decode, encode, pixels, png_of, wide_png
+from tests.memory import peak_bytes
 from tests.unit.codecs.seam import Refusal, Values, read_tensors, write_tensors
 
 IMAGES: list[FormName] = ["jpeg", "png", "webp", "gif", "bmp"]
@@ -225,6 +226,21 @@ def test_only_the_pixels_stay_charged(images: ImageCodecs) -> None:
     assert budget.peak > 80_000
     body = write_tensors("png", [array_of(RGB)], images=images)
     assert isinstance(body, bytes)
+
+
+def test_what_is_taken_is_charged(images: ImageCodecs) -> None:
+    body = encode(pixels(1500, 2000, 3), "png")
+    decoded(images, "png", body, Budget())  # the process is there now
+    budget = Budget()
+    assert peak_bytes(lambda: decoded(images, "png", body, budget)) < budget.peak + 6 * MIB
+    array, budget = array_of(pixels(1500, 2000, 3)), Budget()
+    encoder = TENSOR_CODECS["png"].encode
+
+    def written() -> None:
+        for _ in encoder([array], TensorEncodeOptions(images=images), budget):
+            pass
+
+    assert peak_bytes(written) < budget.peak + 6 * MIB
 
 
 def test_an_image_is_charged_before_it_is_decoded(images: ImageCodecs) -> None:

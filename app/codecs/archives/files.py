@@ -28,6 +28,7 @@ from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, MemoryStream
 from ..array import Array
 from ..arrays.npy import read_npy
+from ..arrow.elements import first_not_utf8
 from ..columns import Column, Ints, Mask, Strings, item_width, join_values
 from ..convert import convert_strings, convert_values
 from ..csv.fields import convert_texts, require_nullable
@@ -139,6 +140,13 @@ def _read_texts(
     if not is_string:
         contents = [content.strip() for content in contents]
     texts = Strings.pack(contents)
+    if not is_string and (index := first_not_utf8(texts)) is not None:
+        raise SchemaConflict(
+            f"Feature {feature.name!r} is {feature.dtype}, but the file of row {rows[index]} is no number in "
+            "text.",
+            row=rows[index],
+            feature=feature.name,
+        )
     try:
         if is_string:
             return convert_strings(texts, BYTES, feature.dtype, feature=feature.name)

@@ -215,7 +215,7 @@ class ZipReader:
         for info in self._infos:
             # `filename` ends at the first NUL; `orig_filename` is what the archive says.
             name, offset = info.orig_filename, info.header_offset
-            if info.is_dir():
+            if name.endswith("/"):
                 continue
             if stat.S_ISLNK(info.external_attr >> 16):
                 raise UnprocessableInput(

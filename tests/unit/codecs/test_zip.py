@@ -121,7 +121,8 @@ def changed(archive: bytes, old: bytes, new: bytes) -> bytes:
 def special(name: str, mode: int) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        info = zipfile.ZipInfo("x", (1980, 1, 1, 0, 0, 0))
+        info.filename = info.orig_filename = name  # even an empty one
         info.external_attr = mode << 16
         archive.writestr(info, b"target")
     return out.getvalue()
@@ -147,6 +148,8 @@ def encrypted(archive: bytes) -> bytes:
         (zip_of(("a/1.jpg", b"1"), method=zipfile.ZIP_BZIP2), "unsupported_compression"),
         (special("a/1.jpg", stat.S_IFLNK | 0o777), "unsupported_member"),
         (changed(STORED, b"a/1.jpg", b"a/1\0jpg"), "invalid_member_name"),
+        (changed(STORED, b"a/1.jpg", b"\0/1.jpg"), "invalid_member_name"),
+        (special("", stat.S_IFREG), "invalid_member_name"),
         (zip_of(("a/" + "n" * 5000 + ".jpg", b"")), "member_name_too_long"),
     ],
 )

@@ -34,6 +34,7 @@ BENCHMARKS = (
     "bench_forms",
     "bench_crc32c",
     "bench_transforms",
+    "bench_image_rows",
     "bench_store_write",
     "bench_appends",
     "bench_overload",

@@ -221,7 +221,7 @@ def attack(num_images: int, seed: int, report: Callable[[Findings], None] = lamb
             wanted = min(BATCH, num_images - findings.images)
             hostile = [mutated(random, originals, large) for _ in range(wanted)]
             _attack_once(hostile, good, expected, codecs, findings)
-            running = {process.process_id for process in list(codecs._running)}
+            running = set(codecs.process_ids)
             findings.replaced += len(seen - running)
             seen = running
             for process_id in running:

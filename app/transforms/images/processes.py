@@ -87,6 +87,11 @@ class ImageProcesses:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="images")
         self._num_parts = processes
 
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the processes that run now."""
+        return [process.process_id for process in list(self._running)]
+
     def close(self) -> None:
         """End all processes."""
         self._threads.shutdown()

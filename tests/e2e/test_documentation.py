@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from app.settings import Settings
+from tests.deploy.manifests import HELM, KUBECTL
 from tests.e2e.documentation import PAGES, Page, is_installed, matches, run_commands, run_program
 from tests.e2e.service import ROOT, Service, needs_curl, start
 from tests.e2e.test_commands import environment, make_checkout
@@ -123,6 +124,31 @@ def make_a_token_and_use_it(blocks: list[str], folder: Path) -> None:
     assert json.loads(asked.stdout) == {"datasets": []}
 
 
+def render_instead_of_installing(blocks: list[str], folder: Path) -> None:
+    """Run what installs into a cluster as far as that goes without one; the image has tests of its own."""
+    if HELM not in os.environ and "CI" not in os.environ:
+        pytest.skip(f"{HELM} and {KUBECTL} name no programs; .ci/run installs them")
+    helm, kubectl = os.environ[HELM], os.environ[KUBECTL]
+    (folder / "deploy").symlink_to(ROOT / "deploy")
+    (folder / "tokens.json").write_text('{"tokens": []}', encoding="utf-8")
+    page = Page(ROOT / "docs" / "how-to" / "kubernetes.md")
+    [values] = page.blocks("yaml")
+    (folder / "my-values.yaml").write_text(values, encoding="utf-8")
+    without_a_cluster = {
+        "helm install": f"{helm} template",
+        "kubectl apply --kustomize": f"{kubectl} kustomize",
+        "kubectl create": f"{kubectl} create --dry-run=client --output=yaml",
+        "kubectl --namespace shardsmith create": f"{kubectl} create --dry-run=client --output=yaml",
+    }
+    lines = [line for line in "".join(blocks).splitlines() if not line.startswith("docker ")]
+    for line in lines:
+        [command] = [command for command in without_a_cluster if line.startswith(command)]
+        ran = run_shell(line.replace(command, without_a_cluster[command]), folder, **os.environ)
+        assert ran.returncode == 0, f"{line}\n{ran.stderr}"
+        assert "kind: " in ran.stdout
+    assert len(lines) == len(without_a_cluster)
+
+
 def run_shell(command: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         ["sh", "-c", command],
@@ -139,6 +165,7 @@ def run_shell(command: str, folder: Path, **variables: str) -> "subprocess.Compl
 RUN_BLOCKS: Final[dict[str, Callable[[list[str], Path], None]]] = {
     "README.md": run_in_a_checkout,
     "docs/auth.md": make_a_token_and_use_it,
+    "docs/how-to/kubernetes.md": render_instead_of_installing,
 }
 
 

@@ -18,6 +18,7 @@ import yaml
 
 import app
 from app.api.auth.loopback import ALLOWED_BY
+from app.settings import complaints
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -249,6 +250,26 @@ def test_composition_gives_the_service_no_rights(services: dict[str, Any]) -> No
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_composition_limits_memory_and_processors(services: dict[str, Any]) -> None:
+    assert {name: (service["mem_limit"], service["cpus"]) for name, service in services.items()} == {
+        "shardsmith": ("1g", 2),
+        "store": ("512m", 1),
+    }
+    # What the page on sizing says of that limit, as the comment in the file.
+    page = (ROOT / "docs" / "how-to" / "sizing.md").read_text(encoding="utf-8")
+    assert "| 1024 MiB | 512 MiB | 1 |" in page
+
+
+def test_composition_sets_what_the_service_knows(services: dict[str, Any]) -> None:
+    environment = services["shardsmith"]["environment"]
+    assert complaints(environment) == []
+    assert {name for name in environment if name.startswith("SHARDSMITH_")} == {
+        "SHARDSMITH_STORAGE_URL",
+        "SHARDSMITH_ALLOW_UNAUTHENTICATED",
+        "SHARDSMITH_ALLOWED_HOSTS",
+    }
 
 
 # Wheel

@@ -467,6 +467,22 @@ def test_many_small_appends_at_once_are_all_stored(client: httpx.Client, dataset
     check_rows(sorted(rows, key=lambda item: int(item["id"])), list(range(40)))
 
 
+def test_steps_that_keep_the_dtype_are_never_passed_over(client: httpx.Client, dataset: str) -> None:
+    """However rows come: small ones, alone or together, with a key, to be widened, in any format."""
+    steps = [{"step": "lower"}, {"step": "strip"}]
+    client.put(dataset, json={"schema": schema(t={"dtype": "text", "transforms": steps})})
+    append = f"{dataset}/records"
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.post(append, json=[{"t": " A"}]), range(16)))
+    answers.append(client.post(append, json=[{"t": " A"}], headers={"Idempotency-Key": "k"}))
+    answers.append(client.post(f"{append}?evolve=widen", json=[{"t": " A"}]))
+    answers.append(client.post(f"{append}?from=csv", content=b"t\n A\n"))
+    answers.append(client.post(f"{append}?publish=true", json=[{"t": " A"}]))
+    assert [answer.status_code for answer in answers] == [201] * 20
+    rows = client.get(f"{dataset}/versions/latest/records?to=json").json()
+    assert rows == [{"t": "a"}] * 20
+
+
 def image_processes(service: Service) -> list[int]:
     """The processes that the service has started to decode images."""
     found = []

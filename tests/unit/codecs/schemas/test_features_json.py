@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.schemas.features_json import parse_features, serialize_dataset_info, serialize_features
+from app.codecs.schemas.features_json import (
+    class_files,
+    parse_features,
+    serialize_dataset_info,
+    serialize_features,
+)
 from app.domain.schema import Schema
 from app.errors import InputError, UnprocessableInput
 from tests.features import NAMES, features
@@ -64,6 +69,64 @@ def test_a_listed_number_keeps_its_dtype(dtype: str) -> None:
 def test_strings(dtype: str) -> None:
     assert written(dtype=dtype) == scalar("string")
     assert written(dtype=dtype, shape=[None]) == tensor("string", ["-1"])
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (
+            {"format": "jpeg", "shape": [4, None, 3]},
+            {"dimensions": ["4", "-1", "3"], "encodingFormat": "jpeg"},
+        ),
+        ({"format": "png", "shape": [None, None, None]}, {"dimensions": ["-1", "-1", "-1"]}),
+        ({"format": "bmp", "shape": [4, 4, 1]}, {"dimensions": ["4", "4", "1"]}),
+        ({"format": None}, {"dimensions": ["-1", "-1", "-1"]}),
+        ({"format": "webp"}, None),
+        ({"format": "gif"}, None),
+        ({"format": "png", "shape": [4, 4, 2]}, None),
+    ],
+)
+def test_an_encoded_image_that_tfds_decodes_is_an_image(image: Any, expected: Any) -> None:
+    if expected is None:
+        assert written(dtype="bytes", image=image) == scalar("string")
+    else:
+        shape = {"dimensions": expected.pop("dimensions")}
+        content = {"shape": shape, "dtype": "uint8", **expected}
+        assert written(dtype="bytes", image=image) == {
+            "pythonClassName": f"{CORE}.image_feature.Image",
+            "image": content,
+        }
+    assert written(dtype="bytes", nullable=True, image=image) == scalar("string", optional=True)
+
+
+def test_a_number_with_names_is_a_class_label_and_they_have_a_file() -> None:
+    names = {"class_names": ["cat", "très bien"]}
+    label = {
+        "pythonClassName": f"{CORE}.class_label_feature.ClassLabel",
+        "classLabel": {"numClasses": "2"},
+    }
+    assert written(dtype="int64", **names) == label
+    assert written(dtype="uint8", **names) == label
+    assert written(dtype="int64", shape=[2], **names) == tensor("int64", ["2"])
+    assert written(dtype="int64", nullable=True, **names) == scalar("int64", optional=True)
+    features = {
+        "a/b": {"dtype": "int64", **names},
+        "several": {"dtype": "int64", "shape": [2], **names},
+        "empty": {"dtype": "int64", "class_names": ["a", ""]},
+        "spaces": {"dtype": "int64", "class_names": [" a"]},
+        "lines": {"dtype": "int64", "class_names": ["a\nb"]},
+        "../x": {"dtype": "int64", **names},
+        "é": {"dtype": "int64", **names},
+        "n" * 300: {"dtype": "int64", **names},
+    }
+    assert class_files(Schema.from_json({"features": features})) == {
+        "a.b.labels.txt": "cat\ntrès bien\n".encode()
+    }
+
+
+def test_the_languages_of_a_translation_are_names_of_features() -> None:
+    value = of_class("translation_feature", "Translation", "translation", languages=["en", "de"])
+    assert parse_features(value).names == ("en", "de")
 
 
 def test_an_unknown_dimension_is_minus_one() -> None:

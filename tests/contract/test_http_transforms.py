@@ -415,6 +415,19 @@ def test_what_is_missing_can_be_filled_before_it_is_looked_up(client: httpx.Clie
     assert [item["label"] for item in rows] == [0, 1, 0]
 
 
+def test_what_rows_begin_to_lack_is_filled(client: httpx.Client, dataset: str) -> None:
+    feature = {"dtype": "text", "transforms": [{"step": "fill_missing", "value": "cat"}, *TEXT]}
+    client.put(dataset, json={"schema": schema(label=feature, id={"dtype": "int64"})})
+    without = body([{"id": 0}], id={"dtype": "int64"})
+    assert client.post(f"{dataset}/records", json=[{"id": 1}]).status_code == 422
+    assert client.post(f"{dataset}/records?evolve=widen", json=without).status_code == 201
+    for evolve in ("none", "widen"):
+        answer = client.post(f"{dataset}/records?evolve={evolve}&publish=true", json=[{"id": 2}])
+        assert answer.status_code == 201, answer.text
+    rows = client.get(f"{dataset}/versions/latest/records?to=json").json()
+    assert [item["label"] for item in rows] == [0, 0, 0]
+
+
 def test_rows_of_a_version_are_transformed_as_they_are_read(client: httpx.Client, dataset: str) -> None:
     rows = [row(index) for index in range(6)] + [row(6, image=b64(b"no image"))]
     for feature in rows:

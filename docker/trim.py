@@ -26,6 +26,10 @@ UNUSED: Final = (
     "pyarrow/_substrait*",
     # A wheel has no links, so this library is there three times; libarrow_python.so.<version> is loaded.
     *("pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*"),
+    # Pillow reads and writes PNG and WebP here: no AVIF, no fonts, no colour profiles, no windows.
+    *("PIL/_avif*", "PIL/_imagingcms*", "PIL/_imagingft*", "PIL/_imagingtk*", "PIL/_tkinter_finder*"),
+    *("pillow.libs/libavif*", "pillow.libs/libbrotli*", "pillow.libs/libfreetype*"),
+    *("pillow.libs/libharfbuzz*", "pillow.libs/liblcms2*", "pillow.libs/libpng*"),
     # Kernels use one thread each, and no GPU.
     *("numba/cuda", "numba/np/ufunc/omppool*", "numba/np/ufunc/tbbpool*"),
 )

@@ -44,6 +44,16 @@ client.get_paginator("list_multipart_uploads")
 identity = session.create_client("sts", region_name="eu-central-1")
 print(client.meta.service_model.api_version, identity.meta.endpoint_url)
 """
+PICTURES = """
+import io, numpy, PIL.Image, simplejpeg
+pixels = numpy.arange(48, dtype=numpy.uint8).reshape(4, 4, 3)
+for form in ("PNG", "WEBP"):
+    picture = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(picture, form, lossless=True)
+    print(form, (numpy.asarray(PIL.Image.open(picture, formats=[form])) == pixels).all())
+decoded = simplejpeg.decode_jpeg(simplejpeg.encode_jpeg(pixels), "RGB", fastdct=True)
+print("JPEG", decoded.shape == pixels.shape)
+"""
 COMPILE_KERNELS = "from shardsmith.codecs import kernels; kernels.compile_all()"
 WRITE = """
 import os, pathlib
@@ -105,6 +115,14 @@ def test_every_library_that_is_left_loads(image: Image, tmp_path: Path) -> None:
 def test_collection_has_its_clients(image: Image, tmp_path: Path) -> None:
     asked = image.run(tmp_path / "data", PYTHON, "-c", CLIENTS_OF_AWS)
     assert asked.split() == ["2006-03-01", "https://sts.eu-central-1.amazonaws.com"]
+
+
+def test_pictures_are_read_and_written(image: Image, tmp_path: Path) -> None:
+    assert image.run(tmp_path / "data", PYTHON, "-c", PICTURES).splitlines() == [
+        "PNG True",
+        "WEBP True",
+        "JPEG True",
+    ]
 
 
 def test_kernels_are_compiled_in_it(image: Image, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from typing import Final, Literal, NotRequired, cast, get_args
 
 from typing_extensions import TypedDict
 
-from ..errors import LossyConversion, MalformedInput, UnprocessableInput
+from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
 from .dtypes import BYTES, FLOAT32, FLOAT64, INT64, DType, DTypeName, parse_feature_dtype
+from .limits import MIB
 from .meaning import MEMBERS as MEANINGS
 from .meaning import PLAIN, Meaning, MeaningJson, parse_meaning
 from .tensor import check_shape, num_elements
@@ -60,6 +61,8 @@ _LISTED: Final = frozenset(
 )
 _PLAIN_MEMBERS: Final = frozenset({"dtype", "shape", "kind", "encoding", "nullable"}) | MEANINGS
 _MEMBERS: Final = _PLAIN_MEMBERS | {"transforms", "transformed"}
+#: Of the steps of one feature as JSON. A vocabulary takes thirty times its bytes while it is used.
+MAX_STEPS_BYTES: Final = MIB
 #: Members of the stored JSON only, each written only if it is true.
 _STORED_MEMBERS: Final = ("inferred", "beyond_float32", "was_int64")
 
@@ -349,10 +352,19 @@ def steps_text(name: str, member: str, value: object) -> str:
 
     Raises:
         MalformedInput: not a list (`invalid_schema`).
+        LimitExceeded: more than `MAX_STEPS_BYTES` (`payload_too_large`).
     """
     if not isinstance(value, list):
         raise _invalid(name, f'"{member}" must be a list of steps, such as [{{"step": "flatten"}}]')
-    return json.dumps(value, separators=(",", ":")) if value else ""
+    text = json.dumps(value, separators=(",", ":")) if value else ""
+    if len(text) > MAX_STEPS_BYTES:
+        raise LimitExceeded(
+            f"The steps of feature {name!r} take {len(text)} bytes as JSON; at most {MAX_STEPS_BYTES} are "
+            "taken. Choose a smaller vocabulary, or look its words up in training.",
+            code="payload_too_large",
+            feature=name,
+        )
+    return text
 
 
 def _made_from(name: str, value: object) -> Feature:

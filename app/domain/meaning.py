@@ -143,4 +143,9 @@ def _parse_quantized(value: Any) -> Quantized:
 
 
 def _is_scale(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value) and value > 0
+    except OverflowError:  # an integer beyond the range of float64
+        return False

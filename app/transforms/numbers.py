@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -98,6 +99,18 @@ class FloatStep(ValueStep):
     def result_dtype(self, dtype: DType) -> DType:
         return FLOAT64 if dtype is FLOAT64 else FLOAT32
 
+    def check_arguments(self, feature: Feature, numbers: Iterable[float]) -> None:
+        """Refuse arguments that the dtype in which the step computes does not hold.
+
+        Raises:
+            UnprocessableInput: one is beyond its range (`invalid_transform`).
+        """
+        dtype = self.result_dtype(feature.dtype)
+        with np.errstate(over="ignore"):
+            held = np.array(list(numbers)).astype(dtype.numpy)
+        if not np.isfinite(held).all():
+            raise invalid(self.name, f"it computes in {dtype} here, which does not hold its arguments")
+
 
 @dataclass(frozen=True, slots=True)
 class Scale(FloatStep):
@@ -106,6 +119,12 @@ class Scale(FloatStep):
     name = "scale"
     factor: float
     offset: float = 0.0
+
+    @override
+    def result(self, feature: Feature) -> Feature:
+        result = ValueStep.result(self, feature)
+        self.check_arguments(feature, (self.factor, self.offset))
+        return result
 
     @override
     def convert(self, values: Numbers, feature: Feature) -> Numbers:
@@ -133,7 +152,11 @@ class Normalize(FloatStep):
     @override
     def result(self, feature: Feature) -> Feature:
         _check_last_axis(self, feature, len(self.mean))
-        return ValueStep.result(self, feature)
+        result = ValueStep.result(self, feature)
+        self.check_arguments(feature, (*self.mean, *self.std))
+        if not np.array(self.std).astype(result.dtype.numpy).all():
+            raise invalid(self.name, f"a std is 0 in {result.dtype}, in which it computes here")
+        return result
 
     @override
     def convert(self, values: Numbers, feature: Feature) -> Numbers:
@@ -234,7 +257,15 @@ class Quantize(ValueStep):
             raise invalid(self.name, "either min and max are given, or scale")
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise invalid(self.name, "min is not below max")
+        if self.min is not None and self.max is not None and not _is_scale(self._step):
+            raise invalid(self.name, "min and max are too near or too far apart for a scale in float32")
         _check_affine(self.name, self.scale, self.zero_point, self.dtype)
+
+    @property
+    def _step(self) -> float:
+        """Between two integers, if all of them stand for the range from `min` to `max`, widened to hold 0."""
+        limits = np.iinfo(self.dtype.numpy)
+        return (max(self.max or 0.0, 0.0) - min(self.min or 0.0, 0.0)) / (int(limits.max) - int(limits.min))
 
     @property
     def affine(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -242,9 +273,8 @@ class Quantize(ValueStep):
         if self.min is None or self.max is None:
             return self.scale, self.zero_point or (0,) * len(self.scale)
         limits = np.iinfo(self.dtype.numpy)
-        low, high = min(self.min, 0.0), max(self.max, 0.0)
-        scale = float(np.float32((high - low) / (int(limits.max) - int(limits.min))))
-        exact = limits.min - low / scale
+        scale = float(np.float32(self._step))
+        exact = limits.min - min(self.min, 0.0) / scale
         zero = int(np.clip(np.trunc(exact + np.copysign(0.5, exact)), limits.min, limits.max))
         return (scale,), (zero,)
 
@@ -321,12 +351,18 @@ class Dequantize(ValueStep):
         return result
 
 
+def _is_scale(number: float) -> bool:
+    """Whether it is above 0 in float32, with all its digits, and not infinite."""
+    limits: Any = np.finfo(np.float32)
+    return float(limits.tiny) <= number <= float(limits.max)
+
+
 _QUANTIZED = ("int8", "uint8", "int16", "uint16")
 
 
 def _check_affine(name: str, scale: tuple[float, ...], zero_point: tuple[int, ...], dtype: DType) -> None:
-    if any(not 0 < item < float("inf") for item in scale):
-        raise invalid(name, "a scale must be above 0")
+    if not all(map(_is_scale, scale)):
+        raise invalid(name, "a scale must be above 0, and in the range of float32")
     if zero_point and len(zero_point) != len(scale):
         raise invalid(name, "there must be as many zero points as scales")
     limits = np.iinfo(dtype.numpy)

@@ -85,13 +85,29 @@ def parse_steps(value: object, pointer: str = "") -> tuple[Step, ...]:
         raise LimitExceeded(
             f"{len(value)} steps; a feature has at most {MAX_STEPS}.", code="too_many_steps", pointer=pointer
         )
-    return tuple(_parse_step(item, f"{pointer}/{index}") for index, item in enumerate(value))
+    steps = []
+    for index, item in enumerate(value):
+        try:
+            steps.append(_parse_step(item, f"{pointer}/{index}"))
+        except InputError as error:
+            error.extra["step"] = index
+            raise
+    return tuple(steps)
 
 
-@lru_cache(64)
 def steps_of(transforms: str) -> tuple[Step, ...]:
     """The steps of `Feature.transforms`, as `parse_steps`."""
+    return (_steps_of if len(transforms) <= _SMALL_CHARS else _long_steps_of)(transforms)
+
+
+def _parse_text(transforms: str) -> tuple[Step, ...]:
     return parse_steps(json.loads(transforms)) if transforms else ()
+
+
+#: Remembered, since several ask for them in one request; of long vocabularies few, which take some 30 MiB.
+_SMALL_CHARS: Final = 1 << 14
+_steps_of = lru_cache(64)(_parse_text)
+_long_steps_of = lru_cache(2)(_parse_text)
 
 
 def check_transforms(schema: Schema) -> Schema:
@@ -299,9 +315,17 @@ def _integer(value: object) -> int:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise _Unfit("a finite number")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _Unfit("a finite number") from None
+    if not isfinite(number):
+        raise _Unfit("a finite number")
+    if number != value:
+        raise _Unfit("a number that float64 holds exactly")
+    return number
 
 
 def _flag(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,19 @@ from typing_extensions import override
 from ..codecs.columns import Column, Strings
 from ..domain.dtypes import FLOAT32, DType
 from ..domain.feature import Encoding, Feature, FeatureShape
-from ..domain.tensor import MAX_RANK, num_elements
+from ..domain.tensor import check_shape, num_elements
 from .step import ArrayRefused, ArrayStep, RowsRefused, Step, Tools, changed, invalid, row_arrays
 
 Array = NDArray[Any]
 
 
+#: Of an array of numpy.
+_MAX_DIMS: Final = 64
+
+
 def _require_dense_numbers(step: Step, feature: Feature) -> None:
-    if feature.dtype.is_string or feature.kind != "dense":
-        raise step.takes(feature, "dense numbers")
+    if feature.dtype.is_string or feature.kind != "dense" or len(feature.shape) > _MAX_DIMS:
+        raise step.takes(feature, f"dense numbers of at most {_MAX_DIMS} dimensions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,12 @@ class Reshape(ArrayStep):
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.shape.count(-1) > 1 or any(dim < -1 for dim in self.shape) or len(self.shape) > MAX_RANK:
-            raise invalid(self.name, "a shape has dimensions of 0 and more, and at most one of -1")
+        if self.shape.count(-1) > 1 or any(dim < -1 for dim in self.shape) or len(self.shape) > _MAX_DIMS:
+            raise invalid(
+                self.name,
+                f"a shape has at most {_MAX_DIMS} dimensions of 0 and more, of which one may be -1",
+            )
+        check_shape([dim for dim in self.shape if dim != -1])
 
     @override
     def result(self, feature: Feature) -> Feature:
@@ -103,6 +111,7 @@ class PadTo(ArrayStep):
     def __post_init__(self) -> None:
         if any(dim < 0 for dim in self.shape):
             raise invalid(self.name, "a shape has dimensions of 0 and more")
+        check_shape(self.shape)
 
     @override
     def result(self, feature: Feature) -> Feature:
@@ -130,7 +139,11 @@ def _charge(tools: Tools, shape: tuple[int, ...], itemsize: int) -> None:
 def _fill_value(step: Step, feature: Feature, value: float) -> Any:
     """The value in the feature's dtype, which must hold it exactly unless it is a float."""
     if feature.dtype.is_float:
-        return feature.dtype.numpy.type(value)
+        with np.errstate(over="ignore"):
+            number = feature.dtype.numpy.type(value)
+        if np.isinf(number):
+            raise step.takes(feature, f"a dtype that holds {value}")
+        return number
     if value % 1:
         raise step.takes(feature, f"a dtype that holds {value}")
     limits = (0, 1) if feature.dtype.kind == "bool" else _limits(feature.dtype)
@@ -225,6 +238,7 @@ class OneHot(Step):
         if feature.num_unknown > 1:
             raise self.takes(feature, "a shape with at most one unknown dimension")
         shape: FeatureShape = (*feature.shape, self.depth)
+        check_shape([dim for dim in shape if dim is not None])
         result = changed(feature, self.dtype, shape)
         _fill_value(self, result, self.on_value)
         _fill_value(self, result, self.off_value)

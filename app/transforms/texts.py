@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import re
 import unicodedata
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ class TextStep(Step):
 
     takes_only: ClassVar[DType | None] = TEXT
     makes: ClassVar[DType | None] = TEXT
+    #: What a byte becomes at most.
+    growth: ClassVar[int] = 3
 
     @override
     def result(self, feature: Feature) -> Feature:
@@ -44,8 +47,8 @@ class TextStep(Step):
     @override
     def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
         strings = strings_of(column)
-        # Each string becomes an object, and then another of at most three times its bytes.
-        tools.lease.charge(4 * strings.nbytes + 128 * len(strings), f"The step {self.name}")
+        # Each string becomes an object, and then another one.
+        tools.lease.charge((1 + self.growth) * strings.nbytes + 128 * len(strings), f"The step {self.name}")
         converted: list[bytes] = []
         refused = np.zeros(len(strings), np.bool_)
         reason = ""
@@ -92,16 +95,38 @@ class Decode(TextStep):
             raise ValueError(f"it is not {self.charset}") from None
 
 
+#: Characters that neither compose with those before them nor change places: text may be cut before them.
+#: ASCII and letters of the large scripts, which stand often enough.
+CUT_BEFORE: Final = re.compile(
+    "[\0-\x7f\u00c0-\u024f\u0391-\u03c9\u0400-\u0481\u05d0-\u05ea\u0621-\u063a\u0904-\u0939\u0e01-\u0e2e"
+    "\u3041-\u3094\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]"
+)
+#: Normalized at once: Python keeps its lock meanwhile, and sorts combining marks in quadratic time.
+_PIECE_CHARS: Final = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class NormalizeText(TextStep):
     """`tf_text.normalize_utf8`."""
 
     name = "normalize_utf8"
+    growth = 11  # U+FDFA
     normalization_form: Literal["NFC", "NFKC", "NFD", "NFKD"] = "NFKC"
 
     @override
     def convert(self, string: bytes) -> bytes:
-        return unicodedata.normalize(self.normalization_form, string.decode()).encode()
+        text, pieces, begin = string.decode(), list[str](), 0
+        while begin < len(text):
+            end = begin + 2 * _PIECE_CHARS
+            if found := CUT_BEFORE.search(text, begin + _PIECE_CHARS, end):
+                end = found.start()
+            elif end < len(text):
+                raise ValueError(
+                    f"it has more than {_PIECE_CHARS} characters in a row that may be combining marks"
+                )
+            pieces.append(unicodedata.normalize(self.normalization_form, text[begin:end]))
+            begin = end
+        return "".join(pieces).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +221,8 @@ class Lookup(NumberOfText):
         positions = {word.encode(): index for index, word in enumerate(self.vocabulary)}
         if len(positions) != len(self.vocabulary):
             raise invalid(self.name, "a word is twice in the vocabulary")
-        if self.oov_buckets < 0:
-            raise invalid(self.name, "oov_buckets must be 0 or more")
+        if not 0 <= self.oov_buckets < 1 << 62:
+            raise invalid(self.name, "oov_buckets must be 0 or more, and below 2^62")
         object.__setattr__(self, "_positions", positions)
 
     @override

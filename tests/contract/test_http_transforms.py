@@ -158,19 +158,19 @@ def test_the_answer_says_how_its_rows_were_made(client: httpx.Client) -> None:
 
 LOWER: Steps = [{"step": "lower"}]
 BAD_SCHEMAS: dict[str, tuple[Json, int, str, int | None]] = {
-    "no such step": ({"dtype": "bytes", "transforms": [{"step": "blur"}]}, 400, "invalid_transform", None),
+    "no such step": ({"dtype": "bytes", "transforms": [{"step": "blur"}]}, 400, "invalid_transform", 0),
     "no list": ({"dtype": "text", "transforms": LOWER[0]}, 400, "invalid_schema", None),
     "no such argument": (
         {"dtype": "bytes", "transforms": [{"step": "decode_image", "colour": 3}]},
         400,
         "invalid_transform",
-        None,
+        0,
     ),
     "an argument of another type": (
         {"dtype": "bytes", "transforms": [{"step": "decode_image", "channels": 2}]},
         400,
         "invalid_transform",
-        None,
+        0,
     ),
     "a dtype that it does not take": (
         {"dtype": "text", "transforms": [{"step": "strip"}, {"step": "decode_image"}]},

@@ -69,6 +69,7 @@ def test_members_come_back(members: dict[str, Any]) -> None:
         {"dtype": "int8", "quantized": {"scale": [], "zero_point": []}},
         {"dtype": "int8", "quantized": {"scale": [0], "zero_point": [0]}},
         {"dtype": "int8", "quantized": {"scale": [True], "zero_point": [0]}},
+        {"dtype": "int8", "quantized": {"scale": [10**400], "zero_point": [0]}},
         {"dtype": "int8", "quantized": {"scale": [1], "zero_point": [0, 1]}},
         {"dtype": "int8", "quantized": {"scale": [1], "zero_point": [0.5]}},
         {"dtype": "int8", "class_names": ["a"], "quantized": {"scale": [1], "zero_point": [0]}},

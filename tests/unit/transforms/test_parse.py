@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain.dtypes import parse_feature_dtype
-from app.domain.feature import Feature, FeatureShape
+from app.domain.feature import MAX_STEPS_BYTES, Feature, FeatureShape
 from app.errors import InputError, LimitExceeded
 from app.transforms.parse import MAX_STEPS, STEPS, parse_steps, resulting_feature, steps_to_json
 
@@ -108,6 +108,9 @@ MALFORMED: list[tuple[Any, str, str]] = [
     ([{"step": "resize", "size": [1, 1], "antialias": 1}], "/t/0/antialias", "must be true or false"),
     ([{"step": "scale", "factor": "2"}], "/t/0/factor", "must be a finite number"),
     ([{"step": "scale", "factor": float("nan")}], "/t/0/factor", "must be a finite number"),
+    ([{"step": "scale", "factor": 10**400}], "/t/0/factor", "must be a finite number"),
+    ([{"step": "pad_to", "shape": [2], "value": 2**53 + 1}], "/t/0/value", "that float64 holds exactly"),
+    ([{"step": "fill_missing", "value": 2**53 + 1}], "/t/0/value", "that float64 holds exactly"),
     ([{"step": "decode_image", "channels": 2}], "/t/0/channels", "must be one of 0, 1, 3, 4"),
     ([{"step": "decode_image", "channels": True}], "/t/0/channels", "must be one of 0, 1, 3, 4"),
     ([{"step": "decode", "charset": 8}], "/t/0/charset", "must be a string"),
@@ -148,7 +151,12 @@ def test_what_is_not_of_the_form_is_refused_with_its_place(value: Any, pointer: 
         {"step": "quantize", "dtype": "int8", "min": 1, "max": 1},
         {"step": "quantize", "dtype": "int8", "min": 0, "max": 1, "scale": 1},
         {"step": "quantize", "dtype": "float32", "min": 0, "max": 1},
+        {"step": "quantize", "dtype": "int8", "min": 0, "max": 1e-45},
+        {"step": "quantize", "dtype": "int8", "min": -1e308, "max": 1e308},
         {"step": "quantize", "dtype": "int8", "scale": 0},
+        {"step": "quantize", "dtype": "int8", "scale": 1e-60},
+        {"step": "quantize", "dtype": "int8", "scale": 1e39},
+        {"step": "dequantize", "scale": 1e39},
         {"step": "quantize", "dtype": "int8", "scale": 1, "zero_point": 128},
         {"step": "quantize", "dtype": "int8", "scale": [1, 2], "zero_point": [1]},
         {"step": "dequantize", "scale": []},
@@ -160,24 +168,66 @@ def test_what_is_not_of_the_form_is_refused_with_its_place(value: Any, pointer: 
         {"step": "convert_image_dtype", "dtype": "bool"},
         {"step": "decode_image", "dtype": "float32"},
         {"step": "reshape", "shape": [-1, -1]},
+        {"step": "reshape", "shape": [1] * 65},
         {"step": "pad_to", "shape": [-1]},
         {"step": "decode", "charset": "base64"},
         {"step": "decode", "charset": "no such"},
         {"step": "lookup", "vocabulary": ["a", "a"]},
         {"step": "lookup", "vocabulary": [], "oov_buckets": -1},
+        {"step": "lookup", "vocabulary": [], "oov_buckets": 1 << 62},
         {"step": "to_hash_bucket_fast", "num_buckets": 0},
     ],
 )
 def test_arguments_that_cannot_be_are_refused(step: dict[str, Any]) -> None:
     with pytest.raises(InputError) as caught:
-        parse_steps([step])
+        parse_steps([{"step": "flatten"}, step])
     assert caught.value.code == "invalid_transform"
+    assert caught.value.extra["step"] == 1
 
 
 def test_an_unknown_dtype_is_named() -> None:
     with pytest.raises(InputError) as caught:
         parse_steps([{"step": "cast", "dtype": "int33"}])
     assert caught.value.code == "unknown_dtype"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step"),
+    [
+        ("float32", {"step": "scale", "factor": 1e39}),
+        ("int8", {"step": "scale", "factor": 1, "offset": -1e39}),
+        ("float16", {"step": "normalize", "mean": 1e39, "std": 1}),
+        ("float32", {"step": "normalize", "mean": 0, "std": 1e-60}),
+        ("float32", {"step": "fill_missing", "value": 1e39}),
+        ("float16", {"step": "fill_missing", "value": 65520}),
+    ],
+)
+def test_an_argument_that_the_dtype_does_not_hold_is_refused(dtype: str, step: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        resulting_feature(Feature("x", parse_feature_dtype(dtype), transforms=json.dumps([step])))
+    assert (caught.value.code, caught.value.extra["step"]) == ("invalid_transform", 0)
+    resulting_feature(Feature("x", parse_feature_dtype("float64"), transforms=json.dumps([step])))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"step": "pad_to", "shape": [1 << 62, 1 << 62]},
+        {"step": "pad_to", "shape": [1 << 62, 2, 0]},
+        {"step": "reshape", "shape": [1 << 62, 2]},
+    ],
+)
+def test_more_values_than_an_array_has_are_refused(step: dict[str, Any]) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        parse_steps([step])
+    assert caught.value.code == "shape_too_large"
+
+
+def test_long_steps_are_refused() -> None:
+    words = [str(number) for number in range(MAX_STEPS_BYTES // 4)]
+    with pytest.raises(LimitExceeded) as caught:
+        Feature.from_json("x", {"dtype": "text", "transforms": [{"step": "lookup", "vocabulary": words}]})
+    assert (caught.value.code, caught.value.location.feature) == ("payload_too_large", "x")
 
 
 def test_too_many_steps_are_refused() -> None:
@@ -270,6 +320,7 @@ def test_dtype_and_shape_are_known_before_data_flows(
         (("float32", (5,)), {"step": "reshape", "shape": [4]}),
         (("float32", (5,)), {"step": "transpose", "perm": [1, 0]}),
         (("float32", (5,)), {"step": "pad_to", "shape": [4]}),
+        (("float32", (1,) * 65), {"step": "flatten"}),
         (("uint8", (5,)), {"step": "pad_to", "shape": [6], "value": 256}),
         (("uint8", (5,)), {"step": "fill_missing", "value": "x"}),
         (("text", ()), {"step": "fill_missing", "value": 1}),

@@ -1,6 +1,8 @@
 """Steps on images give what TensorFlow gives: to the last bit, but where a bound is stated."""
 
 import io
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +145,53 @@ def test_pngs_decode_to_equal_bytes(mode: str, channels: int, images: ImageProce
         same(ours, tf.io.decode_png(body, channels=channels).numpy())
 
 
+def raw_png(bits: int, colour: int, transparent: bytes, random: np.random.Generator) -> bytes:
+    """A PNG of 16 x 9 pixels of few different values; `transparent` is the content of its chunk tRNS."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    channels = 3 if colour == 2 else 1
+    values = random.integers(0, 2, (9, 16, channels))
+    if bits < 8:
+        rows = np.packbits(
+            values.reshape(9, -1) if bits == 1 else values.repeat(bits, 1).reshape(9, -1), axis=1
+        )
+    else:
+        rows = values.astype(">u2" if bits == 16 else np.uint8).reshape(9, -1).view(np.uint8)
+    lines = b"".join(b"\0" + row.tobytes() for row in rows)
+    header = struct.pack(">IIBBBBB", 16, 9, bits, colour, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"tRNS", transparent), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks)
+
+
+@pytest.mark.parametrize(
+    ("bits", "colour", "transparent"),
+    [
+        (1, 0, b"\0\1"),
+        (2, 0, b"\0\3"),
+        (4, 0, b"\0\x0f"),
+        (8, 0, b"\0\1"),
+        (8, 2, b"\0\1\0\1\0\1"),
+        (16, 0, b"\0\1"),
+        (16, 2, b"\0\1\0\0\0\1"),
+    ],
+)
+def test_pngs_with_a_transparent_colour_decode_to_equal_bytes(
+    bits: int, colour: int, transparent: bytes, images: ImageProcesses
+) -> None:
+    body = raw_png(bits, colour, transparent, np.random.default_rng(bits))
+    dtype = "uint16" if bits == 16 else "uint8"
+    for channels in (0, 1, 3, 4):
+        step = {"step": "decode_image", "channels": channels, "dtype": dtype}
+        (ours,) = transform([step], [body], (), "bytes", images)
+        theirs = tf.io.decode_png(body, channels=channels, dtype=dtype).numpy()
+        same(ours, theirs)
+    assert 0 < np.count_nonzero(theirs[:, :, 3] == 0) < theirs[:, :, 3].size
+
+
 def test_pngs_of_16_bits_decode_to_equal_words(images: ImageProcesses) -> None:
     random = np.random.default_rng(16)
     for channels, top in ((1, 1 << 16), (1, 256), (3, 256)):
@@ -171,6 +220,14 @@ def test_gifs_decode_to_equal_bytes(transparency: dict[str, int], images: ImageP
         bodies, transform([{"step": "decode_image"}], bodies, (), "bytes", images), strict=True
     ):
         same(ours, tf.io.decode_gif(body).numpy()[0])
+
+
+@pytest.mark.parametrize("screen", [(3, 2), (90, 80)])
+def test_gifs_have_the_size_of_their_frame(screen: tuple[int, int], images: ImageProcesses) -> None:
+    body = bytearray(encode(np.arange(35, dtype=np.uint8).reshape(5, 7, 1), "GIF", "P"))
+    body[6:10] = struct.pack("<HH", *screen)
+    (ours,) = transform([{"step": "decode_image"}], [bytes(body)], (), "bytes", images)
+    same(ours, tf.io.decode_gif(bytes(body)).numpy()[0])
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])

@@ -155,7 +155,8 @@ def _read_png(data: bytes) -> ImageHeader:
         elif found is None:
             raise _not_an_image("The PNG does not begin with its header.")
         elif kind == b"tRNS":
-            # Beside a palette it is a channel. Elsewhere it names one colour, and TensorFlow leaves it out.
+            # Beside a palette it is a channel. Elsewhere it names one colour, and TensorFlow leaves it out
+            # unless it is asked for four channels.
             found = replace(found, channels=4) if is_palette else found
         elif kind == b"acTL":
             raise _animated()
@@ -169,7 +170,8 @@ def _animated() -> UnprocessableInput:
 
 
 def _read_gif(data: bytes) -> ImageHeader:
-    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    """The size is that of the frame, as in TensorFlow; most frames fill their screen."""
+    (flags,) = struct.unpack_from("<B", data, 10)
     at = 13 + _palette_bytes(flags)
     frames = 0
     while data[at] != 0x3B:
@@ -177,6 +179,9 @@ def _read_gif(data: bytes) -> ImageHeader:
             frames += 1
             if frames > 1:
                 raise _animated()
+            left, top, width, height = struct.unpack_from("<HHHH", data, at + 1)
+            if left or top:
+                raise _unsupported("A GIF whose frame does not begin in the corner is not decoded here.")
             at += 11 + _palette_bytes(data[at + 9])
         elif data[at] == 0x21:
             at += 2

@@ -111,13 +111,29 @@ def _open(data: bytes, form: str) -> Any:
 
 def _decode_png(data: bytes, channels: int, _: bool | None) -> Image:
     opened = _open(data, "PNG")
+    key = None if opened.mode == "P" else opened.info.get("transparency")
     if opened.tile[0].args in _WIDE:
-        return _with_channels(_decode_wide(data, opened.tile[0].args), channels)
-    if opened.mode.startswith("I"):  # grey of 16 bits
-        return _with_channels(np.asarray(opened).astype(np.uint16)[:, :, None], channels)
-    plain = {"1": "L", "P": "RGBA" if "transparency" in opened.info else "RGB"}.get(opened.mode, opened.mode)
-    image = np.asarray(opened if plain == opened.mode else opened.convert(plain))
-    return _with_channels(image if image.ndim == 3 else image[:, :, None], channels)
+        image = _decode_wide(data, opened.tile[0].args)
+    elif opened.mode.startswith("I"):  # grey of 16 bits
+        image = np.asarray(opened).astype(np.uint16)
+    else:
+        has_alpha = "transparency" in opened.info
+        plain = {"1": "L", "P": "RGBA" if has_alpha else "RGB"}.get(opened.mode, opened.mode)
+        image = np.asarray(opened if plain == opened.mode else opened.convert(plain))
+    image = image if image.ndim == 3 else image[:, :, None]
+    if channels == 4 and key is not None:
+        image = _with_transparent(image, key, data[24])
+    return _with_channels(image, channels)
+
+
+def _with_transparent(image: Image, key: int | tuple[int, ...], bits: int) -> Image:
+    """Alpha for a PNG in which one colour is transparent; `key` is that colour as Pillow has it.
+
+    It has the bits of the file, but for one bit, which is 0 or 255 already.
+    """
+    colour = np.array(key) * {2: 85, 4: 17}.get(bits, 1)
+    alpha = (image != colour).any(2, keepdims=True) * np.array(np.iinfo(image.dtype).max, image.dtype)
+    return np.concatenate((image, alpha), 2)
 
 
 def _decode_wide(data: bytes, mode: str) -> Image:
@@ -141,7 +157,9 @@ def _decode_webp(data: bytes, channels: int, _: bool | None) -> Image:
 
 def _decode_gif(data: bytes, channels: int, _: bool | None) -> Image:
     """What is transparent becomes black, as in TensorFlow."""
-    image = np.asarray(_open(data, "GIF").convert("RGBA"))
+    opened = _open(data, "GIF")
+    _, _, width, height = opened.tile[0].extents  # TensorFlow has the frame alone, whatever the screen
+    image = np.asarray(opened.convert("RGBA"))[:height, :width]
     return _with_channels(np.where(image[:, :, 3:] == 0, 0, image[:, :, :3]).astype(np.uint8), channels)
 
 

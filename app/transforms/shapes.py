@@ -20,6 +20,7 @@ Array = NDArray[Any]
 
 #: Of an array of numpy.
 _MAX_DIMS: Final = 64
+_MAX_ITEMSIZE: Final = 16
 
 
 def _require_dense_numbers(step: Step, feature: Feature) -> None:
@@ -111,7 +112,7 @@ class PadTo(ArrayStep):
     def __post_init__(self) -> None:
         if any(dim < 0 for dim in self.shape):
             raise invalid(self.name, "a shape has dimensions of 0 and more")
-        check_shape(self.shape)
+        check_shape((*self.shape, _MAX_ITEMSIZE))  # of bytes numpy has no more, even where none is there
 
     @override
     def result(self, feature: Feature) -> Feature:

@@ -214,6 +214,7 @@ def test_an_argument_that_the_dtype_does_not_hold_is_refused(dtype: str, step: d
     [
         {"step": "pad_to", "shape": [1 << 62, 1 << 62]},
         {"step": "pad_to", "shape": [1 << 62, 2, 0]},
+        {"step": "pad_to", "shape": [1 << 62, 0]},
         {"step": "reshape", "shape": [1 << 62, 2]},
     ],
 )

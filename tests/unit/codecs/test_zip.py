@@ -88,7 +88,7 @@ def test_a_schema_may_be_declared() -> None:
 
 
 def test_notes_of_the_system_are_passed_over() -> None:
-    notes = [("cat/.DS_Store", b"x"), ("__MACOSX/cat/._1.jpg", b"x"), ("cat/._1.jpg", b"x")]
+    notes = [("cat/.DS_Store", b"x"), ("__MACOSX/cat/1.jpg", b"x"), ("cat/._1.jpg", b"x")]
     assert_rows(read_both(*notes, *PETS), ROWS)
 
 

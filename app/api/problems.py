@@ -51,8 +51,8 @@ _CODES: Final = {
 #: Options that have the name of a query parameter. Below this layer an error says `infer=all`. So may text
 #: of a client that it quotes, which stays as it is.
 _OPTIONS: Final = (
-    "bytes", "dtype", "evolve", "exclude", "from", "index", "infer", "layout", "lossy", "message",
-    "nonfinite", "reader", "redirect", "shape", "shuffle", "sparse", "undeclared",
+    "archive", "bytes", "dtype", "evolve", "exclude", "from", "index", "infer", "labels", "layout", "lossy",
+    "message", "nonfinite", "on_error", "reader", "redirect", "shape", "shuffle", "sparse", "undeclared",
 )  # fmt: skip
 _OPTION: Final = re.compile(rf"(?<!\w)'[^']*'(?!\w)|(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
 #: What errors are told in HTTP's words, by code.

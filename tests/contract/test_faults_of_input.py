@@ -124,7 +124,7 @@ ROWS: Final = {
         f"{CODECS}/test_parquet.py::test_what_takes_more_than_the_budget",
     ],
     34: [
-        f"{FAULTS}::test_images_are_no_form",
+        f"{FAULTS}::test_an_image_is_a_tensor_and_no_rows",
         "unit/test_isolation.py::test_no_request_reaches_tensorflow_or_a_decoder_of_images",
     ],
     38: [  # Content-Disposition

@@ -105,7 +105,7 @@ def test_the_oip_form_of_json(client: httpx.Client) -> None:
         (b"[1]", {"Content-Type": "text/yaml"}, {}, 415, "unsupported_media_type"),
         (b"[1]", {}, {}, 415, "unsupported_media_type"),
         (b"[1]", {**JSON, "Content-Encoding": "br"}, {}, 415, "unsupported_content_encoding"),
-        (b"[1]", {**JSON, "Accept": "image/png"}, {}, 406, "not_acceptable"),
+        (b"[1]", {**JSON, "Accept": "image/tiff"}, {}, 406, "not_acceptable"),
         (npy(np.arange(3))[:-1], NPY, {}, 400, "truncated"),
         (npy(np.arange(3)) + b"x", NPY, {}, 400, "trailing_bytes"),
         (npy(np.array([object()], dtype=object)), NPY, {}, 422, "unsupported_dtype"),

@@ -14,8 +14,8 @@ from tests.waiting import wait_for
 
 ROWS = b'[{"x": 1}]'
 JSON = {"Content-Type": "application/json"}
-#: JSON of more than is held in memory: nested, it has to be whole.
-LARGE = b"[" + b"[1]," * (1 << 19) + b"[1]]"
+#: JSON of more than the 16 MiB that are held in memory: nested, it has to be whole.
+LARGE = b"[" + b"[1]," * (5 << 20) + b"[1]]"
 
 
 @pytest.mark.waits

@@ -111,7 +111,7 @@ def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive
         samples = _group(reader, budget)
     else:
         raise MalformedInput(
-            "?labels= is for archives of images in folders. Leave it out, or set archive=folders.",
+            "labels= is for archives of images in folders. Leave it out, or set archive=folders.",
             code="inapplicable_parameter",
             extra={"parameter": "labels"},
         )
@@ -143,7 +143,7 @@ def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> I
             raise _no_image(member, "stands in no folder, whose name would be its label")
         if numbers is not None and label not in numbers:
             raise SchemaConflict(
-                f"Row {row}, {member.name[:64]!r}, has the label {label[:64]!r}, which ?labels= does not "
+                f"Row {row}, {member.name[:64]!r}, has the label {label[:64]!r}, which labels= does not "
                 "name. Name it there, or leave the image out.",
                 row=row,
                 feature=LABEL,

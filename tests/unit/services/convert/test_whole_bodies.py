@@ -125,4 +125,5 @@ def test_forms_that_must_be_whole() -> None:
         "safetensors",
         "parquet",
         "b64",
+        "zip",
     }

@@ -11,13 +11,23 @@ from typing import Any
 
 #: Names the folder that docker/build-without-engine.sh has filled.
 IMAGE = "SHARDSMITH_TEST_IMAGE"
-#: In a mount namespace of its own: the root read-only, but for the folders that the image writes to.
+#: In a mount namespace of its own: the root read-only but for the folders that the image writes to, and the
+#: devices and processes that every engine provides.
 READ_ONLY = """
 set -e
 root=$1 data=$2
 shift 2
+mkdir -p "$root/dev" "$root/proc"
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
+mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for device in full null random urandom zero; do
+    touch "$root/dev/$device"
+    mount --bind "/dev/$device" "$root/dev/$device"
+done
+ln -s /proc/self/fd "$root/dev/fd"
+mkdir -m 1777 "$root/dev/shm"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 mount --bind "$data" "$root/var/lib/shardsmith"
 exec "$@"

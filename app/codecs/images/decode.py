@@ -17,8 +17,10 @@ MAX_PIXELS: Final = 1 << 28
 UINT8: Final = DTYPES["uint8"]
 UINT16: Final = DTYPES["uint16"]
 
-#: What a decoder holds beside the pixels: WebP takes 16 bytes a pixel, PNG and JPEG less.
-_WORKING: Final = 4
+#: What a decoder holds, in times of `ImageHeader.num_bytes`: 6 bytes a pixel for a progressive JPEG, up to 18
+#: for others (WebP).
+_WORKING_JPEG: Final = 2
+_WORKING: Final = 5
 #: Images that are decoded at a time.
 _AT_A_TIME: Final = 2
 
@@ -60,9 +62,14 @@ def decoding_bytes(images: Sequence[EncodedImage]) -> int:
 
     The encoded and the decoded bytes are here and in the memory that is shared with the decoder.
     """
-    sizes = [image.header.num_bytes for image in images]
-    working = _WORKING * sum(sorted(sizes)[-_AT_A_TIME:])
-    return 2 * (sum(len(image.data) for image in images) + sum(sizes)) + working
+    working = sorted(_working_bytes(image.header) for image in images)
+    held = sum(len(image.data) + image.header.num_bytes for image in images)
+    return 2 * held + sum(working[-_AT_A_TIME:])
+
+
+def _working_bytes(header: ImageHeader) -> int:
+    is_plain_jpeg = header.format == "jpeg" and header.inverted is None
+    return header.num_bytes * (_WORKING_JPEG if is_plain_jpeg else _WORKING)
 
 
 def finish_image(image: Image, header: ImageHeader, dtype: DType) -> Image:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ _WIDE: Final = {
 
 #: Thousandths of red, green and blue in grey as libpng has them, in 32,768ths: 0.299 and 0.587, and the rest.
 _GREY: Final = (9797, 19234, 3737)
+#: How many are given other channels at a time.
+_CONVERTED_PIXELS: Final = 1 << 16
 _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -97,9 +100,11 @@ def _decode_jpeg(data: bytes, channels: int, target: memoryview) -> Image:
 def _decode_inks(data: bytes, _: int, inverted: bool | None) -> Image:
     import simplejpeg
 
-    image: Image = simplejpeg.decode_jpeg(data, "CMYK", fastdct=True)
-    light = image.astype(np.uint16) if inverted else 255 - image.astype(np.uint16)
-    return (light[:, :, 3:] * light[:, :, :3] // 255).astype(np.uint8)
+    def colours(inks: Image) -> Image:
+        light = inks.astype(np.uint16) if inverted else 255 - inks.astype(np.uint16)
+        return light[:, :, 3:] * light[:, :, :3] // 255
+
+    return _convert(simplejpeg.decode_jpeg(data, "CMYK", fastdct=True), 3, colours)
 
 
 def _open(data: bytes, form: str) -> Any:
@@ -180,13 +185,24 @@ def _with_channels(image: Image, channels: int) -> Image:
     colours, alpha = (image[:, :, :-1], image[:, :, -1:]) if found in (2, 4) else (image, None)
     if channels == 1 and colours.shape[2] == 3:
         half = 0 if image.itemsize == 1 else 1 << 14  # libpng rounds 16 bits, and cuts 8 off
-        colours = ((colours.astype(np.int64) @ np.array(_GREY) + half) >> 15)[:, :, None]
+        colours = _convert(
+            colours, 1, lambda rows: ((rows.astype(np.int64) @ np.array(_GREY) + half) >> 15)[:, :, None]
+        )
     elif channels > 1 and colours.shape[2] == 1:
         colours = np.repeat(colours, 3, 2)
     if channels < 4:
         return colours.astype(image.dtype)
     opaque = np.full((*image.shape[:2], 1), np.iinfo(image.dtype).max, image.dtype)
     return np.concatenate((colours, opaque if alpha is None else alpha), 2)
+
+
+def _convert(image: Image, channels: int, convert: Callable[[Image], Image]) -> Image:
+    """Other channels of each pixel, some rows at a time: in between, a pixel takes many bytes."""
+    converted = np.empty((*image.shape[:2], channels), image.dtype)
+    step = max(1, _CONVERTED_PIXELS // image.shape[1])
+    for begin in range(0, len(image), step):
+        converted[begin : begin + step] = convert(image[begin : begin + step])
+    return converted
 
 
 _DECODERS: Final = {

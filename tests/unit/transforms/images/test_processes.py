@@ -3,14 +3,18 @@
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from app.codecs.images.decode import UINT8, decoding_bytes, prepare_image
 from app.codecs.images.header import read_header
 from app.errors import Overloaded, UnprocessableInput
 from app.runtime.images import EncodedImage, ImageHeader, Pixels, Refusal
@@ -34,6 +38,66 @@ def png(seed: int, height: int = 8, width: int = 9) -> tuple[np.ndarray[Any, Any
     Image.fromarray(pixels).save(file, "PNG", compress_level=1)
     data = file.getvalue()
     return pixels, EncodedImage(data, read_header(data), 0)
+
+
+#: Prints how much each decoding added to the memory of its process, at the peak.
+MEASURE = """
+import sys
+from app.transforms.images import program
+import PIL.Image, simplejpeg
+
+def memory(name):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(name))
+
+for path, form, channels, inverted, size in zip(*[iter(sys.argv[1:])] * 5):
+    data = open(path, "rb").read()
+    target = memoryview(bytearray(int(size)))
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+    before = memory("VmRSS")
+    if form == "jpeg" and inverted == "None":
+        program._decode_jpeg(data, int(channels), target)
+    else:
+        program._DECODERS[form](data, int(channels), inverted == "True")
+    print(memory("VmHWM") - before)
+"""
+
+
+def test_a_decoder_holds_no_more_than_is_charged_for(tmp_path: Path) -> None:
+    pixels = np.kron(np.random.default_rng(1).integers(0, 256, (200, 250, 4), np.uint8), np.ones((8, 8, 1)))
+    picture = Image.fromarray(pixels.astype(np.uint8))
+    cases: list[tuple[str, str, int, dict[str, Any]]] = [
+        ("RGB", "JPEG", 3, {}),
+        ("RGB", "JPEG", 1, {"progressive": True, "subsampling": 0}),
+        ("CMYK", "JPEG", 3, {}),
+        ("CMYK", "JPEG", 3, {"progressive": True, "subsampling": 0}),
+        ("P", "GIF", 0, {}),
+        ("RGBA", "PNG", 1, {"compress_level": 1}),
+        ("L", "PNG", 4, {"compress_level": 1}),
+        ("RGBA", "WEBP", 0, {"method": 0}),
+        ("RGB", "WEBP", 1, {"method": 0}),
+        ("RGBA", "BMP", 1, {}),
+    ]
+    arguments, charged = [], []
+    for index, (mode, form, channels, options) in enumerate(cases):
+        path = tmp_path / f"{index}"
+        picture.convert("RGB").convert(mode).save(path, form, **options)
+        image = prepare_image(path.read_bytes(), channels, UINT8)
+        header = image.header
+        arguments += [str(path), header.format, str(channels), str(header.inverted), str(header.num_bytes)]
+        shared = len(image.data) + header.num_bytes
+        result = (
+            0 if form == "JPEG" and mode == "RGB" else header.num_bytes
+        )  # else decoded where it is shared
+        charged.append(decoding_bytes([image]) - 2 * shared + result)
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, *arguments], check=True, capture_output=True, text=True
+    ).stdout.split()
+    took = [int(peak) for peak in measured]
+    assert len(took) == len(cases)
+    for case, peak, allowed in zip(cases, took, charged, strict=True):
+        assert peak <= allowed + MIB, case
 
 
 def test_images_come_back_in_their_order(codecs: ImageProcesses) -> None:

@@ -13,6 +13,7 @@ import pytest
 import sklearn
 import tensorflow as tf
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from app.transforms.images.processes import ImageProcesses
 from app.transforms.images.resize import fitted_size, resize
@@ -21,6 +22,7 @@ from tests.transforms import transform
 Array = npt.NDArray[Any]
 METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic")
 PHOTOGRAPHS = sorted((Path(sklearn.__file__).parent / "datasets" / "images").glob("*.jpg"))
+PRIMARIES = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
 ANY: tuple[int | None, ...] = (None, None, None)
 
 
@@ -228,6 +230,32 @@ def test_gifs_have_the_size_of_their_frame(screen: tuple[int, int], images: Imag
     body[6:10] = struct.pack("<HH", *screen)
     (ours,) = transform([{"step": "decode_image"}], [bytes(body)], (), "bytes", images)
     same(ours, tf.io.decode_gif(bytes(body)).numpy()[0])
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L"])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {b"sRGB": b"\0"},
+        *({b"gAMA": struct.pack(">I", gamma)} for gamma in (0, 15, 20, 45455, 55000, 94999, 95000, 95238)),
+        *({b"gAMA": struct.pack(">I", gamma)} for gamma in (100000, 105000, 105001, 105264, 220000, 10**9)),
+        {b"gAMA": struct.pack(">I", 60000), b"sRGB": b"\0"},
+        {b"gAMA": struct.pack(">I", 45455), b"cHRM": struct.pack(">8I", *PRIMARIES)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_pngs_that_state_their_gamma_decode_to_equal_grey(
+    mode: str, stated: dict[bytes, bytes], images: ImageProcesses
+) -> None:
+    image = random_image(np.random.default_rng(3), channels=3)
+    image = np.concatenate((image, np.repeat(image[:, :, :1], 3, 2)))
+    chunks = PngInfo()
+    for name, content in stated.items():
+        chunks.add(name, content)
+    body = encode(image, "PNG", mode, pnginfo=chunks)
+    for channels in (1, 3):
+        (ours,) = transform([{"step": "decode_image", "channels": channels}], [body], (), "bytes", images)
+        same(ours, tf.io.decode_png(body, channels=channels).numpy())
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from io import BytesIO
 from typing import Any, Final
 
@@ -29,6 +30,13 @@ _WIDE: Final = {
 
 #: Thousandths of red, green and blue in grey as libpng has them, in 32,768ths: 0.299 and 0.587, and the rest.
 _GREY: Final = (9797, 19234, 3737)
+#: Gamma as libpng counts it, in 100,000ths: 1, how far from it another has to be, that of sRGB, and which are
+#: possible.
+_ONE: Final = 100_000
+_SAME_GAMMA: Final = 5_000
+_GAMMA_OF_SRGB: Final = 45_455
+_LEAST_GAMMA: Final = 16
+_MOST_GAMMA: Final = 625_000_000
 #: How many are given other channels at a time.
 _CONVERTED_PIXELS: Final = 1 << 16
 _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -128,7 +136,15 @@ def _decode_png(data: bytes, channels: int, _: bool | None) -> Image:
     image = image if image.ndim == 3 else image[:, :, None]
     if channels == 4 and key is not None:
         image = _with_transparent(image, key, data[24])
-    return _with_channels(image, channels)
+    return _with_channels(image, channels, _gamma_of(opened.info) if image.itemsize == 1 else None)
+
+
+def _gamma_of(info: Mapping[str, Any]) -> int | None:
+    """What the file says of its gamma, in 100,000ths; None where that makes no difference to libpng."""
+    gamma = _GAMMA_OF_SRGB if "srgb" in info else round(info.get("gamma", 1) * _ONE)
+    if not _LEAST_GAMMA <= gamma <= _MOST_GAMMA:
+        return None
+    return gamma if _is_significant(gamma) or _is_significant(_inverse(gamma)) else None
 
 
 def _with_transparent(image: Image, key: int | tuple[int, ...], bits: int) -> Image:
@@ -177,23 +193,51 @@ def _decode_bmp(data: bytes, channels: int, _: bool | None) -> Image:
     return _with_channels(pixels[:, :, [2, 1, 0, 3][: bits // 8] if bits > 8 else [0]], channels)
 
 
-def _with_channels(image: Image, channels: int) -> Image:
+def _with_channels(image: Image, channels: int, gamma: int | None = None) -> Image:
     """Grey, RGB or RGBA of any of grey, grey and alpha, RGB and RGBA, as libpng converts them."""
     found = image.shape[2]
     if channels in (0, found):
         return image
     colours, alpha = (image[:, :, :-1], image[:, :, -1:]) if found in (2, 4) else (image, None)
     if channels == 1 and colours.shape[2] == 3:
-        half = 0 if image.itemsize == 1 else 1 << 14  # libpng rounds 16 bits, and cuts 8 off
-        colours = _convert(
-            colours, 1, lambda rows: ((rows.astype(np.int64) @ np.array(_GREY) + half) >> 15)[:, :, None]
-        )
+        colours = _convert(colours, 1, _grey if gamma is None else partial(_linear_grey, gamma=gamma))
     elif channels > 1 and colours.shape[2] == 1:
         colours = np.repeat(colours, 3, 2)
     if channels < 4:
         return colours.astype(image.dtype)
     opaque = np.full((*image.shape[:2], 1), np.iinfo(image.dtype).max, image.dtype)
     return np.concatenate((colours, opaque if alpha is None else alpha), 2)
+
+
+def _grey(colours: Image) -> Image:
+    half = 0 if colours.itemsize == 1 else 1 << 14  # libpng rounds 16 bits, and cuts 8 off
+    grey: Image = ((colours.astype(np.int64) @ np.array(_GREY) + half) >> 15)[:, :, None]
+    return grey
+
+
+def _linear_grey(colours: Image, gamma: int) -> Image:
+    """Grey of 8 bits whose gamma is known: libpng adds up light, and leaves what is grey as it is."""
+    inverse = _inverse(gamma)
+    light = _gamma_table(inverse)[colours]
+    grey = _gamma_table(_inverse(inverse))[(light @ np.array(_GREY) + (1 << 14)) >> 15]
+    found: Image = np.where((colours == colours[:, :, :1]).all(2), colours[:, :, 0], grey)[:, :, None]
+    return found
+
+
+def _inverse(gamma: int) -> int:
+    return int(_ONE * _ONE / gamma + 0.5)
+
+
+def _is_significant(gamma: int) -> bool:
+    return abs(gamma - _ONE) > _SAME_GAMMA
+
+
+def _gamma_table(gamma: int) -> NDArray[np.int64]:
+    values = np.arange(256)
+    if not _is_significant(gamma):
+        return values
+    corrected: NDArray[np.int64] = np.floor(255 * (values / 255) ** (gamma / _ONE) + 0.5).astype(np.int64)
+    return corrected
 
 
 def _convert(image: Image, channels: int, convert: Callable[[Image], Image]) -> Image:

@@ -61,7 +61,7 @@ CONVERSIONS: dict[str, Request] = {
     "bad parameter": ("/v1/tensors/serialize?layout=wide", JSON, b"[1]"),
     "repeated parameter": ("/v1/tensors/serialize?dtype=int8&dtype=int8", JSON, b"[1]"),
     "inapplicable": ("/v1/tensors/serialize?order=F", JSON, b"[1]"),
-    "not acceptable": ("/v1/tensors/serialize", {**JSON, "accept": "image/png"}, b"[1]"),
+    "not acceptable": ("/v1/tensors/serialize", {**JSON, "accept": "image/tiff"}, b"[1]"),
     "bad dtype": ("/v1/tensors/serialize?dtype=int9", JSON, b"[1]"),
     "much from little": (
         "/v1/tensors/parse",

@@ -135,7 +135,7 @@ def test_no_secret_shows_in_an_answer_or_a_log(canaried: Service, tmp_path: Path
         ("POST", "/v1/datasets/a/versions/1.0.0/abort", b"", {}),
         ("POST", "/v1/tensors/serialize?to=json", b"[[1], [2, 3]]", json_body),
         ("POST", "/v1/tensors/serialize", b"{}", {"Content-Type": "application/wrong"}),
-        ("POST", "/v1/tensors/serialize", b"1", {**json_body, "Accept": "image/png"}),
+        ("POST", "/v1/tensors/serialize", b"1", {**json_body, "Accept": "image/tiff"}),
         ("POST", "/v1/records/parse", b"\0" * 20, {"Content-Type": "application/x-tfrecord"}),
         ("POST", "/v1/records/serialize?schema=dataset:a", b"[{}]", json_body),
     ]

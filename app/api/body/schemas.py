@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from starlette.datastructures import Headers
 
+from ...codecs.columns import Records
 from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import parse_schema
 from ...domain.feature import steps_text
@@ -12,7 +16,9 @@ from ...domain.schema import Schema
 from ...errors import MalformedInput, NotFound
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
-from ...transforms.parse import check_transforms
+from ...transforms.apply import SkippedRows, apply_transforms
+from ...transforms.parse import check_transforms, with_transforms
+from ..execution.job import Declined, Job
 from ..query.rows import DescribeRecordsQuery, RowConversionQuery
 from ..state import Services
 from .headers import check_part_headers
@@ -63,6 +69,26 @@ def declared_transforms(text: str | None) -> dict[str, str]:
             code="invalid_transform",
         )
     return {name: steps_text(name, "transforms", steps) for name, steps in value.items()}
+
+
+def transformed(
+    records: Records, job: Job, transforms: Mapping[str, str], skipped: SkippedRows | None = None
+) -> Records:
+    """The rows after the transforms of their schema and those of the query.
+
+    Args:
+        transforms: as `declared_transforms` gives them.
+        skipped: as `apply_transforms`.
+
+    Raises:
+        Declined: there are some, for which the event loop would have to wait.
+        InputError: as `with_transforms` and `apply_transforms`.
+    """
+    if transforms:
+        records = replace(records, schema=with_transforms(records.schema, transforms))
+    if job.is_on_loop and records.schema.has_transforms:
+        raise Declined
+    return apply_transforms(records, job.services.images, job.budget, skipped)
 
 
 def names_dataset(query: RowConversionQuery | DescribeRecordsQuery) -> bool:

@@ -44,16 +44,24 @@ class Job(ExitStack):
         services: what does the work.
         budget: the memory that it may hold.
         body_bytes: the length of the body, where that is known before it is read.
+        is_on_loop: the event loop does the work, which must not wait.
     """
 
     def __init__(
-        self, request: Request, services: Services, budget: Budget, body_bytes: int | None = None
+        self,
+        request: Request,
+        services: Services,
+        budget: Budget,
+        body_bytes: int | None = None,
+        *,
+        is_on_loop: bool = False,
     ) -> None:
         super().__init__()
         self.request = request
         self.services = services
         self.budget = budget
         self.body_bytes = body_bytes
+        self.is_on_loop = is_on_loop
 
     @property
     def spool(self) -> Spool:

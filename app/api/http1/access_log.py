@@ -154,13 +154,15 @@ def _log(
         message += f" {ended}"
     # Made of another record: to make one anew takes as long as all the rest. A `%` in a path is none of a
     # format, since there are no arguments.
+    now = time.time()
     record = logging.LogRecord.__new__(logging.LogRecord)
     record.__dict__.update(
         _RECORD,
         levelno=level,
         levelname=logging.getLevelName(level),
         msg=message,
-        created=time.time(),
+        created=now,
+        msecs=int(now % 1 * 1000),
         fields=fields,
         told=True,
     )

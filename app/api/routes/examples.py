@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -14,11 +13,9 @@ from ...codecs.columns import Records
 from ...domain.rounded import RoundedFeatures
 from ...runtime.streams import ByteStream
 from ...services.convert.examples import ROW_FORMS, RowForm, convert_row
-from ...transforms.apply import apply_transforms
-from ...transforms.parse import with_transforms
 from ..answers import VARY, dropped_headers, rounded_headers
-from ..body.schemas import declared_schema, declared_transforms, names_dataset, unwrap
-from ..execution.job import Answer, Declined, Job, Plan
+from ..body.schemas import declared_schema, declared_transforms, names_dataset, transformed, unwrap
+from ..execution.job import Answer, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output
 from ..openapi import conversion
 from ..operation import NegotiatingHeaders, Operation
@@ -68,12 +65,9 @@ def _conversion(
 ) -> Plan:
     transforms = declared_transforms(query.transforms)
 
-    def work(job: Job, body: ByteStream, *, may_wait: bool = True) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         def transform(row: Records) -> Records:
-            schema = with_transforms(row.schema, transforms) if transforms else row.schema
-            if schema.has_transforms and not may_wait:
-                raise Declined
-            return apply_transforms(replace(row, schema=schema), job.services.images, job.budget)
+            return transformed(row, job, transforms)
 
         schema = declared_schema(query.schema_, job.services)
         source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
@@ -91,4 +85,4 @@ def _conversion(
     complete_first = query.delivery == "checked"
     if names_dataset(query):
         return Plan(work, "store", complete_first)
-    return Plan(work, "conversion", complete_first, on_loop=partial(work, may_wait=False))
+    return Plan(work, "conversion", complete_first, on_loop=work)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -19,11 +18,10 @@ from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records, open_records
 from ...services.convert.repair import RepairJson, repair_records
-from ...transforms.apply import SkippedRows, apply_transforms
-from ...transforms.parse import with_transforms
+from ...transforms.apply import SkippedRows
 from ..answers import VARY, description_answer, json_answer, lost_headers, records_answer, records_options
-from ..body.schemas import declared_schema, declared_transforms, names_dataset, unwrap
-from ..execution.job import Answer, Declined, Job, Plan
+from ..body.schemas import declared_schema, declared_transforms, names_dataset, transformed, unwrap
+from ..execution.job import Answer, Job, Plan
 from ..negotiation import Chosen, choose_input, choose_output, parse_json_bytes
 from ..openapi import body_answer, body_of, conversion
 from ..operation import NegotiatingHeaders, Operation
@@ -99,7 +97,7 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
         decode = query.for_body(decode, of_rows, query.from_)
         records = open_records(source, input_form, decode, job.budget, job.spool, job)
-        records = apply_transforms(records, job.services.images, job.budget)
+        records = transformed(records, job, {})
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
         find_lengths = is_inferred and input_form in MESSAGE_FORMS
         described = describe_records(records, chosen.form, find_lengths=find_lengths)
@@ -160,7 +158,7 @@ def _conversion(
         )
         return input_form, query.for_body(decode, of_rows, query.from_)
 
-    def work(job: Job, body: ByteStream, *, may_wait: bool = True) -> Answer:
+    def work(job: Job, body: ByteStream) -> Answer:
         nonlocal kept
         source = body
         if kept is None:
@@ -177,12 +175,8 @@ def _conversion(
             decode = replace(decode, losses=losses)
         num_bytes = job.body_bytes if source is body else None
         records = open_records(source, input_form, decode, job.budget, job.spool, job, num_bytes)
-        if transforms:
-            records = replace(records, schema=with_transforms(records.schema, transforms))
-        if records.schema.has_transforms and not may_wait:
-            raise Declined
         skipped = SkippedRows() if query.on_error == "skip" else None
-        records = apply_transforms(records, job.services.images, job.budget, skipped)
+        records = transformed(records, job, transforms, skipped)
         converted = encode_records(records, chosen.form, encode, job.budget)
         return records_answer(converted, chosen.media_type, losses=losses, skipped=skipped)
 
@@ -190,4 +184,4 @@ def _conversion(
     complete_first = query.delivery == "checked" or query.damaged == "skip" or query.on_error == "skip"
     if names_dataset(query):
         return Plan(work, "store", complete_first)
-    return Plan(work, "conversion", complete_first, on_loop=partial(work, may_wait=False))
+    return Plan(work, "conversion", complete_first, on_loop=work)

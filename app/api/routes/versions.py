@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,8 +14,7 @@ from ...runtime.streams import ByteStream
 from ...services.convert.describe import DESCRIPTIONS, DescriptionJson, describe_records
 from ...services.convert.records import encode_records
 from ...services.datasets.publish.progress import Progress, ProgressJson
-from ...transforms.apply import SkippedRows, apply_transforms
-from ...transforms.parse import with_transforms
+from ...transforms.apply import SkippedRows
 from ..answers import (
     VersionJson,
     description_answer,
@@ -26,7 +24,7 @@ from ..answers import (
     records_options,
     underway_answer,
 )
-from ..body.schemas import declared_transforms
+from ..body.schemas import declared_transforms, transformed
 from ..downloads.files import Download, Downloads
 from ..execution.job import Answer, Job, Plan
 from ..negotiation import choose_output
@@ -269,10 +267,8 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
             order=order,
             budget=job.budget,
         )
-        if transforms:
-            rows = replace(rows, schema=with_transforms(rows.schema, transforms))
         skipped = SkippedRows() if query.on_error == "skip" else None
-        rows = apply_transforms(rows, job.services.images, job.budget, skipped)
+        rows = transformed(rows, job, transforms, skipped)
         if query.batch is not None:
             rows = in_batches(rows, query.batch, job.budget, drop_remainder=query.drop_remainder)
         converted = encode_records(

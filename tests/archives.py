@@ -54,3 +54,23 @@ def npy_of(array: Any) -> bytes:
     out = io.BytesIO()
     np.save(out, np.asarray(array))
     return out.getvalue()
+
+
+def part_of(name: str, content: bytes, filename: bytes | None = None, headers: bytes = b"") -> bytes:
+    """A part of a form whose boundary is `b`; `headers` are further ones, each with its line end."""
+    of_file = b"" if filename is None else b'; filename="%s"' % filename
+    disposition = b'Content-Disposition: form-data; name="%s"%s\r\n' % (name.encode(), of_file)
+    return b"--b\r\n" + disposition + headers + b"\r\n" + content + b"\r\n"
+
+
+def form_of(*parts: str | File | bytes) -> bytes:
+    """A form whose boundary is `b`: labels, files, and parts as they are."""
+    written = []
+    for part in parts:
+        if isinstance(part, bytes):
+            written.append(part)
+        elif isinstance(part, str):
+            written.append(part_of("label", part.encode()))
+        else:
+            written.append(part_of("file", part[1], part[0].encode(), b"Content-Type: image/jpeg\r\n"))
+    return b"".join(written) + b"--b--\r\n"

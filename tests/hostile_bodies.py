@@ -236,6 +236,24 @@ LIES = [
         lambda: b"--b\r\nX: " + b"y" * 8 * MIB,
         "400 malformed_multipart offset",
     ),
+    form(
+        22,
+        "100,000 labels without a file",
+        lambda: multipart(*[("label", "", b"x")] * 100_000),
+        "400 malformed_multipart offset",
+    ),
+    form(
+        22,
+        "a label of 8 MiB",
+        lambda: multipart(("label", "", b"x" * 8 * MIB)),
+        "413 member_name_too_long offset",
+    ),
+    form(
+        22,
+        "a file that does not end",
+        lambda: multipart(("label", "", b"cat"), ('file"; filename="a.jpg', "", b"x" * 8 * MIB)),
+        "400 malformed_multipart offset",
+    ),
     form(22, "no boundary", lambda: b"x" * 8 * MIB, "400 malformed_multipart offset"),
     form(
         22,

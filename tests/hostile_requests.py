@@ -459,6 +459,16 @@ HOSTILE = [
         "cut",
     ),
     Hostile(
+        "100,000 files of nothing under a long label",
+        f"{RECORDS}/serialize?to=ndjson",
+        "multipart/form-data; boundary=b",
+        lambda: multipart(
+            ("label", "text/plain", b"n" * 4096),
+            *[('file"; filename="a.jpg', "image/jpeg", b"")] * 100_000,
+        ),
+        "cut",
+    ),
+    Hostile(
         "100,000 parts of nothing",
         f"{RECORDS}/serialize",
         "multipart/form-data; boundary=b",

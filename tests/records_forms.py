@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from tests.archives import File, files_of, npy_of, tar_of, zip_of
+from tests.archives import File, files_of, form_of, npy_of, tar_of, zip_of
 from tests.feature_values import field, varint
 from tests.tensor_forms import (
     Request,
@@ -280,6 +280,14 @@ def _zip_of(kind: str, rows: Rows) -> Request:
     return {"content": zip_of(*_files_of(kind, rows)), "params": {"archive": "samples"}}
 
 
+def _form_of(kind: str, rows: Rows) -> Request:
+    return {
+        "content": form_of(*(_files_of(kind, rows) or [("0.n.cls", b"1")])),
+        "params": {"archive": "samples"},
+        "headers": {"Content-Type": "multipart/form-data; boundary=b"},
+    }
+
+
 def _read_tar(_: str, answer: httpx.Response) -> Rows:
     rows: dict[str, dict[str, Any]] = {}
     for name, content in files_of(answer.content):
@@ -302,6 +310,7 @@ _WRITERS: dict[str, Callable[[str, Rows], bytes | Request]] = {
     "libsvm": _libsvm_of,
     "tar": lambda kind, rows: tar_of(*_files_of(kind, rows)),
     "zip": _zip_of,
+    "multipart": _form_of,
     "tfrecord": lambda kind, rows: framed(*messages(kind, rows)),
     "b64": lambda kind, rows: b64_of(messages(kind, rows)),
 }

@@ -11,6 +11,8 @@ from ..domain.schema import Schema
 from ..runtime.streams import ByteStream
 
 _CHUNK = 1024 * 1024
+#: What stands before the boundary between two parts.
+_BEFORE_BOUNDARY = b"\r\n--"
 
 
 def digest_field(sha256: bytes) -> str:
@@ -19,15 +21,30 @@ def digest_field(sha256: bytes) -> str:
 
 
 class HashingStream:
-    """A `ByteStream` that remembers the SHA-256 of what passed through it."""
+    """A `ByteStream` that remembers the SHA-256 of what passed through it.
 
-    def __init__(self, source: ByteStream) -> None:
+    Args:
+        boundary: of parts; left out of the digest, since clients draw another one for every try.
+    """
+
+    def __init__(self, source: ByteStream, boundary: bytes = b"") -> None:
         self._source = source
         self._hash = hashlib.sha256()
+        self._delimiter = _BEFORE_BOUNDARY + boundary if boundary else b""
+        #: What may be the beginning of a delimiter. The first one need not end a line.
+        self._rest = b"\r\n"
 
     def read(self, n: int, /) -> bytes:
         piece = self._source.read(n)
-        self._hash.update(piece)
+        if not self._delimiter:
+            self._hash.update(piece)
+            return piece
+        *texts, last = (self._rest + piece).split(self._delimiter)
+        for text in texts:
+            self._hash.update(text + _BEFORE_BOUNDARY)
+        end = max(0, len(last) - len(self._delimiter) + 1) if piece else len(last)
+        self._hash.update(last[:end])
+        self._rest = last[end:]
         return piece
 
     def hexdigest(self) -> str:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from ..codecs.archives.form_data import MULTIPART
 from ..domain.dtypes import DTYPES
 from .auth.routes import ACCESS
 from .negotiation import Forms, FormT
@@ -114,6 +115,16 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
             "schema": _DECLARED,
         },
     },
+    "RowsForm": {
+        "type": "object",
+        "description": "Rows in `data`, or files; a `label` is that of the files behind it.",
+        "properties": {
+            "schema": {"type": "string", "description": "The schema, in front of all other parts."},
+            "data": {**_BINARY, "description": "Rows in the form that its Content-Type names."},
+            "label": {"type": "string"},
+            "file": {"type": "array", "items": _BINARY},
+        },
+    },
     "TensorsAnswer": {
         "description": "A tensor; several are in `tensors` or `outputs`. With `layout=nested` a bare array.",
         "properties": {
@@ -185,6 +196,8 @@ def _content(forms: Forms[FormT], json: Any, *first: str) -> dict[str, Any]:
 
 
 def _bytes_of(media_type: str) -> dict[str, Any]:
+    if media_type == MULTIPART:
+        return {"$ref": "#/components/schemas/RowsForm"}
     return {"type": "string"} if media_type.startswith("text/") else _BINARY
 
 

@@ -16,6 +16,7 @@ from ..runtime.images import ImageFormat
 from ..runtime.streams import Buffer, ByteStream, WholeBody
 from .archives import read_rows as archives
 from .archives import write_rows as tar_write
+from .archives.form_data import MULTIPART
 from .arrays import npy, npz, oip, raw, safetensors
 from .arrays.read_rows import read_oip, reader_of
 from .arrays.write_rows import writer_of
@@ -61,6 +62,7 @@ FormName = Literal[
     "libsvm",
     "tar",
     "zip",
+    "multipart",
     "tfrecord",
     "b64",
 ]
@@ -275,6 +277,13 @@ FORMS: Final[tuple[Form, ...]] = (
             kinds_in=_DENSE,
             needs="file",
             shows_absence=True,
+        ),
+    ),
+    Form(
+        "multipart",
+        (MULTIPART,),
+        records=RecordsCodec(
+            archives.read_form, refuse_to_write("multipart", "tar"), (), kinds_in=_DENSE, shows_absence=True
         ),
     ),
     Form(

@@ -142,9 +142,10 @@ class RecordsDecodeOptions:
         undeclared: what happens to features that a declared schema does not name.
         json_bytes: as for tensors.
         csv: how a CSV body is written.
-        archive: how a `tar` or `zip` body is laid out; None is what most archives of that form are.
+        archive: how a `tar`, `zip` or `multipart` body is laid out; None is what most of that form are.
         labels: of images in folders: names of folders, whose places here are the labels; None takes the
             names.
+        boundary: of `multipart`: what stands between the parts.
         as_bytes: each record of a `tfrecord` or `b64` body is one value of bytes, whatever it holds.
         transforms: knows the steps in a schema that stands in the body; None where there can be none.
         losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
@@ -164,6 +165,7 @@ class RecordsDecodeOptions:
     csv: CsvDialect = CsvDialect()
     archive: ArchiveLayout | None = None
     labels: tuple[str, ...] | None = None
+    boundary: bytes = b""
     as_bytes: bool = False
     transforms: Transforms | None = None
     losses: Losses | None = None

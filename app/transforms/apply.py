@@ -42,27 +42,39 @@ class SkippedRows:
 
 
 def apply_transforms(
-    records: Records, images: ImageCodecs, budget: Budget, skipped: SkippedRows | None = None
+    records: Records,
+    images: ImageCodecs,
+    budget: Budget,
+    skipped: SkippedRows | None = None,
+    *,
+    can_skip: bool = True,
 ) -> Records:
     """The rows after the transforms of their schema; drawing them does the work.
 
     Args:
         skipped: counts rows that a step does not take, which are left out; None makes the first of them an
             error (`transform_failed`).
+        can_skip: the client may ask for rows to be left out; the error then says so.
 
     Raises:
         InputError: as `check_transforms`; also as rows are drawn.
     """
     if not records.schema.has_transforms:
         return records
-    return _Transformed(records, images, budget, skipped).records
+    return _Transformed(records, images, budget, skipped, can_skip=can_skip).records
 
 
 class _Transformed:
     """Rows on their way through transforms."""
 
     def __init__(
-        self, records: Records, images: ImageCodecs, budget: Budget, skipped: SkippedRows | None
+        self,
+        records: Records,
+        images: ImageCodecs,
+        budget: Budget,
+        skipped: SkippedRows | None,
+        *,
+        can_skip: bool,
     ) -> None:
         schema = check_transforms(records.schema)
         self._source = records.batches
@@ -71,6 +83,7 @@ class _Transformed:
         self._images = images
         self._budget = budget
         self._skipped = skipped
+        self._can_skip = can_skip
         self.records = replace(
             records,
             schema=resulting_schema(schema),
@@ -112,7 +125,7 @@ class _Transformed:
                 return self._apply_to_all(batch, tools)
             except _StepRefused as refused:
                 if self._skipped is None:
-                    raise refused.error(numbers) from None
+                    raise refused.error(numbers, can_skip=self._can_skip) from None
                 kept = np.setdiff1d(np.arange(batch.num_rows), refused.rows)
                 self._skipped.count += batch.num_rows - len(kept)
                 lease.release()
@@ -148,12 +161,13 @@ class _StepRefused(Exception):
         self._index = index
         self._step = step
 
-    def error(self, numbers: Ints) -> UnprocessableInput:
+    def error(self, numbers: Ints, *, can_skip: bool) -> UnprocessableInput:
         """What a client is told of the first of them."""
         row = int(numbers[self.rows[0]])
+        hint = ", or leave out such rows with on_error=skip" if can_skip else ""
         return UnprocessableInput(
             f"Row {row} does not go through step {self._index} ({self._step}) of feature {self._feature!r}: "
-            f"{self._reason}. Correct the row, or leave out such rows with on_error=skip.",
+            f"{self._reason}. Correct the row{hint}.",
             code="transform_failed",
             row=row,
             feature=self._feature,

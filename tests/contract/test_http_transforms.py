@@ -282,7 +282,18 @@ def test_a_row_that_fails_is_named_with_feature_and_step(
         assert (problem["status"], problem["code"]) == (422, "transform_failed")
         assert (problem["row"], problem["feature"], problem["step"]) == (2, feature, step)
         assert f"step {step} ({name}) of feature '{feature}'" in problem["detail"]
+        assert "on_error=skip" in problem["detail"]
     assert client.get(dataset).status_code == 404  # nothing is stored
+
+
+def test_skipping_is_recommended_only_where_it_can_be_asked_for(client: httpx.Client) -> None:
+    declared = json.dumps(schema(x={"dtype": "bytes", "transforms": [{"step": "decode_image"}]}))
+    for route, content in (("examples/serialize", {"x": b64(b"")}), ("records/describe", [{"x": b64(b"")}])):
+        answer = client.post(f"/v1/{route}", params={"schema": declared}, json=content)
+        assert (answer.status_code, answer.json()["code"]) == (422, "transform_failed"), answer.text
+        assert "on_error" not in answer.json()["detail"]
+        refused = client.post(f"/v1/{route}", params={"on_error": "skip"}, json=content)
+        assert refused.status_code == 400
 
 
 @pytest.mark.parametrize(("feature", "value"), [item[:2] for item in BAD_ROWS.values()], ids=BAD_ROWS)

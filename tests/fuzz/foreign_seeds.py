@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.archives import tar_of, zip_of
+from tests.archives import form_of, part_of, tar_of, zip_of
 from tests.fuzz.framing import FRAMINGS
 from tests.images import encode, pixels
 
@@ -161,6 +161,12 @@ def _zip_records() -> Iterator[bytes]:
     yield b"\0" + zip_of(*pets)
     yield b"\x0c" + zip_of(*pets, method=zipfile.ZIP_STORED)
     yield b"\x0b" + zip_of(("a.cls", b"7"), ("a.x.npy", _npy([1, 2])), ("b.cls", b"8"))
+
+
+def _form_records() -> Iterator[bytes]:
+    yield b"\0" + form_of("cat", ("1.jpg", b"\xff\xd8"), ("2.png", b""), "dog", ("ü.gif", b"GIF\r\n--"))
+    yield b"\x0c" + form_of(part_of("schema", b"{}"), ("cat/1.jpg", b"1"), ("dog/.x.jpg", b""))
+    yield b"\x0b" + form_of(("a.cls", b"7"), ("a.x.npy", _npy([1, 2])), ("b.cls", b"8"))
 
 
 def _json_records() -> Iterator[bytes]:
@@ -311,6 +317,7 @@ FOREIGN_RECORDS: Final = {
     "libsvm": _libsvm_records,
     "tar": _tar_records,
     "zip": _zip_records,
+    "multipart": _form_records,
     "json": _json_records,
     "ndjson": _ndjson_records,
 }

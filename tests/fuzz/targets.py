@@ -451,7 +451,7 @@ def _tensor_targets() -> Iterator[Target]:
 
 def _records_targets() -> Iterator[Target]:
     for form in RECORDS_CODECS:
-        variants = [partial(_records, form, options) for options in RECORDS_VARIANTS]
+        variants = [partial(_records, form, replace(options, boundary=b"b")) for options in RECORDS_VARIANTS]
         yield Target(f"records-{form}", variants)
         if framing := FRAMINGS.get(form):
             yield Target(f"records-{form}-framed", variants, framing)

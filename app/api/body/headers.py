@@ -37,21 +37,6 @@ def check_body_headers(headers: Headers, limits: Limits) -> None:
         )
 
 
-def check_part_headers(headers: Headers, limits: Limits) -> None:
-    """Refuse what the headers of a part of a multipart body already say cannot be read.
-
-    Raises:
-        UnknownForm: a Content-Encoding, which is undone around a whole body only.
-        InputError: as `check_body_headers`.
-    """
-    if content_codings(headers):
-        raise UnknownForm(
-            "A part with a Content-Encoding is not supported; encode the body as a whole.",
-            code="unsupported_content_encoding",
-        )
-    check_body_headers(headers, limits)
-
-
 def declared_length(headers: Headers) -> int | None:
     """The bytes of a body that comes as it is, where its headers say how many there are."""
     length = headers.get("content-length", "")

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from starlette.datastructures import Headers
 
+from ...codecs.archives.form_data import MULTIPART
 from ...codecs.columns import Records
 from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import parse_schema
 from ...domain.feature import steps_text
 from ...domain.limits import KIB, Limits
 from ...domain.schema import Schema
-from ...errors import MalformedInput, NotFound
+from ...errors import MalformedInput, NotFound, UnknownForm
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream
 from ...transforms.apply import SkippedRows, apply_transforms
@@ -21,8 +22,8 @@ from ...transforms.parse import check_transforms, with_transforms
 from ..execution.job import Declined, Job
 from ..query.rows import DescribeRecordsQuery, RowConversionQuery
 from ..state import Services
-from .headers import check_part_headers
-from .multipart import MULTIPART, open_multipart
+from .headers import check_body_headers
+from .multipart import is_multipart, open_multipart
 
 #: `?schema=dataset:NAME` takes the schema of a dataset.
 DATASET_SCHEMA_PREFIX = "dataset:"
@@ -72,13 +73,19 @@ def declared_transforms(text: str | None) -> dict[str, str]:
 
 
 def transformed(
-    records: Records, job: Job, transforms: Mapping[str, str], skipped: SkippedRows | None = None
+    records: Records,
+    job: Job,
+    transforms: Mapping[str, str],
+    skipped: SkippedRows | None = None,
+    *,
+    can_skip: bool = True,
 ) -> Records:
     """The rows after the transforms of their schema and those of the query.
 
     Args:
         transforms: as `declared_transforms` gives them.
         skipped: as `apply_transforms`.
+        can_skip: as `apply_transforms`.
 
     Raises:
         Declined: there are some, for which the event loop would have to wait.
@@ -88,7 +95,7 @@ def transformed(
         records = replace(records, schema=with_transforms(records.schema, transforms))
     if job.is_on_loop and records.schema.has_transforms:
         raise Declined
-    return apply_transforms(records, job.services.images, job.budget, skipped)
+    return apply_transforms(records, job.services.images, job.budget, skipped, can_skip=can_skip)
 
 
 def names_dataset(query: RowConversionQuery | DescribeRecordsQuery) -> bool:
@@ -102,21 +109,30 @@ def no_schema_of(name: str) -> NotFound:
 
 
 def unwrap(
-    body: ByteStream, headers: Headers, schema: Schema | None, limits: Limits
+    body: ByteStream, headers: Headers, schema: Schema | None, limits: Limits, from_: str | None
 ) -> tuple[ByteStream, Headers, Schema | None]:
     """The rows of a body, the headers that describe them, and the schema declared for them.
 
-    A `multipart/form-data` body is opened up to its part `data`; any other one is the rows themselves.
+    A `multipart/form-data` body is opened up to its part `data`; one with files is read by the form
+    `multipart`. Any other body is the rows themselves.
+
+    Args:
+        from_: the query parameter `from`.
 
     Raises:
         InputError: a multipart body or a schema that cannot be read, or a schema given twice.
-        UnknownForm: a part that is encoded.
+        UnknownForm: a part that is encoded, or files where `from` says something else.
     """
     content_type = headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != MULTIPART:
+    if not is_multipart(content_type):
         return body, headers, schema
     parts = open_multipart(body, content_type)
-    check_part_headers(parts.headers, limits)
+    check_body_headers(parts.headers, limits)
+    if parts.is_files and from_ not in (None, "multipart", MULTIPART):
+        raise UnknownForm(
+            f"The body has files, but from={from_[:40]!r} is given. Leave it out, or send the rows in a part "
+            "'data'."
+        )
     if parts.schema is not None:
         if schema is not None:
             raise MalformedInput(

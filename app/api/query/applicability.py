@@ -26,7 +26,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 _RAW: Final = frozenset({"raw"})
 _TFRECORD: Final = frozenset({"tfrecord"})
 _CSV: Final = frozenset({"csv"})
-_ARCHIVES: Final = frozenset({"tar", "zip"})
+_ARCHIVES: Final = frozenset({"tar", "zip", "multipart"})
 _IMAGES: Final = frozenset({"jpeg", "png", "webp", "gif", "bmp"})
 _ROWS_OF_JSON: Final = frozenset({"json", "ndjson"})
 #: Forms whose numbers are text.

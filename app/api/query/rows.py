@@ -19,6 +19,7 @@ from ...domain.schema import Message, Schema
 from ...errors import MalformedInput
 from ...runtime.streams import ByteStream
 from ...transforms.parse import TRANSFORMS
+from ..body.multipart import boundary_of
 from ..negotiation import has_tabs
 from .types import (
     Archive,
@@ -127,7 +128,7 @@ class ExamplesQuery(RowConversionQuery):
 
 
 class BodyFormatQuery(NoQuery):
-    """How a body of CSV, or an archive, is written."""
+    """How a body of CSV, of an archive, or of files is written."""
 
     delimiter: Delimiter = None
     null_: NullTexts = None
@@ -147,7 +148,8 @@ class BodyFormatQuery(NoQuery):
             MalformedInput: labels that are empty or stand twice (`invalid_labels`).
         """
         dialect, labels = self._csv_dialect(headers, from_), parse_labels(self.labels)
-        return replace(options, csv=dialect, archive=self.archive, labels=labels)
+        boundary = boundary_of(headers.get("content-type", ""))
+        return replace(options, csv=dialect, archive=self.archive, labels=labels, boundary=boundary)
 
     def _csv_dialect(self, headers: Headers, from_: str | None) -> CsvDialect:
         if self.delimiter is None:

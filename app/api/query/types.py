@@ -96,16 +96,16 @@ NullTexts = Annotated[
 Archive = Annotated[
     Literal["samples", "folders"] | None,
     Field(
-        description="How an archive is rows: `samples` are the files that share a name, as in WebDataset "
-        "(the default of tar); `folders` hold images, whose labels are the names of the folders (the default "
-        "of zip)."
+        description="How an archive, or the files of a form, are rows: `samples` are the files that share a "
+        "name, as in WebDataset (the default of tar); `folders` hold images, whose labels are the names of "
+        "the folders (the default of zip), or the field `label` before them (the default of multipart)."
     ),
 ]
 Labels = Annotated[
     str | None,
     Field(
-        description="Names of the folders of an archive, separated by commas: a label is then its place "
-        "here.",
+        description="Names of labels, separated by commas: a label is then its place here. The names are the "
+        "`class_names` of the feature.",
         examples=["cat,dog"],
     ),
 ]

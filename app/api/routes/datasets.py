@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from ...codecs.archives.form_data import MULTIPART
 from ...codecs.forms import MEDIA_TYPES
 from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import schema_from_value
@@ -31,6 +32,7 @@ from ...services.datasets.publish.waiting import WaitingAppendsJson
 from ...services.deferred import then
 from ..answers import VersionJson, json_answer, manifest_json, no_content, underway_answer
 from ..auth.principal import visible_to
+from ..body.multipart import boundary_of
 from ..body.schemas import declared_schema, unwrap
 from ..digests import HashingStream, request_digest
 from ..execution.job import Answer, Declined, Job, LaneName, Plan, Work
@@ -213,8 +215,9 @@ def append_records(
     def work(job: Job, body: ByteStream) -> Future[Answer]:
         losses = Losses() if query.damaged == "skip" else None
         declared = declared_schema(query.schema_, job.services)
-        rows, of_rows, declared = unwrap(body, headers, declared, job.services.limits)
-        hashed = HashingStream(rows)
+        rows, of_rows, declared = unwrap(body, headers, declared, job.services.limits, query.from_)
+        boundary = boundary_of(of_rows.get("content-type", ""))
+        hashed = HashingStream(rows, boundary)
         form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)
         refuse_inapplicable(query, read=form)
         json_bytes = parse_json_bytes(of_rows)
@@ -234,7 +237,8 @@ def append_records(
 
         def digest() -> str:
             given = query.given(job.request.query_params)
-            return request_digest(hashed, of_rows.get("content-type", ""), declared, given, json_bytes)
+            content_type = MULTIPART if boundary else of_rows.get("content-type", "")
+            return request_digest(hashed, content_type, declared, given, json_bytes)
 
         source = rows if key is None else hashed
         appended = job.services.datasets.append(

@@ -67,10 +67,10 @@ def _conversion(
 
     def work(job: Job, body: ByteStream) -> Answer:
         def transform(row: Records) -> Records:
-            return transformed(row, job, transforms)
+            return transformed(row, job, transforms, can_skip=False)
 
         schema = declared_schema(query.schema_, job.services)
-        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
+        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits, query.from_)
         input_form = choose_input(ROW_FORMS, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_options(schema)

@@ -91,13 +91,13 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
 
     def work(job: Job, body: ByteStream) -> Answer:
         schema = declared_schema(query.schema_, job.services)
-        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
+        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits, query.from_)
         input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
         decode = query.for_body(decode, of_rows, query.from_)
         records = open_records(source, input_form, decode, job.budget, job.spool, job)
-        records = transformed(records, job, {})
+        records = transformed(records, job, {}, can_skip=False)
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
         find_lengths = is_inferred and input_form in MESSAGE_FORMS
         described = describe_records(records, chosen.form, find_lengths=find_lengths)
@@ -163,7 +163,7 @@ def _conversion(
         source = body
         if kept is None:
             schema = declared_schema(query.schema_, job.services)
-            source, of_rows, schema = unwrap(body, headers, schema, job.services.limits)
+            source, of_rows, schema = unwrap(body, headers, schema, job.services.limits, query.from_)
             input_form, decode = reading(of_rows, schema)
             if of_rows is headers and not names_dataset(query):
                 kept = input_form, decode

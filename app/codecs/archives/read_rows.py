@@ -1,22 +1,24 @@
-"""Rows out of a tar or ZIP archive: samples as WebDataset lays them out, or images in folders.
+"""Rows out of a tar or ZIP archive, or out of the files of a form: samples of WebDataset, or images.
 
 A sample is the files that share a name.
 
 The name of a file ends at the first dot behind its folders; what follows is the extension, in lower case. The
 files of a sample stand side by side. Source: `group_by_keys` in webdataset/tariterators.py. In folders each
-image is a row, and the name of its folder is its label, as torchvision's ImageFolder has it.
+image is a row, and the name of its folder is its label, as torchvision's ImageFolder has it. The files of a
+form are read as those of an archive; a label that is sent with them is used in place of the folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, Protocol
 
 from ...domain.dtypes import BYTES, INT64, TEXT, DType
 from ...domain.feature import Feature, default_encoding
 from ...domain.limits import MIB
+from ...domain.meaning import PLAIN, Meaning
 from ...domain.schema import Schema, check_feature_names
 from ...domain.tensor import Shape
 from ...errors import MalformedInput, SchemaConflict, UnprocessableInput
@@ -29,6 +31,7 @@ from ..options import ArchiveLayout, RecordsDecodeOptions
 from ..records.lease import Lease
 from ..schema_inference import HEAD_ROWS
 from .files import File, build_column, dtype_of, feature_name, infer_array, read_array, require_dense
+from .form_data import FormReader, malformed
 from .tar import Member, TarReader
 from .zip import ZipReader
 
@@ -43,7 +46,8 @@ _IMAGE_FILES: Final = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp"),
     *(".tif", ".tiff", ".ppm", ".pgm"),
 )
-#: Where macOS puts what it knows of the files of a ZIP archive.
+#: What macOS notes of each file: in a tar archive beside the file, in a ZIP archive in a folder.
+_SYSTEM_FILE: Final = "._"
 _SYSTEM_FOLDER: Final = "__MACOSX"
 #: The first rows, from which a schema is inferred, end with the one in which their files reach so many bytes.
 HEAD_BYTES: Final = 16 * MIB
@@ -53,6 +57,8 @@ _BATCH_ROWS: Final = 1024
 #: What a sample and a file take beside the content: objects of Python.
 _SAMPLE_BYTES: Final = 1024
 _FILE_BYTES: Final = 384
+#: What a character of a name takes at most: as text, and in UTF-8.
+_CHARACTER_BYTES: Final = 8
 
 
 @dataclass(slots=True)
@@ -89,6 +95,12 @@ def read_zip(body: WholeBody, options: RecordsDecodeOptions, budget: Budget) -> 
     return _read(ZipReader(body, budget), options, budget, options.archive or "folders")
 
 
+def read_form(body: ByteStream, options: RecordsDecodeOptions, budget: Budget) -> Records:
+    """The rows of the files of a form: images, unless `options.archive` says otherwise; see `_read`."""
+    reader = FormReader(body, options.boundary, budget.limits)
+    return _read(reader, options, budget, options.archive or "folders")
+
+
 def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive: ArchiveLayout) -> Records:
     """The rows of the archive, a batch at a time.
 
@@ -97,7 +109,7 @@ def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive
 
     Raises:
         MalformedInput: no such archive, or a damaged one (`invalid_tar`, `invalid_zip`, `truncated`,
-            `trailing_bytes`); labels for samples (`inapplicable_parameter`).
+            `trailing_bytes`, `malformed_multipart`); labels for samples (`inapplicable_parameter`).
         UnprocessableInput: a file without an extension, or an image without a folder
             (`invalid_member_name`), one that stands twice (`duplicate_member`), a sample whose files stand
             apart (`split_sample`), links and devices (`unsupported_member`).
@@ -118,6 +130,7 @@ def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive
     if options.schema is None and archive == "folders":
         label = Feature(LABEL, TEXT if options.labels is None else INT64)
         schema = Schema((Feature(PATH, TEXT), Feature(IMAGE, BYTES), label)).with_message(options.message)
+        schema = _with_class_names(schema, options.labels)
     elif options.schema is None:
         head = list(_head(samples, options))
         schema = _infer(head, budget).with_message(options.message)
@@ -125,7 +138,28 @@ def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive
     else:
         schema = options.schema.with_message(options.message).as_read()
         require_dense(schema)
+        schema = _with_class_names(schema, options.labels)
     return Records(schema, _Builder(schema, key, options, budget).build(samples))
+
+
+def _with_class_names(schema: Schema, labels: tuple[str, ...] | None) -> Schema:
+    """The schema, in which the numbers of the labels have these names.
+
+    Raises:
+        SchemaConflict: they have other names there, so that the numbers would mean something else.
+    """
+    label = schema.by_name.get(LABEL)
+    if labels is None or label is None or label.dtype.kind not in ("int", "uint"):
+        return schema
+    meaning = Meaning(class_names=labels)
+    if label.meaning not in (PLAIN, meaning):
+        raise SchemaConflict(
+            f"The labels are not the class_names that feature {LABEL!r} has in the schema, in their order. "
+            "Give the same in both, or one of them.",
+            feature=LABEL,
+        )
+    named = replace(label, meaning=meaning)
+    return replace(schema, features=tuple(named if feature is label else feature for feature in schema))
 
 
 def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> Iterator[Sample]:
@@ -134,12 +168,12 @@ def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> I
     row = 0
     while (member := reader.next()) is not None:
         *folders, base = member.name.split("/")
-        if base.startswith(".") or _SYSTEM_FOLDER in folders:
+        if member.label is None and (base.startswith(".") or _SYSTEM_FOLDER in folders):
             continue
         if not base.lower().endswith(_IMAGE_FILES):
             raise _no_image(member, f"does not end in one of {', '.join(_IMAGE_FILES)}")
-        label = folders[-1] if folders else ""
-        if label in ("", ".", ".."):
+        label = member.label or (folders[-1] if folders else "")
+        if member.label is None and label in ("", ".", ".."):
             raise _no_image(member, "stands in no folder, whose name would be its label")
         if numbers is not None and label not in numbers:
             raise SchemaConflict(
@@ -148,18 +182,19 @@ def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> I
                 row=row,
                 feature=LABEL,
             )
-        held = _SAMPLE_BYTES + 2 * _FILE_BYTES
+        text = (label if numbers is None else numbers[label]).encode()
+        held = _SAMPLE_BYTES + 2 * _FILE_BYTES + _CHARACTER_BYTES * len(member.name) + len(text)
         budget.charge(held, "A row of an archive")
         content = reader.read(budget)
-        text = label if numbers is None else numbers[label]
-        files = {IMAGE: content, LABEL: text.encode()}
+        files = {IMAGE: content, LABEL: text}
         yield Sample(row, member.name, files, held + len(content))
         row += 1
 
 
 def _no_image(member: Member, why: str) -> UnprocessableInput:
     return UnprocessableInput(
-        f"The file {member.name[:64]!r} {why}. Leave it out, or set archive=samples.",
+        f"The file {member.name[:64]!r} {why}. Leave it out, or set archive=samples; in a form, a field "
+        "'label' before it is its label.",
         code="invalid_member_name",
         offset=member.offset,
     )
@@ -183,18 +218,23 @@ def _group(reader: Reader, budget: Budget) -> Iterator[Sample]:
     sample: Sample | None = None
     row = 0
     while (member := reader.next()) is not None:
+        if member.name.rpartition("/")[2].startswith(_SYSTEM_FILE):
+            continue
+        if member.label is not None:
+            raise malformed("labels are for images; a sample has its label in a file", member.offset)
         key, extension = split_name(member)
         if sample is None or key != sample.key:
             if sample is not None:
                 yield sample
                 row += 1
-            budget.charge(_SAMPLE_BYTES, "A sample")
-            sample = Sample(row, key, num_bytes=_SAMPLE_BYTES)
+            held = _SAMPLE_BYTES + _CHARACTER_BYTES * len(key)
+            budget.charge(held, "A sample")
+            sample = Sample(row, key, num_bytes=held)
         if extension in sample.files:
             raise _duplicate(sample, extension)
         budget.charge(_FILE_BYTES, "A file of a sample")
-        sample.files[extension] = reader.read(budget)
-        sample.num_bytes += _FILE_BYTES + member.size
+        content = sample.files[extension] = reader.read(budget)
+        sample.num_bytes += _FILE_BYTES + len(content)
     if sample is not None:
         yield sample
 

@@ -38,13 +38,13 @@ class Member:
     """A file of the archive.
 
     Attributes:
-        size: of its content, as the header says.
         offset: where its content begins.
+        label: what the sender says that it shows; None where that is the name of its folder.
     """
 
     name: str
-    size: int
     offset: int
+    label: str | None = None
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ class TarReader:
                 offset=begin,
             )
         self._left, self._padding = size, -size % _BLOCK
-        return Member(name, size, begin)
+        return Member(name, begin)
 
 
 def _pax_records(content: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:

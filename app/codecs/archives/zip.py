@@ -237,7 +237,7 @@ class ZipReader:
                     offset=offset,
                 )
             self._info = info
-            return Member(name, info.file_size, offset)
+            return Member(name, offset)
         self._budget.release(self._archive.num_charged)
         return None
 

@@ -26,6 +26,7 @@ from app.domain.limits import Limits
 from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryFile, MemoryStream
+from tests.archives import form_of
 from tests.memory import peak_bytes
 from tests.unit.codecs.seam import schema_of
 
@@ -134,6 +135,9 @@ WORKS: dict[str, Callable[[], Work]] = {
     "read npy, one string": npy_string,
     "read npy, many strings": npy_strings,
     "read tensorproto, sparse, of one string": serialized_sparse,
+    "read multipart, one file": lambda: read_rows(
+        "multipart", form_of("cat", ("a.jpg", bytes(SIZE))), boundary=b"b"
+    ),
     "write raw, big-endian": lambda: write_tensor("raw", numbers("float32"), byte_order="big"),
     "write raw, column-major": lambda: write_tensor("raw", numbers("float32"), order="F"),
     "write raw, int4": lambda: write_tensor("raw", numbers("int4")),

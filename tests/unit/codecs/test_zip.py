@@ -73,6 +73,7 @@ def test_labels_are_numbers_where_they_are_named() -> None:
     assert_rows(found, [{**row, "label": number} for row, number in zip(ROWS, [1, 1, 0], strict=True)])
     assert isinstance(found, Rows)
     assert found.features["label"] == "int64"
+    assert found.schema.by_name["label"].meaning.class_names == ("dog", "cat")
     assert read_both(*PETS, labels=("cat",)) == Refusal("schema_conflict", 2, "label")
     assert read("tar", tar_of(*PETS), labels=("cat", "dog")) == Refusal("inapplicable_parameter")
 
@@ -85,6 +86,19 @@ def test_a_schema_may_be_declared() -> None:
     found = read_both(*PETS, schema=schema_of(image="bytes", path="text"), undeclared="drop")
     assert_rows(found, [{"image": row["image"], "path": row["path"]} for row in ROWS])
     assert read_both(*PETS, schema=schema_of(label="int64")) == Refusal("schema_conflict", 0, "image")
+
+
+def test_a_declared_label_has_the_same_names_or_gets_them() -> None:
+    for declared in ("int64", {"dtype": "int64", "class_names": ["cat", "dog"]}):
+        schema = schema_of(image="bytes", label=declared)
+        found = read_both(*PETS, labels=("cat", "dog"), schema=schema)
+        assert isinstance(found, Rows)
+        assert found.schema.by_name["label"].meaning.class_names == ("cat", "dog")
+    for labels in (("dog", "cat"), ("cat", "dog", "bird")):
+        assert read_both(*PETS, labels=labels, schema=schema) == Refusal("schema_conflict", None, "label")
+    found = read_both(*PETS, labels=("cat", "dog"), schema=schema_of(image="bytes", label="float32"))
+    assert isinstance(found, Rows)
+    assert found.schema.by_name["label"].meaning.class_names == ()
 
 
 def test_notes_of_the_system_are_passed_over() -> None:
@@ -103,6 +117,13 @@ def test_samples_may_come_in_a_zip() -> None:
         found,
         [{"__key__": b"a", "cls": 7, "x.npy": [1.5]}, {"__key__": b"b", "cls": 8, "x.npy": None}],
     )
+
+
+def test_notes_of_the_system_are_no_samples() -> None:
+    notes = [("d/._a.cls", b"x"), ("__MACOSX/._a.cls", b"x"), ("._b", b"x")]
+    found = read_both(*notes, ("d/a.cls", b"7"), ("d/._a.txt", b""), ("d/a.txt", b"8"), archive="samples")
+    assert_rows(found, [{"__key__": b"d/a", "cls": 7, "txt": b"8"}])
+    assert read_both(("d/.a.cls", b"7"), archive="samples") == Refusal("invalid_member_name")
 
 
 def test_a_zip_is_not_written() -> None:

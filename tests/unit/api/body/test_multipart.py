@@ -6,6 +6,7 @@ from app.api.body.multipart import open_multipart
 from app.errors import InputError, LimitExceeded, MalformedInput
 from app.runtime.streams import MemoryStream
 from tests.bodies import stream_of
+from tests.memory import peak_bytes
 
 CONTENT_TYPE = "multipart/form-data; boundary=xyz"
 BODY = (
@@ -74,6 +75,17 @@ def test_a_part_after_the_data_is_refused() -> None:
 def test_other_parts_are_refused_by_name() -> None:
     with pytest.raises(MalformedInput, match="'rows'"):
         read(BODY.replace(b'name="data"', b'name="rows"'))
+
+
+def test_what_was_read_of_the_data_is_not_kept() -> None:
+    body = BODY.replace(DATA, bytes(16 * 2**20))
+    parts = open_multipart(stream_of(body, 64 * 1024), CONTENT_TYPE)
+
+    def drain_in_pieces() -> None:
+        while parts.data.read(256 * 1024):
+            pass
+
+    assert peak_bytes(drain_in_pieces) < 4 * 2**20
 
 
 def test_a_huge_schema_is_refused() -> None:

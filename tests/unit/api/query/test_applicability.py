@@ -32,7 +32,7 @@ PARAMETERS: list[tuple[type[BaseModel], str, str, list[tuple[str | None, str | N
     (RecordsQuery, "nonfinite", "bare", [("csv", "arrow"), ("ndjson", "tfrecord")]),
     (RecordsQuery, "delimiter", "tab", [("csv", "arrow")]),
     (RecordsQuery, "archive", "folders", [("tar", "tfrecord"), ("zip", "json")]),
-    (AppendQuery, "labels", "cat,dog", [("zip", None)]),
+    (AppendQuery, "labels", "cat,dog", [("zip", None), ("multipart", None)]),
     (RecordsQuery, "null", "NA", [("csv", "arrow")]),
     (AppendQuery, "delimiter", "tab", [("csv", None)]),
     (ExamplesQuery, "b64", "websafe", [("json", "b64"), ("example", "json")]),

@@ -1,0 +1,53 @@
+"""What makes two bodies the same."""
+
+import pytest
+
+from app.api.digests import HashingStream
+from tests.archives import form_of
+from tests.bodies import stream_of
+
+BODY = form_of("cat", ("a.jpg", b"b--b\r\n--\r\n\r\n-"), ("b.jpg", b""))
+
+
+def digest(body: bytes, boundary: bytes, chunk: int | None = None) -> str:
+    stream = HashingStream(stream_of(body, chunk), boundary)
+    read = bytearray()
+    while piece := stream.read(1000):
+        read += piece
+    assert read == body
+    return stream.hexdigest()
+
+
+def under(boundary: bytes, body: bytes = BODY) -> bytes:
+    return b"\r\n".join(
+        line.replace(b"--b", b"--" + boundary, 1) if line.startswith(b"--b") else line
+        for line in body.split(b"\r\n")
+    )
+
+
+@pytest.mark.parametrize("boundary", [b"b", b"bb", b"------------------------x", b"--", b"y" * 70])
+def test_the_boundary_does_not_count(boundary: bytes) -> None:
+    expected = digest(BODY, b"b")
+    body = under(boundary)
+    assert {digest(body, boundary, chunk) for chunk in (None, *range(1, 40))} == {expected}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        BODY.replace(b"cat", b"dog"),
+        BODY.replace(b"b--b", b"b--"),
+        BODY.replace(b"\r\n--b\r\n", b"\r\n\r\n", 1),
+        BODY.replace(b"\r\n--b\r\n", b"\r\n", 1),
+        BODY.removesuffix(b"--b--\r\n"),
+        BODY + b"x",
+        BODY[1:],
+    ],
+)
+def test_everything_else_counts(other: bytes) -> None:
+    assert other != BODY
+    assert digest(other, b"b") != digest(BODY, b"b")
+
+
+def test_without_a_boundary_every_byte_counts() -> None:
+    assert digest(b"\r\n--b", b"") != digest(b"\r\n--", b"")

@@ -15,6 +15,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from app.codecs.forms import FormName
 from app.codecs.options import RecordsEncodeOptions
 from app.codecs.schemas.features_json import parse_features, serialize_dataset_info, serialize_features
 from app.domain.feature import stored_features
@@ -27,6 +28,7 @@ from app.services.datasets.datasets import Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
+from tests.archives import form_of, tar_of, zip_of
 from tests.rows import store_rows
 from tests.unit.codecs.seam import decode
 
@@ -316,6 +318,10 @@ def test_tfds_hands_out_decoded_images(tmp_path: Path, form: str | None, shape: 
         assert np.array_equal(row["x"], tf.io.decode_image(data).numpy())
 
 
+#: Label, name and content of images.
+PETS = [("dog", "1.jpg", b"one"), ("cat", "2.jpg", b"two"), ("dog", "3.png", b"three")]
+
+
 def read_back(published: "Published", builder: Any) -> Schema:
     folder = published.folder / published.name / str(builder.version)
     return parse_features(json.loads((folder / "features.json").read_text()))
@@ -336,6 +342,42 @@ def test_tfds_hands_out_names_of_classes(tmp_path: Path, dtype: str, names: list
         known = names if names[0] != " odd" else [str(i) for i in range(len(names))]
         assert [label.int2str(i) for i in range(len(names))] == known
     assert sorted(row["x"] for row in rows_of(builder)) == list(range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("form", "body", "options"),
+    [
+        ("zip", zip_of(*((f"pets/{label}/{name}", data) for label, name, data in PETS)), {}),
+        (
+            "tar",
+            tar_of(*((f"{label}/{name}", data) for label, name, data in PETS)),
+            {"archive": "folders"},
+        ),
+        (
+            "multipart",
+            form_of(*(part for label, name, data in PETS for part in (label, (name, data)))),
+            {"boundary": b"b"},
+        ),
+    ],
+)
+def test_tfds_has_the_names_of_labels_that_were_sent_with_images(
+    tmp_path: Path, form: FormName, body: bytes, options: dict[str, Any]
+) -> None:
+    datasets = Datasets(open_store(f"file://{tmp_path}"), limits=Limits(), spool=Spool(None, 1 << 30))
+    rows = decode(form, body, labels=("cat", "dog", "horse"), **options)
+    store_rows(datasets, "pets", "train", rows)
+    version = datasets.publish("pets", PublishOptions()).version
+    builder = tfds.builder_from_directory(str(tmp_path / "pets" / version))
+    label = builder.info.features["label"]
+    assert isinstance(label, tfds.features.ClassLabel)
+    assert label.names == ["cat", "dog", "horse"]
+    loaded = {row["path"]: row for row in rows_of(builder)}
+    assert len(loaded) == len(PETS)
+    for name, data in ((name, data) for _, name, data in PETS):
+        (row,) = (row for path, row in loaded.items() if path.decode().endswith(name))
+        assert row["image"] == data
+    found = {(path.decode().split("/")[-1], label.int2str(row["label"])) for path, row in loaded.items()}
+    assert found == {(name, label) for label, name, _ in PETS}
 
 
 @pytest.mark.parametrize(

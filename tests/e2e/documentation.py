@@ -49,7 +49,9 @@ class Page:
                 yield language, source
 
 
-def run_commands(page: Page, service: Service, folder: Path) -> list[tuple[str, str, str]]:
+def run_commands(
+    page: Page, service: Service, folder: Path, *, timeout: float = 60
+) -> list[tuple[str, str, str]]:
     """Each command, what is printed below it, and what it gives here."""
     found = []
     for command, printed in page.commands():
@@ -58,7 +60,7 @@ def run_commands(page: Page, service: Service, folder: Path) -> list[tuple[str, 
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=timeout,
             check=False,
         )
         assert (ran.returncode, ran.stderr) == (0, ""), command

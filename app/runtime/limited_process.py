@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import select
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ _MAIN: Final = Path(__file__).with_name("limited_main.py")
 _KEPT: Final = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
 #: Of what the process says: what reads foreign bytes is not trusted with the memory of the service.
 _MAX_ANSWER: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
 
 
 def _open_shared() -> IO[bytes]:
@@ -70,8 +72,6 @@ class LimitedProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                text=True,
-                encoding="utf-8",
                 env={name: os.environ[name] for name in _KEPT if name in os.environ}
                 | dict(environment or {}),
                 pass_fds=(shared.fileno(), *descriptors),
@@ -114,26 +114,35 @@ class LimitedProcess:
         pipe = self._process.stdin
         assert pipe is not None  # noqa: S101  # it is a pipe; this is for the type
         with suppress(BrokenPipeError):  # it has ended, which reading tells
-            pipe.write(json.dumps(request) + "\n")
+            pipe.write(json.dumps(request).encode() + b"\n")
             pipe.flush()
         return self._read(within_s)
 
     def _read(self, within_s: float) -> Any:
-        process = self._process
-        assert process.stdout is not None  # noqa: S101  # it is a pipe; this is for the type
-        timer = threading.Timer(within_s, process.kill)
-        timer.daemon = True
-        timer.start()
-        try:
-            with waiting():
-                said = process.stdout.readline(_MAX_ANSWER)
-        finally:
-            timer.cancel()
-        if not said.endswith("\n"):
-            process.kill()
-            status = process.wait()
+        with waiting():
+            said = self._read_line(time.monotonic() + within_s)
+        if not said.endswith(b"\n"):
+            self._process.kill()
+            status = self._process.wait()
             raise ProcessEnded(f"signal {-status}" if status < 0 else f"status {status}")
         return json.loads(said)
+
+    def _read_line(self, until: float) -> bytes:
+        """What it says up to the end of a line; less if it ends, says too much or takes too long."""
+        pipe = self._process.stdout
+        assert pipe is not None  # noqa: S101  # it is a pipe; this is for the type
+        poller = select.poll()
+        poller.register(pipe, select.POLLIN)
+        said = b""
+        while not said.endswith(b"\n") and len(said) < _MAX_ANSWER:
+            left = until - time.monotonic()
+            if left <= 0 or not poller.poll(left * 1000):
+                break
+            part = os.read(pipe.fileno(), _READ_BYTES)
+            if not part:
+                break
+            said += part
+        return said
 
     def end(self) -> None:
         """End the process, whatever it does."""

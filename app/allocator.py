@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["return_large_blocks", "return_unused"]
-
 # Arrow asks once which allocator to take. Its own (mimalloc) keeps what other threads have freed: after 24
 # conversions to Parquet at a time the process stayed 200 MiB larger than with malloc, which gives it back.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

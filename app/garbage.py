@@ -10,8 +10,6 @@ import gc
 import time
 from typing import Final
 
-__all__ = ["Garbage", "collect_when_idle", "keep_what_is_loaded"]
-
 #: With Python's 700 a tenth of the time of small appends went into looking for cycles, of which they make
 #: none. Only the youngest objects are looked at unasked: what survives is the values of some body.
 _THRESHOLDS: Final = (10_000, 1_000_000, 1_000_000)

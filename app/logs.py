@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-__all__ = ["ACCESS", "AUDIT", "REQUEST_ID", "JsonFormatter", "TextFormatter", "configure_logging"]
-
 #: Line ends, and what steers a terminal, become visible instead (C0, DEL, C1, and Unicode's line ends).
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

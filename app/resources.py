@@ -10,15 +10,6 @@ from typing import Final
 
 from .domain.limits import MIB
 
-__all__ = [
-    "LEAST_MEMORY",
-    "NotEnoughMemory",
-    "allow_open_files",
-    "available_memory",
-    "available_processors",
-    "memory_for_requests",
-]
-
 _ROOT: Final = Path("/sys/fs/cgroup")
 #: What the process takes beside requests: 250 MiB for the interpreter, libraries and kernels, of which 60 are
 #: files that the system may read again, and 70 that the allocator keeps and no charge counts.

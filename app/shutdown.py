@@ -17,8 +17,6 @@ from typing import Final
 
 import uvicorn
 
-__all__ = ["Server"]
-
 logger = logging.getLogger(__name__)
 
 #: What is left of Kubernetes' 30 s (terminationGracePeriodSeconds) after the default of shutdown_grace_s,

@@ -214,7 +214,7 @@ class _FileResponse(BareResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(_await_disconnect(receive))
         try:
             start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             await send(start)
@@ -237,6 +237,6 @@ class _FileResponse(BareResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _await_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -50,7 +50,7 @@ def parse_ranges(value: str | None, size: int) -> tuple[ByteRange, ...] | None:
         found += _within(*bounds, size)
     if not found:
         raise RangeUnsatisfiable
-    return _coalesced(found)
+    return _coalesce(found)
 
 
 def _bounds(spec: str) -> tuple[int | None, int | None] | None:
@@ -75,7 +75,7 @@ def _within(first: int | None, last: int | None, size: int) -> list[ByteRange]:
     return [ByteRange(first, end - first)] if first < end else []
 
 
-def _coalesced(ranges: list[ByteRange]) -> tuple[ByteRange, ...]:
+def _coalesce(ranges: list[ByteRange]) -> tuple[ByteRange, ...]:
     order = sorted(range(len(ranges)), key=lambda number: ranges[number].offset)
     merged: list[tuple[int, ByteRange]] = []
     for number in order:

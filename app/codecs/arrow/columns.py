@@ -81,11 +81,11 @@ class ColumnReader:
 
     def _column(self, flat: FlatValues) -> Column:
         if self.feature.kind == "sparse":
-            return self._sparse(flat)
+            return self._read_sparse(flat)
         if self.feature.kind == "ragged":
-            return self._ragged(flat)
+            return self._read_ragged(flat)
         if self.feature.kind == "sequence":
-            return self._sequence(flat)
+            return self._read_sequence(flat)
         return self.dense(flat)
 
     def dense(self, flat: FlatValues) -> Column:
@@ -151,21 +151,21 @@ class ColumnReader:
             owners = np.repeat(owners, lengths)
         return shapes
 
-    def _ragged(self, flat: FlatValues) -> Column:
+    def _read_ragged(self, flat: FlatValues) -> Column:
         self._check_dims(flat)
         levels = zip(flat.levels, node_counts(flat), strict=False)
         splits = [even_bounds(count, level) if isinstance(level, int) else level for level, count in levels]
         cuts = self.feature.num_partitions + 1
         return Column(self.values(flat), tuple(splits[:cuts]), width=item_width(self.feature))
 
-    def _sequence(self, flat: FlatValues) -> Column:
+    def _read_sequence(self, flat: FlatValues) -> Column:
         if not flat.levels:
             raise self._misfit(flat, "a single value, not a list of steps")
         outer = FlatValues(flat.rows, flat.levels[:1], flat.values)
         steps = replace(self, feature=self.feature.step).dense(flat.inner())
         return Column(steps.values, (row_bounds(outer), *steps.splits), None, steps.width, steps.shapes)
 
-    def _sparse(self, flat: FlatValues) -> Column:
+    def _read_sparse(self, flat: FlatValues) -> Column:
         children = members(flat, "indices", "values")
         if flat.levels or children is None:
             raise self._misfit(flat, "no struct of indices and values")

@@ -17,8 +17,6 @@ from ...domain.limits import MIB
 from ...errors import LimitExceeded
 from ...runtime.streams import Buffer
 
-__all__ = ["TextCensus", "check_depth", "take_census", "too_deep"]
-
 _PIECE: Final = 1 * MIB
 
 #: Cuts any text as `check_depth` does: an escape is skipped outside strings too, and a string that does

@@ -107,11 +107,11 @@ def decode_body(
     return replace(
         records,
         schema=schema,
-        batches=bounded(records.batches, budget),
+        batches=bound_batches(records.batches, budget),
     )
 
 
-def bounded(batches: Iterator[Batch], budget: Budget) -> Iterator[Batch]:
+def bound_batches(batches: Iterator[Batch], budget: Budget) -> Iterator[Batch]:
     """The batches of a body; they count as what it becomes.
 
     Raises:
@@ -140,13 +140,13 @@ def encode_records(
     """
     encode = RECORDS_CODECS[form].encode
     count, rounded = RowCount(), RoundedFeatures()
-    counted = replace(records, batches=_counting(records.batches, count))
+    counted = replace(records, batches=_count_rows(records.batches, count))
     chunks = encode(counted, replace(options, rounded=rounded), budget)
     json_bytes = json_bytes_of(chunks)
     return ConvertedRecords(chunks, count, records.num_rows, json_bytes, rounded, records.dropped)
 
 
-def _counting(batches: Iterator[Batch], count: RowCount) -> Iterator[Batch]:
+def _count_rows(batches: Iterator[Batch], count: RowCount) -> Iterator[Batch]:
     for batch in batches:
         count.value += batch.num_rows
         yield batch

@@ -54,11 +54,11 @@ def repair_records(source: ByteStream, compression: Compression | None, budget: 
         InputError: as `salvage_frames`, as the records are drawn.
     """
     repair = Repair(iter(()))
-    repair.chunks = _drawn(repair, source, compression, budget)
+    repair.chunks = _read_good_frames(repair, source, compression, budget)
     return repair
 
 
-def _drawn(
+def _read_good_frames(
     repair: Repair, source: ByteStream, compression: Compression | None, budget: Budget
 ) -> Iterator[Buffer]:
     for block in good_frames(source, budget, repair.losses, compression=compression):

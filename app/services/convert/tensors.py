@@ -173,11 +173,11 @@ def _all_of(
         conversion.output_form == "tensorproto" and conversion.output_chosen
     )
     if alone and isinstance(first, Array) and first.is_arriving:
-        return [replace(first, content=_followed_by_none(first, tensors, conversion.output_form))]
+        return [replace(first, content=_require_single(first, tensors, conversion.output_form))]
     return [in_memory(tensor, budget) for tensor in chain([first], tensors)]
 
 
-def _followed_by_none(first: Array, others: Iterator[AnyTensor], form: FormName) -> Iterator[Buffer]:
+def _require_single(first: Array, others: Iterator[AnyTensor], form: FormName) -> Iterator[Buffer]:
     yield from first.pieces()
     if next(others, None) is not None:
         check_single(2, form)

@@ -11,16 +11,6 @@ import numpy as np
 from ..memory import Bytes, Ints, MutableBytes, MutableInts, copy_bytes, load_word
 from ..utf8 import valid_utf8
 
-__all__ = [
-    "append_spans",
-    "find_arrays",
-    "find_scalars",
-    "quoted_size",
-    "write_b64",
-    "write_lists",
-    "write_quoted",
-]
-
 _COMMA = 0x2C
 _OPEN = 0x5B
 _CLOSE = 0x5D

@@ -28,7 +28,7 @@ from ....domain.rounded import RoundedFeatures
 from ....errors import InputError, Overloaded
 from ....runtime.amplification import Amplification
 from ....runtime.budget import Budget
-from ...convert.records import bounded
+from ...convert.records import bound_batches
 from ...deferred import settle
 from ..objects.catalog import Catalog
 from ..objects.incarnation import Destination
@@ -204,7 +204,7 @@ class Batches:
         try:
             records, counts = decode_bodies([append.body for append in batch], options, budget)
             large = LargeIntegers(records.schema, destination.schema)
-            records = replace(records, batches=large.watch(bounded(records.batches, budget)))
+            records = replace(records, batches=large.watch(bound_batches(records.batches, budget)))
             rounded = RoundedFeatures(with_rows=True)
             encode = replace(request.encode, compression="none", rounded=rounded)
             blocks = list(encode_messages(records, encode, budget))

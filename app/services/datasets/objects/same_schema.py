@@ -25,7 +25,7 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
     )
     ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
     raise SchemaConflict(
-        f"Feature {name!r} is {_described(ours)} in these rows and {_described(theirs)} in the "
+        f"Feature {name!r} is {_describe(ours)} in these rows and {_describe(theirs)} in the "
         f"dataset. Send rows that fit it. {_evolution(schema, stored)}",
         feature=name,
         extra={"schema": stored.to_json()},
@@ -54,7 +54,7 @@ def require_same_message(message: Message | None, stored: Schema) -> None:
         )
 
 
-def _described(feature: Feature | None) -> str:
+def _describe(feature: Feature | None) -> str:
     return "absent" if feature is None else dump_json(feature.to_json()).decode()
 
 

@@ -74,7 +74,7 @@ def _load_piece(store: ObjectStore, stored: StoredPiece, read: _Read) -> Buffer:
             pause(wait)
             data = read(stored.key, stored.offset, piece.size)
             if _is_intact(piece, data):
-                return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
+                return data if piece.raw_size is None else _inflate(stored, data, piece.raw_size)
         size = store.head(stored.key).size
     except ObjectNotFound as error:
         raise LostData(f"{stored.key} is missing.") from error
@@ -103,14 +103,14 @@ def _of_run(store: ObjectStore, stored: StoredPiece, data: memoryview) -> Buffer
     piece, data = stored.piece, data[: stored.piece.size]
     if not _is_intact(piece, data):
         return load_piece(store, stored)
-    return data if piece.raw_size is None else _inflated(stored, data, piece.raw_size)
+    return data if piece.raw_size is None else _inflate(stored, data, piece.raw_size)
 
 
 def _is_intact(piece: Piece, data: Buffer) -> bool:
     return len(data) == piece.size and sha256(data).hexdigest() == piece.sha256
 
 
-def _inflated(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
+def _inflate(stored: StoredPiece, data: Buffer, raw_size: int) -> bytes:
     try:
         return inflate_piece(data, raw_size, is_first=stored.offset == 0)
     except MalformedInput as error:
@@ -125,7 +125,7 @@ def piece_buffers() -> BufferPool:
 
 def held_while_read(pieces: Sequence[StoredPiece]) -> int:
     """At most how many bytes a `PieceStream` holds: what is read ahead, some of it as stored and inflated."""
-    return 2 * min(_held_by(pieces), _AHEAD_BYTES)
+    return 2 * min(_size_in_memory(pieces), _AHEAD_BYTES)
 
 
 class PieceStream:
@@ -143,7 +143,7 @@ class PieceStream:
         pool: ThreadPoolExecutor | None = None,
         buffers: BufferPool | None = None,
     ) -> None:
-        self._loaded = _loaded(store, pieces, pool, buffers or piece_buffers())
+        self._loaded = _load_runs(store, pieces, pool, buffers or piece_buffers())
         self._rest = memoryview(b"")
 
     def read(self, n: int, /) -> bytes:
@@ -168,14 +168,14 @@ class PieceStream:
             self._rest = memoryview(data).toreadonly()
 
 
-def _loaded(
+def _load_runs(
     store: ObjectStore,
     pieces: Sequence[StoredPiece],
     pool: ThreadPoolExecutor | None,
     buffers: BufferPool,
 ) -> Iterator[Buffer]:
     runs = list(_runs(pieces))
-    calls = ((_held_by(run), partial(_load_run, store, run, buffers)) for run in runs)
+    calls = ((_size_in_memory(run), partial(_load_run, store, run, buffers)) for run in runs)
     for loaded in run_ahead(calls, pool if len(runs) > 1 else None, most=_AHEAD, most_bytes=_AHEAD_BYTES):
         yield from loaded
 
@@ -200,15 +200,15 @@ def _stored_size(run: Sequence[StoredPiece]) -> int:
 
 def _runs(pieces: Sequence[StoredPiece]) -> Iterator[list[StoredPiece]]:
     """The pieces, those together that are to be fetched in one request."""
-    most = _AHEAD_BYTES if _held_by(pieces) <= _AHEAD_BYTES else _RUN_BYTES
+    most = _AHEAD_BYTES if _size_in_memory(pieces) <= _AHEAD_BYTES else _RUN_BYTES
     run: list[StoredPiece] = []
     held = 0
     for stored in pieces:
-        if run and (held + _held_by([stored]) > most or not _follows(stored, run[-1])):
+        if run and (held + _size_in_memory([stored]) > most or not _follows(stored, run[-1])):
             yield run
             run, held = [], 0
         run.append(stored)
-        held += _held_by([stored])
+        held += _size_in_memory([stored])
     if run:
         yield run
 
@@ -217,6 +217,6 @@ def _follows(stored: StoredPiece, before: StoredPiece) -> bool:
     return stored.key == before.key and stored.offset == before.offset + before.piece.size
 
 
-def _held_by(pieces: Sequence[StoredPiece]) -> int:
+def _size_in_memory(pieces: Sequence[StoredPiece]) -> int:
     """What they take in memory, loaded."""
     return sum(max(stored.piece.size, stored.piece.num_bytes) for stored in pieces)

@@ -142,7 +142,7 @@ class Executor:
     def _shards(self, n: int, work: Work, inputs: Inputs) -> list[WrittenShard]:
         """Write all shards that no executor has written yet."""
         with ExitStack() as stack:
-            shuffled = self._shuffled(n, work, inputs, stack)
+            shuffled = self._shuffle_splits(n, work, inputs, stack)
             buffers = stack.enter_context(piece_buffers())
             written = []
             for shard in work.shards:
@@ -150,7 +150,9 @@ class Executor:
                 written.append(done or self._write(n, work, shard, inputs, shuffled, buffers))
             return written
 
-    def _shuffled(self, n: int, work: Work, inputs: Inputs, stack: ExitStack) -> Mapping[str, ShuffledSplit]:
+    def _shuffle_splits(
+        self, n: int, work: Work, inputs: Inputs, stack: ExitStack
+    ) -> Mapping[str, ShuffledSplit]:
         """The splits in their new order, of which the shards are read that are not written yet."""
         if work.shuffle_seed is None:
             return {}
@@ -188,7 +190,7 @@ class Executor:
         buffers: BufferPool,
     ) -> WrittenShard:
         """Write one shard and note that it is written."""
-        written = self._copied(n, work, shard)
+        written = self._copy_shard(n, work, shard)
         if written is None:
             if shard.split in shuffled:
                 source: RecordSource = ShuffledShard(shuffled[shard.split], shard.start, shard.stop)
@@ -210,7 +212,7 @@ class Executor:
         write_done(self._store, self._layout.done(n, shard.file), written)
         return written
 
-    def _copied(self, n: int, work: Work, shard: ShardPlan) -> WrittenShard | None:
+    def _copy_shard(self, n: int, work: Work, shard: ShardPlan) -> WrittenShard | None:
         """Copy a shard of the base; None where the plan does not say so.
 
         None also where an index is wanted that the base does not have. Copied or written, the bytes are

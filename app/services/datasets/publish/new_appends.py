@@ -44,13 +44,13 @@ class NewAppends:
         Raises:
             CorruptData: a slot cannot be read.
         """
-        listed = self._listed()
+        listed = self._list_slots()
         commits = self._commits(seen, listed, exclude)
         if commits:
             latest: dict[str, int] = {}
             for commit in commits:
                 latest[commit.writer] = max(commit.time, latest.get(commit.writer, 0))
-            missed = {name: at for name, at in self._listed().items() if name not in listed}
+            missed = {name: at for name, at in self._list_slots().items() if name not in listed}
             commits += [
                 commit
                 for commit in self._commits(seen, missed, exclude)
@@ -68,7 +68,7 @@ class NewAppends:
             whole: list all slots. Otherwise one page of each of the 16 folders at most: there is a slot for
                 each append of a week.
         """
-        listed = self._listed(after, whole=whole)
+        listed = self._list_slots(after, whole=whole)
         is_whole = whole or _PAGE not in Counter(append_id[0] for append_id in listed).values()
         fresh = sorted(append_id for append_id, at in listed.items() if seen.may_be_new(append_id, at))
         read = {append_id: listed[append_id] for append_id in fresh[:limit]}
@@ -94,7 +94,7 @@ class NewAppends:
                 f"it: exclude= its append_id."
             ) from error
 
-    def _listed(self, after: str = "", *, whole: bool = True) -> dict[str, int]:
+    def _list_slots(self, after: str = "", *, whole: bool = True) -> dict[str, int]:
         """All slots behind `after`, and when they were written, by the store's clock in seconds.
 
         One request lists the slots of most datasets. Only where it did not come to the end are the folders

@@ -122,7 +122,7 @@ class Publisher:
                 code="idempotency_key_reused",
             )
         if n is None and wants is not None:
-            n = self._consumed(seen, wants)
+            n = self._find_consumer(seen, wants)
         if n is None:
             return None
         verdict = self._log.verdict(n)
@@ -130,7 +130,7 @@ class Publisher:
             raise CorruptData(f"Version {self._layout.version(n)} is on record as published, but is not.")
         return verdict
 
-    def _consumed(self, seen: Seen, append_id: str) -> int | None:
+    def _find_consumer(self, seen: Seen, append_id: str) -> int | None:
         """The plan that consumed an append; None where the id stands for another append since."""
         fate = seen.appends.get(append_id)
         if fate is None:

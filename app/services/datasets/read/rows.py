@@ -40,13 +40,13 @@ def read_rows(
         return Records(schema, iter(()), 0)
     budget.reserve(held_while_read(plan.pieces))
     stream = PieceStream(store, plan.pieces, pool)
-    frames = _kept(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
+    frames = _keep(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
     if order.shuffle_buffer:
         frames = shuffle_frames(frames, order.shuffle_buffer, order.slots(), budget)
-    return Records(schema, _parsed(frames, schema, budget), plan.num_rows)
+    return Records(schema, _parse(frames, schema, budget), plan.num_rows)
 
 
-def _kept(frames: Iterator[FrameBlock], kept: Sequence[tuple[int, int]]) -> Iterator[FrameBlock]:
+def _keep(frames: Iterator[FrameBlock], kept: Sequence[tuple[int, int]]) -> Iterator[FrameBlock]:
     """Of the records in `frames` those that are to be kept, all of them."""
     wanted = iter(kept)
     start, stop = next(wanted)
@@ -63,7 +63,7 @@ def _kept(frames: Iterator[FrameBlock], kept: Sequence[tuple[int, int]]) -> Iter
     raise CorruptData("The stored shards hold fewer rows than their manifest says.")
 
 
-def _parsed(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[Batch]:
+def _parse(frames: Iterator[FrameBlock], schema: Schema, budget: Budget) -> Iterator[Batch]:
     try:
         yield from parse_messages(frames, RecordsDecodeOptions(schema=schema), budget).batches
     except (MalformedInput, UnprocessableInput) as error:

@@ -76,12 +76,12 @@ class Validator:
                 require_checksum(stream, entry, problems)
         if not self._log.plan(n).fingerprint.startswith(FINGERPRINT):
             return  # another release wrote them, in its own form
-        for name, data in self._determined(manifest).items():
+        for name, data in self._derive_files(manifest).items():
             found = manifest.by_file.get(name)
             if found is not None and found.sha256 != sha256(data).hexdigest():
                 problems.add("unexpected_content", name, "The file does not say what the manifest says.")
 
-    def _determined(self, manifest: Manifest) -> dict[str, bytes]:
+    def _derive_files(self, manifest: Manifest) -> dict[str, bytes]:
         files = {
             PBTXT: serialize_pbtxt(manifest.schema),
             DATASET_INFO: dataset_info(manifest, self._description),

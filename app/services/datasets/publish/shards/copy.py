@@ -50,16 +50,16 @@ def copy_shard(
     raw = [replace(piece, raw_size=None) for piece in base.pieces]  # as they lie there
     stored = list(stored_in(base_key, raw))
 
-    def verified() -> Iterator[bytes]:
+    def read_pieces() -> Iterator[bytes]:
         stream = PieceStream(store, stored, pool)
         return iter(lambda: stream.read(_CHUNK), b"")
 
-    _copy(store, base_key, key, base.entry.num_bytes, verified)
+    _copy(store, base_key, key, base.entry.num_bytes, read_pieces)
     entry = None
     if index and base.entry.index is not None:
         entry = replace(base.entry.index, file=record_index(file))
         old_key, new_key = beside(base_key, base.entry.index.file), beside(key, entry.file)
-        _copy(store, old_key, new_key, entry.num_bytes, lambda: _verified(store, old_key, entry))
+        _copy(store, old_key, new_key, entry.num_bytes, lambda: _read_verified(store, old_key, entry))
     copied = WrittenShard(replace(base.entry, file=file, index=entry), base.pieces)
     if not is_stored(store, key, copied):
         raise StorageUnavailable(f"{key} is not as long as it was written.")
@@ -90,7 +90,7 @@ def _copy(
     store.put_stream(target, verified())
 
 
-def _verified(store: ObjectStore, key: str, entry: FileEntry) -> Iterator[Buffer]:
+def _read_verified(store: ObjectStore, key: str, entry: FileEntry) -> Iterator[Buffer]:
     """The bytes of a file that has no pieces; what does not match ends in an error, before the last ones."""
     whole = sha256()
     for offset in range(0, entry.num_bytes, _CHUNK):

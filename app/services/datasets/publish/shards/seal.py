@@ -35,16 +35,16 @@ def seal(
     Args:
         runs: as a `RecordCutter` hands them out.
     """
-    tasks = _plain(runs) if compression == "none" else _deflating(runs, compression)
+    tasks = _keep_plain(runs) if compression == "none" else _deflate_pieces(runs, compression)
     return run_ahead(tasks, pool, most=_AHEAD)
 
 
-def _plain(runs: Iterator[tuple[Buffer, int]]) -> Iterator[_Task]:
+def _keep_plain(runs: Iterator[tuple[Buffer, int]]) -> Iterator[_Task]:
     for data, num_records in runs:
         yield len(data), partial(_hash, data, num_records)
 
 
-def _deflating(runs: Iterator[tuple[Buffer, int]], compression: Compression) -> Iterator[_Task]:
+def _deflate_pieces(runs: Iterator[tuple[Buffer, int]], compression: Compression) -> Iterator[_Task]:
     """The first piece begins with the container's header, the last ends with its trailer.
 
     A file without records is one piece of just these two, which begins no record.

@@ -137,7 +137,7 @@ class Pass:
             raise SpoolUnavailable(f"The spool gave back other bytes: {error.detail}") from error
         order = self._order(bucket)
         begins = np.concatenate(([0], ends[:-1]))[order]
-        yield from _ordered(data, begins, ends[order], budget)
+        yield from _reorder(data, begins, ends[order], budget)
         budget.release(num_bytes)
 
     def _order(self, bucket: Bucket) -> _Ints:
@@ -191,18 +191,18 @@ class _Batch:
 
     @property
     def places(self) -> _Ints:
-        return _joined(self._places)
+        return _concatenate(self._places)
 
     @property
     def sizes(self) -> _Ints:
-        return _joined(self._sizes)
+        return _concatenate(self._sizes)
 
 
-def _joined(arrays: Sequence[_Ints]) -> _Ints:
+def _concatenate(arrays: Sequence[_Ints]) -> _Ints:
     return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
 
 
-def _ordered(data: _Bytes, begins: _Ints, ends: _Ints, budget: Budget) -> Iterator[RecordRun]:
+def _reorder(data: _Bytes, begins: _Ints, ends: _Ints, budget: Budget) -> Iterator[RecordRun]:
     """The records from `begins` to `ends`, in runs of about `_RUN_BYTES`."""
     totals = np.cumsum(ends - begins).tolist()
     first, before = 0, 0

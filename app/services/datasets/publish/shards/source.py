@@ -73,7 +73,7 @@ class ShardSource:
         """
         skip, left = self.skip, self.take
         if left:
-            for run in self._counted(store, budget, pool, buffers):
+            for run in self._select(store, budget, pool, buffers):
                 first, stop = min(skip, len(run.ends)), min(skip + left, len(run.ends))
                 skip -= first
                 left -= stop - first
@@ -84,7 +84,7 @@ class ShardSource:
         if left:
             raise CorruptData(f"The inputs of a shard hold {left} records fewer than were counted.")
 
-    def _counted(
+    def _select(
         self,
         store: ObjectStore,
         budget: Budget,
@@ -103,7 +103,7 @@ class ShardSource:
                 _require_counted(expected)
                 expected, index = self.pieces[found.index].num_records, found.index
             mask = None if taken is None else taken.mask(found.block, found.first)
-            run = _run(found.block) if mask is None or mask.all() else _gathered(found.block, mask)
+            run = _run(found.block) if mask is None or mask.all() else _gather(found.block, mask)
             expected -= len(run.ends)
             if len(run.ends):
                 yield run
@@ -164,7 +164,7 @@ def _part(run: RecordRun, first: int, stop: int) -> RecordRun:
     return RecordRun(run.data[begin : int(run.ends[stop - 1])], run.ends[first:stop] - begin)
 
 
-def _gathered(block: FrameBlock, mask: NDArray[np.bool_]) -> RecordRun:
+def _gather(block: FrameBlock, mask: NDArray[np.bool_]) -> RecordRun:
     """The records of a block that `mask` marks, moved together."""
     ends = block.ends
     lengths = np.diff(ends, prepend=0)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, Literal
 
+from . import tracing
+
 #: Line ends, and what steers a terminal, become visible instead (C0, DEL, C1, and Unicode's line ends).
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -45,7 +47,7 @@ def configure_logging(level: str, form: Literal["text", "json"]) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """An object a line: time, level, logger, message, the members of `fields`, and any traceback."""
+    """An object a line: time, level, logger, message, request and trace, `fields`, and any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -56,6 +58,8 @@ class JsonFormatter(logging.Formatter):
         }
         if (request_id := REQUEST_ID.get()) is not None:
             line["request_id"] = request_id
+        if (ids := tracing.current_ids()) is not None:
+            line["trace_id"], line["span_id"] = ids
         line |= _fields(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -46,7 +46,9 @@ from .services.readiness import Readiness
 from .settings import Settings, SettingsError, complaints, read_settings
 from .shutdown import Server
 from .storage.object_store import ObjectStore
+from .storage.observed import ObservedStore
 from .storage.obstore_store import open_store
+from .tracing import start_tracing, stop_tracing
 from .transforms.images.processes import ImageProcesses
 
 logger = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ def create_app_with(
     """
     auth = Auth(_auth_options(settings))
     load = Load()
-    store = store if store is not None else _open_store(settings.storage_url)
+    store = ObservedStore(store if store is not None else _open_store(settings.storage_url))
     memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
     images = ImageProcesses(memory=memory)
     services = _wire(settings, store, memory, images, auth, publish_wait_s)
@@ -107,6 +109,7 @@ def create_app_with(
         # The event loop queues for the interpreter's lock behind every busy worker, at 5 ms each by default.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         load.start()
+        start_tracing()
         return_large_blocks()
         collect_when_idle()
         services.readiness.start()
@@ -121,6 +124,7 @@ def create_app_with(
             services.datasets.close()
             runner.close()
             images.close()
+            stop_tracing()
 
     app = Application(
         title="Shardsmith",

@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
     "requirements-bench.lock": ("--group", "bench", "--all-extras"),
     "requirements-dev.lock": ("--group", "dev", "--all-extras"),
-    "requirements-test.lock": ("--group", "test", "--extra", "botocore"),
-    "requirements-image.lock": ("--group", "build", "--extra", "botocore"),
+    "requirements-test.lock": ("--group", "test", "--extra", "botocore", "--extra", "otel"),
+    "requirements-image.lock": ("--group", "build", "--extra", "botocore", "--extra", "otel"),
     "requirements.lock": ("--group", "build"),
 }
 HEADER = """\

@@ -7,12 +7,12 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from ...errors import Overloaded, ShardsmithError
+from ...runtime.threads import Threads
 from ..patience import shutting_down
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Lane:
     """
 
     def __init__(self, num_threads: int, name: str, *, queued: int = 0) -> None:
-        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+        self._pool = Threads(num_threads, thread_name_prefix=name)
         self._num_threads = num_threads
         self._free = num_threads
         self._most_of_group = max(1, self._free // 2)
@@ -117,7 +117,7 @@ class Lane:
 
         Where it has not begun after `within_s`, or the service shuts down before, the promise is broken.
         """
-        running = self._pool.submit(copy_context().run, function)
+        running = self._pool.submit(function)
         late = asyncio.get_running_loop().call_later(within_s, running.cancel)
 
         def end(done: Future[Any]) -> None:
@@ -134,7 +134,7 @@ class Lane:
         Raises:
             Overloaded: it has not begun after `within_s`.
         """
-        running = self._pool.submit(copy_context().run, function)
+        running = self._pool.submit(function)
         late = asyncio.get_running_loop().call_later(within_s, running.cancel)
         try:
             return await asyncio.wrap_future(running)

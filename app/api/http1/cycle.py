@@ -17,6 +17,7 @@ from ...logs import REQUEST_ID
 from ..patience import shutting_down
 from .access_log import REQUEST_ID_HEADER, RequestLog
 from .refusals import Refused, defect, problem_parts
+from .server_span import begin_span, end_span
 
 if TYPE_CHECKING:
     import logging
@@ -83,6 +84,7 @@ class Cycle(RequestResponseCycle):
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Have the application answer, and see to it if it does not."""
         REQUEST_ID.set(self.log.id)  # of this task, and of what it starts
+        span = begin_span(self.scope, self.log)
         try:
             await self._run(app)
         except BaseException as error:  # whatever it is, the client is answered
@@ -93,6 +95,8 @@ class Cycle(RequestResponseCycle):
             if not self.response_complete and self.log.ended is None:
                 self.log.ended = "client_closed" if self.disconnected else "broken_off"
             self.log.write(whole_body=not self.more_body, every=self.access_log)
+            if span is not None:
+                end_span(span, self.log)
         self.flow.closing()
 
     async def _run(self, app: ASGI3Application) -> None:

@@ -16,6 +16,7 @@ from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ...runtime.budget import Budget
 from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream
+from ...tracing import stage
 from .whole_bodies import whole_body
 
 RowForm = Literal["json", "example", "b64"]
@@ -65,7 +66,9 @@ def convert_row(
     """
     with ExitStack() as resources:
         body = whole_body(source, budget, spool, resources)
-        row = _READ[input_form](body.view(), decode, budget)
+        with stage("decode", input_form):
+            row = _READ[input_form](body.view(), decode, budget)
         row = replace(row, schema=row.schema.with_message(decode.message))
         row = transform(row)
-        return _WRITE[output_form](row, encode, budget), row.dropped
+        with stage("encode", output_form):
+            return _WRITE[output_form](row, encode, budget), row.dropped

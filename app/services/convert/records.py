@@ -16,6 +16,7 @@ from ...runtime.amplification import CELL_BYTES, ROW_BYTES
 from ...runtime.budget import Budget
 from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, WholeBody
+from ...tracing import stage
 from .whole_bodies import as_needed
 
 
@@ -100,14 +101,15 @@ def decode_body(
         InputError: the beginning cannot be read; later rows raise as they are drawn.
     """
     decode = RECORDS_CODECS[form].decode
-    records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
+    with stage("decode", form) as decoding:
+        records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
     schema = records.schema.with_message(options.message)
     if options.schema is None and not records.is_declared:
         schema = schema.with_floats_inferred()
     return replace(
         records,
         schema=schema,
-        batches=bound_batches(records.batches, budget),
+        batches=decoding.drawn(bound_batches(records.batches, budget)),
     )
 
 
@@ -141,8 +143,10 @@ def encode_records(
     encode = RECORDS_CODECS[form].encode
     count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_count_rows(records.batches, count))
-    chunks = encode(counted, replace(options, rounded=rounded), budget)
+    with stage("encode", form) as encoding:
+        chunks = encode(counted, replace(options, rounded=rounded), budget)
     json_bytes = json_bytes_of(chunks)
+    chunks = encoding.drawn(chunks)
     return ConvertedRecords(chunks, count, records.num_rows, json_bytes, rounded, records.dropped)
 
 

@@ -19,6 +19,7 @@ from ...runtime.budget import Budget
 from ...runtime.images import ImageCodecs
 from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, peek
+from ...tracing import Stage, stage
 from .whole_bodies import as_needed
 
 #: A body up to this size is decoded in memory, which is faster.
@@ -81,8 +82,9 @@ def decode_tensors(
     codec = TENSOR_CODECS[form]
     with ExitStack() as resources:
         body = as_needed(source, codec, budget, spool, resources)
-        found = codec.decode(body, replace(options, held=True), budget)
-        return [in_memory(tensor, budget) for tensor in found]
+        with stage("decode", form):
+            found = codec.decode(body, replace(options, held=True), budget)
+            return [in_memory(tensor, budget) for tensor in found]
 
 
 def convert_tensors(
@@ -119,16 +121,28 @@ def convert_tensors(
     if codec.needs == "stream":
         options = replace(options, body_bytes=num_bytes, held=not (streams and one_by_one))
     body = as_needed(source, codec, budget, spool, resources, num_bytes)
-    tensors = codec.decode(body, options, budget)
+    with stage("decode", conversion.input_form) as decoding:
+        tensors = codec.decode(body, options, budget)
     if not streams:
         # Every fault is known before the first byte of the answer.
-        return _convert([in_memory(tensor, budget) for tensor in tensors], conversion, budget)
+        with decoding:
+            held = [in_memory(tensor, budget) for tensor in tensors]
+        return _convert(held, conversion, budget)
     if isinstance(tensors, Sequence):
-        return _convert(tensors, conversion, budget)
+        return _convert([_as_it_arrives(tensor, decoding) for tensor in tensors], conversion, budget)
+    tensors = (_as_it_arrives(tensor, decoding) for tensor in decoding.drawn(tensors))
     if conversion.output_form == "tfrecord":
-        chunks = TENSOR_CODECS["tfrecord"].encode(tensors, conversion.encode, budget)
-        return ConvertedTensors("tfrecord", None, chunks, None)
+        with stage("encode", "tfrecord") as encoding:
+            chunks = TENSOR_CODECS["tfrecord"].encode(tensors, conversion.encode, budget)
+        return ConvertedTensors("tfrecord", None, encoding.drawn(chunks), None)
     return _convert(_all_of(tensors, conversion, budget), conversion, budget)
+
+
+def _as_it_arrives(tensor: AnyTensor, decoding: Stage) -> AnyTensor:
+    """The same tensor; if it is still arriving, what draws its elements is decoding."""
+    if isinstance(tensor, Array) and tensor.is_arriving:
+        return replace(tensor, content=decoding.drawn(tensor.pieces()))
+    return tensor
 
 
 def _measure(source: ByteStream, num_bytes: int | None) -> tuple[int | None, ByteStream]:
@@ -141,8 +155,9 @@ def _measure(source: ByteStream, num_bytes: int | None) -> tuple[int | None, Byt
 
 def _convert(tensors: Sequence[AnyTensor], conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
     form = _output_form(num_messages(tensors), conversion)
-    chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode, budget)
-    return ConvertedTensors(form, tensors, chunks, json_bytes_of(chunks))
+    with stage("encode", form) as encoding:
+        chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode, budget)
+    return ConvertedTensors(form, tensors, encoding.drawn(chunks), json_bytes_of(chunks))
 
 
 def _output_form(count: int, conversion: TensorConversion) -> FormName:

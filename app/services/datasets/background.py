@@ -8,6 +8,7 @@ import threading
 from typing import Final
 
 from ...errors import NotFound, ShardsmithError
+from ...tracing import root_span
 from .datasets import Datasets
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ class BackgroundCollection:
         wait = random.uniform(0, self._interval_s)  # noqa: S311  # jitter, not a secret
         while not self._stop.wait(wait):
             try:
-                self.run_once()
+                with root_span("collect"):
+                    self.run_once()
             except ShardsmithError as error:
                 logger.warning("collection failed: %s", error.detail)
             except Exception:

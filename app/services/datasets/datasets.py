@@ -30,6 +30,7 @@ from ...runtime.budget import Budget
 from ...runtime.images import ImageCodecs
 from ...runtime.memory import MemoryPool
 from ...runtime.spool import Spool
+from ...runtime.threads import Threads
 from ...storage.object_store import ObjectNotFound, ObjectStore
 from ...transforms.images.processes import ImageProcesses
 from ...transforms.parse import check_transforms, resulting_schema
@@ -165,7 +166,7 @@ class Datasets:
             executor: runs the requests to the store that go side by side; made where it is not given.
             group_executor: stores groups of small appends; likewise.
         """
-        pool = executor or ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="store")
+        pool = executor or Threads(_STORE_THREADS, thread_name_prefix="store")
         groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
         self._catalog = Catalog(store, pool)
         self._backend = Backend(store, self._catalog, pool, spool)

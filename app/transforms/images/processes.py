@@ -10,7 +10,6 @@ import mmap
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -24,6 +23,7 @@ from ...errors import Overloaded
 from ...runtime.images import EncodedImage, Image, Pixels, Refusal
 from ...runtime.limited_process import LimitedProcess, ProcessEnded
 from ...runtime.memory import MemoryPool, MemoryShare
+from ...runtime.threads import Threads
 from ...runtime.turns import waiting
 
 _PROGRAM: Final = Path(__file__).with_name("program.py")
@@ -84,7 +84,7 @@ class ImageProcesses:
         self._free: LifoQueue[LimitedProcess | None] = LifoQueue()
         for _ in range(processes):
             self._free.put(None)
-        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="images")
+        self._threads = Threads(processes, thread_name_prefix="images")
         self._num_parts = processes
 
     @property

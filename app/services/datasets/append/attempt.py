@@ -16,6 +16,7 @@ from ....codecs.records.large_integers import LargeIntegers
 from ....domain.limits import Limits
 from ....domain.rounded import RoundedFeatures
 from ....errors import Conflict, OutcomeUnknown, ShardsmithError
+from ....tracing import stage
 from ....transforms.apply import SkippedRows
 from ..objects.dataset import Backend
 from ..objects.incarnation import Destination
@@ -93,7 +94,9 @@ class Attempt:
         options = replace(request.encode, compression="none", rounded=self._rounded)
         with self._parts.discarded_on_error():
             watched = replace(self._records, batches=self._large.watch(self._records.batches))
-            self._parts.write(encode_messages(watched, options, body.budget), body.budget)
+            with stage("encode", "tfrecord") as encoding:
+                blocks = encode_messages(watched, options, body.budget)
+            self._parts.write(encoding.drawn(blocks), body.budget)
             self._digest = digest_of(self._parts.pieces) if request.key is None else body.digest()
 
     def drain(self) -> None:

@@ -28,6 +28,7 @@ from ....domain.rounded import RoundedFeatures
 from ....errors import InputError, Overloaded
 from ....runtime.amplification import Amplification
 from ....runtime.budget import Budget
+from ....tracing import Mark, mark, shared_span, stage
 from ...convert.records import bound_batches
 from ...deferred import settle
 from ..objects.catalog import Catalog
@@ -64,6 +65,7 @@ class _Waiting:
         cells: at most so many values are in its rows.
         outcome: None if `Appends.append` has to be asked, and nothing is stored.
         since: when it came.
+        mark: of the request.
     """
 
     request: AppendRequest
@@ -71,6 +73,7 @@ class _Waiting:
     cells: int
     outcome: Future[AppendResult | None] = field(default_factory=Future)
     since: float = field(default_factory=lambda: time.monotonic())
+    mark: Mark = field(default_factory=mark)
 
 
 @dataclass(slots=True)
@@ -184,7 +187,8 @@ class Batches:
         destination = self._catalog.remembered(batch[0].request.dataset)
         if destination is not None and destination.schema is not None and destination.schema.is_transformed:
             destination = None  # transforms may wait for other processes
-        members = None if destination is None else self._encoded(batch, destination)
+        with shared_span("decode appends", [append.mark for append in batch]):
+            members = None if destination is None else self._encoded(batch, destination)
         if destination is None or (members is None and len(batch) == 1):
             for append in batch:
                 append.outcome.set_result(None)
@@ -202,12 +206,15 @@ class Batches:
         budget = Budget(self._limits, amplification=Amplification(0, int, allowance=_BECOMES_BYTES))
         options = replace(request.decode, schema=destination.schema, schema_of_dataset=True)
         try:
-            records, counts = decode_bodies([append.body for append in batch], options, budget)
+            with stage("decode", "json") as decoding:
+                records, counts = decode_bodies([append.body for append in batch], options, budget)
             large = LargeIntegers(records.schema, destination.schema)
-            records = replace(records, batches=large.watch(bound_batches(records.batches, budget)))
+            batches = decoding.drawn(bound_batches(records.batches, budget))
+            records = replace(records, batches=large.watch(batches))
             rounded = RoundedFeatures(with_rows=True)
             encode = replace(request.encode, compression="none", rounded=rounded)
-            blocks = list(encode_messages(records, encode, budget))
+            with stage("encode", "tfrecord"):
+                blocks = list(encode_messages(records, encode, budget))
         except Exception as error:
             # Nothing is stored yet: by itself, one that meets a defect fails for itself.
             if len(batch) > 1 or isinstance(error, InputError):
@@ -220,8 +227,10 @@ class Batches:
         rows = [0, *accumulate(counts)]
         offsets = [int(ends[row - 1]) if row else 0 for row in rows]
         return [
-            Member(data[begin:end], last - first, tuple(rounded.names_between(first, last)))
-            for (begin, end), (first, last) in zip(pairwise(offsets), pairwise(rows), strict=True)
+            Member(data[begin:end], last - first, tuple(rounded.names_between(first, last)), mark=append.mark)
+            for append, (begin, end), (first, last) in zip(
+                batch, pairwise(offsets), pairwise(rows), strict=True
+            )
         ]
 
     def _store(self, append: _Waiting, member: Member, destination: Destination) -> None:

@@ -20,6 +20,7 @@ from ....domain.limits import KIB, MIB
 from ....errors import Conflict, OutcomeUnknown, Overloaded
 from ....runtime.turns import pause
 from ....storage.create_once import new_nonce
+from ....tracing import Mark, mark, shared_span
 from ..objects.catalog import Catalog, Outdated
 from ..objects.incarnation import Destination
 from ..objects.layout import Layout
@@ -45,6 +46,7 @@ class Member:
     Attributes:
         rounded, dropped, skipped: as of `AppendResult`.
         outcome: set once the fate of the group is known.
+        mark: of the request that appends.
     """
 
     data: bytes
@@ -53,6 +55,7 @@ class Member:
     dropped: tuple[str, ...] = ()
     skipped: int = 0
     outcome: Future[str] = field(default_factory=Future)
+    mark: Mark = field(default_factory=mark)
 
 
 @dataclass(slots=True)
@@ -121,7 +124,8 @@ class Groups:
     def _store(self, group: _Group) -> None:
         try:
             _require_in_time(group)
-            append_id = self._store_members(group.destination, group.split, group.members)
+            with shared_span("store group", [member.mark for member in group.members]):
+                append_id = self._store_members(group.destination, group.split, group.members)
         except BaseException as error:  # carried to those who wait
             for member in group.members:
                 fail = partial(member.outcome.set_exception, _own(error))

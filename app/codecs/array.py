@@ -7,13 +7,14 @@ A form of arrays has one reader and one writer. Two adapters make tensors and re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.dtypes import DType
+from ..domain.immutable import immutable
 from ..domain.tensor import MAX_RANK, Shape, num_elements
 from ..errors import InputError, UnprocessableInput
 from ..runtime.budget import Budget
@@ -22,7 +23,7 @@ from .columns import Strings
 from .content import content_view
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Array:
     """One dense array.
 
@@ -115,7 +116,7 @@ class Array:
         return self.content
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class SparseTensor:
     """The elements of an array that are given; the others are zero, or the empty string.
 
@@ -165,7 +166,7 @@ class SparseTensor:
         return self.indices.nbytes + self.values.num_bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class RaggedTensor:
     """Rows of different lengths, cut out of the first axis of one array.
 

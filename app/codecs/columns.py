@@ -19,7 +19,7 @@ the shape of each; a sparse column has `coordinates`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from ..domain.dtypes import DType
 from ..domain.feature import Feature
+from ..domain.immutable import immutable
 from ..domain.schema import Schema
 from ..domain.tensor import num_elements
 from ..runtime.budget import Budget
@@ -42,7 +43,7 @@ MAX_BATCH_ROWS: Final = 8192
 _NO_ROWS: Final = np.zeros(1, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Strings:
     """Byte strings, one behind the other.
 
@@ -81,7 +82,7 @@ class Strings:
         return Strings(self.data[begin : begin + int(offsets[-1])], offsets)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Column:
     """One feature of some rows; see the table above.
 
@@ -165,7 +166,7 @@ class Column:
         return bounds * self.width
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Batch:
     """Some rows; `columns` in the order of the schema."""
 
@@ -182,7 +183,7 @@ class Batch:
         return Batch(last - first, tuple(column.rows(first, last) for column in self.columns))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Records:
     """Rows on their way through a request.
 

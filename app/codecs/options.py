@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from ..domain.compression import Compression
 from ..domain.dtypes import DType
+from ..domain.immutable import immutable
 from ..domain.losses import Losses
 from ..domain.rounded import RoundedFeatures
 from ..domain.schema import Message, Schema
@@ -23,7 +24,7 @@ ArchiveLayout = Literal["samples", "folders"]
 ArrowFormat = Literal["stream", "file"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class TensorDecodeOptions:
     """For decoders of tensors.
 
@@ -63,7 +64,7 @@ class TensorDecodeOptions:
     images: ImageCodecs | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class TensorEncodeOptions:
     """For encoders of tensors.
 
@@ -111,7 +112,7 @@ class Transforms(Protocol):
         """The schema of rows that went through all steps of a checked one."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class CsvDialect:
     """How a CSV body is written.
 
@@ -124,7 +125,7 @@ class CsvDialect:
     nulls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class RecordsDecodeOptions:
     """For decoders of records.
 
@@ -171,7 +172,7 @@ class RecordsDecodeOptions:
     losses: Losses | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class RecordsEncodeOptions:
     """For encoders of records.
 

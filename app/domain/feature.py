@@ -13,13 +13,14 @@ The dimensions of a ragged value after the last null are uniform.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal, NotRequired, cast, get_args
 
 from typing_extensions import TypedDict
 
 from ..errors import LimitExceeded, LossyConversion, MalformedInput, UnprocessableInput
 from .dtypes import BYTES, FLOAT32, FLOAT64, INT64, DType, DTypeName, parse_feature_dtype
+from .immutable import immutable
 from .limits import MIB
 from .meaning import MEMBERS as MEANINGS
 from .meaning import PLAIN, Meaning, MeaningJson, parse_meaning
@@ -67,7 +68,7 @@ MAX_STEPS_BYTES: Final = MIB
 _STORED_MEMBERS: Final = ("inferred", "beyond_float32", "was_int64")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class Feature:
     """One named column of rows.
 

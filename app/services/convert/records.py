@@ -10,6 +10,7 @@ from ...codecs.columns import Batch, Records
 from ...codecs.compression.encoded import json_bytes_of
 from ...codecs.forms import RECORDS_CODECS, FormName
 from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
+from ...domain.immutable import immutable
 from ...domain.rounded import RoundedFeatures
 from ...errors import LimitExceeded
 from ...runtime.amplification import CELL_BYTES, ROW_BYTES
@@ -27,7 +28,7 @@ class RowCount:
     value: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class ConvertedRecords:
     """The answer's bytes, not yet drawn, and the count of rows in them: now, and in the end.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -13,6 +13,7 @@ from ...codecs.compression.encoded import json_bytes_of
 from ...codecs.forms import TENSOR_CODECS, FormName
 from ...codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from ...codecs.tensors.forms import num_messages
+from ...domain.immutable import immutable
 from ...domain.limits import KIB
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
@@ -26,7 +27,7 @@ from .whole_bodies import as_needed
 _STREAMED_FROM: Final = 256 * KIB
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class TensorConversion:
     """What a client asked for.
 
@@ -47,7 +48,7 @@ class TensorConversion:
         return replace(self, decode=decode, encode=encode)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class ConvertedTensors:
     """The answer: its form, the tensors that it holds, and its bytes, not yet drawn.
 

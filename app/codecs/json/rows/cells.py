@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....domain.immutable import immutable
 from ... import kernels
 from ...kernels.json.tape import NULL
 from ..tape import (
@@ -102,7 +102,7 @@ def _in_order(keys: Ints) -> list[int]:
     return [int(key) for key in found[np.argsort(first, kind="stable")]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Cells:
     """The values of one feature in some rows.
 

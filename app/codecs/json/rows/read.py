@@ -7,11 +7,12 @@ contract. A body is parsed whole, but for large ones of rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
+from ....domain.immutable import immutable
 from ....domain.limits import MIB
 from ....errors import (
     AmbiguousInput,
@@ -58,7 +59,7 @@ _WHOLE_UP_TO: Final = 1 * MIB
 _LOOKED_AT: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class _Body:
     """A body whose form is known.
 

@@ -7,13 +7,13 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....domain.feature import Feature
+from ....domain.immutable import immutable
 from ....errors import LossyConversion
 from ...columns import Column, Ints, Mask
 from ...options import RecordsEncodeOptions
@@ -22,7 +22,7 @@ from ...options import RecordsEncodeOptions
 _EXACT_UP_TO: Final = np.float64(2**24)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class ValuePlaces:
     """Which row each value of a column is of.
 

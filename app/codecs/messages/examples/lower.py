@@ -8,7 +8,7 @@ differs from row to row and for tensors of strings.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, repeat
 from typing import Any, Final, cast
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ....domain.dtypes import FLOAT64, STRING
 from ....domain.feature import Feature
+from ....domain.immutable import immutable
 from ....domain.tensor import Shape
 from ...array import Array
 from ...columns import Column, Ints, Strings, bounds_by_row, even_bounds, part
@@ -53,7 +54,7 @@ MAX_STEP_OVERHEAD: Final = 3 * MAX_FIELD_OVERHEAD
 _ROW_OVERHEAD: Final = 256
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class Entries:
     """One feature of some rows.
 

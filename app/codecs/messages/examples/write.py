@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....domain.feature import Feature
+from ....domain.immutable import immutable
 from ....domain.limits import MIB
 from ....domain.schema import Schema, message_keys
 from ....errors import UnprocessableInput
@@ -41,7 +41,7 @@ _MAX_HEAD_BYTES: Final = 1 * MIB
 _FEW: Final = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@immutable(eq=False)
 class RecordBlock:
     """Whole TFRecord frames.
 
@@ -54,7 +54,7 @@ class RecordBlock:
     num_records: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable()
 class _Column:
     """A feature to write.
 

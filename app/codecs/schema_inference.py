@@ -190,7 +190,9 @@ def _infer_shape(nesting: Nesting) -> tuple[FeatureShape, FeatureKind]:
 
 def _dense_shape(nesting: Nesting) -> FeatureShape:
     """The length of each axis where it is the same in every array, else None."""
-    dims = tuple(int(counts[0]) if (counts == counts[0]).all() else None for counts in nesting.counts)
+    dims = tuple(
+        None if np.count_nonzero(counts != counts[0]) else int(counts[0]) for counts in nesting.counts
+    )
     check_shape([dim or 0 for dim in dims])
     # Beside a length that varies, or alone, 0 is no length that a later row has to keep.
     return tuple(dim or None for dim in dims) if None in dims or dims == (0,) else dims

@@ -27,10 +27,11 @@ _READ_BYTES: Final = 64 * KIB
 
 def compress(chunks: Iterable[Buffer], compression: Compression) -> Iterator[Buffer]:
     """The bytes of `chunks`, compressed as one gzip member or one zlib stream, or as they are."""
-    if compression == "none":
-        yield from chunks
-        return
-    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, WBITS[compression])
+    return iter(chunks) if compression == "none" else _deflate(chunks, WBITS[compression])
+
+
+def _deflate(chunks: Iterable[Buffer], wbits: int) -> Iterator[Buffer]:
+    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, wbits)
     for chunk in chunks:
         if piece := deflater.compress(chunk):
             yield piece

@@ -42,7 +42,8 @@ def encode_messages(records: Records, options: RecordsEncodeOptions, budget: Bud
     if options.rounded is not None:
         options.rounded.owners = owners
         options.rounded.candidates = sorted(feature.name for feature in records.schema if feature.may_round)
-    return _name_owners(encode_blocks(to_stored(records, budget), options, budget), owners)
+    blocks = encode_blocks(to_stored(records, budget), options, budget)
+    return _name_owners(blocks, owners) if owners else blocks
 
 
 def parse_messages(frames: Iterator[FrameBlock], options: RecordsDecodeOptions, budget: Budget) -> Records:

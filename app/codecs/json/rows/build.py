@@ -87,8 +87,9 @@ def _fixed(feature: Feature, items: Items, reading: Reading, rows: Ints) -> Colu
         wrong = None
         if items.only(ARRAY):
             found, counts = items.open()
-            if (counts != dim).any():
-                wrong = counts != dim
+            is_other = counts != dim
+            if np.count_nonzero(is_other):
+                wrong = is_other
         else:
             is_array = items.kinds == ARRAY
             wrong = ~is_array

@@ -58,7 +58,7 @@ class Members:
 
     def _are_alike(self, starts: Ints, counts: Ints) -> bool:
         """Whether all have the same keys in the same order."""
-        if not (counts == counts[0]).all():
+        if np.count_nonzero(counts != counts[0]):
             return False
         shape = int(counts[0]), self.num_rows
         keys = np.empty(shape[0], np.int64)
@@ -141,4 +141,6 @@ class Cells:
 
     def row_numbers(self, first_row: int) -> Ints:
         """The row of each cell, counted from `first_row`."""
-        return first_row + (np.arange(self.num_rows) if self.rows is None else self.rows)
+        if self.rows is None:
+            return np.arange(first_row, first_row + self.num_rows)
+        return first_row + self.rows

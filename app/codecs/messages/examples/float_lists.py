@@ -55,7 +55,7 @@ def round_floats(
     with np.errstate(over="ignore", invalid="ignore"):
         floats = values.astype(np.float32)
     changed = floats != values
-    if not changed.any():
+    if not np.count_nonzero(changed):
         return floats
     # False where there is a NaN.
     is_small = bool(floats.max() < _EXACT_UP_TO and floats.min() > -_EXACT_UP_TO)

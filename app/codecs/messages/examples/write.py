@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -83,14 +84,11 @@ def encode_blocks(records: Records, options: RecordsEncodeOptions, budget: Budge
     against `budget` until the next block is drawn.
 
     Raises:
-        LossyConversion: without `options.lossy`, a feature whose dtype no list of a Feature holds; a
-            value that a FloatList would change too much.
+        LossyConversion: a value that a FloatList would change too much.
         UnprocessableInput: a row of 2 GiB or more (`example_too_large`).
         LimitExceeded: more than the budget.
         InputError: whatever drawing a batch raises.
     """
-    if not options.lossy:
-        records.schema.require_lossless()
     return _Encoder(records, options, budget).blocks()
 
 
@@ -193,12 +191,13 @@ class _RowWriter:
         self._message = message
         self._head_steps = [len(key) + HEAD_ROOM for key in keys]
         self._slots = _HEADS if _HEADS * sum(self._head_steps) <= _MAX_HEAD_BYTES else 1
-        ends = np.cumsum([self._slots * step for step in self._head_steps], dtype=np.int64)
-        size = int(ends[-1]) if keys else 0
+        begins = list(accumulate((self._slots * step for step in self._head_steps), initial=0))
+        size = begins.pop()
         lease.charge(size + 16 * len(keys) * (self._slots + COLUMN_FIELDS), "Heads of features")
-        self._head_begins = [0, *ends.tolist()]
+        self._head_begins = begins
         self._heads = np.empty(size, np.uint8)
-        self._head_bodies = np.full(len(keys) * self._slots, -1, np.int64)
+        self._head_bodies = np.empty(len(keys) * self._slots, np.int64)
+        self._head_bodies.fill(-1)
         self._head_sizes = np.empty(len(keys) * self._slots, np.int64)
         self._state = np.empty(STATE_FIELDS * len(keys), np.int64)
         self._varying = np.empty(len(keys), np.int64)
@@ -213,8 +212,10 @@ class _RowWriter:
         """Write these rows next."""
         self._entries = entries  # the table has addresses in their arrays
         described = [
-            column.row(*at)
-            for column, *at in zip(entries, self._keys, self._head_begins, self._head_steps, strict=False)
+            column.row(key, begin, step)
+            for column, key, begin, step in zip(
+                entries, self._keys, self._head_begins, self._head_steps, strict=True
+            )
         ]
         self._table = np.array(described, np.int64).reshape(-1)
         for number, column in enumerate(entries):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from ...domain.limits import KIB
 from ...logs import REQUEST_ID
 from ..patience import shutting_down
 from .access_log import REQUEST_ID_HEADER, RequestLog
@@ -32,6 +33,8 @@ _LINE_END: Final = b"\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = b"connection: close\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+#: A piece up to this size is copied behind its head, so that one buffer is written; that takes less time.
+_JOINED_BYTES: Final = 16 * KIB
 
 
 class Cycle(RequestResponseCycle):
@@ -216,7 +219,10 @@ class Cycle(RequestResponseCycle):
             if self.expected_content_length < 0:
                 raise RuntimeError("the answer is longer than its Content-Length")
             pieces.append(body)
-        self.transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if len(body) > _JOINED_BYTES:
+            self.transport.writelines(pieces)
+        else:
+            self.transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if not more_body:
             if self.expected_content_length:
                 raise RuntimeError("the answer is shorter than its Content-Length")

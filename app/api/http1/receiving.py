@@ -141,8 +141,11 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         """Parse `data`, up to where the next request begins before this one is answered."""
         end = len(data)
         while position < end and not self._is_over():
+            if self._phase == BODY and self._length != CHUNKED:
+                position = self._take_content(data, position)
+                continue
             if self._phase == BODY:
-                upto = end if self._length == CHUNKED else min(end, position + self._length)
+                upto = end
             elif self._owes():
                 self._hold(data, position)
                 return
@@ -152,6 +155,19 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
                 upto = min(upto, position + self.limits.max_header_bytes)
             self._feed(data if upto - position == end else memoryview(data)[position:upto])
             position = upto
+
+    def _take_content(self, data: bytes, position: int) -> int:
+        """Take what belongs to a body of known length, past the parser, which copies it; where that ends."""
+        end = min(len(data), position + self._length)
+        self.on_body(data if end - position == len(data) else data[position:end])
+        if not self._length:
+            self._renew_parser()  # the old one still waits for this body
+            self.on_message_complete()
+        return end
+
+    def _renew_parser(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def _is_over(self) -> bool:
         return self._lingering or self._last_words is not None or self.transport.is_closing()
@@ -216,8 +232,7 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         fields = [b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade"]
         self._upgrading = False
         self._head_bytes = 0
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._renew_parser()
         self._feed(b"".join([line, *fields, b"\r\n"]))
         if offset < len(piece) and not self._is_over():
             self._feed(piece[offset:])

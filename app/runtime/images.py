@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -15,6 +15,8 @@ from ..domain.meaning import ImageFormat as ImageFormat
 
 #: `[height, width, channels]`, uint8 or uint16.
 Image = NDArray[Any]
+Converted = TypeVar("Converted")
+Found = TypeVar("Found", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class ImageHeader:
 class EncodedImage:
     """An image to be decoded: its bytes, what its header says, and the channels wanted (0: its own)."""
 
-    data: bytes
+    data: bytes | memoryview
     header: ImageHeader
     channels: int
 
@@ -62,9 +64,24 @@ class Pixels:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an image was not decoded or encoded."""
+    """Why an image was not decoded or encoded.
+
+    Attributes:
+        was_encoded: it was to be encoded.
+    """
 
     reason: str
+    was_encoded: bool = False
+
+
+class Pending(Protocol[Found]):
+    """What another thread will have found, as a `concurrent.futures.Future`."""
+
+    def result(self) -> Found:
+        """What it has found; waits for it."""
+
+    def cancel(self) -> bool:
+        """Stop it, and say whether that was possible: it had not begun."""
 
 
 class ImageCodecs(Protocol):
@@ -87,3 +104,16 @@ class ImageCodecs(Protocol):
         Raises:
             Overloaded: no process came free in time, or there is no memory for one.
         """
+
+    def start_decoding(
+        self, images: Sequence[EncodedImage], convert: Callable[[EncodedImage, Image], Converted | Pixels]
+    ) -> Pending[list[Converted | bytes | Refusal]]:
+        """Begin to decode the images, in another thread.
+
+        Args:
+            convert: makes of each decoded image what is kept of it, in that thread; what it returns as
+                `Pixels` is encoded. The image it is given ends with the call.
+        """
+
+    def start_encoding(self, images: Sequence[Pixels]) -> Pending[list[bytes | Refusal]]:
+        """Begin to encode the images, in another thread."""

@@ -10,7 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Final
 
 from ..errors import Overloaded
@@ -51,13 +52,17 @@ class Turns:
         return bool(self._queue or self._returning)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, *, has_begun: bool = False) -> Iterator[None]:
         """Wait for a turn, and hold it inside the block. Must not be nested.
+
+        Args:
+            has_begun: the thread helps one that has begun; it goes before those that have not, and goes on
+                without a turn if none comes in time.
 
         Raises:
             Overloaded: no turn came in time.
         """
-        self._take(self._queue, or_refuse=True)
+        self._take(self._returning if has_begun else self._queue, or_refuse=not has_begun)
         try:
             yield
         finally:
@@ -137,6 +142,12 @@ def waiting() -> Iterator[None]:
         return
     with _this.holder.lend():
         yield
+
+
+def turns_of_helpers() -> Callable[[], AbstractContextManager[None]]:
+    """What gives a turn to a thread that helps this one; nothing to wait for if this one has none."""
+    holder = _this.holder
+    return nullcontext if holder is None else partial(holder.turn, has_begun=True)
 
 
 def pause(seconds: float) -> None:

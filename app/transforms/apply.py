@@ -1,29 +1,28 @@
 """Applying transforms to batches of rows.
 
 Rows are taken a few at a time, so that what steps make of them fits into memory: some megabytes of encoded
-images are a gigabyte of pixels.
+images are a gigabyte of pixels. While other processes work at the images of one piece, the next pieces are
+begun, so that each of them has something to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
-from ..codecs.columns import Batch, Column, Ints, Records, Strings, join_batches
-from ..codecs.images.header import read_header
-from ..codecs.records.lease import Lease
-from ..domain.feature import Feature
+from ..codecs.columns import Batch, Ints, Records, Strings
 from ..domain.limits import MIB
-from ..errors import InputError, UnprocessableInput
 from ..runtime.budget import Budget
-from ..runtime.images import ImageCodecs
-from ..runtime.turns import offer_turn
-from .parse import check_transforms, resulting_schema, steps_of
-from .step import RowsRefused, Step, Tools
+from ..runtime.images import EncodedImage, ImageCodecs
+from .images.decode import ImageRun
+from .parse import check_transforms, resulting_schema
+from .piece import Piece, Prepared, Work, stages_of
+from .piece import SkippedRows as SkippedRows
+from .step import RemoteStep, strings_of
 
 #: What becomes of rows that a step does not take: an error, or they are left out and counted.
 OnError = Literal["fail", "skip"]
@@ -32,13 +31,13 @@ OnError = Literal["fail", "skip"]
 #: The arrays of a column stay below what the allocator takes from the system anew each time.
 PIECE_BYTES: Final = 4 * MIB
 _MAX_PIECE_ROWS: Final = 1024
-
-
-@dataclass(slots=True)
-class SkippedRows:
-    """How many rows were left out so far, because a step did not take a value of theirs."""
-
-    count: int = 0
+#: Pieces that are begun at a time, where other processes do some of the steps: one for each, and one to go on
+#: with while the first is on its way out.
+_AT_ONCE: Final = 3
+#: A batch is cut into pieces for them, unless those would be smaller than this.
+_LEAST_PIECE_BYTES: Final = MIB // 2
+#: What a piece is charged at most, in times of its size: what is encoded and decoded is in two places.
+_CHARGED: Final = 8
 
 
 def apply_transforms(
@@ -78,12 +77,11 @@ class _Transformed:
     ) -> None:
         schema = check_transforms(records.schema)
         self._source = records.batches
-        #: Each feature as the rows have it, and its steps.
-        self._features = [(feature, steps_of(feature.transforms)) for feature in schema]
-        self._images = images
+        self._stages = tuple(map(stages_of, schema))
+        is_remote = any(isinstance(stage.work, RemoteStep) for stages in self._stages for stage in stages)
+        self._at_once = _AT_ONCE if is_remote else 1
         self._budget = budget
-        self._skipped = skipped
-        self._can_skip = can_skip
+        self._work = Work(self._stages, images, budget, skipped, can_skip)
         self.records = replace(
             records,
             schema=resulting_schema(schema),
@@ -94,120 +92,103 @@ class _Transformed:
     def _batches(self) -> Iterator[Batch]:
         begin = 0
         for batch in self._source:
-            numbers = np.arange(begin, begin + batch.num_rows)
+            yield from self._batches_of(batch, begin)
             begin += batch.num_rows
-            first = 0
-            for last in self._piece_ends(batch):
-                with Lease(self._budget) as lease:
-                    piece = self._apply(batch.rows(first, last), numbers[first:last], lease)
-                    if piece.num_rows:
-                        yield piece
-                first = last
 
-    def _piece_ends(self, batch: Batch) -> Iterator[int]:
-        """Up to which rows they are worked on together."""
+    def _batches_of(self, batch: Batch, begin: int) -> Iterator[Batch]:
+        """The batch after all steps, in pieces; `begin` is the number of its first row."""
+        running: deque[Piece] = deque()
+        try:
+            for piece in self._pieces(batch, begin):
+                while running and not self._fits_beside(running, piece):
+                    yield from _rows_of(running.popleft())
+                if self._at_once > 1:
+                    piece.start()
+                running.append(piece)
+            while running:
+                yield from _rows_of(running.popleft())
+        finally:
+            for piece in running:
+                piece.end()
+
+    def _fits_beside(self, running: Sequence[Piece], piece: Piece) -> bool:
+        """Whether a piece may be begun beside others: none is large, and a great deal of memory is free."""
+        needed = _CHARGED * piece.num_bytes
+        if len(running) >= self._at_once or max(running[0].num_bytes, piece.num_bytes) > PIECE_BYTES:
+            return False
+        if needed > self._budget.remaining or not self._budget.reserve_spare(needed):
+            return False
+        self._budget.release_reserved(needed)
+        return True
+
+    def _pieces(self, batch: Batch, begin: int) -> Iterator[Piece]:
+        """The rows that are worked on together."""
+        prepared = self._prepare(batch)
+        sizes = self._sizes(batch, prepared)
+        totals, first = sizes.cumsum(), 0
+        most = PIECE_BYTES
+        if self._at_once > 1 and len(totals):
+            most = min(most, max(int(totals[-1]) // self._at_once + 1, _LEAST_PIECE_BYTES))
+        while first < batch.num_rows:
+            before = int(totals[first] - sizes[first])
+            fitting = int(np.searchsorted(totals, before + most, "right"))
+            end = min(max(first + 1, fitting), first + _MAX_PIECE_ROWS)
+            numbers = np.arange(begin + first, begin + end)
+            images = {
+                index: found[slice(*_values(batch, index, first, end))] for index, found in prepared.items()
+            }
+            yield Piece(self._work, batch.rows(first, end), numbers, int(totals[end - 1]) - before, images)
+            first = end
+
+    def _prepare(self, batch: Batch) -> Prepared:
+        """The encoded images of features that begin with them; their headers are read once."""
+        prepared: Prepared = {}
+        for index, stages in enumerate(self._stages):
+            if stages and isinstance(stages[0].work, ImageRun):
+                prepared[index] = stages[0].work.decode.prepare(strings_of(batch.columns[index]))
+        return prepared
+
+    def _sizes(self, batch: Batch, prepared: Prepared) -> Ints:
+        """About what each row's values take, where they take the most."""
         sizes = np.zeros(batch.num_rows, np.int64)
-        for (feature, steps), column in zip(self._features, batch.columns, strict=True):
-            if steps:
-                sizes += _sizes(column, feature, steps, batch.num_rows)
-        totals, end = sizes.cumsum(), 0
-        while end < batch.num_rows:
-            before = int(totals[end] - sizes[end])
-            fitting = int(np.searchsorted(totals, before + PIECE_BYTES, "right"))
-            end = min(max(end + 1, fitting), end + _MAX_PIECE_ROWS)
-            yield end
-
-    def _apply(self, batch: Batch, numbers: Ints, lease: Lease) -> Batch:
-        """The batch after all steps; `numbers` are those of its rows in the whole input."""
-        tools = Tools(lease, self._images)
-        while True:
-            try:
-                return self._apply_to_all(batch, tools)
-            except _StepRefused as refused:
-                if self._skipped is None:
-                    raise refused.error(numbers, can_skip=self._can_skip) from None
-                kept = np.setdiff1d(np.arange(batch.num_rows), refused.rows)
-                self._skipped.count += batch.num_rows - len(kept)
-                lease.release()
-                batch, numbers = _take_rows(batch, kept), numbers[kept]
-                if not batch.num_rows:
-                    return batch
-
-    def _apply_to_all(self, batch: Batch, tools: Tools) -> Batch:
-        columns: list[Column] = []
-        for (source, steps), source_column in zip(self._features, batch.columns, strict=True):
-            feature, column = source, source_column
-            for index, step in enumerate(steps):
-                try:
-                    column = step.apply(column, feature, batch.num_rows, tools)
-                except RowsRefused as refused:
-                    raise _StepRefused(refused, column, source.name, index, step.name) from None
-                except InputError as error:
-                    raise error.shift(feature=source.name) from None
-                feature = step.result(feature)
-            columns.append(column)
-        return Batch(batch.num_rows, tuple(columns))
+        for index, (stages, column) in enumerate(zip(self._stages, batch.columns, strict=True)):
+            if not stages:
+                continue
+            results = [stage.work.result(stage.feature) for stage in stages]
+            sizes += max(result.known_values * max(result.dtype.itemsize, 8) for result in results)
+            present = np.arange(batch.num_rows) if column.present is None else np.flatnonzero(column.present)
+            bounds = column.value_bounds(batch.num_rows)
+            if index in prepared:
+                run = stages[0].work
+                assert isinstance(run, ImageRun)  # noqa: S101  # it was prepared for one; this is for the type
+                sizes[present] += [_image_bytes(run, image) for image in prepared[index]]
+            elif isinstance(column.values, Strings):
+                sizes[present] += np.diff(column.values.offsets[bounds])
+            else:
+                sizes[present] += np.diff(bounds) * 8
+        return sizes
 
 
-class _StepRefused(Exception):
-    """Rows that a step of a feature does not take."""
-
-    def __init__(self, refused: RowsRefused, column: Column, feature: str, index: int, step: str) -> None:
-        super().__init__()
-        present = None if column.present is None else np.flatnonzero(column.present)
-        self.rows = [item if present is None else int(present[item]) for item in refused.reasons]
-        self._reason = str(refused)
-        self._feature = feature
-        self._index = index
-        self._step = step
-
-    def error(self, numbers: Ints, *, can_skip: bool) -> UnprocessableInput:
-        """What a client is told of the first of them."""
-        row = int(numbers[self.rows[0]])
-        hint = ", or leave out such rows with on_error=skip" if can_skip else ""
-        return UnprocessableInput(
-            f"Row {row} does not go through step {self._index} ({self._step}) of feature {self._feature!r}: "
-            f"{self._reason}. Correct the row{hint}.",
-            code="transform_failed",
-            row=row,
-            feature=self._feature,
-            extra={"step": self._index},
-        )
+def _values(batch: Batch, index: int, first: int, end: int) -> tuple[int, int]:
+    """Which values of a feature of one value a row are those of rows `first` to `end`."""
+    present = batch.columns[index].present
+    if present is None:
+        return first, end
+    before = int(np.count_nonzero(present[:first]))
+    return before, before + int(np.count_nonzero(present[first:end]))
 
 
-def _sizes(column: Column, feature: Feature, steps: tuple[Step, ...], num_rows: int) -> Ints:
-    """About what each row's value takes, where it takes the most."""
-    widest = 0
-    for step in steps:
-        feature = step.result(feature)
-        widest = max(widest, feature.known_values * max(feature.dtype.itemsize, 8))
-    sizes = np.full(num_rows, widest, np.int64)
-    present = np.arange(num_rows) if column.present is None else np.flatnonzero(column.present)
-    bounds = column.value_bounds(num_rows)
-    if not isinstance(column.values, Strings):
-        sizes[present] += np.diff(bounds) * 8
-    elif steps[0].name == "decode_image":
-        offsets = column.values.offsets.tolist()
-        for row, (begin, end) in zip(present.tolist(), pairwise(offsets), strict=True):
-            offer_turn()
-            sizes[row] += _decoded_size(column.values.data[begin:end].tobytes())
-    else:
-        sizes[present] += np.diff(column.values.offsets[bounds])
-    return sizes
+def _image_bytes(run: ImageRun, image: EncodedImage | str) -> int:
+    if isinstance(image, str):
+        return 0
+    return len(image.data) + image.header.num_bytes + run.kept_bytes(image)
 
 
-def _decoded_size(data: bytes) -> int:
+def _rows_of(piece: Piece) -> Iterator[Batch]:
+    """The rows of a piece after all steps, whose memory is given back afterwards."""
     try:
-        return len(data) + read_header(data).num_bytes
-    except InputError:
-        return len(data)  # the step says why
-
-
-def _take_rows(batch: Batch, rows: Ints) -> Batch:
-    """Some rows of a batch, in their order."""
-    if not len(rows):
-        return batch.rows(0, 0)
-    ends = np.flatnonzero(np.append(np.diff(rows) != 1, True))
-    begins = np.append(0, ends[:-1] + 1)
-    runs = zip(rows[begins].tolist(), (rows[ends] + 1).tolist(), strict=True)
-    return join_batches([batch.rows(first, last) for first, last in runs])
+        batch = piece.finish()
+        if batch.num_rows:
+            yield batch
+    finally:
+        piece.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from ..codecs.columns import Column, Strings
 from ..domain.dtypes import FLOAT32, DType
 from ..domain.feature import Encoding, Feature, FeatureShape
 from ..domain.tensor import check_shape, num_elements
-from .step import ArrayRefused, ArrayStep, RowsRefused, Step, Tools, changed, invalid, row_arrays
+from .step import ArrayRefused, ArrayStep, Memory, RowsRefused, Step, Tools, changed, invalid, row_arrays
 
 Array = NDArray[Any]
 
@@ -55,7 +56,7 @@ class Reshape(ArrayStep):
         return changed(feature, shape=tuple(rest if dim == -1 else dim for dim in self.shape))
 
     @override
-    def convert(self, array: Array, tools: Tools) -> Array:
+    def convert(self, array: Array) -> Array:
         try:
             return array.reshape(self.shape)
         except ValueError:
@@ -74,7 +75,7 @@ class Flatten(ArrayStep):
         return changed(feature, shape=(feature.num_values,))
 
     @override
-    def convert(self, array: Array, tools: Tools) -> Array:
+    def convert(self, array: Array) -> Array:
         return array.reshape(-1)
 
 
@@ -97,7 +98,7 @@ class Transpose(ArrayStep):
         return tuple(reversed(range(rank))) if self.perm is None else self.perm
 
     @override
-    def convert(self, array: Array, tools: Tools) -> Array:
+    def convert(self, array: Array) -> Array:
         return array.transpose(self._axes(array.ndim))
 
 
@@ -124,17 +125,16 @@ class PadTo(ArrayStep):
         return changed(feature, shape=self.shape)
 
     @override
-    def convert(self, array: Array, tools: Tools) -> Array:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(num_elements(self.shape) * dtype.itemsize)
+
+    @override
+    def convert(self, array: Array) -> Array:
         if any(dim > to for dim, to in zip(array.shape, self.shape, strict=True)):
             raise ArrayRefused(f"its shape {list(array.shape)} is larger than {list(self.shape)}")
-        _charge(tools, self.shape, array.dtype.itemsize)
         padded = np.full(self.shape, self.value, array.dtype)
         padded[tuple(map(slice, array.shape))] = array
         return padded
-
-
-def _charge(tools: Tools, shape: tuple[int, ...], itemsize: int) -> None:
-    tools.lease.charge(num_elements(shape) * itemsize, "The array of a row")
 
 
 def _fill_value(step: Step, feature: Feature, value: float) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,12 @@ from ..codecs.records.lease import Lease
 from ..domain.dtypes import DType
 from ..domain.feature import Feature, FeatureShape
 from ..domain.meaning import PLAIN, Meaning
+from ..domain.tensor import num_elements
 from ..errors import UnprocessableInput
-from ..runtime.images import ImageCodecs
-from ..runtime.turns import offer_turn
+from ..runtime.images import ImageCodecs, Pending
+from ..runtime.turns import offer_turn, waiting
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,25 @@ class RowsRefused(Exception):
 
     Attributes:
         reasons: by index among the values of the column, in order; at least one.
+        step: which one, of several steps that are done as one.
     """
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
+    def __init__(self, reasons: Mapping[int, str], step: int = 0) -> None:
         super().__init__(next(iter(reasons.values())))
         self.reasons = reasons
+        self.step = step
+
+
+class Memory(NamedTuple):
+    """Bytes that a step takes for an array, beside that array.
+
+    Attributes:
+        kept: those of its result; 0 where that is a view.
+        working: those that it holds only meanwhile.
+    """
+
+    kept: int = 0
+    working: int = 0
 
 
 class Step(ABC):
@@ -102,7 +120,71 @@ def changed(
     )
 
 
-class ValueStep(Step):
+class Started(Generic[Found]):
+    """Work on a column that goes on in another thread.
+
+    Args:
+        pending: what is found there.
+        collect: makes the column of it, in the thread that asks for it.
+    """
+
+    def __init__(self, pending: Pending[Found], collect: Callable[[Found], Column]) -> None:
+        self._pending = pending
+        self._collect = collect
+
+    def column(self) -> Column:
+        """The column, once it is there.
+
+        Raises:
+            RowsRefused: values that the step does not take.
+            LimitExceeded: more than the budget.
+            Overloaded: no process came free in time.
+        """
+        with waiting():
+            found = self._pending.result()
+        return self._collect(found)
+
+    def abandon(self) -> None:
+        """Have the work stopped, or wait for it; nothing of its memory is used afterwards."""
+        if not self._pending.cancel():
+            with waiting(), suppress(Exception):  # nobody is told any more
+                self._pending.result()
+
+
+class RemoteStep(Step):
+    """A step that other processes do."""
+
+    @abstractmethod
+    def start(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Started[Any]:
+        """Begin as `apply`; the lease is charged before this returns.
+
+        Raises:
+            RowsRefused: values that it does not take, as far as they are known by now.
+            LimitExceeded: more than the budget.
+        """
+
+    @override
+    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+        return self.start(column, feature, num_rows, tools).column()
+
+
+class RowStep(Step):
+    """A step that can be done row by row: what it makes of a value depends on nothing else."""
+
+    @abstractmethod
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        """What it takes for an array of this shape and dtype."""
+
+    @abstractmethod
+    def convert_array(self, array: NDArray[Any], feature: Feature) -> NDArray[Any]:
+        """The array of one row -> that of the result, which may be a view.
+
+        Raises:
+            ArrayRefused: one that it does not take.
+        """
+
+
+class ValueStep(RowStep):
     """A step that makes of each number another one, wherever it stands."""
 
     @override
@@ -133,6 +215,17 @@ class ValueStep(Step):
             raise RowsRefused(refused.by_row(column, num_rows)) from None
         return replace(column, values=np.ascontiguousarray(converted).reshape(-1))
 
+    @override
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(num_elements(shape) * self.result_dtype(dtype).itemsize)
+
+    @override
+    def convert_array(self, array: NDArray[Any], feature: Feature) -> NDArray[Any]:
+        try:
+            return self.convert(array.reshape(-1), feature).reshape(array.shape)
+        except ValuesRefused as refused:
+            raise ArrayRefused(str(refused)) from None
+
 
 class ValuesRefused(Exception):
     """Numbers that a step does not take: `where` is true for them."""
@@ -148,31 +241,44 @@ class ValuesRefused(Exception):
         return dict.fromkeys((np.unique(np.searchsorted(bounds, indices, "right")) - 1).tolist(), str(self))
 
 
-class ArrayStep(Step):
-    """A step that makes of each row's array another one."""
+class ArrayStep(RowStep):
+    """A step that makes of each row's array another one; by default a view of it."""
 
     @override
     def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
         result = self.result(feature)
         arrays, refused = [], {}
+        budget = tools.lease.budget
         for index, array in enumerate(row_arrays(column, feature, num_rows)):
             offer_turn()
+            kept, working = self.memory(array.shape, feature.dtype)
+            tools.lease.charge(kept, f"The step {self.name}")
+            budget.charge(working, f"The step {self.name}")
             try:
-                arrays.append(self.convert(array, tools))
+                arrays.append(self.convert(array))
             except ArrayRefused as error:
                 refused[index] = str(error)
+            finally:
+                budget.release(working)
         if refused:
             raise RowsRefused(refused)
         return column_of(arrays, result, column, tools)
 
+    @override
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory()
+
     @abstractmethod
-    def convert(self, array: NDArray[Any], tools: Tools) -> NDArray[Any]:
-        """The array of one row -> that of the result.
+    def convert(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array of one row -> that of the result, which may be a view.
 
         Raises:
             ArrayRefused: one that it does not take.
-            LimitExceeded: more than the budget.
         """
+
+    @override
+    def convert_array(self, array: NDArray[Any], feature: Feature) -> NDArray[Any]:
+        return self.convert(array)
 
 
 class ArrayRefused(Exception):

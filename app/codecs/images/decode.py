@@ -25,7 +25,7 @@ _WORKING: Final = 5
 _AT_A_TIME: Final = 2
 
 
-def prepare_image(data: bytes, channels: int, dtype: DType) -> EncodedImage:
+def prepare_image(data: bytes | memoryview, channels: int, dtype: DType) -> EncodedImage:
     """An image to be decoded, of which nothing but the header has been read.
 
     Args:
@@ -36,7 +36,7 @@ def prepare_image(data: bytes, channels: int, dtype: DType) -> EncodedImage:
         MalformedInput: no image, or one that is cut off (`not_an_image`).
         UnprocessableInput: an image that is not decoded to that, with the reason (`unsupported_image`).
     """
-    header = read_header(data)
+    header = read_header(bytes(data))
     if reason := _unfit(header, channels, dtype):
         raise UnprocessableInput(f"This image is not decoded: {reason}.", code="unsupported_image")
     return EncodedImage(data, header, channels or (header.channels if header.format == "jpeg" else 0))

@@ -48,8 +48,13 @@ def png_pixels(image: Image, compression: int = -1) -> Pixels:
 
 
 def encoding_bytes(images: Sequence[Image]) -> int:
-    """Memory that encoding images takes, the results included.
+    """Memory that encoding images takes, the results included."""
+    return encoding_room(sum(image.nbytes for image in images), len(images))
+
+
+def encoding_room(num_bytes: int, num_images: int) -> int:
+    """As `encoding_bytes`, for images of so many bytes together.
 
     The pixels are copied to memory shared with the encoder, which has room for twice as much.
     """
-    return sum(4 * image.nbytes + 4096 for image in images)
+    return 4 * num_bytes + 4096 * num_images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,14 @@ from typing_extensions import override
 
 from ...domain.dtypes import DTYPES, FLOAT32, DType
 from ...domain.feature import Feature, FeatureShape
+from ...domain.tensor import num_elements
 from ...runtime.images import Image
 from ..step import (
     ArrayRefused,
-    Tools,
+    Memory,
     invalid,
 )
-from .image_step import Dim, ImageStep, charge_image, require_pixels
+from .image_step import Dim, ImageStep, require_pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,11 @@ class ConvertImageDtype(ImageStep):
         return (height, width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
-        charge_image(tools, array.shape, self.dtype.itemsize)
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(num_elements(shape) * self.dtype.itemsize)
+
+    @override
+    def convert(self, array: Image) -> Image:
         return convert_dtype(array, self.dtype, saturate=self.saturate)
 
 
@@ -110,10 +115,13 @@ class RgbToGrayscale(ImageStep):
         return (height, width, 1)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(num_elements(shape) * 4)
+
+    @override
+    def convert(self, array: Image) -> Image:
         if array.shape[2] != 3:
             raise ArrayRefused(f"the image has {array.shape[2]} channels, not 3")
-        charge_image(tools, array.shape, 4)
         dtype = DTYPES[array.dtype.name]
         colours = convert_dtype(array, FLOAT32)
         grey = colours[:, :, 0] * np.float32(0.2989)
@@ -135,7 +143,7 @@ class GrayscaleToRgb(ImageStep):
         return (height, width, 3)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def convert(self, array: Image) -> Image:
         if array.shape[2] != 1:
             raise ArrayRefused(f"the image has {array.shape[2]} channels, not 1")
         return np.broadcast_to(array, (*array.shape[:2], 3))
@@ -156,9 +164,12 @@ class PerImageStandardization(ImageStep):
         return (height, width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(num_elements(shape) * 4)
+
+    @override
+    def convert(self, array: Image) -> Image:
         require_pixels(array)
-        charge_image(tools, array.shape, 4)
         image = array.astype(np.float32)
         mean = image.mean(dtype=np.float64)
         deviation = np.float32(np.sqrt(np.square(image - mean, dtype=np.float64).mean()))

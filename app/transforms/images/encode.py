@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
@@ -16,8 +18,9 @@ from ...domain.feature import Feature
 from ...domain.meaning import ImageContent, Meaning
 from ...runtime.images import Image, Pixels, Refusal
 from ..step import (
+    RemoteStep,
     RowsRefused,
-    Step,
+    Started,
     Tools,
     changed,
     invalid,
@@ -25,7 +28,7 @@ from ..step import (
 )
 
 
-class EncodeStep(Step):
+class EncodeStep(RemoteStep):
     """A step from images to the bytes of a file each."""
 
     format: ClassVar[Literal["jpeg", "png"]]
@@ -46,24 +49,36 @@ class EncodeStep(Step):
         return changed(feature, BYTES, (), Meaning(image=image))
 
     @override
-    def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
+    def start(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Started[Any]:
         images = row_arrays(column, feature, num_rows)
-        refused: dict[int, str] = {}
-        for index, image in enumerate(images):
-            if image.shape[2] not in CHANNELS[self.format] or not image.size:
-                refused[index] = f"an image of shape {list(image.shape)} has no such encoding"
-        if refused:
+        found = ((index, self.unfit(image)) for index, image in enumerate(images))
+        if refused := {index: reason for index, reason in found if reason}:
             raise RowsRefused(refused)
         tools.lease.charge(encoding_bytes(images), "The encoded images of a batch")
-        encoded: list[bytes] = []
-        for index, found in enumerate(tools.images.encode([self.pixels(image) for image in images])):
-            if isinstance(found, Refusal):
-                refused[index] = f"the image cannot be encoded: {found.reason}"
-            else:
-                encoded.append(found)
-        if refused:
-            raise RowsRefused(refused)
-        return replace(column, values=Strings.pack(encoded), splits=(), width=1, shapes=None)
+        pending = tools.images.start_encoding([self.pixels(image) for image in images])
+        return Started(pending, partial(_collect, column))
+
+    def unfit(self, image: Image) -> str | None:
+        """Why an image is not encoded, or None."""
+        if image.shape[2] not in CHANNELS[self.format] or not image.size:
+            return f"an image of shape {list(image.shape)} has no such encoding"
+        return None
+
+
+def _collect(column: Column, found: Sequence[bytes | Refusal]) -> Column:
+    refused = {
+        index: f"the image cannot be encoded: {one.reason}"
+        for index, one in enumerate(found)
+        if isinstance(one, Refusal)
+    }
+    if refused:
+        raise RowsRefused(refused)
+    return encoded_column([one for one in found if isinstance(one, bytes)], column)
+
+
+def encoded_column(encoded: Sequence[bytes], old: Column) -> Column:
+    """The column of encoded images, of the rows that `old` has values of."""
+    return replace(old, values=Strings.pack(encoded), splits=(), width=1, shapes=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,14 @@ from typing_extensions import override
 
 from ...domain.dtypes import FLOAT32, DType
 from ...domain.feature import Feature, FeatureShape
+from ...domain.tensor import num_elements
 from ...runtime.images import Image
 from ..step import (
     ArrayRefused,
-    Tools,
+    Memory,
     invalid,
 )
-from .image_step import Dim, ImageStep, charge_image, check_size, require_pixels
+from .image_step import Dim, ImageStep, check_size, require_pixels
 from .resize import Method, fitted_size, resize
 
 
@@ -46,28 +48,28 @@ class Resize(ImageStep):
         return (*fitted_size(height, width, self.size), channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        size = self.size
+        if self.preserve_aspect_ratio and all(shape):
+            size = fitted_size(shape[0], shape[1], size)
+        return _resizing_memory(shape, *size)
+
+    @override
+    def convert(self, array: Image) -> Image:
         require_pixels(array)
         height, width = self.size
         if self.preserve_aspect_ratio:
             height, width = fitted_size(array.shape[0], array.shape[1], self.size)
             if not height or not width:
                 raise ArrayRefused(f"an image of {array.shape[0]} x {array.shape[1]} leaves no pixels")
-        return _resized(array, height, width, self.method, tools, antialias=self.antialias)
+        return resize(array, height, width, self.method, antialias=self.antialias)
 
 
-def _resized(
-    image: Image, height: int, width: int, method: Method, tools: Tools, *, antialias: bool
-) -> Image:
-    charge_image(tools, (height, width, image.shape[2]), 4)
-    # Held in between: the image as float32, and what one of the two passes makes.
-    between = 4 * image.size + 4 * image.shape[2] * max(height * image.shape[1], width * image.shape[0])
-    budget = tools.lease.budget
-    budget.charge(between, "An image while it is resized")
-    try:
-        return resize(image, height, width, method, antialias=antialias)
-    finally:
-        budget.release(between)
+def _resizing_memory(shape: Sequence[int], height: int, width: int) -> Memory:
+    """Meanwhile there are the image as float32, and what one of the two passes makes."""
+    channels = shape[2]
+    between = num_elements(shape) + channels * max(height * shape[1], width * shape[0])
+    return Memory(4 * height * width * channels, 4 * between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,12 @@ class ResizeWithPad(ImageStep):
         return (self.target_height, self.target_width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        kept, working = _resizing_memory(shape, self.target_height, self.target_width)
+        return Memory(2 * kept, working)
+
+    @override
+    def convert(self, array: Image) -> Image:
         require_pixels(array)
         sizes = np.array(array.shape[:2], np.float32)
         targets = np.array((self.target_height, self.target_width), np.float32)
@@ -101,12 +108,11 @@ class ResizeWithPad(ImageStep):
         if not height or not width:
             raise ArrayRefused(f"an image of {array.shape[0]} x {array.shape[1]} leaves no pixels")
         above, left = np.maximum(np.floor((targets - fitted) / np.float32(2)), 0).astype(int).tolist()
-        resized = _resized(array, height, width, self.method, tools, antialias=self.antialias)
-        return _padded(resized, above, left, self.target_height, self.target_width, tools)
+        resized = resize(array, height, width, self.method, antialias=self.antialias)
+        return _padded(resized, above, left, self.target_height, self.target_width)
 
 
-def _padded(image: Image, above: int, left: int, height: int, width: int, tools: Tools) -> Image:
-    charge_image(tools, (height, width, image.shape[2]), image.itemsize)
+def _padded(image: Image, above: int, left: int, height: int, width: int) -> Image:
     padded = np.zeros((height, width, image.shape[2]), image.dtype)
     padded[above : above + image.shape[0], left : left + image.shape[1]] = image
     return padded
@@ -128,12 +134,16 @@ class ResizeWithCropOrPad(ImageStep):
         return (self.target_height, self.target_width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(self.target_height * self.target_width * shape[2] * dtype.itemsize)
+
+    @override
+    def convert(self, array: Image) -> Image:
         height, width = min(self.target_height, array.shape[0]), min(self.target_width, array.shape[1])
         top, first = (array.shape[0] - height) // 2, (array.shape[1] - width) // 2
         above, left = (self.target_height - height) // 2, (self.target_width - width) // 2
         cut = array[top : top + height, first : first + width]
-        return _padded(cut, above, left, self.target_height, self.target_width, tools)
+        return _padded(cut, above, left, self.target_height, self.target_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +166,7 @@ class CentralCrop(ImageStep):
         return (*dims, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def convert(self, array: Image) -> Image:
         top, left = self._begin(array.shape[0]), self._begin(array.shape[1])
         return array[top : array.shape[0] - top, left : array.shape[1] - left]
 
@@ -203,7 +213,7 @@ class CropToBoundingBox(BoxStep):
         return below <= height and right <= width
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def convert(self, array: Image) -> Image:
         self.require_fit(array)
         below, right = self.offset_height + self.target_height, self.offset_width + self.target_width
         return array[self.offset_height : below, self.offset_width : right]
@@ -221,10 +231,14 @@ class PadToBoundingBox(BoxStep):
         return below <= self.target_height and right <= self.target_width
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def memory(self, shape: Sequence[int], dtype: DType) -> Memory:
+        return Memory(self.target_height * self.target_width * shape[2] * dtype.itemsize)
+
+    @override
+    def convert(self, array: Image) -> Image:
         self.require_fit(array)
         offsets = (self.offset_height, self.offset_width)
-        return _padded(array, *offsets, self.target_height, self.target_width, tools)
+        return _padded(array, *offsets, self.target_height, self.target_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +252,7 @@ class FlipLeftRight(ImageStep):
         return (height, width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def convert(self, array: Image) -> Image:
         return array[:, ::-1]
 
 
@@ -253,7 +267,7 @@ class FlipUpDown(ImageStep):
         return (height, width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def convert(self, array: Image) -> Image:
         return array[::-1]
 
 
@@ -269,5 +283,5 @@ class Rot90(ImageStep):
         return (width, height, channels) if self.k % 2 else (height, width, channels)
 
     @override
-    def convert(self, array: Image, tools: Tools) -> Image:
+    def convert(self, array: Image) -> Image:
         return np.rot90(array, self.k % 4)

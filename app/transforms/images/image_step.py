@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 
 from typing_extensions import override
 
@@ -15,7 +14,6 @@ from ...runtime.images import Image
 from ..step import (
     ArrayRefused,
     ArrayStep,
-    Tools,
     changed,
     invalid,
 )
@@ -51,10 +49,6 @@ class ImageStep(ArrayStep):
 def check_size(name: str, *sizes: int) -> None:
     if any(size < 1 for size in sizes) or num_elements(list(sizes)) > MAX_PIXELS:
         raise invalid(name, f"a size must be at least 1 and have at most {MAX_PIXELS} pixels")
-
-
-def charge_image(tools: Tools, shape: Sequence[int], itemsize: int) -> None:
-    tools.lease.charge(num_elements(shape) * itemsize, "The image of a row")
 
 
 def require_pixels(image: Image) -> None:

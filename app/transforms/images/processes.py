@@ -1,5 +1,8 @@
 """Decoding and encoding images in limited processes: a few, started when they are first needed, and kept.
 
+There is a thread for each process. It converts the pixels where they were decoded, in the memory shared
+with the process, and has the same process encode what came of them.
+
 A process that dies or takes too long is killed and replaced. The images it had are then tried one by one,
 so that one of them costs the others nothing; one that ends two processes is refused.
 """
@@ -10,21 +13,24 @@ import mmap
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
 from ...codecs.content import content_view
 from ...domain.limits import MIB
 from ...errors import Overloaded
-from ...runtime.images import EncodedImage, Image, Pixels, Refusal
+from ...runtime.images import Converted, EncodedImage, Image, Pixels, Refusal
 from ...runtime.limited_process import LimitedProcess, ProcessEnded
 from ...runtime.memory import MemoryPool, MemoryShare
 from ...runtime.threads import Threads
-from ...runtime.turns import waiting
+from ...runtime.turns import offer_turn, turns_of_helpers, waiting
 
 _PROGRAM: Final = Path(__file__).with_name("program.py")
 _PROCESSES: Final = 2
@@ -49,7 +55,11 @@ _BYTES_PER_S: Final = 4 * MIB
 _MAX_IMAGES: Final = 64
 _ALIGNMENT: Final = 64
 
-Result = TypeVar("Result")
+#: Makes something of each image, or says why not.
+Work = Callable[[Sequence[Any]], list[Any]]
+Convert = Callable[[EncodedImage, Image], Converted | Pixels]
+#: Gives a thread its turn to compute.
+Turn = Callable[[], AbstractContextManager[None]]
 
 
 class ImageProcesses:
@@ -85,7 +95,6 @@ class ImageProcesses:
         for _ in range(processes):
             self._free.put(None)
         self._threads = Threads(processes, thread_name_prefix="images")
-        self._num_parts = processes
 
     @property
     def process_ids(self) -> list[int]:
@@ -104,7 +113,7 @@ class ImageProcesses:
         Raises:
             Overloaded: no process came free in time.
         """
-        return self._share(images, self._decode)
+        return self._decode_all(images, _copy, nullcontext)  # type: ignore[return-value]  # copies are kept
 
     def encode(self, images: Sequence[Pixels]) -> list[bytes | Refusal]:
         """The images, encoded.
@@ -112,36 +121,39 @@ class ImageProcesses:
         Raises:
             Overloaded: no process came free in time.
         """
-        return self._share(images, self._encode)
+        return self._try_all(images, self._encode)
 
-    def _share(
-        self, images: Sequence[Any], work: Callable[[Sequence[Any]], list[Result | Refusal]]
-    ) -> list[Result | Refusal]:
-        """Let all processes work at parts of the images."""
-        parts = list(self._part(images))
-        if len(parts) == 1:
-            return self._try(parts[0], work)
-        futures = [self._threads.submit(self._try, part, work) for part in parts]
-        with waiting():
-            return [result for future in futures for result in future.result()]
+    def start_decoding(
+        self, images: Sequence[EncodedImage], convert: Convert[Converted]
+    ) -> Future[list[Converted | bytes | Refusal]]:
+        """As `ImageCodecs.start_decoding`."""
+        return self._threads.submit(self._decode_all, images, convert, turns_of_helpers())
 
-    def _part(self, images: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Parts that fit into what is shared, as many as there are processes where that is worth it."""
-        most = max(1, min(_MAX_IMAGES, -(-len(images) // self._num_parts)))
+    def start_encoding(self, images: Sequence[Pixels]) -> Future[list[bytes | Refusal]]:
+        """As `ImageCodecs.start_encoding`."""
+        return self._threads.submit(self.encode, images)
+
+    def _decode_all(
+        self, images: Sequence[EncodedImage], convert: Convert[Converted], turn: Turn
+    ) -> list[Converted | bytes | Refusal]:
+        return self._try_all(images, partial(self._decode, convert=convert, turn=turn))
+
+    def _try_all(self, images: Sequence[Any], work: Work) -> list[Any]:
+        return [result for part in self._parts(images) for result in self._try(part, work)]
+
+    def _parts(self, images: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Parts that fit into what is shared."""
         begin, size = 0, 0
         for index, image in enumerate(images):
             needed = _shared_size(image)
-            if index > begin and (index - begin >= most or size + needed > self._shared_bytes):
+            if index > begin and (index - begin >= _MAX_IMAGES or size + needed > self._shared_bytes):
                 yield images[begin:index]
                 begin, size = index, 0
             size += needed
-        yield images[begin:]
+        if begin < len(images):
+            yield images[begin:]
 
-    def _try(
-        self, images: Sequence[Any], work: Callable[[Sequence[Any]], list[Result | Refusal]], tries: int = 2
-    ) -> list[Result | Refusal]:
-        if len(images) == 1 and _shared_size(images[0]) > self._shared_bytes:
-            return [Refusal(f"it takes more than {self._shared_bytes} bytes")]
+    def _try(self, images: Sequence[Any], work: Work, tries: int = 2) -> list[Any]:
         try:
             return work(images)
         except ProcessEnded as ended:
@@ -150,6 +162,12 @@ class ImageProcesses:
             if tries > 1:
                 return self._try(images, work, tries - 1)
             return [Refusal(f"it takes more time or memory than an image may take ({ended})")]
+
+    def _is_too_large(self, images: Sequence[EncodedImage | Pixels]) -> bool:
+        return len(images) == 1 and _shared_size(images[0]) > self._shared_bytes
+
+    def _too_large(self, *, was_encoded: bool = False) -> Refusal:
+        return Refusal(f"it takes more than {self._shared_bytes} bytes", was_encoded)
 
     @contextmanager
     def _process(self) -> Iterator[LimitedProcess]:
@@ -217,41 +235,69 @@ class ImageProcesses:
     def _within_s(self, num_bytes: int) -> float:
         return self._patience_s + num_bytes / self._bytes_per_s
 
-    def _decode(self, images: Sequence[EncodedImage]) -> list[Image | Refusal]:
+    def _decode(
+        self, images: Sequence[EncodedImage], convert: Convert[Converted], turn: Turn
+    ) -> list[Converted | bytes | Refusal]:
+        if self._is_too_large(images):
+            return [self._too_large()]
         with self._process() as process:
-            memory, items, at = process.memory, [], 0
-            for image in images:
-                memory[at : at + len(image.data)] = image.data
-                target = _aligned(at + len(image.data))
-                header, room = image.header, image.header.num_bytes
-                kind = (header.format, image.channels, header.inverted)
-                items.append((at, len(image.data), target, room, *kind))
-                at = _aligned(target + room)
-            answers = process.ask(("decode", items), self._within_s(at))
-            found = [
-                _found_image(memory, image, item[2], answer)
-                for image, item, answer in zip(images, items, answers, strict=True)
-            ]
-            _give_back(memory, at)
-        return found
+            found = self._ask_to_decode(process, images, convert, turn)
+            pixels = [one for one in found if isinstance(one, Pixels)]
+            parts = [self._ask_to_encode(process, part) for part in self._parts(pixels)]
+            encoded = chain.from_iterable(parts)
+            return [next(encoded) if isinstance(one, Pixels) else one for one in found]
+
+    def _ask_to_decode(
+        self,
+        process: LimitedProcess,
+        images: Sequence[EncodedImage],
+        convert: Convert[Converted],
+        turn: Turn,
+    ) -> list[Converted | Pixels | Refusal]:
+        memory, items, at = process.memory, [], 0
+        for image in images:
+            memory[at : at + len(image.data)] = image.data
+            target = _aligned(at + len(image.data))
+            header, room = image.header, image.header.num_bytes
+            kind = (header.format, image.channels, header.inverted)
+            items.append((at, len(image.data), target, room, *kind))
+            at = _aligned(target + room)
+        answers = process.ask(("decode", items), self._within_s(at))
+        converted: list[Converted | Pixels | Refusal] = []
+        with turn():
+            for image, item, answer in zip(images, items, answers, strict=True):
+                offer_turn()
+                found = _found_image(memory, image, item[2], answer)
+                converted.append(found if isinstance(found, Refusal) else convert(image, found))
+        _give_back(memory, at)
+        return converted
 
     def _encode(self, images: Sequence[Pixels]) -> list[bytes | Refusal]:
         with self._process() as process:
-            memory, items, at = process.memory, [], 0
-            for pixels in images:
-                image = np.ascontiguousarray(pixels.image)
-                memory[at : at + image.nbytes] = content_view(image)
-                target, room = _aligned(at + image.nbytes), _room(image)
-                shape, dtype = image.shape, image.dtype.name
-                items.append((at, dtype, shape, target, room, pixels.format, dict(pixels.options)))
-                at = _aligned(target + room)
-            answers = process.ask(("encode", items), self._within_s(at))
-            found = [
-                _found_bytes(memory, item[3], item[4], answer)
-                for item, answer in zip(items, answers, strict=True)
-            ]
-            _give_back(memory, at)
+            return self._ask_to_encode(process, images)
+
+    def _ask_to_encode(self, process: LimitedProcess, images: Sequence[Pixels]) -> list[bytes | Refusal]:
+        if self._is_too_large(images):
+            return [self._too_large(was_encoded=True)]
+        memory, items, at = process.memory, [], 0
+        for pixels in images:
+            image = np.ascontiguousarray(pixels.image)
+            memory[at : at + image.nbytes] = content_view(image)
+            target, room = _aligned(at + image.nbytes), _room(image)
+            shape, dtype = image.shape, image.dtype.name
+            items.append((at, dtype, shape, target, room, pixels.format, dict(pixels.options)))
+            at = _aligned(target + room)
+        answers = process.ask(("encode", items), self._within_s(at))
+        found = [
+            _found_bytes(memory, item[3], item[4], answer)
+            for item, answer in zip(items, answers, strict=True)
+        ]
+        _give_back(memory, at)
         return found
+
+
+def _copy(_: EncodedImage, image: Image) -> Image:
+    return image.copy()
 
 
 def _aligned(at: int) -> int:
@@ -270,7 +316,7 @@ def _shared_size(image: EncodedImage | Pixels) -> int:
 
 
 def _found_image(memory: mmap.mmap, image: EncodedImage, at: int, answer: Any) -> Image | Refusal:
-    """A copy of what was decoded, which is checked: what decodes foreign bytes is not trusted."""
+    """What was decoded, where it lies; it is checked, because what decodes foreign bytes is not trusted."""
     if isinstance(answer, str):
         return Refusal(answer)
     header = image.header
@@ -283,12 +329,12 @@ def _found_image(memory: mmap.mmap, image: EncodedImage, at: int, answer: Any) -
         or (image.channels and channels != image.channels)
     ):
         return Refusal("it is not of the size or kind that its header says")
-    return np.frombuffer(memory, dtype, size, at).reshape(height, width, channels).copy()
+    return np.frombuffer(memory, dtype, size, at).reshape(height, width, channels)
 
 
 def _found_bytes(memory: mmap.mmap, at: int, room: int, answer: Any) -> bytes | Refusal:
     if isinstance(answer, str) or not 0 <= answer <= room:
-        return Refusal(str(answer))
+        return Refusal(str(answer), was_encoded=True)
     return memory[at : at + answer]
 
 

@@ -283,6 +283,110 @@ def test_memory_is_charged_and_given_back(images: ImageProcesses) -> None:
     assert budget.peak < 8 * PIECE_BYTES
 
 
+RUN: list[dict[str, Any]] = [
+    {"step": "decode_image", "channels": 3},
+    {"step": "resize", "size": [200, 150]},
+    {"step": "cast", "dtype": "uint8", "unfit": "saturate"},
+    {"step": "flip_left_right"},
+    {"step": "central_crop", "central_fraction": 0.5},
+    {"step": "encode_png"},
+]
+
+
+def test_images_that_go_through_all_steps_at_once_are_those_of_one_step_after_the_other(
+    images: ImageProcesses,
+) -> None:
+    rows: list[Any] = [jpeg(seed, 300 + seed % 3) for seed in range(60)]
+    rows[7] = rows[41] = None
+    at_once = transform(RUN, rows, (), "bytes", images)
+    found = transform(RUN[:1], rows, (), "bytes", images)
+    for step, shape, dtype in zip(
+        RUN[1:],
+        [(None, None, 3), *[(200, 150, 3)] * 3, (100, 76, 3)],
+        ["uint8", "float32", *["uint8"] * 3],
+        strict=True,
+    ):
+        found = transform([step], found, shape, dtype, images)
+    assert at_once == found
+    assert [index for index, one in enumerate(at_once) if one is None] == [7, 41]
+    assert len(set(at_once)) == 59
+    # What is decoded and only cut is a view of memory that the next images are decoded to.
+    cut = transform([RUN[0], RUN[3], RUN[4]], rows, (), "bytes", images)
+    whole = transform(RUN[:1], rows, (), "bytes", images)
+    for one, other in zip(cut, whole, strict=True):
+        if one is not None:
+            top, left = (
+                (there - here) // 2 for here, there in zip(one.shape[:2], other.shape[:2], strict=True)
+            )
+            expected = other[top : top + one.shape[0], ::-1][:, left : left + one.shape[1]]
+            np.testing.assert_array_equal(one, expected)
+
+
+def test_the_first_step_that_refuses_rows_is_named_and_in_it_the_first_row(images: ImageProcesses) -> None:
+    rows = [jpeg(seed, 300) for seed in range(40)]
+    rows[1] = jpeg(0, 100)  # too small to be cut
+    rows[31] = rows[31][:-2000]
+    steps = [
+        RUN[0],
+        {"step": "crop_to_bounding_box", **BOX, "target_height": 200, "target_width": 200},
+        {"step": "encode_jpeg"},
+    ]
+    cases: list[tuple[dict[int, bytes], int, int]] = [
+        ({}, 1, 1),
+        ({2: b"no image"}, 2, 0),  # with row 1 in one piece
+        ({2: rows[2][:-2000]}, 2, 0),
+        ({0: b"no image", 39: b"no image"}, 0, 0),
+        ({39: b"no image"}, 1, 1),
+    ]
+    for bad, row, step in cases:
+        given = [bad.get(index, data) for index, data in enumerate(rows)]
+        with pytest.raises(UnprocessableInput) as caught:
+            transform(steps, given, (), "bytes", images)
+        assert (caught.value.location.row, caught.value.extra) == (row, {"step": step})
+        skipped = SkippedRows()
+        found = list(results(applied(steps, given, (), "bytes", images, skipped=skipped)))
+        assert (len(found), skipped.count) == (38 - len(bad), 2 + len(bad))
+        kept = [data for index, data in enumerate(given) if index not in (1, 31, *bad)]
+        assert found == transform(steps, kept, (), "bytes", images)
+
+
+def test_images_that_nobody_waits_for_hold_nothing(
+    images: ImageProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+
+    def start(*arguments: Any) -> Any:
+        started.append(ImageProcesses.start_decoding(images, *arguments))
+        return started[-1]
+
+    monkeypatch.setattr(images, "start_decoding", start)
+    budget = Budget(Limits())
+    feature, column = column_of([jpeg(seed, 300) for seed in range(60)], (), "bytes")
+    schema = with_transforms(Schema((feature,)), {"x": json.dumps(RUN)})
+    work = apply_transforms(Records(schema, iter([Batch(60, (column,))])), images, budget)
+    next(iter(work.batches))
+    assert budget.remaining < Budget(Limits()).remaining
+    work.batches.close()  # type: ignore[attr-defined]  # it is a generator
+    assert len(started) == 3
+    assert all(one.done() for one in started)
+    assert budget.remaining == Budget(Limits()).remaining
+    assert len(transform(RUN, [jpeg(1, 300)] * 4, (), "bytes", images)) == 4
+
+
+def test_pieces_are_begun_beside_one_another_only_where_memory_is_plentiful(images: ImageProcesses) -> None:
+    rows = [jpeg(seed, 300) for seed in range(60)]
+    expected = transform(RUN, rows, (), "bytes", images)
+    peaks = []
+    for limit in (8 * PIECE_BYTES, 64 * PIECE_BYTES):
+        budget = Budget(Limits(max_decoded_bytes=limit))
+        feature, column = column_of(rows, (), "bytes")
+        schema = with_transforms(Schema((feature,)), {"x": json.dumps(RUN)})
+        work = apply_transforms(Records(schema, iter([Batch(60, (column,))])), images, budget)
+        assert list(results(work)) == expected
+        peaks.append(budget.peak)
+    assert peaks[0] < 8 * PIECE_BYTES < peaks[1] < 24 * PIECE_BYTES
+
+
 def test_more_than_the_budget_is_refused_before_it_is_decoded(images: ImageProcesses) -> None:
     limits = Limits(max_decoded_bytes=1 << 20)
     with pytest.raises(LimitExceeded) as caught:

@@ -247,7 +247,7 @@ def test_hostile_images_are_decoded_or_refused_and_nothing_else() -> None:
 
 
 def test_a_progressive_jpeg_of_thousands_of_scans_is_refused_undecoded() -> None:
-    data = progressive(4000).data
+    data = bytes(progressive(4000).data)
     begin = data.rindex(b"\xff\xda")
     with pytest.raises(UnprocessableInput, match="scans"):
         read_header(data[:begin] + data[begin:-2] * 3000 + data[-2:])

@@ -39,8 +39,8 @@ LOCKS = {
 }
 SERVE = [str(VENV / "bin" / "shardsmith"), "serve"]
 PYTEST = [str(VENV_PYTHON), "-m", "pytest"]
-#: What a person waits for: on all processors, as far as four.
-QUICK = ["--share=quick", "--numprocesses=logical", "--maxprocesses=4", "--dist=worksteal"]
+#: What a person waits for.
+QUICK = "--share=quick"
 #: Installed first, from the lock like all else: what packages without a wheel are built with, and the
 #: compiler of the kernels, which works while the rest is installed.
 FIRST = ("setuptools", "wheel", "llvmlite", "numba", "numpy")
@@ -117,6 +117,7 @@ def install(purpose: str) -> None:
         pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
         pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
         if purpose != "serve":
+            translate_tests()
             wait_for_kernels(compilers)
         else:
             say("Starting. The service is ready once all kernels are compiled; /readyz says how far that is.")
@@ -157,6 +158,13 @@ def compile_kernels(name: str, *, last_first: bool) -> subprocess.Popen[str]:
     """Begin to compile the kernels, under this name of their package, in a process of its own."""
     command = [str(VENV_PYTHON), "-I", "-c", COMPILE_KERNELS, str(ROOT / "app"), name, str(last_first)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def translate_tests() -> None:
+    """Have the bytecode of all quick tests written, once and not by every process that runs them."""
+    command = [*PYTEST, QUICK, "--collect-only", "--quiet"]
+    # Where a test cannot be imported, running it says so.
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def wait_for_kernels(compilers: list[subprocess.Popen[str]]) -> None:
@@ -203,7 +211,9 @@ def purpose_and_line(command: str, arguments: list[str]) -> tuple[str, list[str]
         return "all", [*PYTEST, "--share=rest", *further]
     if "--all" in arguments:
         return "all", [*PYTEST, *further]
-    return "test", [*PYTEST, *QUICK, *further]
+    # A process more than there are processors, since many tests wait for what they have started.
+    processes = min(4, (os.cpu_count() or 1) + 1)
+    return "test", [*PYTEST, QUICK, f"--numprocesses={processes}", "--dist=worksteal", *further]
 
 
 def main() -> None:
@@ -211,6 +221,9 @@ def main() -> None:
     purpose, line = purpose_and_line(command, arguments)
     # Ended during an installation, take pip along: subprocess.run kills its child when this unwinds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if command == "test":
+        # Set in many containers. Each process that the tests start would translate every module it imports.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         if not is_ready(purpose):
             with one_at_a_time():
@@ -233,8 +246,6 @@ def main() -> None:
         os.environ.setdefault("SHARDSMITH_STORAGE_URL", (ROOT / "data").as_uri())
     else:
         os.chdir(ROOT)
-        # Set in many containers. Each process that the tests start would translate every module it imports.
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.execv(line[0], line)  # noqa: S606 - becoming it is the point
 
 

@@ -92,6 +92,19 @@ class Rendered:
         return data
 
 
+def base_pod() -> Object:
+    """The pods of the kustomize base, which a test keeps equal to those of the chart."""
+    deployment = yaml.safe_load((KUSTOMIZE / "base" / "deployment.yaml").read_text("utf-8"))
+    pod: Object = deployment["spec"]["template"]["spec"]
+    return pod
+
+
+def base_settings() -> dict[str, str]:
+    """The settings of the base."""
+    lines = (KUSTOMIZE / "base" / "settings.env").read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
 def template(values: str) -> "subprocess.CompletedProcess[str]":
     """The chart with those values."""
     command = [os.environ[HELM], "template", "shardsmith", str(CHART), "--namespace", "data", "--values", "-"]

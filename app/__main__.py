@@ -1,6 +1,6 @@
 """`python -m shardsmith`: serve as the environment says."""
 
-from .main import run
+from .launch import run
 
 if __name__ == "__main__":
     run()

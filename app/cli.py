@@ -30,9 +30,12 @@ def main(context: click.Context) -> None:
     type=click.IntRange(0, 65535),
     help="Port to listen on, in place of SHARDSMITH_PORT; 0 picks a free one.",
 )
-def serve(host: str | None, port: int | None) -> None:
+@click.option(
+    "--workers", type=click.IntRange(1, 64), help="Processes that serve, in place of SHARDSMITH_WORKERS."
+)
+def serve(host: str | None, port: int | None, workers: int | None) -> None:
     """Serve HTTP until SIGTERM or SIGINT."""
-    from .main import run  # takes seconds, which `--help` need not wait for
+    from .launch import run  # which `--help` need not wait for
 
-    given = {"host": host, "port": port}
+    given = {"host": host, "port": port, "workers": workers}
     run(**{name: value for name, value in given.items() if value is not None})

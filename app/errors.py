@@ -83,6 +83,10 @@ class ProblemMembers(TypedDict, total=False):
     checks: Mapping[str, object]
 
 
+class CannotStart(Exception):
+    """The service cannot run as it is configured; the message says why, and what to do."""
+
+
 class ShardsmithError(Exception):
     """Base of all errors that Shardsmith raises on purpose.
 

@@ -1,4 +1,4 @@
-"""The application: `create_app()` reads the environment, `create_app_with()` wires."""
+"""The application: `create_app()` reads the environment, `create_app_with()` wires, `serve()` runs it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -32,18 +33,18 @@ from .api.openapi import build_openapi
 from .api.routes import care, datasets, examples, forms, health, pages, records, tensors, versions
 from .api.state import Services
 from .codecs import kernels
-from .errors import StorageError
+from .errors import SpoolUnavailable, StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
-from .logs import configure_logging
-from .resources import NotEnoughMemory, allow_open_files, available_processors, memory_for_requests
+from .resources import allow_open_files, available_processors, memory_for_requests
+from .runtime.board import Worker
 from .runtime.images import ImageCodecs
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
 from .services.datasets.background import BackgroundCollection
 from .services.datasets.datasets import PUBLISH_WAIT_S, Datasets
-from .services.readiness import Readiness
-from .settings import Settings, SettingsError, complaints, read_settings
+from .services.readiness import Check, Readiness
+from .settings import Settings, SettingsError, read_settings, refuse_unknown
 from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.observed import ObservedStore
@@ -58,12 +59,8 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 #: Those of small requests first.
 _ROUTES: Final = (tensors, examples, records, datasets, versions, care, forms, health, pages)
 
-_TRY: Final = """
-Shardsmith is listening. Try:
-
-  curl -s '{url}/v1/tensors/serialize?to=b64' -H 'Content-Type: application/json' -d '[[1, 2], [3, 4]]'
-
-"""
+#: The condition of readiness that all workers have in common.
+WORKERS: Final = "workers"
 
 
 def create_app() -> FastAPI:
@@ -74,14 +71,24 @@ def create_app() -> FastAPI:
         NotEnoughMemory: less memory than the service needs.
         SettingsError: a setting is invalid, or names no store.
     """
-    _warn_of_unused_variables()
+    refuse_unknown(os.environ)
     return create_app_with(read_settings())
 
 
 def create_app_with(
-    settings: Settings, *, store: ObjectStore | None = None, publish_wait_s: float = PUBLISH_WAIT_S
+    settings: Settings,
+    *,
+    store: ObjectStore | None = None,
+    publish_wait_s: float = PUBLISH_WAIT_S,
+    worker: Worker | None = None,
 ) -> FastAPI:
     """The application with these settings. Tests pass a store, and a shorter wait for publications.
+
+    Args:
+        settings: of this process.
+        store: in place of that of the settings.
+        publish_wait_s: how long a publication is waited for.
+        worker: this process, if it is one of several.
 
     Raises:
         AuthConfigurationError: the file of tokens cannot be used, or settings of authentication contradict.
@@ -91,9 +98,13 @@ def create_app_with(
     auth = Auth(_auth_options(settings))
     load = Load()
     store = ObservedStore(store if store is not None else _open_store(settings.storage_url))
-    memory = MemoryPool(settings.memory_bytes or memory_for_requests(), return_unused)
+    memory = MemoryPool(
+        settings.memory_bytes or memory_for_requests(workers=settings.workers),
+        return_unused,
+        worker.memory if worker else None,
+    )
     images = ImageProcesses(memory=memory)
-    services = _wire(settings, store, memory, images, auth, publish_wait_s)
+    services = _wire(settings, store, memory, images, auth, publish_wait_s, worker)
     runner = Runner(
         services,
         memory=memory,
@@ -175,8 +186,9 @@ def _wire(
     images: ImageCodecs,
     auth: Auth,
     publish_wait_s: float,
+    worker: Worker | None,
 ) -> Services:
-    spool = Spool(settings.spool_dir, settings.spool_max_bytes)
+    spool = Spool(settings.spool_dir, settings.spool_max_bytes, worker.spool if worker else None)
     known = Datasets(
         store,
         limits=settings.limits,
@@ -190,30 +202,46 @@ def _wire(
         spool=spool,
         datasets=known,
         images=images,
-        readiness=Readiness(store, spool, warmed=_settle, further=auth.checks()),
+        readiness=Readiness(
+            store,
+            spool,
+            # Two workers that begin at either end compile together what no cache holds.
+            warm=partial(kernels.compile_all, last_first=worker is not None and worker.number % 2 == 1),
+            warmed=_settle,
+            further={**auth.checks(), **({WORKERS: partial(_check_workers, worker)} if worker else {})},
+        ),
     )
 
 
-def run(**given: Any) -> None:
-    """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0.
+def _check_workers(worker: Worker) -> Check:
+    ready = worker.board.num_ready
+    return Check(ready == worker.count, f"{ready} of {worker.count} workers are ready")
+
+
+def serve(
+    settings: Settings,
+    sockets: list[socket.socket],
+    *,
+    on_listen: Callable[[], None] = lambda: None,
+    worker: Worker | None = None,
+) -> None:
+    """Serve from these sockets until SIGTERM or SIGINT; ends the process, with status 0 if all went well.
 
     Args:
-        given: settings that take precedence over the environment.
+        settings: of this process.
+        sockets: bound; listened to once the application runs.
+        on_listen: called then.
+        worker: this process, if it is one of several.
+
+    Raises:
+        CannotStart: the settings cannot be used.
     """
-    try:
-        _serve(read_settings(**given))
-    except (AuthConfigurationError, NotEnoughMemory, SettingsError) as error:
-        sys.exit(f"Shardsmith does not start: {error}")
-
-
-def _serve(settings: Settings) -> None:
-    configure_logging(settings.log_level, settings.log_format)
-    _warn_of_unused_variables()
     allow_open_files(settings.max_connections)
-    app = _app_to_serve(settings)
+    app = _app_to_serve(settings, worker)
     # uvicorn ends gracefully and then raises the signal again, which would make the status a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
+    protocol = hardened_protocol(_connection_limits(settings))
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -221,19 +249,25 @@ def _serve(settings: Settings) -> None:
         log_level=settings.log_level,
         access_log=settings.access_log,
         log_config=None,  # so that its records go where all others go
-        http=hardened_protocol(_connection_limits(settings)),
+        http=protocol,
         ws="none",
     )
     services: Services = app.state.services
+
+    def leave() -> None:
+        services.readiness.leave()
+        protocol.others.leaving = True
+
     server = Server(
         config,
-        on_start=_say_what_to_try,
-        on_leave=services.readiness.leave,
+        on_start=on_listen,
+        on_leave=leave,
+        on_beat=partial(_beat, worker, services.readiness, os.getppid()) if worker else lambda: None,
         delay_s=settings.shutdown_delay_s,
         grace_s=settings.shutdown_grace_s,
     )
     try:
-        server.run()
+        server.run(sockets)
     except SystemExit as ended:
         if kernels.are_compiled():
             raise
@@ -260,17 +294,31 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
     )
 
 
-def _app_to_serve(settings: Settings) -> FastAPI:
+def _beat(worker: Worker, readiness: Readiness, parent: int) -> None:
+    """Tell the others how this worker is; end with the process that has started it."""
+    checks = readiness.checks()
+    worker.board.beat(worker.number, ready=all(check.ok for name, check in checks.items() if name != WORKERS))
+    if os.getppid() != parent:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def _app_to_serve(settings: Settings, worker: Worker | None = None) -> FastAPI:
     """The application.
 
     Raises:
         AuthConfigurationError: the service would listen to other machines without authentication.
-        SettingsError: the storage URL names no store.
+        SettingsError: the storage URL names no store, or the spool cannot be written to.
     """
     options = _auth_options(settings)
     if not (options.on or options.anyone or is_loopback(settings.host)):
         raise AuthConfigurationError(refusal_to_listen(settings.host))
-    return create_app_with(settings)
+    app = create_app_with(settings, worker=worker)
+    services: Services = app.state.services
+    try:
+        services.spool.check()
+    except SpoolUnavailable as error:
+        raise SettingsError(error.detail) from error
+    return app
 
 
 def _open_store(url: str) -> ObjectStore:
@@ -280,23 +328,7 @@ def _open_store(url: str) -> ObjectStore:
         raise SettingsError(f"SHARDSMITH_STORAGE_URL: {error}") from error
 
 
-def _warn_of_unused_variables() -> None:
-    for complaint in complaints(os.environ):
-        logger.warning(complaint)
-
-
 def _exit(_: int, __: FrameType | None) -> NoReturn:
     # Without this, garbage collection at exit took up to 20 s on a busy machine.
     gc.freeze()
     sys.exit(0)
-
-
-def _say_what_to_try(host: str, port: int) -> None:
-    sys.stdout.write(_TRY.format(url=_url(host, port)))
-    sys.stdout.flush()
-
-
-def _url(host: str, port: int) -> str:
-    """The address by which a client on this machine reaches a server that listens on `host`."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (read, not bound)
-    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from .domain.limits import MIB
+from .errors import CannotStart
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 #: What the process takes beside requests: 250 MiB for the interpreter, libraries and kernels, of which 60 are
 #: files that the system may read again, and 70 that the allocator keeps and no charge counts.
 _OWN: Final = 320 * MIB
+#: Of the process that starts several others.
+_PARENT: Final = 48 * MIB
 #: No more, where there is plenty: the files of datasets and of the spool are cached beside it.
 _LARGEST_SHARE: Final = 0.5
 #: With less, one body of a few megabytes could be refused on an idle service.
@@ -23,25 +26,31 @@ LEAST_MEMORY: Final = _OWN + _LEAST_FOR_REQUESTS
 _OTHER_FILES: Final = 1024
 
 
-class NotEnoughMemory(Exception):
+class NotEnoughMemory(CannotStart):
     """The process may not use as much memory as it takes itself."""
 
 
-def memory_for_requests(root: Path = _ROOT) -> int:
-    """Bytes that all requests together may hold: what the process may use less what it takes itself.
+def memory_for_requests(root: Path = _ROOT, *, workers: int = 1) -> int:
+    """Bytes that all requests together may hold: what the processes may use less what they take themselves.
 
-    No more than half of what it may use.
+    No more than half of what they may use.
+
+    Args:
+        root: of the control groups.
+        workers: processes that serve; with several there is one more, which starts them.
 
     Raises:
-        NotEnoughMemory: it may use less than `LEAST_MEMORY`.
+        NotEnoughMemory: they may use less than `LEAST_MEMORY`, or the same for several.
     """
     available = available_memory(root)
-    if available < LEAST_MEMORY:
+    own = _OWN if workers == 1 else workers * _OWN + _PARENT
+    least = own + _LEAST_FOR_REQUESTS
+    if available < least:
         raise NotEnoughMemory(
-            f"It may use {available // MIB} MiB of memory and needs {LEAST_MEMORY // MIB} MiB. "
+            f"It may use {available // MIB} MiB of memory and needs {least // MIB} MiB. "
             "Raise the limit, or set SHARDSMITH_MEMORY_BYTES to what requests may hold all the same."
         )
-    return min(available - _OWN, int(_LARGEST_SHARE * available))
+    return min(available - own, int(_LARGEST_SHARE * available))
 
 
 def allow_open_files(num_connections: int) -> None:

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .domain.limits import KIB, MIB, Limits
 from .domain.urls import hide_secrets
+from .errors import CannotStart
 
 _PREFIX: Final = "SHARDSMITH_"
 #: Variables that Kubernetes sets for each Service of the namespace ("Accessing the Service" in its
@@ -27,7 +28,7 @@ _OF_A_LINK: Final = re.compile(
 _OF_TESTS: Final = "SHARDSMITH_TEST_"
 
 
-class SettingsError(Exception):
+class SettingsError(CannotStart):
     """Settings that cannot be used. Each is named, without its value, which may be a secret."""
 
 
@@ -44,6 +45,13 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that serve from the port. They share memory for requests and the spool; "
+        "limits on connections, requests, and conversions hold for each.",
+    )
     storage_url: str = Field(
         "file://./data",
         repr=False,
@@ -197,6 +205,15 @@ class Settings(BaseSettings):
             raise ValueError("SHARDSMITH_OIDC_ISSUER and SHARDSMITH_OIDC_AUDIENCE go together.")
         return self
 
+    @model_validator(mode="after")
+    def _refuse_workers_without_a_common_store(self) -> Settings:
+        if self.workers > 1 and self.storage_url.startswith("memory://"):
+            raise ValueError(
+                "SHARDSMITH_STORAGE_URL: memory:// is the memory of one process. Name another store, or set "
+                "SHARDSMITH_WORKERS to 1."
+            )
+        return self
+
     @field_serializer("storage_url", "oidc_issuer")
     def _hide_secrets(self, url: str | None) -> str | None:
         return None if url is None else hide_secrets(url)
@@ -238,31 +255,42 @@ def _refusal(fault: Mapping[str, Any]) -> str:
     return ": ".join([*(f"{_PREFIX}{str(name).upper()}" for name in fault["loc"]), message]) + "."
 
 
-def complaints(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that looks like a setting but is not used as one."""
+def refuse_unknown(environment: Mapping[str, str]) -> None:
+    """Refuse variables that look like settings and are none.
+
+    Raises:
+        SettingsError: there are such variables. It names the settings that they resemble.
+    """
     known = [name.upper() for name in Settings.model_fields]
-    return [
+    complaints = [
         complaint
         for name, value in sorted(environment.items())
         if name.upper().startswith(_PREFIX) and (complaint := _complaint(name, value, known))
     ]
+    if complaints:
+        raise SettingsError(" ".join(complaints))
 
 
 def _complaint(name: str, value: str, known: list[str]) -> str | None:
     upper = name.upper()
     field = upper.removeprefix(_PREFIX)
-    if field in known:
-        return (
-            f"{name} holds an address that Kubernetes sets for a Service, and is ignored. "
-            "`enableServiceLinks: false` in the pod's specification leaves such variables out."
-            if field == "PORT" and _is_link(value)
-            else None
-        )
-    if upper.startswith(_OF_TESTS) or _OF_A_LINK.fullmatch(upper) or _is_link(value):
+    if field in known or upper.startswith(_OF_TESTS) or _OF_A_LINK.fullmatch(upper) or _is_link(value):
         return None
     nearest = difflib.get_close_matches(field, known, n=1)
-    meant = f" Did you mean {_PREFIX}{nearest[0]}?" if nearest else ""
-    return f"{name} is no setting and is ignored.{meant}"
+    return f"{name} is no setting. " + (
+        f"Did you mean {_PREFIX}{nearest[0]}?" if nearest else "docs/settings.md lists all."
+    )
+
+
+def ignored_port(environment: Mapping[str, str]) -> str | None:
+    """A sentence for `SHARDSMITH_PORT` where Kubernetes has set it, which is no port to listen on."""
+    for name, value in environment.items():
+        if name.upper() == f"{_PREFIX}PORT" and _is_link(value):
+            return (
+                f"{name} holds an address that Kubernetes sets for a Service, and is ignored. "
+                "`enableServiceLinks: false` in the pod's specification leaves such variables out."
+            )
+    return None
 
 
 def _is_link(value: object) -> bool:

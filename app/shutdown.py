@@ -25,6 +25,7 @@ _LAST_S: Final = 4.0
 #: Of them, those in which clients whose requests were given up can still read why: a connection that is
 #: closed while its client sends is reset, and what was answered is lost with it.
 _TELLING_S: Final = 2
+_BEAT_EVERY_S: Final = 1.0
 
 
 class Server(uvicorn.Server):
@@ -36,8 +37,9 @@ class Server(uvicorn.Server):
 
     Args:
         config: of uvicorn; how long it waits for connections is set here.
-        on_start: told the address that it listens on.
+        on_start: called once it listens.
         on_leave: makes `/readyz` say that it is about to end.
+        on_beat: called every second, as long as the event loop turns.
         delay_s: from SIGTERM to the closing of the listener; part of `grace_s`.
         grace_s: what requests under way have from SIGTERM on.
     """
@@ -46,8 +48,9 @@ class Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         *,
-        on_start: Callable[[str, int], None],
+        on_start: Callable[[], None],
         on_leave: Callable[[], None],
+        on_beat: Callable[[], None] = lambda: None,
         delay_s: float,
         grace_s: float,
     ) -> None:
@@ -56,14 +59,19 @@ class Server(uvicorn.Server):
         config.timeout_graceful_shutdown = math.ceil(self._answers_for_s) + _TELLING_S
         self._on_start = on_start
         self._on_leave = on_leave
+        self._on_beat = on_beat
         self._delay_s = delay_s
         self._grace_s = grace_s
         self._leave_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for server in self.servers:
-            self._on_start(*server.sockets[0].getsockname()[:2])
+        self._beat(asyncio.get_running_loop())
+        self._on_start()
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._on_beat()
+        loop.call_later(_BEAT_EVERY_S, self._beat, loop)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         cut = asyncio.get_running_loop().call_later(self._answers_for_s, self._give_up_requests)

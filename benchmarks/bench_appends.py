@@ -45,7 +45,7 @@ def server(storage_url: str) -> Iterator[tuple[str, int]]:
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     settings = {"SHARDSMITH_PORT": str(port), "SHARDSMITH_STORAGE_URL": storage_url}
-    command = [sys.executable, "-c", "from app.main import run; run()"]
+    command = [sys.executable, "-c", "from app.launch import run; run()"]
     with subprocess.Popen(
         command,
         cwd=ROOT,

@@ -8,16 +8,22 @@ from collections.abc import Callable
 from typing import Final
 
 from ..errors import LimitExceeded, Overloaded, StreamInterrupted
+from .tally import Tally
 from .turns import offer_turn, waiting
 
 #: How long a request that has begun waits for memory: as long as for a worker.
 _LONGEST_WAIT_S: Final = 10.0
+#: Releases of other processes are not announced, and are looked for so often.
+_LOOK_EVERY_S: Final = 0.05
 #: A share grows and shrinks in steps, so that most charges need no lock.
 _STEP: Final = 1024 * 1024
 #: At most this share of the pool may stay with the allocator as freed memory before more is handed out.
 _LARGEST_UNUSED: Final = 0.25
 #: Memory that a request could do without is taken while so many times as much is free.
 _SPARE: Final = 8
+
+
+_TAKEN: Final = "The memory for requests is taken; nothing was done. Try again."
 
 
 class MemoryPool:
@@ -28,14 +34,20 @@ class MemoryPool:
     the others can finish.
 
     Args:
-        max_bytes: over all shares.
+        max_bytes: over all shares, those of other processes with the same tally included.
         return_unused: makes the allocator return freed memory to the system.
+        taken: counts the bytes of all shares.
     """
 
-    def __init__(self, max_bytes: int, return_unused: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        return_unused: Callable[[], None] = lambda: None,
+        taken: Tally | None = None,
+    ) -> None:
         self.max_bytes = max_bytes
         self._return_unused = return_unused
-        self._used = 0
+        self._taken = taken or Tally()
         #: Bytes released since the allocator was last asked to return memory.
         self._freed = 0
         self._changed = threading.Condition()
@@ -44,8 +56,8 @@ class MemoryPool:
 
     @property
     def used(self) -> int:
-        """Bytes of all shares."""
-        return self._used
+        """Bytes of all shares of this process."""
+        return self._taken.own
 
     def share(self, *, max_seconds: float = float("inf")) -> MemoryShare:
         """A new, empty share for one request.
@@ -62,18 +74,15 @@ class MemoryPool:
             Overloaded: there is no room.
         """
         with self._changed:
-            self._require_room(num_bytes)
-            self._used += num_bytes
-            share.held += num_bytes
+            if not self._take(share, num_bytes):
+                raise Overloaded(_TAKEN)
 
     def reserve_spare(self, share: MemoryShare, num_bytes: int) -> bool:
         """Take memory if several times as much is free; whether it was taken."""
         with self._changed:
-            if self._used + _SPARE * num_bytes > self.max_bytes:
+            if self._taken.total + _SPARE * num_bytes > self.max_bytes:
                 return False
-            self._used += num_bytes
-            share.held += num_bytes
-            return True
+            return self._take(share, num_bytes)
 
     def grow(self, share: MemoryShare, num_bytes: int) -> None:
         """Take memory for a request that computes, or wait for it.
@@ -86,28 +95,24 @@ class MemoryPool:
             self._freed = 0  # without the lock: at worst two threads ask the allocator
             self._return_unused()
         with self._changed:
-            if share not in self._begun:
-                self._require_room(num_bytes)
+            if self._take_step(share, num_bytes):
                 self._begun.add(share)
-            if self._take(share, num_bytes):
                 return
+            if share not in self._begun:
+                raise Overloaded(_TAKEN)
         with waiting(), self._changed:  # in this order: a thread that waits for a turn must not hold the lock
             self._wait_for_room(share, num_bytes)
-            self._take(share, num_bytes)
+
+    def _take_step(self, share: MemoryShare, num_bytes: int) -> bool:
+        """Take `num_bytes`, and where that is less than a step and there is room a whole one."""
+        return (num_bytes < _STEP and self._take(share, _STEP)) or self._take(share, num_bytes)
 
     def _take(self, share: MemoryShare, num_bytes: int) -> bool:
-        """Take `num_bytes` and up to a step more, if there is room."""
-        room = self.max_bytes - self._used
-        if num_bytes > room:
+        """Take `num_bytes` if there is room."""
+        if not self._taken.add(num_bytes, self.max_bytes):
             return False
-        taken = min(max(num_bytes, _STEP), room)
-        self._used += taken
-        share.held += taken
+        share.held += num_bytes
         return True
-
-    def _require_room(self, num_bytes: int) -> None:
-        if self._used + num_bytes > self.max_bytes:
-            raise Overloaded("The memory for requests is taken; nothing was done. Try again.")
 
     def _wait_for_room(self, share: MemoryShare, num_bytes: int) -> None:
         give_up = time.monotonic() + _LONGEST_WAIT_S
@@ -115,17 +120,17 @@ class MemoryPool:
         try:
             if self._nobody_works():
                 self._changed.notify_all()  # the youngest may be asleep
-            while self._used + num_bytes > self.max_bytes:
+            while not self._take_step(share, num_bytes):
                 left = give_up - time.monotonic()
                 if left <= 0 or (self._nobody_works() and share is max(self._waiting, key=_began)):
                     raise Overloaded("The memory for requests is taken; the request was given up. Try again.")
-                self._changed.wait(left)
+                self._changed.wait(min(left, _LOOK_EVERY_S) if self._taken.is_shared else left)
                 share.require_open()
         finally:
             self._waiting.remove(share)
 
     def _nobody_works(self) -> bool:
-        return self._begun.issubset(self._waiting)
+        return self._begun.issubset(self._waiting) and not self._taken.of_others
 
     def shrink(self, share: MemoryShare, num_bytes: int) -> None:
         """Take `num_bytes` back from a share."""
@@ -147,7 +152,7 @@ class MemoryPool:
             self._take_back(share, share.held)
 
     def _take_back(self, share: MemoryShare, num_bytes: int) -> None:
-        self._used -= num_bytes
+        self._taken.remove(num_bytes)
         self._freed += num_bytes
         share.held -= num_bytes
         self._changed.notify_all()

@@ -21,30 +21,37 @@ from typing import Final, Self
 
 from ..errors import SpoolFull, SpoolUnavailable
 from .streams import Buffer
+from .tally import Tally
 
 #: One request gets at most one of this many parts of the spool, for its body and its answer.
 _SHARES: Final = 4
 
 
 class Spool:
-    """Room for at most `max_bytes` in all open files. Safe to use from several threads."""
+    """Room for at most `max_bytes` in all open files. Safe to use from several threads.
 
-    def __init__(self, directory: Path | None, max_bytes: int) -> None:
+    Args:
+        directory: where files are made; the system's folder for temporary ones by default.
+        max_bytes: of all files, those of other processes with the same tally included.
+        taken: counts the bytes of the files.
+    """
+
+    def __init__(self, directory: Path | None, max_bytes: int, taken: Tally | None = None) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
-        self._used = 0
+        self._taken = taken or Tally()
         # Reentrant: the garbage collector can free a mapping, and so its room, at any point.
         self._lock = threading.RLock()
 
     @property
     def used(self) -> int:
-        """Bytes in the files that are open now."""
-        return self._used
+        """Bytes in the files that this process has open now."""
+        return self._taken.own
 
     @property
     def available(self) -> int:
         """Bytes of free room; others may take it at any time."""
-        return max(0, self._max_bytes - self._used)
+        return max(0, self._max_bytes - self._taken.total)
 
     def open(self) -> SpoolFile:
         """A new, empty file.
@@ -100,17 +107,16 @@ class Spool:
             SpoolFull: the spool has no room left.
         """
         with self._lock:
-            if self._used + num_bytes > self._max_bytes:
+            if not self._taken.add(num_bytes, self._max_bytes):
                 raise SpoolFull(
                     f"The spool is full: SHARDSMITH_SPOOL_MAX_BYTES is {self._max_bytes}. "
                     "Send less at a time, or try again later."
                 )
-            self._used += num_bytes
 
     def release(self, num_bytes: int) -> None:
         """Return room."""
         with self._lock:
-            self._used -= num_bytes
+            self._taken.remove(num_bytes)
 
 
 class SpoolFile:

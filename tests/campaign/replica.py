@@ -14,7 +14,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from app import main
+from app import launch, main
 from app.storage.object_store import ObjectStore
 from app.storage.obstore_store import open_store
 from tests.campaign.failpoints import Failpoints, FailpointStore
@@ -32,11 +32,11 @@ def _open(folder: Path, url: str) -> ObjectStore:
 
 
 def run() -> None:
-    """Serve until the end, like `app.main.run`."""
+    """Serve until the end, like `app.launch.run`."""
     folder = Path(sys.argv[1])
     _skew(float(os.environ.get("CAMPAIGN_CLOCK_S", "0")))
     main.open_store = functools.partial(_open, folder)  # type: ignore[assignment, attr-defined]
-    main.run()
+    launch.run()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A rolling update as Kubernetes does it, under steady writes.
 
-Replicas stand behind HAProxy twice: as behind a Service, which hands over connections (mode tcp), and as behind
-an ingress, which hands over requests (mode http). Probes, periods and grace are those of the manifests. As in a
-cluster, a pod that is deleted is told so at once, and stops being an endpoint a little later.
+Replicas stand behind HAProxy twice: as behind a Service, which hands over connections (mode tcp), and as
+behind an ingress, which hands over requests (mode http). Probes, periods and grace are those of the
+manifests. As in a cluster, a pod that is deleted is told so at once, and is an endpoint for a little longer.
 Run: python -m tests.deploy.rolling_update --rounds 10
 """
 

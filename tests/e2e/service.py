@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 #: What bin/serve becomes, in the interpreter that runs the tests.
-RUN = (sys.executable, "-c", "from app.main import run; run()")
+RUN = (sys.executable, "-c", "from app.launch import run; run()")
 #: Kernels are compiled where no earlier run left them in numba's cache.
 READY_WITHIN_S = 400
 STOPS_WITHIN_S = 10

@@ -98,7 +98,9 @@ def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(t
         checks = httpx.get(f"{service.url}/readyz").json()["checks"]
         assert checks["shutdown"]["code"] == "shutting_down"
         assert httpx.get(f"{service.url}/livez").status_code == 200
-        assert httpx.post(f"{service.url}/v1/datasets/late/records", json=[{"x": 1}]).status_code == 201
+        answer = httpx.post(f"{service.url}/v1/datasets/late/records", json=[{"x": 1}])
+        assert answer.status_code == 201
+        assert answer.headers["connection"] == "close", "the next request is to go elsewhere"
         assert service.process.wait(STOPS_WITHIN_S) == 0, service.log()
     finally:
         service.kill()
@@ -124,24 +126,19 @@ def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
         service.kill()
 
 
-def test_it_starts_beside_a_kubernetes_service_of_its_name_and_names_what_is_misspelt(tmp_path: Path) -> None:
+def test_it_starts_beside_a_kubernetes_service_of_its_name(tmp_path: Path) -> None:
     port = free_port()
     service = start(
         tmp_path,
         run=(str(Path(sys.executable).with_name("shardsmith")), "serve", "--port", str(port)),
         SHARDSMITH_PORT="tcp://10.96.12.7:8000",
         SHARDSMITH_SERVICE_HOST="10.96.12.7",
-        SHARDSMITH_MAX_ROW="1",
     )
     service.url = f"http://127.0.0.1:{port}"
     try:
         service.wait_until_ready()
         warnings = [line for line in service.log().splitlines() if " WARNING " in line]
-        assert len(warnings) == 2, service.log()
-        assert (
-            "SHARDSMITH_MAX_ROW is no setting and is ignored. Did you mean SHARDSMITH_MAX_ROWS?"
-            in warnings[0]
-        )
-        assert "SHARDSMITH_PORT holds an address that Kubernetes sets" in warnings[1]
+        assert len(warnings) == 1, service.log()
+        assert "SHARDSMITH_PORT holds an address that Kubernetes sets" in warnings[0]
     finally:
         service.kill()

@@ -95,7 +95,7 @@ def test_an_upload_that_outlives_the_grace_is_told_so(
 #: append count, and for what is read first of a version.
 SLOW_STORE = """
 import sys, time
-from app.main import run
+from app.launch import run
 from app.storage.obstore_store import ObstoreStore
 
 _, part, *names = sys.argv

@@ -1,6 +1,7 @@
 """The command line: arguments that are known do what they say, others end with usage and status 2."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -72,11 +73,14 @@ UNUSABLE = [
     ("SHARDSMITH_TOKENS_FILE", "/proc/nowhere"),
     ("SHARDSMITH_OIDC_ISSUER", "https://issuer.example"),
     ("SHARDSMITH_SHUTDOWN_DELAY_S", "-1"),
+    ("SHARDSMITH_SPOOL_DIR", "/proc/nowhere"),
+    ("SHARDSMITH_MAX_ROW", "1"),
+    ("SHARDSMITH_WORKERS", "2"),
 ]
 #: Starts a service with each of these settings. In one process: to import the service takes a second.
 START_WITH_EACH = """
 import json, os, sys
-from shardsmith.main import run
+from shardsmith.launch import run
 
 refusals = []
 for name, value in json.loads(sys.argv[1]):
@@ -97,7 +101,7 @@ print(json.dumps(refusals))
 def test_settings_that_cannot_be_used_are_one_line_that_names_them() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", START_WITH_EACH, json.dumps(UNUSABLE)],
-        env={"SHARDSMITH_STORAGE_URL": "memory://"},
+        env={"SHARDSMITH_STORAGE_URL": "memory://", "SHARDSMITH_PORT": "0"},
         capture_output=True,
         text=True,
         check=False,
@@ -110,3 +114,25 @@ def test_settings_that_cannot_be_used_are_one_line_that_names_them() -> None:
         assert refusal.startswith("Shardsmith does not start: ")
         assert name in refusal
         assert "\n" not in refusal
+
+
+def test_an_address_that_cannot_be_had_is_one_line_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = shardsmith("serve", "--port", str(port))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"Shardsmith does not start: It cannot listen on 127.0.0.1, port {port}: Address already in use. "
+        "Set SHARDSMITH_HOST and SHARDSMITH_PORT to an address of this machine and a free port.\n"
+    )
+
+
+def test_what_keeps_several_workers_from_starting_is_one_line_too(tmp_path: Path) -> None:
+    result = shardsmith(
+        *("serve", "--port", "0", "--workers", "3"),
+        SHARDSMITH_STORAGE_URL=tmp_path.as_uri(),
+        SHARDSMITH_TOKENS_FILE="/proc/nowhere",
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("Shardsmith does not start: SHARDSMITH_TOKENS_FILE: ")
+    assert result.stderr.count("\n") == 1

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from app.domain.limits import Limits
 from app.errors import StorageError
-from app.settings import Settings, SettingsError, complaints, read_settings
+from app.settings import Settings, SettingsError, ignored_port, read_settings, refuse_unknown
 from app.storage.obstore_store import open_store
 
 CANARY = "canary-Zx9"
@@ -89,24 +89,25 @@ LINK = "tcp://10.96.12.7:8000"
 def test_the_address_of_a_service_is_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARDSMITH_PORT", LINK)
     assert read_settings().port == 8000
-    [complaint] = complaints({"SHARDSMITH_PORT": LINK})
-    assert complaint.startswith("SHARDSMITH_PORT ")
-    assert "Kubernetes" in complaint
+    refuse_unknown({"SHARDSMITH_PORT": LINK})
+    warning = ignored_port({"SHARDSMITH_PORT": LINK})
+    assert warning is not None
+    assert warning.startswith("SHARDSMITH_PORT ")
+    assert "Kubernetes" in warning
+    assert ignored_port({"SHARDSMITH_PORT": "8000"}) is None
 
 
 def test_such_an_address_is_no_other_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARDSMITH_STORAGE_URL", LINK)
     assert read_settings(host=LINK).host == LINK
     assert read_settings().storage_url == LINK, "for the store to refuse: the default is another place"
-    assert complaints({"SHARDSMITH_STORAGE_URL": LINK}) == []
+    refuse_unknown({"SHARDSMITH_STORAGE_URL": LINK})
+    assert ignored_port({"SHARDSMITH_STORAGE_URL": LINK}) is None
 
 
 def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
     others = {"SHARDSMITH_METRICS_PORT": LINK, "SHARDSMITH_TEST_RCLONE": "x", "PATH": "x", "SHARDSMITHS": "x"}
-    assert (
-        complaints({**SERVICE, **OTHER_SERVICE, **others, "SHARDSMITH_HOST": "x", "shardsmith_port": "1"})
-        == []
-    )
+    refuse_unknown({**SERVICE, **OTHER_SERVICE, **others, "SHARDSMITH_HOST": "x", "shardsmith_port": "1"})
 
 
 @pytest.mark.parametrize(
@@ -119,11 +120,22 @@ def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
     ],
 )
 def test_a_misspelt_setting_is_told_which_was_meant(name: str, meant: str) -> None:
-    assert complaints({name: "1"}) == [f"{name} is no setting and is ignored. Did you mean {meant}?"]
+    with pytest.raises(SettingsError) as caught:
+        refuse_unknown({"SHARDSMITH_HOST": "x", name: "1"})
+    assert str(caught.value) == f"{name} is no setting. Did you mean {meant}?"
 
 
 def test_an_unknown_setting_that_resembles_none_is_named() -> None:
-    assert complaints({"SHARDSMITH_QQ": "1"}) == ["SHARDSMITH_QQ is no setting and is ignored."]
+    with pytest.raises(SettingsError) as caught:
+        refuse_unknown({"SHARDSMITH_QQ": "1"})
+    assert str(caught.value) == "SHARDSMITH_QQ is no setting. docs/settings.md lists all."
+
+
+def test_workers_need_a_store_that_they_have_in_common() -> None:
+    with pytest.raises(SettingsError, match="memory:// is the memory of one process"):
+        read_settings(workers=2, storage_url="memory://")
+    assert read_settings(workers=1, storage_url="memory://").workers == 1
+    assert read_settings(workers=2, storage_url="file:///data").workers == 2
 
 
 def test_every_invalid_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ...errors import CannotStart
 from .loopback import is_loopback
 
 
-class AuthConfigurationError(ValueError):
+class AuthConfigurationError(CannotStart):
     """Authentication is configured in a way that cannot work; the service does not start."""
 
 

@@ -37,6 +37,9 @@ class Connections:
         self._limit = limit
         self._counted: set[Evictable] = set()
         self._beside: dict[Evictable, None] = {}
+        #: Whether the process is about to end: no connection is kept after its next answer, so that clients
+        #: which come again are sent elsewhere.
+        self.leaving = False
 
     def admit(self, connection: Evictable, now: float) -> bool:
         """Count a new connection; false where it is beside the cap."""

@@ -9,7 +9,7 @@ request with a problem document, and after the answers to what came before it.
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, Final
+from typing import Final
 
 from ..patience import SEND_WHOLE_BATCHES
 from .access_log import log_refusal, request_id_of
@@ -26,8 +26,6 @@ _STOPPING_S: Final = 1.0
 
 class HardenedProtocol(ReceivingProtocol):
     """One connection, under the default limits; `hardened_protocol` makes one with others."""
-
-    others: ClassVar[Connections] = Connections(ConnectionLimits().max_connections)
 
     #: The client has closed its side.
     _ended = False

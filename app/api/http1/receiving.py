@@ -17,7 +17,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .connections import PROBES
+from .connections import PROBES, Connections
 from .cycle import Cycle
 from .deadlines import Deadlines
 from .flow import Flow
@@ -44,6 +44,7 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
     """The half of a connection that takes in requests and starts them; the other half answers."""
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
+    others: ClassVar[Connections] = Connections(limits.max_connections)
 
     flow: Flow
     cycle: Cycle
@@ -291,7 +292,12 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
                 "too_many_requests",
                 f"More than {_MOST_QUEUED} requests came before an answer. Read answers before sending more.",
             )
-        keep_alive = version == "1.1" and self.parser.should_keep_alive() and self._admitted
+        keep_alive = (
+            version == "1.1"
+            and self.parser.should_keep_alive()
+            and self._admitted
+            and not self.others.leaving
+        )
         owes = self._owes()
         self.cycle = cycle = self._make_cycle(keep_alive, expects_continue)
         self._phase, self._length, self._head_bytes, self._overhead = BODY, length, 0, 0

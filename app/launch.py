@@ -1,0 +1,145 @@
+"""How the service is started: settings are checked, the port is taken, and one process or several serve."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from .errors import CannotStart
+from .logs import configure_logging
+from .runtime.board import Board, Worker, new_board
+from .settings import Settings, ignored_port, read_settings, refuse_unknown
+from .workers import Workers
+
+logger = logging.getLogger(__name__)
+
+#: Workers end 4 s after the grace by themselves; the chart's terminationGracePeriodSeconds adds 5 s to it.
+_AFTER_GRACE_S: Final = 4.5
+
+_TRY: Final = """
+Shardsmith is listening. Try:
+
+  curl -s '{url}/v1/tensors/serialize?to=b64' -H 'Content-Type: application/json' -d '[[1, 2], [3, 4]]'
+
+"""
+
+
+def run(**given: Any) -> None:
+    """Serve as the environment says, until SIGTERM or SIGINT; the exit status is then 0.
+
+    Args:
+        given: settings that take precedence over the environment.
+    """
+    with _refusals():
+        refuse_unknown(os.environ)
+        settings = read_settings(**given)
+        configure_logging(settings.log_level, settings.log_format)
+        if (warning := ignored_port(os.environ)) is not None:
+            logger.warning(warning)
+        sockets = _bind(settings.host, settings.port)
+        on_listen = partial(_say_what_to_try, settings.host, sockets[0].getsockname()[1])
+        if settings.workers > 1:
+            sys.exit(_supervise(settings, sockets, on_listen, given))
+        from .main import serve  # takes seconds
+
+        serve(settings, sockets, on_listen=on_listen)
+
+
+def work(number: int, board: int, listeners: list[int]) -> None:
+    """Serve as one of several, in a process that `run` has started.
+
+    Args:
+        number: of this worker.
+        board: descriptor of what it shares with the others.
+        listeners: descriptors of sockets that are bound.
+    """
+    with _refusals():
+        settings = read_settings()
+        configure_logging(settings.log_level, settings.log_format)
+        from .main import serve
+
+        worker = Worker(number, settings.workers, Board(board, settings.workers))
+        serve(settings, [socket.socket(fileno=listener) for listener in listeners], worker=worker)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except CannotStart as error:
+        sys.exit(f"Shardsmith does not start: {error}")
+
+
+def _supervise(
+    settings: Settings, sockets: list[socket.socket], on_listen: Callable[[], None], given: dict[str, Any]
+) -> int:
+    # Workers read their settings from the environment.
+    os.environ.update({f"SHARDSMITH_{name.upper()}": str(value) for name, value in given.items()})
+    board = new_board(settings.workers)
+    listeners = [listener.fileno() for listener in sockets]
+    for listener in sockets:
+        listener.set_inheritable(True)
+
+    def command(number: int) -> list[str]:
+        # The same modules as here, and none from the folder that it is started in.
+        call = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.launch import work; "
+        return [sys.executable, "-P", "-c", f"{call}work({number}, {board}, {listeners!r})"]
+
+    def leave() -> None:
+        # Connections that no worker takes any more are refused then, and do not wait for nobody.
+        for listener in sockets:
+            listener.close()
+
+    return Workers(
+        settings.workers,
+        Board(board, settings.workers),
+        command,
+        on_listen=on_listen,
+        on_leave=leave,
+        ends_within_s=settings.shutdown_grace_s + _AFTER_GRACE_S,
+    ).run()
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """Sockets for all addresses of a host, like `asyncio.loop.create_server`.
+
+    Raises:
+        CannotStart: the port is taken, or the address is none of this machine.
+    """
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listener = socket.socket(family, kind, protocol)
+            bound.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+    except OSError as error:
+        for listener in bound:
+            listener.close()
+        raise CannotStart(
+            f"It cannot listen on {host}, port {port}: {error.strerror}. Set SHARDSMITH_HOST and "
+            "SHARDSMITH_PORT to an address of this machine and a free port."
+        ) from error
+    return bound
+
+
+def _say_what_to_try(host: str, port: int) -> None:
+    url = _url(host, port)
+    logger.info("listening on %s", url)
+    sys.stdout.write(_TRY.format(url=url))
+    sys.stdout.flush()
+
+
+def _url(host: str, port: int) -> str:
+    """The address by which a client on this machine reaches a server that listens on `host`."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (read, not bound)
+    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"

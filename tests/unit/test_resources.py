@@ -79,3 +79,17 @@ def test_as_many_files_may_be_open_as_connections_need_and_are_allowed() -> None
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (expected, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(("limit_mib", "for_requests_mib"), [(1024, 336), (2048, 1024), (752, 64)])
+def test_two_workers_leave_less_of_the_same_limit(
+    tmp_path: Path, limit_mib: int, for_requests_mib: int
+) -> None:
+    (tmp_path / "memory.max").write_text(str(limit_mib * MIB), encoding="utf-8")
+    assert memory_for_requests(tmp_path, workers=2) == for_requests_mib * MIB
+
+
+def test_two_workers_need_the_memory_of_two(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(str(751 * MIB), encoding="utf-8")
+    with pytest.raises(NotEnoughMemory, match=r"may use 751 MiB of memory and needs 752 MiB"):
+        memory_for_requests(tmp_path, workers=2)

@@ -51,11 +51,12 @@ def run(**given: Any) -> None:
         serve(settings, sockets, on_listen=on_listen)
 
 
-def work(number: int, board: int, listeners: list[int]) -> None:
+def work(number: int, parent: int, board: int, listeners: list[int]) -> None:
     """Serve as one of several, in a process that `run` has started.
 
     Args:
         number: of this worker.
+        parent: process that has started it, which may have ended by now.
         board: descriptor of what it shares with the others.
         listeners: descriptors of sockets that are bound.
     """
@@ -64,7 +65,7 @@ def work(number: int, board: int, listeners: list[int]) -> None:
         configure_logging(settings.log_level, settings.log_format)
         from .main import serve
 
-        worker = Worker(number, settings.workers, Board(board, settings.workers))
+        worker = Worker(number, settings.workers, parent, Board(board, settings.workers))
         serve(settings, [socket.socket(fileno=listener) for listener in listeners], worker=worker)
 
 
@@ -89,7 +90,7 @@ def _supervise(
     def command(number: int) -> list[str]:
         # The same modules as here, and none from the folder that it is started in.
         call = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.launch import work; "
-        return [sys.executable, "-P", "-c", f"{call}work({number}, {board}, {listeners!r})"]
+        return [sys.executable, "-P", "-c", f"{call}work({number}, {os.getpid()}, {board}, {listeners!r})"]
 
     def leave() -> None:
         # Connections that no worker takes any more are refused then, and do not wait for nobody.

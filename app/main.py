@@ -262,7 +262,7 @@ def serve(
         config,
         on_start=on_listen,
         on_leave=leave,
-        on_beat=partial(_beat, worker, services.readiness, os.getppid()) if worker else lambda: None,
+        on_beat=partial(_beat, worker, services.readiness) if worker else lambda: None,
         delay_s=settings.shutdown_delay_s,
         grace_s=settings.shutdown_grace_s,
     )
@@ -294,11 +294,11 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
     )
 
 
-def _beat(worker: Worker, readiness: Readiness, parent: int) -> None:
+def _beat(worker: Worker, readiness: Readiness) -> None:
     """Tell the others how this worker is; end with the process that has started it."""
     checks = readiness.checks()
     worker.board.beat(worker.number, ready=all(check.ok for name, check in checks.items() if name != WORKERS))
-    if os.getppid() != parent:
+    if os.getppid() != worker.parent:
         signal.raise_signal(signal.SIGTERM)
 
 

@@ -75,11 +75,13 @@ class Worker:
     Attributes:
         number: counted from 0.
         count: of all.
+        parent: process that has started them.
         board: what it shares with the others.
     """
 
     number: int
     count: int
+    parent: int
     board: Board
 
     @property

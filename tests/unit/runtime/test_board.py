@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 @pytest.fixture
 def workers() -> Iterator[list[Worker]]:
     descriptor = new_board(2)
-    yield [Worker(number, 2, Board(descriptor, 2)) for number in range(2)]
+    yield [Worker(number, 2, 0, Board(descriptor, 2)) for number in range(2)]
     os.close(descriptor)
 
 

@@ -32,8 +32,9 @@ ShardsmithError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from typing_extensions import TypedDict
 
@@ -129,6 +130,11 @@ class ShardsmithError(Exception):
             offset=None if old.offset is None else old.offset + offset,
         )
         return self
+
+    def renumber(self, row: int) -> None:
+        """Name another row, here and in the text, for encoders that count other rows than the input has."""
+        self.detail = re.sub(rf"\b([Rr]ow|[Rr]ecord) {self.location.row}\b", rf"\g<1> {row}", self.detail)
+        self.location = replace(self.location, row=row)
 
 
 class InputError(ShardsmithError):

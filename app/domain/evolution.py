@@ -19,6 +19,7 @@ If the rows are narrower than the stored schema, the stored schema stays.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +31,9 @@ from .schema import Schema, message_keys
 
 #: What to do if a dtype cannot be widened.
 DECLARE_ANEW: Final = "Append to a new dataset, and declare its schema."
+
+#: Of the JSON of a feature in an error, in characters: a vocabulary takes megabytes.
+_MAX_QUOTED: Final = 400
 
 #: dtype -> those that are stored alike and hold all its values. An Int64List holds no uint64, a FloatList no
 #: float64; a bool is no number; float16 and bfloat16 hold different values.
@@ -155,8 +159,9 @@ def _check(schema: Schema, stored: Schema) -> Schema:
 
 
 def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) -> SchemaConflict:
+    ours, theirs = quote_both(offered, feature)
     return SchemaConflict(
-        f"Feature {feature.name!r} is {_describe(offered)} in these rows and {_describe(feature)} in the "
+        f"Feature {feature.name!r} is {ours} in these rows and {theirs} in the "
         f"dataset, and is not widened to both: {allowed}. A feature may be added, be absent, have a "
         f"dimension of another length, or a wider dtype that is stored alike; nothing else changes. "
         f"{DECLARE_ANEW}",
@@ -165,5 +170,19 @@ def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) 
     )
 
 
-def _describe(feature: Feature) -> str:
-    return json.dumps(feature.to_json(), separators=(",", ":"))
+def quote_both(ours: Feature | None, theirs: Feature | None) -> tuple[str, str]:
+    """The JSON of two features that differ, for an error; of long ones the members that differ, cut."""
+    first, second = ({} if feature is None else dict(feature.to_json()) for feature in (ours, theirs))
+    if max(len(_quote(first)), len(_quote(second))) > _MAX_QUOTED and first and second:
+        same = {name for name in first if first[name] == second.get(name)}
+        first = {name: value for name, value in first.items() if name not in same}
+        second = {name: value for name, value in second.items() if name not in same}
+    return _cut(_quote(first)), _cut(_quote(second))
+
+
+def _quote(feature: Mapping[str, object]) -> str:
+    return json.dumps(feature, separators=(",", ":")) if feature else "absent"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."

@@ -51,7 +51,7 @@ def apply_transforms(
     """The rows after the transforms of their schema; drawing them does the work.
 
     Args:
-        skipped: counts rows that a step does not take, which are left out; None makes the first of them an
+        skipped: told of rows that a step does not take, which are left out; None makes the first of them an
             error (`transform_failed`).
         can_skip: the client may ask for rows to be left out; the error then says so.
 
@@ -85,7 +85,7 @@ class _Transformed:
         self.records = replace(
             records,
             schema=resulting_schema(schema),
-            batches=self._batches(),
+            batches=self._batches() if skipped is None else skipped.draw(self._batches()),
             num_rows=records.num_rows if skipped is None else None,
         )
 

@@ -66,11 +66,8 @@ STEPS: Final[Mapping[str, type[Step]]] = {
 }
 
 
-def parse_steps(value: object, pointer: str = "") -> tuple[Step, ...]:
-    """The steps of a feature from their JSON form.
-
-    Args:
-        pointer: where `value` stands in the body, for errors.
+def parse_steps(value: object) -> tuple[Step, ...]:
+    """The steps of a feature from their JSON form. An error says which step is at fault, and its argument.
 
     Raises:
         MalformedInput: not of that form (`invalid_transform`, `unknown_dtype`).
@@ -78,17 +75,13 @@ def parse_steps(value: object, pointer: str = "") -> tuple[Step, ...]:
         LimitExceeded: too many steps (`too_many_steps`).
     """
     if not isinstance(value, list):
-        raise _malformed(
-            'Transforms are a list of steps, such as {"step": "resize", "size": [32, 32]}.', pointer
-        )
+        raise _malformed('Transforms are a list of steps, such as {"step": "resize", "size": [32, 32]}.')
     if len(value) > MAX_STEPS:
-        raise LimitExceeded(
-            f"{len(value)} steps; a feature has at most {MAX_STEPS}.", code="too_many_steps", pointer=pointer
-        )
+        raise LimitExceeded(f"{len(value)} steps; a feature has at most {MAX_STEPS}.", code="too_many_steps")
     steps = []
     for index, item in enumerate(value):
         try:
-            steps.append(_parse_step(item, f"{pointer}/{index}"))
+            steps.append(_parse_step(item))
         except InputError as error:
             error.extra["step"] = index
             raise
@@ -222,12 +215,12 @@ def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _parse_step(value: object, pointer: str) -> Step:
+def _parse_step(value: object) -> Step:
     if not isinstance(value, dict) or not isinstance(value.get("step"), str):
-        raise _malformed('A step is an object with its name as "step".', pointer)
+        raise _malformed('A step is an object with its name as "step".')
     kind = STEPS.get(value["step"])
     if kind is None:
-        raise _malformed(f"There is no step {value['step'][:64]!r}. Use one of: {', '.join(STEPS)}.", pointer)
+        raise _malformed(f"There is no step {value['step'][:64]!r}. Use one of: {', '.join(STEPS)}.")
     known = {field.name: field for field in _fields(kind)}
     arguments: dict[str, Any] = {}
     for name, argument in value.items():
@@ -235,22 +228,19 @@ def _parse_step(value: object, pointer: str) -> Step:
             continue
         if name not in known:
             takes = ", ".join(known) or "no argument"
-            raise _malformed(
-                f"The step {kind.name!r} has no argument {name[:64]!r}; it takes {takes}.", pointer
-            )
+            raise _malformed(f"The step {kind.name!r} has no argument {name[:64]!r}; it takes {takes}.")
         try:
             arguments[name] = _converters(kind)[name](argument)
         except _Unfit as unfit:
-            detail = f"The argument {name!r} of the step {kind.name!r} must be {unfit}."
-            raise _malformed(detail, f"{pointer}/{name}") from None
+            raise _malformed(f"The argument {name!r} of the step {kind.name!r} must be {unfit}.") from None
     for name, field in known.items():
         if name not in arguments and field.default is MISSING:
-            raise _malformed(f"The step {kind.name!r} needs the argument {name!r}.", pointer)
+            raise _malformed(f"The step {kind.name!r} needs the argument {name!r}.")
     return kind(**arguments)
 
 
-def _malformed(detail: str, pointer: str) -> MalformedInput:
-    return MalformedInput(detail, code="invalid_transform", pointer=pointer or None)
+def _malformed(detail: str) -> MalformedInput:
+    return MalformedInput(detail, code="invalid_transform")
 
 
 @lru_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,11 +21,43 @@ from .parse import steps_of
 from .step import RemoteStep, RowsRefused, Started, Step, Tools
 
 
-@dataclass(slots=True)
 class SkippedRows:
-    """How many rows were left out so far, because a step did not take a value of theirs."""
+    """The rows that were left out so far, because a step did not take a value of theirs."""
 
-    count: int = 0
+    def __init__(self) -> None:
+        #: Their numbers in the input, in order.
+        self._numbers = array("q")
+        self._is_drawing = False
+
+    @property
+    def count(self) -> int:
+        return len(self._numbers)
+
+    def add(self, numbers: Ints, budget: Budget) -> None:
+        """Leave out rows behind those that were left out before."""
+        budget.charge(numbers.nbytes, "The numbers of rows that were left out")
+        self._numbers.extend(numbers.tolist())
+
+    def draw(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches; what is raised while one is drawn names rows as the input has them."""
+        self._is_drawing = True
+        for batch in batches:
+            self._is_drawing = False
+            yield batch
+            self._is_drawing = True
+        self._is_drawing = False
+
+    @contextmanager
+    def numbering(self) -> Iterator[None]:
+        """Let errors of what is done with the rows that are left name them as the input has them."""
+        try:
+            yield
+        except InputError as error:
+            if error.location.row is not None and not self._is_drawing:
+                numbers = np.array(self._numbers)
+                before = np.searchsorted(numbers - np.arange(len(numbers)), error.location.row, "right")
+                error.renumber(error.location.row + int(before))
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +157,21 @@ class Piece:
         Raises:
             InputError: a row that a step does not take, if rows are not to be skipped; more than the budget.
         """
-        while True:
+        given = self.numbers
+        while self.batch.num_rows:
             try:
-                return self._finish_once()
+                self.batch = self._finish_once()
+                break
             except _StepRefused as refused:
                 if self.work.skipped is None:
                     raise refused.error(self.numbers, can_skip=self.work.can_skip) from None
                 self._stop()
                 kept = np.setdiff1d(np.arange(self.batch.num_rows), refused.rows)
-                self.work.skipped.count += self.batch.num_rows - len(kept)
                 self.batch, self.numbers = _take_rows(self.batch, kept), self.numbers[kept]
                 self.prepared = {}
-                if not self.batch.num_rows:
-                    return self.batch
+        if self.work.skipped is not None and len(self.numbers) < len(given):
+            self.work.skipped.add(np.setdiff1d(given, self.numbers), self.work.budget)
+        return self.batch
 
     def end(self) -> None:
         """Stop what goes on, and give the memory back."""

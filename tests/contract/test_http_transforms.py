@@ -319,6 +319,53 @@ def test_rows_that_fail_are_left_out_and_counted(
     assert (all_whole["num_records"], all_whole["skipped"]) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("to", "value", "code"),
+    [
+        ("tfrecord", 1e300, "lossy_encoding"),
+        ("csv", "a\0", "not_expressible"),
+        ("oip", None, "not_expressible"),
+    ],
+)
+def test_a_row_that_cannot_be_written_has_the_number_that_it_was_sent_with(
+    client: httpx.Client, dataset: str, to: str, value: Any, code: str
+) -> None:
+    """Encoders count the rows that are left; row 0 and rows 2 to 1,500 are left out before row 1,502."""
+    good = "text" if isinstance(value, str) else 0.5
+    words = ["?", "cat", *["?"] * 1500, "dog", "?"]
+    rows = [{"l": word, "x": value if word == "dog" else good} for word in words]
+    dtype = "text" if isinstance(value, str) else "float32"
+    transforms = json.dumps({"l": [{"step": "lookup", "vocabulary": ["cat", "dog"]}]})
+    params = {"on_error": "skip", "transforms": transforms, "to": to}
+    if to != "tfrecord":
+        declared = {"l": {"dtype": "text"}, "x": {"dtype": dtype, "nullable": True}}
+        params["schema"] = json.dumps({"features": declared})
+    answer = client.post("/v1/records/serialize", params=params, json=rows)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["row"]) == (422, code, 1502), problem
+    if to != "oip":  # which counts places
+        assert "row 1502" in problem["detail"].lower()
+    if to == "tfrecord":
+        declared = {"l": {"dtype": "text", "transforms": json.loads(transforms)["l"]}}
+        assert client.put(dataset, json={"schema": {"features": declared}}).status_code == 201
+        append = f"{dataset}/records?on_error=skip&evolve=widen"
+        problem = client.post(append, json=rows).json()
+        assert (problem["code"], problem["row"]) == (code, 1502), problem
+
+
+def test_a_row_that_cannot_be_read_keeps_its_number_behind_rows_that_were_left_out(
+    client: httpx.Client,
+) -> None:
+    lines = [*[{"l": "?"}] * 3000, {"l": "cat"}, {"l": 5}]
+    steps = [{"step": "lookup", "vocabulary": ["cat"]}]
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    declared = json.dumps({"features": {"l": {"dtype": "text", "transforms": steps}}})
+    params = {"on_error": "skip", "schema": declared}
+    headers = {"Content-Type": "application/x-ndjson"}
+    problem = client.post("/v1/records/serialize", params=params, content=content, headers=headers).json()
+    assert (problem["code"], problem["row"]) == ("schema_conflict", 3001), problem
+
+
 def test_a_dataset_keeps_its_transforms(client: httpx.Client, dataset: str) -> None:
     """Rows that are appended without a schema go through the steps of the dataset; nothing else is stored."""
     created = client.put(dataset, json={"schema": schema()})

@@ -29,6 +29,7 @@ from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.storage.obstore_store import open_store
 from tests.archives import form_of, tar_of, zip_of
+from tests.images import encode, pixels
 from tests.rows import store_rows
 from tests.unit.codecs.seam import decode
 
@@ -316,6 +317,29 @@ def test_tfds_hands_out_decoded_images(tmp_path: Path, form: str | None, shape: 
     rows = sorted(tfds.as_numpy(builder.as_dataset(split="train")), key=lambda row: int(row["i"]))
     for row, data in zip(rows, files, strict=True):
         assert np.array_equal(row["x"], tf.io.decode_image(data).numpy())
+
+
+@pytest.mark.parametrize("forms", [["jpeg", "jpeg"], ["png", "jpeg", "bmp"]])
+def test_tfds_decodes_images_that_came_in_an_archive_without_a_schema(
+    tmp_path: Path, forms: list[str]
+) -> None:
+    datasets = Datasets(open_store(f"file://{tmp_path}"), limits=Limits(), spool=Spool(None, 1 << 30))
+    files = [encode(pixels(6 + n, 8, 3, n), form) for n, form in enumerate(forms)]
+    samples = tar_of(*((f"{n}.img", data) for n, data in enumerate(files)))
+    folders = zip_of(*((f"cat/{n}.jpg", data) for n, data in enumerate(files)))
+    for name, key, image, rows in (
+        ("samples", "__key__", "img", decode("tar", samples)),
+        ("folders", "path", "image", decode("zip", folders)),
+    ):
+        store_rows(datasets, name, "train", rows)
+        version = datasets.publish(name, PublishOptions()).version
+        builder = tfds.builder_from_directory(str(tmp_path / name / version))
+        assert isinstance(builder.info.features[image], tfds.features.Image)
+        loaded = {row[key]: row[image] for row in tfds.as_numpy(builder.as_dataset(split="train"))}
+        assert len(loaded) == len(files)
+        for number, data in enumerate(files):
+            [found] = [value for path, value in loaded.items() if str(number) in path.decode()]
+            assert np.array_equal(found, tf.io.decode_image(data).numpy())
 
 
 #: Label, name and content of images.

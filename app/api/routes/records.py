@@ -177,7 +177,7 @@ def _conversion(
         records = open_records(source, input_form, decode, job.budget, job.spool, job, num_bytes)
         skipped = SkippedRows() if query.on_error == "skip" else None
         records = transformed(records, job, transforms, skipped)
-        converted = encode_records(records, chosen.form, encode, job.budget)
+        converted = encode_records(records, chosen.form, encode, job.budget, skipped)
         return records_answer(converted, chosen.media_type, losses=losses, skipped=skipped)
 
     # What is left out stands in the headers, and is known at the end.

@@ -271,9 +271,9 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
         rows = transformed(rows, job, transforms, skipped)
         if query.batch is not None:
             rows = in_batches(rows, query.batch, job.budget, drop_remainder=query.drop_remainder)
-        converted = encode_records(
-            rows, chosen.form, records_options(query.encode_options(), chosen), job.budget
-        )
+        options = records_options(query.encode_options(), chosen)
+        numbering = skipped if query.batch is None else None
+        converted = encode_records(rows, chosen.form, options, job.budget, numbering)
         return records_answer(converted, chosen.media_type, skipped=skipped)
 
     complete_first = query.delivery == "checked" or query.on_error == "skip"

@@ -21,17 +21,20 @@ import numpy as np
 
 from ...domain.dtypes import BYTES, INT64, TEXT, DType
 from ...domain.feature import Feature, FeatureShape
+from ...domain.meaning import PLAIN, ImageContent, ImageFormat, Meaning
 from ...domain.schema import Schema
 from ...domain.tensor import Shape, num_elements
 from ...errors import InputError, SchemaConflict, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, MemoryStream
+from ...runtime.turns import offer_turn
 from ..array import Array
 from ..arrays.npy import read_npy
 from ..arrow.elements import first_not_utf8
 from ..columns import Column, Ints, Mask, Strings, item_width, join_values
 from ..convert import convert_strings, convert_values
 from ..csv.fields import convert_texts, require_nullable
+from ..images.header import read_header
 from ..json.errors import cell_error
 from ..json.values import ItemError, Reading
 from ..records.lease import Lease
@@ -43,6 +46,10 @@ _TEXTS: Final = ("txt", "json")
 _TYPED: Final = frozenset({NUMBER, ARRAY, *_TEXTS})
 #: What a number in text takes while it is converted.
 _NUMBER_BYTES: Final = 64
+
+
+#: Images of which `tf.io.decode_image` makes three dimensions, whichever of them it is given.
+_MIXED: Final = frozenset[ImageFormat]({"jpeg", "png", "bmp"})
 
 
 class File(NamedTuple):
@@ -63,6 +70,20 @@ def dtype_of(extension: str) -> DType | None:
     if last == ARRAY:
         return None
     return INT64 if last == NUMBER else TEXT if last in _TEXTS else BYTES
+
+
+def meaning_of(contents: Iterable[bytes]) -> Meaning:
+    """That of an image, if all files are images; without a format if they are JPEG, PNG and BMP together."""
+    formats: set[ImageFormat] = set()
+    for content in contents:
+        offer_turn()
+        try:
+            formats.add(read_header(content).format)
+        except InputError:
+            return PLAIN
+    if len(formats) == 1:
+        return Meaning(image=ImageContent(formats.pop()))
+    return Meaning(image=ImageContent()) if formats and formats <= _MIXED else PLAIN
 
 
 def feature_name(extension: str, schema: Schema) -> str | None:

@@ -30,7 +30,16 @@ from ..json.values import Reading
 from ..options import ArchiveLayout, RecordsDecodeOptions
 from ..records.lease import Lease
 from ..schema_inference import HEAD_ROWS
-from .files import File, build_column, dtype_of, feature_name, infer_array, read_array, require_dense
+from .files import (
+    File,
+    build_column,
+    dtype_of,
+    feature_name,
+    infer_array,
+    meaning_of,
+    read_array,
+    require_dense,
+)
 from .form_data import FormReader, malformed
 from .tar import Member, TarReader
 from .zip import ZipReader
@@ -129,10 +138,13 @@ def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive
         )
     if options.schema is None and archive == "folders":
         label = Feature(LABEL, TEXT if options.labels is None else INT64)
-        schema = Schema((Feature(PATH, TEXT), Feature(IMAGE, BYTES), label)).with_message(options.message)
+        head = list(_head(samples))
+        image = Feature(IMAGE, BYTES, meaning=meaning_of(sample.files[IMAGE] for sample in head))
+        schema = Schema((Feature(PATH, TEXT), image, label)).with_message(options.message)
         schema = _with_class_names(schema, options.labels)
+        samples = chain(_drain(head), samples)
     elif options.schema is None:
-        head = list(_head(samples, options))
+        head = list(samples if options.infer == "all" else _head(samples))
         schema = _infer(head, budget).with_message(options.message)
         samples = chain(_drain(head), samples)
     else:
@@ -248,12 +260,13 @@ def _duplicate(sample: Sample, extension: str) -> UnprocessableInput:
     )
 
 
-def _head(samples: Iterator[Sample], options: RecordsDecodeOptions) -> Iterator[Sample]:
+def _head(samples: Iterator[Sample]) -> Iterator[Sample]:
+    """The first rows, from which a schema is inferred."""
     num_bytes = 0
     for sample in samples:
         yield sample
         num_bytes += sum(map(len, sample.files.values()))
-        if options.infer == "head" and (sample.row == HEAD_ROWS - 1 or num_bytes >= HEAD_BYTES):
+        if sample.row == HEAD_ROWS - 1 or num_bytes >= HEAD_BYTES:
             return
 
 
@@ -275,7 +288,8 @@ def _infer_feature(name: str, head: list[Sample], budget: Budget) -> Feature:
     nullable = len(having) < len(head)
     dtype = dtype_of(name)
     if dtype is not None:
-        return Feature(name, dtype, nullable=nullable)
+        meaning = meaning_of(sample.files[name] for sample in having) if dtype is BYTES else PLAIN
+        return Feature(name, dtype, nullable=nullable, meaning=meaning)
     dtype, shape = infer_array(name, _shapes(name, having, budget))
     return Feature(name, dtype, shape, encoding=default_encoding(dtype, shape), nullable=nullable)
 

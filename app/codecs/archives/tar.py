@@ -33,6 +33,16 @@ _KINDS: Final = {
 }
 
 
+#: What is sent in place of a tar archive, by its first bytes, and what to do.
+_OTHERS: Final = {
+    b"\x1f\x8b": "compressed by gzip. Declare the content encoding gzip, or unpack it with gunzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd. Declare the content encoding zstd, or unpack it with unzstd",
+    b"BZh": "compressed by bzip2. Unpack it with bunzip2, or compress it with gzip",
+    b"\xfd7zXZ\0": "compressed by xz. Unpack it with unxz, or compress it with gzip",
+    b"PK\3\4": "a ZIP archive. Send it as application/zip",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A file of the archive.
@@ -138,6 +148,8 @@ class TarReader:
         block = read_up_to(self._stream, _BLOCK)
         self._offset += len(block)
         if len(block) < _BLOCK:
+            if not begin:
+                _refuse_others(block)
             raise MalformedInput(
                 "The tar archive ends without the block of zeros that ends one. Send all of it.",
                 code="truncated" if begin else "invalid_tar",
@@ -149,6 +161,8 @@ class TarReader:
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
+            if not begin:
+                _refuse_others(block)
             what = f"The header at byte {begin} is damaged" if begin else "This is not a tar archive"
             raise MalformedInput(f"{what}: {error}.", code="invalid_tar", offset=begin) from None
         if info.size < 0:
@@ -232,6 +246,12 @@ def _pax_records(content: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
             raise _damaged_pax(offset)
         yield keyword, value
         at = end
+
+
+def _refuse_others(block: bytes) -> None:
+    for signature, what in _OTHERS.items():
+        if block.startswith(signature):
+            raise MalformedInput(f"This is not a tar archive, but {what}.", code="invalid_tar", offset=0)
 
 
 def _damaged_pax(offset: int) -> MalformedInput:

@@ -89,6 +89,10 @@ class ZipArchive:
         ratio = budget.limits.max_amplification
         self._inflated = Amplification(ratio, lambda: file.size, allowance=_RATIO_FREE_BYTES)
 
+    def has_later(self, info: zipfile.ZipInfo) -> bool:
+        """Whether a member behind it has the same name."""
+        return self._archive.getinfo(info.filename) is not info
+
     def open(self, info: zipfile.ZipInfo, name: str) -> MemberStream:
         """The content of a member, which `name` names in errors."""
         with self.errors(name):
@@ -208,8 +212,8 @@ class ZipReader:
         """The next file, or None at the end of the directory.
 
         Raises:
-            UnprocessableInput: a symbolic link (`unsupported_member`), or a name with a NUL
-                (`invalid_member_name`).
+            UnprocessableInput: a symbolic link (`unsupported_member`), a name with a NUL
+                (`invalid_member_name`), or one that stands twice (`duplicate_member`).
             LimitExceeded: a name that is too long (`member_name_too_long`).
         """
         for info in self._infos:
@@ -227,6 +231,13 @@ class ZipReader:
                 raise UnprocessableInput(
                     "The name of a file of the ZIP archive has a NUL. Rename the file.",
                     code="invalid_member_name",
+                    offset=offset,
+                )
+            if self._archive.has_later(info):
+                raise UnprocessableInput(
+                    f"The ZIP archive has two files {name[:64]!r}; programs unpack the last one alone. Leave "
+                    "one of them out.",
+                    code="duplicate_member",
                     offset=offset,
                 )
             if len(name.encode()) > self._limits.max_name_bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 
 from ...codecs.columns import Batch, Records
@@ -18,6 +18,7 @@ from ...runtime.budget import Budget
 from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, WholeBody
 from ...tracing import stage
+from ...transforms.apply import SkippedRows
 from .whole_bodies import as_needed
 
 
@@ -134,9 +135,16 @@ def bound_batches(batches: Iterator[Batch], budget: Budget) -> Iterator[Batch]:
 
 
 def encode_records(
-    records: Records, form: FormName, options: RecordsEncodeOptions, budget: Budget
+    records: Records,
+    form: FormName,
+    options: RecordsEncodeOptions,
+    budget: Budget,
+    skipped: SkippedRows | None = None,
 ) -> ConvertedRecords:
     """Start encoding `records`.
+
+    Args:
+        skipped: rows of the input that `records` lack, so that errors name the others as the input has them.
 
     Raises:
         InputError: the schema or a row does not go into the output form; rows raise as they are drawn.
@@ -144,11 +152,19 @@ def encode_records(
     encode = RECORDS_CODECS[form].encode
     count, rounded = RowCount(), RoundedFeatures()
     counted = replace(records, batches=_count_rows(records.batches, count))
-    with stage("encode", form) as encoding:
+    numbering = nullcontext() if skipped is None else skipped.numbering()
+    with stage("encode", form) as encoding, numbering:
         chunks = encode(counted, replace(options, rounded=rounded), budget)
     json_bytes = json_bytes_of(chunks)
     chunks = encoding.drawn(chunks)
+    if skipped is not None:
+        chunks = _renumber_errors(chunks, skipped)
     return ConvertedRecords(chunks, count, records.num_rows, json_bytes, rounded, records.dropped)
+
+
+def _renumber_errors(chunks: Iterator[Buffer], skipped: SkippedRows) -> Iterator[Buffer]:
+    with skipped.numbering():
+        yield from chunks
 
 
 def _count_rows(batches: Iterator[Batch], count: RowCount) -> Iterator[Batch]:

@@ -1,7 +1,12 @@
 """Tar archives of samples through the form table."""
 
+import bz2
+import gzip
 import json
+import lzma
+import random
 import tarfile
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -11,9 +16,11 @@ from app.codecs.columns import Batch, Column, Records, Strings
 from app.codecs.forms import RECORDS_CODECS, FormName
 from app.codecs.options import RecordsEncodeOptions
 from app.domain.limits import Limits
-from app.errors import InputError
+from app.errors import InputError, MalformedInput
 from app.runtime.budget import Budget
-from tests.archives import File, files_of, header_of, npy_of, tar_of
+from tests.archives import File, files_of, form_of, header_of, npy_of, tar_of, zip_of
+from tests.images import encode as encode_image
+from tests.images import pixels
 from tests.memory import peak_bytes
 from tests.unit.codecs.seam import (
     PIECES,
@@ -29,6 +36,7 @@ from tests.unit.codecs.seam import (
     schema_of,
     write,
 )
+from tests.zstandard import zstd
 
 FORM: FormName = "tar"
 KIB, MIB = 2**10, 2**20
@@ -490,3 +498,73 @@ def test_large_values_are_not_copied() -> None:
     sizes: list[int] = []
     assert peak_bytes(lambda: sizes.extend(memoryview(piece).nbytes for piece in pieces)) < MIB
     assert sizes == [BLOCK, 32 * MIB, 3 * BLOCK]
+
+
+@pytest.mark.parametrize(
+    ("body", "remedy"),
+    [
+        (gzip.compress(GOOD), "gzip. Declare the content encoding gzip, or unpack it"),
+        (
+            gzip.compress(bytes(random.Random(1).randbytes(5000))),
+            "gzip. Declare the content encoding gzip, or unpack it",
+        ),
+        (bz2.compress(GOOD), "bzip2. Unpack it"),
+        (lzma.compress(GOOD), "xz. Unpack it"),
+        (zstd.compress(GOOD), "zstd. Declare the content encoding zstd, or unpack it"),
+        (zip_of(("a.txt", b"1")), "a ZIP archive. Send it as application/zip"),
+        (
+            zip_of(("a.txt", bytes(5000)), method=zipfile.ZIP_STORED),
+            "a ZIP archive. Send it as application/zip",
+        ),
+    ],
+)
+def test_what_is_sent_in_place_of_a_tar_archive_is_named(body: bytes, remedy: str) -> None:
+    with pytest.raises(MalformedInput, match=remedy) as caught:
+        list(decode(FORM, body).batches)
+    assert (caught.value.code, caught.value.location.offset) == ("invalid_tar", 0)
+
+
+@pytest.mark.parametrize("name", ["BZh.txt", "PK\3\4.txt"])
+def test_a_name_may_begin_as_another_archive_does(name: str) -> None:
+    assert_rows(read_tar((name, b"1"), schema=schema_of(txt="text")), [{"txt": b"1"}])
+
+
+IMAGES = {form: encode_image(pixels(5, 4, 3), form) for form in ("jpeg", "png", "gif", "webp", "bmp")}
+
+
+@pytest.mark.parametrize(
+    ("files", "image"),
+    [
+        (["jpeg"], {"format": "jpeg"}),
+        (["gif"], {"format": "gif"}),
+        (["webp", "webp"], {"format": "webp"}),
+        (["png", "jpeg", "bmp"], {"format": None}),
+        # TensorFlow's reader of any format gives these another number of dimensions.
+        (["jpeg", "gif"], None),
+        (["webp", "png"], None),
+        (["jpeg", "none"], None),
+        (["none"], None),
+    ],
+)
+def test_files_that_are_images_are_said_to_be(files: list[str], image: Any) -> None:
+    """By what they are, whatever they are called."""
+    contents = [IMAGES.get(form, IMAGES["jpeg"][:9]) for form in files]
+    samples = tar_of(*((f"{n}.bin", content) for n, content in enumerate(contents)))
+    folders = [(f"cat/{n}.jpg", content) for n, content in enumerate(contents)]
+    found = [
+        decode(FORM, samples).schema.by_name["bin"],
+        decode(FORM, tar_of(*folders), archive="folders").schema.by_name["image"],
+        decode("zip", zip_of(*folders)).schema.by_name["image"],
+        decode("multipart", form_of("cat", *folders), boundary=b"b").schema.by_name["image"],
+    ]
+    expected = {} if image is None else {"image": {**image, "shape": [None, None, None]}}
+    for feature in found:
+        assert feature.meaning.to_json() == expected
+
+
+def test_the_first_rows_say_whether_files_are_images() -> None:
+    files = [(f"{n:05}.jpg", IMAGES["jpeg"]) for n in range(1000)] + [("x.jpg", b"none")]
+    assert decode(FORM, tar_of(*files)).schema.by_name["jpg"].meaning.image
+    assert not decode(FORM, tar_of(*files), infer="all").schema.by_name["jpg"].meaning.image
+    folders = [(f"a/{name}", content) for name, content in files]
+    assert decode("zip", zip_of(*folders)).schema.by_name["image"].meaning.image

@@ -172,6 +172,8 @@ def encrypted(archive: bytes) -> bytes:
         (changed(STORED, b"a/1.jpg", b"\0/1.jpg"), "invalid_member_name"),
         (special("", stat.S_IFREG), "invalid_member_name"),
         (zip_of(("a/" + "n" * 5000 + ".jpg", b"")), "member_name_too_long"),
+        (zip_of(("a/1.jpg", b"1"), ("b/1.jpg", b"1"), ("a/1.jpg", b"1")), "duplicate_member"),
+        (zip_of(("a/1.jpg", b"1"), ("a/1.jpg", b"2")), "duplicate_member"),
     ],
 )
 def test_what_is_no_archive_is_refused(body: bytes, code: str) -> None:

@@ -111,6 +111,22 @@ def test_anything_else_is_refused(old: Any, new: Any) -> None:
     assert caught.value.extra == {"schema": schema(x=old).to_json()}
 
 
+def test_long_vocabularies_are_cut_in_what_an_error_quotes() -> None:
+    names = [f"class {number}" for number in range(10_000)]
+    old = {"dtype": "int64", "class_names": names}
+    with pytest.raises(SchemaConflict) as caught:
+        widen(schema(x=old), schema(x={**old, "class_names": [*names[:-1], "another"]}))
+    detail = caught.value.detail
+    assert detail.count('{"class_names":["class 0","class 1",') == 2
+    assert len(detail) < 1500
+    lookup = {"step": "lookup", "vocabulary": names, "oov_buckets": 0}
+    made = {"transformed": {"from": {"dtype": "text"}, "steps": [lookup]}}
+    with pytest.raises(SchemaConflict) as caught:
+        widen(schema(x={**old, **made}), schema(x="text"))
+    assert '"dtype":"text"' in caught.value.detail
+    assert len(caught.value.detail) < 1500
+
+
 def test_a_refused_dtype_says_which_are_allowed() -> None:
     with pytest.raises(SchemaConflict, match="may become int64"):
         widen(schema(x="int32"), schema(x="float32"))

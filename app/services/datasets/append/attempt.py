@@ -94,9 +94,10 @@ class Attempt:
         options = replace(request.encode, compression="none", rounded=self._rounded)
         with self._parts.discarded_on_error():
             watched = replace(self._records, batches=self._large.watch(self._records.batches))
-            with stage("encode", "tfrecord") as encoding:
-                blocks = encode_messages(watched, options, body.budget)
-            self._parts.write(encoding.drawn(blocks), body.budget)
+            with self._skipped.numbering():
+                with stage("encode", "tfrecord") as encoding:
+                    blocks = encode_messages(watched, options, body.budget)
+                self._parts.write(encoding.drawn(blocks), body.budget)
             self._digest = digest_of(self._parts.pieces) if request.key is None else body.digest()
 
     def drain(self) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ....domain.evolution import widen
-from ....domain.feature import Feature
+from ....domain.evolution import quote_both, widen
 from ....domain.schema import Message, Schema
 from ....errors import SchemaConflict, UnprocessableInput
-from .stored_json import dump_json
 
 
 def require_same_schema(schema: Schema, stored: Schema) -> None:
@@ -23,10 +21,10 @@ def require_same_schema(schema: Schema, stored: Schema) -> None:
         for name in (*schema.names, *stored.names)
         if name not in schema.by_name or not schema.by_name[name].is_same_as(stored.by_name.get(name))
     )
-    ours, theirs = schema.by_name.get(name), stored.by_name.get(name)
+    ours, theirs = quote_both(schema.by_name.get(name), stored.by_name.get(name))
     raise SchemaConflict(
-        f"Feature {name!r} is {_describe(ours)} in these rows and {_describe(theirs)} in the "
-        f"dataset. Send rows that fit it. {_evolution(schema, stored)}",
+        f"Feature {name!r} is {ours} in these rows and {theirs} in the dataset. Send rows that fit it. "
+        f"{_evolution(schema, stored)}",
         feature=name,
         extra={"schema": stored.to_json()},
     )
@@ -52,10 +50,6 @@ def require_same_message(message: Message | None, stored: Schema) -> None:
             f"These rows are {message}s, but those of the dataset are {stored.message}s, which is fixed.",
             extra={"schema": stored.to_json()},
         )
-
-
-def _describe(feature: Feature | None) -> str:
-    return "absent" if feature is None else dump_json(feature.to_json()).decode()
 
 
 def require_features(name: str, schema: Schema, num_records: int) -> None:

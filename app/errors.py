@@ -280,9 +280,17 @@ class SpoolUnavailable(StorageError):
 
 
 class Overloaded(ShardsmithError):
-    """No worker came free in time; nothing was done, try again."""
+    """No worker came free in time; nothing was done, try again.
+
+    Args:
+        short: what there is too little of, one word; for the operator, not for the client.
+    """
 
     code = "overloaded"
+
+    def __init__(self, detail: str, *, short: str = "", code: str | None = None) -> None:
+        super().__init__(detail, code=code)
+        self.short = short
 
 
 class CorruptData(ShardsmithError):

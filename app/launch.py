@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from .errors import CannotStart
 from .logs import configure_logging
 from .runtime.board import Board, Worker, new_board
 from .settings import Settings, ignored_port, read_settings, refuse_unknown
+from .telemetry import metrics
+from .telemetry.server import Collector, MetricsServer
+from .telemetry.workers import MergedMetrics, WorkerMetrics
 from .workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -46,12 +52,14 @@ def run(**given: Any) -> None:
         on_listen = partial(_say_what_to_try, settings.host, sockets[0].getsockname()[1])
         if settings.workers > 1:
             sys.exit(_supervise(settings, sockets, on_listen, given))
+        if settings.metrics_port is not None:
+            _serve_metrics(settings.metrics_host, settings.metrics_port, metrics.REGISTRY)
         from .main import serve  # takes seconds
 
         serve(settings, sockets, on_listen=on_listen)
 
 
-def work(number: int, parent: int, board: int, listeners: list[int]) -> None:
+def work(number: int, parent: int, board: int, listeners: list[int], sockets_of_metrics: str) -> None:
     """Serve as one of several, in a process that `run` has started.
 
     Args:
@@ -59,12 +67,15 @@ def work(number: int, parent: int, board: int, listeners: list[int]) -> None:
         parent: process that has started it, which may have ended by now.
         board: descriptor of what it shares with the others.
         listeners: descriptors of sockets that are bound.
+        sockets_of_metrics: folder in which the parent finds the metrics of each worker.
     """
     with _refusals():
         settings = read_settings()
         configure_logging(settings.log_level, settings.log_format)
         from .main import serve
 
+        if settings.metrics_port is not None:
+            WorkerMetrics(Path(sockets_of_metrics), metrics.REGISTRY, metrics.across_workers())
         worker = Worker(number, settings.workers, parent, Board(board, settings.workers))
         serve(settings, [socket.socket(fileno=listener) for listener in listeners], worker=worker)
 
@@ -83,6 +94,7 @@ def _supervise(
     # Workers read their settings from the environment.
     os.environ.update({f"SHARDSMITH_{name.upper()}": str(value) for name, value in given.items()})
     board = new_board(settings.workers)
+    folder = tempfile.mkdtemp(prefix="shardsmith-metrics-")
     listeners = [listener.fileno() for listener in sockets]
     for listener in sockets:
         listener.set_inheritable(True)
@@ -90,21 +102,49 @@ def _supervise(
     def command(number: int) -> list[str]:
         # The same modules as here, and none from the folder that it is started in.
         call = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.launch import work; "
-        return [sys.executable, "-P", "-c", f"{call}work({number}, {os.getpid()}, {board}, {listeners!r})"]
+        return [
+            sys.executable,
+            "-P",
+            "-c",
+            f"{call}work({number}, {os.getpid()}, {board}, {listeners!r}, {folder!r})",
+        ]
 
     def leave() -> None:
         # Connections that no worker takes any more are refused then, and do not wait for nobody.
         for listener in sockets:
             listener.close()
 
-    return Workers(
+    workers = Workers(
         settings.workers,
         Board(board, settings.workers),
         command,
         on_listen=on_listen,
         on_leave=leave,
         ends_within_s=settings.shutdown_grace_s + _AFTER_GRACE_S,
-    ).run()
+    )
+    try:
+        if settings.metrics_port is not None:
+            merged = MergedMetrics(Path(folder), lambda: workers.process_ids.values())
+            _serve_metrics(settings.metrics_host, settings.metrics_port, merged)
+        return workers.run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _serve_metrics(host: str, port: int, source: Collector) -> None:
+    """Have metrics answered on a port of their own until the process ends.
+
+    Raises:
+        CannotStart: the port is taken, or the address is none of this machine.
+    """
+    try:
+        server = MetricsServer(host, port, source)
+    except OSError as error:
+        raise CannotStart(
+            f"Metrics cannot be served on {host}, port {port}: {error.strerror}. Set SHARDSMITH_METRICS_HOST "
+            "and SHARDSMITH_METRICS_PORT to an address of this machine and a free port."
+        ) from error
+    logger.info("metrics are at %s/metrics", _url(host, server.port))
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:

@@ -35,6 +35,7 @@ from .api.state import Services
 from .codecs import kernels
 from .errors import SpoolUnavailable, StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
+from .gauges import show_connections, show_state
 from .resources import allow_open_files, available_processors, memory_for_requests
 from .runtime.board import Worker
 from .runtime.images import ImageCodecs
@@ -49,6 +50,7 @@ from .shutdown import Server
 from .storage.object_store import ObjectStore
 from .storage.observed import ObservedStore
 from .storage.obstore_store import open_store
+from .telemetry import metrics
 from .tracing import start_tracing, stop_tracing
 from .transforms.images.processes import ImageProcesses
 
@@ -105,10 +107,15 @@ def create_app_with(
     )
     images = ImageProcesses(memory=memory)
     services = _wire(settings, store, memory, images, auth, publish_wait_s, worker)
+    turns = Turns(
+        settings.compute_threads or available_processors(),
+        lambda: load.is_late,
+        on_wait=metrics.TURN_WAIT_SECONDS.observe,
+    )
     runner = Runner(
         services,
         memory=memory,
-        turns=Turns(settings.compute_threads or available_processors(), lambda: load.is_late),
+        turns=turns,
         conversions=settings.streams,
         body_timeout_s=settings.body_timeout_s,
         encodes_answers=settings.encode_answers,
@@ -154,6 +161,15 @@ def create_app_with(
     auth.install(app)
     app.add_middleware(Admission, max_requests=settings.max_requests, load=load)
     allow_origins(app, settings.origins)
+    show_state(
+        services,
+        load=load,
+        max_requests=settings.max_requests,
+        memory=memory,
+        turns=turns,
+        runner=runner,
+        images=images,
+    )
     return app
 
 
@@ -242,6 +258,7 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
     protocol = hardened_protocol(_connection_limits(settings))
+    show_connections(protocol.others)
     config = uvicorn.Config(
         app,
         host=settings.host,

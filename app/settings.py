@@ -24,6 +24,8 @@ _LINK: Final = re.compile(r"(tcp|udp|sctp)://")
 _OF_A_LINK: Final = re.compile(
     r"SHARDSMITH_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
 )
+#: Settings that have the names of such variables.
+_PORTS: Final = frozenset({"port", "metrics_port"})
 #: Variables of the tests.
 _OF_TESTS: Final = "SHARDSMITH_TEST_"
 
@@ -51,6 +53,14 @@ class Settings(BaseSettings):
         le=64,
         description="Processes that serve from the port. They share memory for requests and the spool; "
         "limits on connections, requests, and conversions hold for each.",
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address to serve metrics on.")
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port to serve metrics for Prometheus on, at /metrics; 0 picks a free one. "
+        "By default there are none.",
     )
     storage_url: str = Field(
         "file://./data",
@@ -197,7 +207,13 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_link(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in given.items() if name != "port" or not _is_link(value)}
+        return {name: value for name, value in given.items() if name not in _PORTS or not _is_link(value)}
+
+    @model_validator(mode="after")
+    def _refuse_one_port_for_both(self) -> Settings:
+        if self.port and self.metrics_port == self.port:
+            raise ValueError("SHARDSMITH_METRICS_PORT and SHARDSMITH_PORT have to be two ports.")
+        return self
 
     @model_validator(mode="after")
     def _refuse_half_an_issuer(self) -> Settings:
@@ -283,9 +299,9 @@ def _complaint(name: str, value: str, known: list[str]) -> str | None:
 
 
 def ignored_port(environment: Mapping[str, str]) -> str | None:
-    """A sentence for `SHARDSMITH_PORT` where Kubernetes has set it, which is no port to listen on."""
+    """A sentence for a port where Kubernetes has set it, which is none to listen on."""
     for name, value in environment.items():
-        if name.upper() == f"{_PREFIX}PORT" and _is_link(value):
+        if name.upper().removeprefix(_PREFIX).lower() in _PORTS and _is_link(value):
             return (
                 f"{name} holds an address that Kubernetes sets for a Service, and is ignored. "
                 "`enableServiceLinks: false` in the pod's specification leaves such variables out."

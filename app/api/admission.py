@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..garbage import Garbage
+from ..telemetry.metrics import EVENT_LOOP_DELAY, HTTP_PROBLEMS
 from .bare_response import BareResponse
 from .http1.connections import PROBES
 from .problems import PROBLEM_MEDIA_TYPE, problem, retry_after
@@ -74,6 +75,7 @@ class Load:
 
     def observe(self, delay_s: float) -> None:
         """One look: so late was the loop."""
+        EVENT_LOOP_DELAY.observe(delay_s)
         self._looks += 1
         self._least = min(self._least, delay_s)
         if self._looks < _LOOKS:
@@ -101,8 +103,9 @@ class Admission:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        if self._is_too_busy():
-            await refusal(scope["method"])(scope, receive, send)
+        short = self._what_is_short()
+        if short is not None:
+            await refusal(scope["method"], short)(scope, receive, send)
             return
         self._load.under_way += 1
         try:
@@ -110,16 +113,23 @@ class Admission:
         finally:
             self._load.under_way -= 1
 
-    def _is_too_busy(self) -> bool:
+    def _what_is_short(self) -> str | None:
+        """What keeps a request out; None if it is let in."""
         load = self._load
         if load.under_way >= self._max_requests:
-            return True
+            return "requests"
         late = load.let_in < 1.0 and load.under_way >= _ALWAYS_LET_IN
-        return late and random.random() > load.let_in  # noqa: S311
+        return "event_loop" if late and random.random() > load.let_in else None  # noqa: S311
 
 
-def refusal(method: str) -> Response:
-    """The answer to a request for which there is no room: come again."""
+def refusal(method: str, short: str) -> Response:
+    """The answer to a request for which there is no room: come again. It is counted.
+
+    Args:
+        method: of the request.
+        short: what there is too little of.
+    """
+    HTTP_PROBLEMS.labels("overloaded", short).inc()
     headers = {
         "content-type": PROBLEM_MEDIA_TYPE,
         "content-length": str(len(_TOO_BUSY)),

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from .. import errors
+from ..telemetry.metrics import HTTP_PROBLEMS
 from .body.content_encoding import ACCEPTED_ENCODINGS
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
@@ -128,8 +129,14 @@ def problem_response(
     headers: Mapping[str, str] | None = None,
     members: errors.ProblemMembers | None = None,
     location: errors.Location | None = None,
+    short: str = "",
 ) -> Response:
-    """The answer that carries a problem document."""
+    """The answer that carries a problem document, which is counted.
+
+    Args:
+        short: what there is too little of, if the service is overloaded.
+    """
+    HTTP_PROBLEMS.labels(code, short).inc()
     # Input may hold lone surrogates, which UTF-8 cannot: escaped, they can be shown.
     body = json.dumps(problem(status, code, detail, members, location), ensure_ascii=True)
     return Response(body, status, {"Vary": "Accept", **(headers or {})}, PROBLEM_MEDIA_TYPE)
@@ -157,7 +164,13 @@ def response_for(error: errors.ShardsmithError, *, body_unread: bool = False) ->
         logger.error("%s: %s", error.code, error.detail, exc_info=error)
     detail = error.detail if error.disclosed else _UNDISCLOSED
     return problem_response(
-        status, error.code, detail, headers=headers, members=error.extra, location=error.location
+        status,
+        error.code,
+        detail,
+        headers=headers,
+        members=error.extra,
+        location=error.location,
+        short=error.short if isinstance(error, errors.Overloaded) else "",
     )
 
 

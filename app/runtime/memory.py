@@ -59,6 +59,11 @@ class MemoryPool:
         """Bytes of all shares of this process."""
         return self._taken.own
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for memory."""
+        return len(self._waiting)
+
     def share(self, *, max_seconds: float = float("inf")) -> MemoryShare:
         """A new, empty share for one request.
 
@@ -75,7 +80,7 @@ class MemoryPool:
         """
         with self._changed:
             if not self._take(share, num_bytes):
-                raise Overloaded(_TAKEN)
+                raise Overloaded(_TAKEN, short="memory")
 
     def reserve_spare(self, share: MemoryShare, num_bytes: int) -> bool:
         """Take memory if several times as much is free; whether it was taken."""
@@ -99,7 +104,7 @@ class MemoryPool:
                 self._begun.add(share)
                 return
             if share not in self._begun:
-                raise Overloaded(_TAKEN)
+                raise Overloaded(_TAKEN, short="memory")
         with waiting(), self._changed:  # in this order: a thread that waits for a turn must not hold the lock
             self._wait_for_room(share, num_bytes)
 
@@ -123,7 +128,10 @@ class MemoryPool:
             while not self._take_step(share, num_bytes):
                 left = give_up - time.monotonic()
                 if left <= 0 or (self._nobody_works() and share is max(self._waiting, key=_began)):
-                    raise Overloaded("The memory for requests is taken; the request was given up. Try again.")
+                    raise Overloaded(
+                        "The memory for requests is taken; the request was given up. Try again.",
+                        short="memory",
+                    )
                 self._changed.wait(min(left, _LOOK_EVERY_S) if self._taken.is_shared else left)
                 share.require_open()
         finally:

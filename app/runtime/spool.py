@@ -38,7 +38,7 @@ class Spool:
 
     def __init__(self, directory: Path | None, max_bytes: int, taken: Tally | None = None) -> None:
         self._directory = directory
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._taken = taken or Tally()
         # Reentrant: the garbage collector can free a mapping, and so its room, at any point.
         self._lock = threading.RLock()
@@ -51,7 +51,7 @@ class Spool:
     @property
     def available(self) -> int:
         """Bytes of free room; others may take it at any time."""
-        return max(0, self._max_bytes - self._taken.total)
+        return max(0, self.max_bytes - self._taken.total)
 
     def open(self) -> SpoolFile:
         """A new, empty file.
@@ -90,7 +90,7 @@ class Spool:
     @property
     def share(self) -> int:
         """Bytes that the body and the answer of one request get together."""
-        return self._max_bytes // _SHARES
+        return self.max_bytes // _SHARES
 
     def open_share(self, beside: int = 0) -> SpoolFile:
         """A new file for the body or the answer of a request, which get a quarter of the spool together.
@@ -107,9 +107,9 @@ class Spool:
             SpoolFull: the spool has no room left.
         """
         with self._lock:
-            if not self._taken.add(num_bytes, self._max_bytes):
+            if not self._taken.add(num_bytes, self.max_bytes):
                 raise SpoolFull(
-                    f"The spool is full: SHARDSMITH_SPOOL_MAX_BYTES is {self._max_bytes}. "
+                    f"The spool is full: SHARDSMITH_SPOOL_MAX_BYTES is {self.max_bytes}. "
                     "Send less at a time, or try again later."
                 )
 

@@ -36,15 +36,33 @@ class Turns:
     Args:
         count: of threads.
         is_late: whether something more urgent than all of them waits for the interpreter's lock.
+        on_wait: told how many seconds a thread has waited that found no turn free.
     """
 
-    def __init__(self, count: int, is_late: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        count: int,
+        is_late: Callable[[], bool] = lambda: False,
+        on_wait: Callable[[float], object] = lambda _: None,
+    ) -> None:
         self._is_late = is_late
+        self._on_wait = on_wait
+        self.count = count
         self._lock = threading.Lock()
         self._free = count
         #: Threads that come back from waiting go before those that have not begun.
         self._returning: deque[threading.Lock] = deque()
         self._queue: deque[threading.Lock] = deque()
+
+    @property
+    def in_use(self) -> int:
+        """Threads that have a turn."""
+        return self.count - self._free
+
+    @property
+    def num_waiting(self) -> int:
+        """Threads that wait for one."""
+        return len(self._queue) + len(self._returning)
 
     @property
     def wanted(self) -> bool:
@@ -92,8 +110,8 @@ class Turns:
 
     def _take(self, queue: deque[threading.Lock], *, or_refuse: bool = False) -> None:
         gate = self._free_or_gate(queue)
-        if gate is not None and not gate.acquire(timeout=_PATIENCE_S):
-            self._go_without(queue, gate, or_refuse=or_refuse)
+        if gate is not None:
+            self._wait(queue, gate, or_refuse=or_refuse)
         _this.holder, _this.since = self, time.monotonic()
 
     def _free_or_gate(self, queue: deque[threading.Lock]) -> threading.Lock | None:
@@ -107,13 +125,23 @@ class Turns:
             queue.append(gate)
             return gate
 
+    def _wait(self, queue: deque[threading.Lock], gate: threading.Lock, *, or_refuse: bool) -> None:
+        began = time.monotonic()
+        try:
+            if not gate.acquire(timeout=_PATIENCE_S):
+                self._go_without(queue, gate, or_refuse=or_refuse)
+        finally:
+            self._on_wait(time.monotonic() - began)
+
     def _go_without(self, queue: deque[threading.Lock], gate: threading.Lock, *, or_refuse: bool) -> None:
         with self._lock:
             if gate not in queue:  # it has just been handed a turn
                 return
             queue.remove(gate)
             if or_refuse:
-                raise Overloaded("No processor came free in time; nothing was done. Try again.")
+                raise Overloaded(
+                    "No processor came free in time; nothing was done. Try again.", short="processors"
+                )
             self._free -= 1
 
     def _give(self) -> None:

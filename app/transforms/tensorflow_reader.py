@@ -87,7 +87,9 @@ class TensorFlowReader:
                 code="tensorflow_missing",
             )
         if not _the_one.acquire(blocking=False):
-            raise Overloaded("TensorFlow reads another version for this service. Try again later.")
+            raise Overloaded(
+                "TensorFlow reads another version for this service. Try again later.", short="tensorflow"
+            )
         try:
             self._file = self._spool.open()
             try:

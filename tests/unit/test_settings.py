@@ -81,20 +81,30 @@ SERVICE = {
     "SHARDSMITH_PORT_8000_TCP_PORT": "8000",
     "SHARDSMITH_PORT_8000_TCP_ADDR": "10.96.12.7",
 }
-#: And for another one, `shardsmith-metrics`.
-OTHER_SERVICE = {name.replace("SMITH_", "SMITH_METRICS_"): value for name, value in SERVICE.items()}
+#: And for another one, `shardsmith-cache`.
+OTHER_SERVICE = {name.replace("SMITH_", "SMITH_CACHE_"): value for name, value in SERVICE.items()}
 LINK = "tcp://10.96.12.7:8000"
 
 
-def test_the_address_of_a_service_is_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDSMITH_PORT", LINK)
-    assert read_settings().port == 8000
-    refuse_unknown({"SHARDSMITH_PORT": LINK})
-    warning = ignored_port({"SHARDSMITH_PORT": LINK})
+@pytest.mark.parametrize(("name", "default"), [("port", 8000), ("metrics_port", None)])
+def test_the_address_of_a_service_is_no_port(
+    name: str, default: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"SHARDSMITH_{name.upper()}"
+    monkeypatch.setenv(variable, LINK)
+    assert getattr(read_settings(), name) == default
+    refuse_unknown({variable: LINK})
+    warning = ignored_port({variable: LINK})
     assert warning is not None
-    assert warning.startswith("SHARDSMITH_PORT ")
+    assert warning.startswith(f"{variable} ")
     assert "Kubernetes" in warning
-    assert ignored_port({"SHARDSMITH_PORT": "8000"}) is None
+    assert ignored_port({variable: "8000"}) is None
+
+
+def test_metrics_have_another_port_than_the_interface() -> None:
+    with pytest.raises(SettingsError, match="SHARDSMITH_METRICS_PORT and SHARDSMITH_PORT"):
+        read_settings(port=8001, metrics_port=8001)
+    assert read_settings(port=0, metrics_port=0).metrics_port == 0
 
 
 def test_such_an_address_is_no_other_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +116,7 @@ def test_such_an_address_is_no_other_setting(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_other_variables_of_services_and_of_tests_are_no_misspellings() -> None:
-    others = {"SHARDSMITH_METRICS_PORT": LINK, "SHARDSMITH_TEST_RCLONE": "x", "PATH": "x", "SHARDSMITHS": "x"}
+    others = {"SHARDSMITH_CACHE_PORT": LINK, "SHARDSMITH_TEST_RCLONE": "x", "PATH": "x", "SHARDSMITHS": "x"}
     refuse_unknown({**SERVICE, **OTHER_SERVICE, **others, "SHARDSMITH_HOST": "x", "shardsmith_port": "1"})
 
 

@@ -20,11 +20,9 @@ _WAYS_OUT: Final = (
     "Set SHARDSMITH_TOKENS_FILE or SHARDSMITH_OIDC_ISSUER (docs/auth.md), listen on 127.0.0.1, or say "
     f"SHARDSMITH_ALLOW_UNAUTHENTICATED={ALLOWED_BY}."
 )
-_FOREIGN_PAGE: Final = problem_response(
-    403,
-    "foreign_page",
+_FOREIGN_PAGE: Final = (
     "A page of another origin may send nothing but GET and HEAD here. SHARDSMITH_CORS_ORIGINS names the "
-    "origins that may send more.",
+    "origins that may send more."
 )
 
 
@@ -66,7 +64,7 @@ class WithoutAuthentication:
         if server is not None and server[0] != "127.0.0.1" and _reaches_beyond(server[0]):
             return self._refuse(server[0], scope, receive, send)
         if self._is_foreign(scope):
-            return _FOREIGN_PAGE(scope, receive, send)
+            return problem_response(403, "foreign_page", _FOREIGN_PAGE)(scope, receive, send)
         return self._app(scope, receive, send)  # not awaited here: a coroutine less
 
     def _is_foreign(self, scope: Scope) -> bool:

@@ -51,7 +51,8 @@ class Lane:
 
     def __init__(self, num_threads: int, name: str, *, queued: int = 0) -> None:
         self._pool = Threads(num_threads, thread_name_prefix=name)
-        self._num_threads = num_threads
+        self.name = name
+        self.num_threads = num_threads
         self._free = num_threads
         self._most_of_group = max(1, self._free // 2)
         self._held: Counter[str | Groups] = Counter()
@@ -61,6 +62,16 @@ class Lane:
         self._interval_s = 0.0
         self._came_free = 0.0
         self._closed = False
+
+    @property
+    def num_taken(self) -> int:
+        """Threads that are taken."""
+        return self.num_threads - self._free
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for a thread."""
+        return len(self._waiting)
 
     async def enter(self, groups: Groups = ()) -> None:
         """Take a thread, or wait for one.
@@ -74,7 +85,8 @@ class Lane:
             return
         if self.is_full_for(groups):
             raise Overloaded(
-                "All workers are busy, or all that one caller may have; nothing was done. Try again."
+                "All workers are busy, or all that one caller may have; nothing was done. Try again.",
+                short="threads",
             )
         if not self._waiting:
             self._came_free = time.monotonic()
@@ -86,7 +98,8 @@ class Lane:
         except TimeoutError:
             self._forgo(waiting)
             raise Overloaded(
-                f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again."
+                f"No worker came free within {_ADMISSION_WAIT_S:g} s; nothing was done. Try again.",
+                short="threads",
             ) from None
         except BaseException:
             self._forgo(waiting)
@@ -154,7 +167,7 @@ class Lane:
     def _not_begun(self) -> ShardsmithError:
         if self._closed:
             return shutting_down()
-        return Overloaded("The service is too busy; nothing was done. Try again.")
+        return Overloaded("The service is too busy; nothing was done. Try again.", short="threads")
 
     def _has_one_for(self, groups: Groups) -> bool:
         most = self._most_of_group
@@ -173,7 +186,7 @@ class Lane:
         if not self._waiting:
             return 0.0
         # Where none has come free for a while, all of them may in a moment: they began together.
-        together = self._most_of_group if groups else self._num_threads
+        together = self._most_of_group if groups else self.num_threads
         since = (time.monotonic() - self._came_free) / together
         # The others have their threads in turn.
         ahead = sum(min(count, queued[groups] + 1) for count in queued.values())
@@ -185,7 +198,7 @@ class Lane:
         now = time.monotonic()
         if self._waiting:
             latest = now - self._came_free
-            weight = _LATEST if self._interval_s else 1 / self._num_threads
+            weight = _LATEST if self._interval_s else 1 / self.num_threads
             self._interval_s += weight * (latest - self._interval_s)
             self._came_free = now
         self._give_back(groups)

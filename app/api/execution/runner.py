@@ -79,6 +79,11 @@ class Runner:
         self._small_limits = small_limits(services.limits)
         self._small_bytes = min(services.limits.max_body_bytes, BODY_BYTES)
 
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The threads, by what they are for."""
+        return self._conversions, self._metadata
+
     def close(self) -> None:
         """Let running work end, take no more."""
         self._conversions.close()
@@ -125,7 +130,7 @@ class Runner:
             receive = replay(taken, receive)
         lane, groups = self._place(request, plan)
         if lane.is_full_for(groups):
-            return refusal(request.method)
+            return refusal(request.method, "threads")
         # Before anything is read: a client that expects `100 Continue` shall not be asked for it.
         try:
             check_body_headers(request.headers, self._services.limits)

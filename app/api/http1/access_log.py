@@ -15,6 +15,7 @@ from typing import Final
 from starlette.types import Scope
 
 from ...logs import ACCESS, REQUEST_ID
+from ...telemetry.requests import count_refused_head, count_request
 from ..auth.routes import access_table
 from ..paths import routed_path
 from .connections import PROBES
@@ -40,7 +41,7 @@ def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 class RequestLog:
-    """What is told of one request: counted while it is under way, written when it has ended.
+    """What is told of one request: noted while it is under way, counted and written when it has ended.
 
     Attributes:
         id: the request's.
@@ -61,7 +62,7 @@ class RequestLog:
         self.ended: str | None = None
 
     def write(self, *, whole_body: bool, every: bool) -> None:
-        """Write the line.
+        """Count the request, and write its line.
 
         Args:
             whole_body: whether the body has come to its end; a line that says otherwise is a warning.
@@ -69,16 +70,27 @@ class RequestLog:
         """
         scope = self._scope
         path = routed_path(scope)
+        route = _route_of(path)
+        seconds = time.monotonic() - self._began
+        count_request(
+            route,
+            scope["method"],
+            self.status,
+            seconds=seconds,
+            num_in=self.num_in,
+            num_out=self.num_out,
+            cut=self.ended,
+        )
         level = logging.WARNING if self.ended is not None and not whole_body else logging.INFO
         if path in PROBES or not (every or level == logging.WARNING) or not logger.isEnabledFor(level):
             return
         _log(
             level,
-            path,
+            route,
             scope["raw_path"],
             method=scope["method"],
             status=self.status,
-            ms=round((time.monotonic() - self._began) * 1e3, 2),
+            ms=round(seconds * 1e3, 2),
             num_in=self.num_in,
             num_out=self.num_out,
             client=scope["client"],
@@ -96,26 +108,41 @@ def log_refusal(
     *,
     every: bool,
 ) -> None:
-    """Write the line of what was refused before it was a request.
+    """Count what was refused before it was a request, and write its line.
 
     Args:
         target: what had come of its target.
         num_in: bytes of its head.
         every: whether there are lines for others than those that did not come in time.
     """
+    count_refused_head(status)
     level = logging.WARNING if status == 408 else logging.INFO
     if not (every or level == logging.WARNING) or not logger.isEnabledFor(level):
         return
     # A target of another form may hold a password: `http://name:password@host/`.
     path = target.partition(b"?")[0] if target.startswith(b"/") else b""
     token = REQUEST_ID.set(request_id)
-    _log(level, path.decode("latin-1"), path, status=status, num_in=num_in, client=client, ended=code)
+    _log(
+        level,
+        _route_of(path.decode("latin-1")),
+        path,
+        status=status,
+        num_in=num_in,
+        client=client,
+        ended=code,
+    )
     REQUEST_ID.reset(token)
+
+
+def _route_of(path: str) -> str | None:
+    """The template of the route that takes `path`; None if there is none."""
+    found = _ROUTES.find(path)
+    return None if found is None else found[0].route
 
 
 def _log(
     level: int,
-    path: str,
+    route: str | None,
     raw_path: bytes,
     *,
     status: int | None,
@@ -126,8 +153,6 @@ def _log(
     ms: float | None = None,
     num_out: int | None = None,
 ) -> None:
-    found = _ROUTES.find(path)
-    route = found[0].route if found is not None else None
     # As it was sent: percent-encoded, it has neither blanks nor line ends.
     shown = raw_path[:_LONGEST_PATH].decode("latin-1")
     address = client[0] if client else None

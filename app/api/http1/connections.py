@@ -34,16 +34,21 @@ class Connections:
     """The open connections of one process. Times are those of the event loop, in seconds."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._counted: set[Evictable] = set()
         self._beside: dict[Evictable, None] = {}
         #: Whether the process is about to end: no connection is kept after its next answer, so that clients
         #: which come again are sent elsewhere.
         self.leaving = False
 
+    @property
+    def num_open(self) -> int:
+        """Open connections, those beside the cap too."""
+        return len(self._counted) + len(self._beside)
+
     def admit(self, connection: Evictable, now: float) -> bool:
         """Count a new connection; false where it is beside the cap."""
-        if len(self._counted) >= self._limit and not self._make_room(now):
+        if len(self._counted) >= self.limit and not self._make_room(now):
             if len(self._beside) >= _BESIDE:
                 self._evict(next(iter(self._beside)))
             self._beside[connection] = None

@@ -8,6 +8,7 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from ...telemetry.metrics import HTTP_PROBLEMS
 from ..problems import PROBLEM_MEDIA_TYPE, problem, retry_after
 from .access_log import REQUEST_ID_HEADER
 
@@ -70,7 +71,8 @@ def defect() -> Refused:
 
 
 def problem_parts(refused: Refused) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Headers and content of the answer."""
+    """Headers and content of the answer, which is counted."""
+    HTTP_PROBLEMS.labels(refused.code, "").inc()
     body = json.dumps(problem(refused.status, refused.code, refused.detail)).encode("ascii")
     headers = [
         (b"content-type", PROBLEM_MEDIA_TYPE.encode("ascii")),

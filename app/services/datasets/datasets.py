@@ -175,6 +175,11 @@ class Datasets:
         self._publications = Publications(publish_wait_s, self._memory)
         self._collector = Collector(self._backend)
 
+    @property
+    def num_publications(self) -> int:
+        """Publications under way."""
+        return self._publications.num_running
+
     def create(self, name: str, schema: Schema | None, options: DatasetOptions) -> tuple[DatasetInfo, bool]:
         """Create a dataset; the same again finds it. Also says whether it was created.
 

@@ -120,6 +120,11 @@ class Publications:
                 del self._followed[request]
         return run.outcome.result()
 
+    @property
+    def num_running(self) -> int:
+        """Publications under way."""
+        return sum(not run.outcome.done() for run in list(self._running))
+
     def reserve(self) -> Room:
         """Room for a publication, before who asks for it does anything else; to be ended by the caller.
 
@@ -135,6 +140,7 @@ class Publications:
             raise Overloaded(
                 f"{_CAPACITY} publications are under way in this replica. Try again.",
                 code="too_many_publications",
+                short="publications",
             )
         # Beside one, no more than leave half of the memory to all other requests.
         held = sum(run.room.num_bytes for run in self._running)
@@ -142,6 +148,7 @@ class Publications:
             raise Overloaded(
                 "The memory for publications is taken in this replica. Try again.",
                 code="too_many_publications",
+                short="memory",
             )
         return Room(self._memory)
 

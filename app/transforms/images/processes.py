@@ -31,6 +31,7 @@ from ...runtime.limited_process import LimitedProcess, ProcessEnded
 from ...runtime.memory import MemoryPool, MemoryShare
 from ...runtime.threads import Threads
 from ...runtime.turns import offer_turn, turns_of_helpers, waiting
+from ...telemetry.metrics import IMAGE_PROCESS_ENDS
 
 _PROGRAM: Final = Path(__file__).with_name("program.py")
 _PROCESSES: Final = 2
@@ -95,6 +96,11 @@ class ImageProcesses:
         for _ in range(processes):
             self._free.put(None)
         self._threads = Threads(processes, thread_name_prefix="images")
+
+    @property
+    def num_idle(self) -> int:
+        """Processes that run and have nothing to do."""
+        return sum(process is not None for process in list(self._free.queue))
 
     @property
     def process_ids(self) -> list[int]:
@@ -176,7 +182,9 @@ class ImageProcesses:
             with waiting():
                 process = self._free.get(timeout=_FREE_WITHIN_S)
         except Empty:
-            raise Overloaded("All processes that decode images are busy. Try again later.") from None
+            raise Overloaded(
+                "All processes that decode images are busy. Try again later.", short="images"
+            ) from None
         try:
             if process is None:
                 process = self._start()
@@ -184,6 +192,7 @@ class ImageProcesses:
         except BaseException:
             if process is not None:
                 self._end(process)
+                IMAGE_PROCESS_ENDS.inc()
             process = None
             raise
         finally:
@@ -209,7 +218,7 @@ class ImageProcesses:
             with self._lock:
                 self._running[process] = share
             return process
-        raise Overloaded("A process that decodes images does not start. Try again later.")
+        raise Overloaded("A process that decodes images does not start. Try again later.", short="images")
 
     def _launch(self) -> LimitedProcess:
         process = LimitedProcess(

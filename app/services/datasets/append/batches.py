@@ -144,7 +144,7 @@ class Batches:
             for append in batch:
                 if append.since < not_before:
                     message = "The service is too busy; this append is not stored. Try again."
-                    append.outcome.set_exception(Overloaded(message))
+                    append.outcome.set_exception(Overloaded(message, short="threads"))
             if in_time := [append for append in batch if append.since >= not_before]:
                 self._take_in(in_time)
 

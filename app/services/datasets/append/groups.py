@@ -173,7 +173,7 @@ def _require_in_time(group: _Group) -> None:
         Overloaded: it has; nothing is stored.
     """
     if time.monotonic() - group.begun > _LONGEST_WAIT_S:
-        raise Overloaded("The store is too slow; this append is not stored. Try again.")
+        raise Overloaded("The store is too slow; this append is not stored. Try again.", short="store")
 
 
 def _own(error: BaseException) -> BaseException:

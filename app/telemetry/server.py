@@ -1,0 +1,88 @@
+"""The port that metrics are read from: a small HTTP server in threads, away from the event loop."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from http.server import ThreadingHTTPServer
+from typing import Any, Final
+
+from prometheus_client.exposition import MetricsHandler
+from prometheus_client.registry import Collector as Collector
+
+#: Seconds for the head of a request, and for each write of an answer.
+_TIMEOUT_S: Final = 10.0
+#: Connections at a time; a Prometheus has one. Further ones are closed.
+_CONNECTIONS: Final = 8
+
+
+class MetricsServer:
+    """Answers `GET /metrics` until it is closed, in Prometheus' text format or OpenMetrics.
+
+    Args:
+        host: the address to listen on.
+        port: 0 picks a free one.
+        source: asked for the metrics at each request.
+
+    Raises:
+        OSError: it cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, source: Collector) -> None:
+        handler = type("Handler", (_Handler,), {"registry": source})
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server = type("Server", (_Server,), {"address_family": family})((host, port), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        port: int = self._server.server_address[1]
+        return port
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Handler(MetricsHandler):
+    timeout = _TIMEOUT_S
+
+    def do_GET(self) -> None:  # noqa: N802  # as http.server names it
+        if self.path.partition("?")[0] == "/metrics":
+            super().do_GET()
+        else:
+            self.send_error(404, "Metrics are at /metrics.")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[MetricsHandler]) -> None:
+        self._room = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        # That of HTTPServer looks up the name of the host, which takes seconds where no DNS answers.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "metrics", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away, or says nothing, is no event of this service."""

@@ -1,0 +1,99 @@
+"""Metrics of several workers: added up, also over those that have ended, and read past those that hang."""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from app.telemetry import workers
+from app.telemetry.workers import MergedMetrics, WorkerMetrics
+
+
+class Fleet:
+    """Workers in this process: each has a registry of its own, and answers at a socket of its own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.living: dict[int, CollectorRegistry] = {}
+        self._patch = monkeypatch
+        self.merged = MergedMetrics(folder, lambda: list(self.living))
+
+    def start(self, process_id: int, counted: float, oldest: float, ready: float) -> CollectorRegistry:
+        self.living[process_id] = registry = CollectorRegistry()
+        Counter("counted", "Counted.", ["kind"], registry=registry).labels("a").inc(counted)
+        Gauge("used", "Used.", registry=registry).set(counted)
+        Gauge("oldest", "Oldest.", registry=registry).set(oldest)
+        Gauge("ready", "Ready.", registry=registry).set(ready)
+        Gauge("shardsmith_workers", "Workers.", ["state"], registry=registry).labels("answering").set(1)
+        Histogram("took", "Took.", buckets=[1], registry=registry).observe(counted)
+        self._patch.setattr(os, "getpid", lambda: process_id)
+        WorkerMetrics(self.folder, registry, {"oldest": "max", "ready": "min"})
+        return registry
+
+    def read(self) -> Mapping[str, float]:
+        return {
+            f"{sample.name}{''.join(sample.labels.values())}": sample.value
+            for metric in self.merged.collect()
+            for sample in metric.samples
+            if not sample.name.endswith("_created")
+        }
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    monkeypatch.setattr(workers, "_PATIENCE_S", 0.5)
+    return Fleet(tmp_path, monkeypatch)
+
+
+def test_counters_are_added_up_and_gauges_as_they_are_meant(fleet: Fleet) -> None:
+    fleet.start(1, 0.5, oldest=7, ready=1)
+    fleet.start(2, 3, oldest=5, ready=0)
+    assert fleet.read() == {
+        "counted_totala": 3.5,
+        "used": 3.5,
+        "oldest": 7,
+        "ready": 0,
+        "took_bucket1.0": 1,
+        "took_bucket+Inf": 2,
+        "took_count": 2,
+        "took_sum": 3.5,
+        "shardsmith_workersanswering": 2,
+        "shardsmith_workerssilent": 0,
+    }
+
+
+def test_what_a_worker_counted_that_has_ended_stays(fleet: Fleet) -> None:
+    first = fleet.start(1, 2, oldest=7, ready=0)
+    fleet.start(2, 3, oldest=5, ready=1)
+    fleet.read()
+    del fleet.living[1], first
+    for _ in range(2):
+        found = fleet.read()
+        assert (found["counted_totala"], found["took_count"]) == (5, 2)
+        assert (found["used"], found["oldest"], found["ready"]) == (3, 5, 1)
+    fleet.start(3, 10, oldest=0, ready=1)
+    assert fleet.read()["counted_totala"] == 15
+
+
+def test_a_worker_that_hangs_counts_with_what_it_said_last(fleet: Fleet) -> None:
+    fleet.start(1, 2, oldest=7, ready=1)
+    fleet.read()
+    (fleet.folder / "1.sock").unlink()
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(fleet.folder / "1.sock"))
+        hung.listen()
+        fleet.start(2, 3, oldest=5, ready=1)
+        found = fleet.read()
+    assert found["counted_totala"] == 5
+    assert (found["used"], found["oldest"]) == (3, 5)
+    assert (found["shardsmith_workersanswering"], found["shardsmith_workerssilent"]) == (1, 1)
+
+
+def test_a_worker_that_is_starting_counts_nothing_yet(fleet: Fleet) -> None:
+    fleet.start(1, 2, oldest=7, ready=1)
+    fleet.living[9] = CollectorRegistry()
+    found = fleet.read()
+    assert (found["counted_totala"], found["shardsmith_workerssilent"]) == (2, 1)

@@ -46,6 +46,20 @@ class ControlGroup:
         [killed] = [line.split()[1] for line in lines if line.startswith("oom_kill ")]
         return int(killed)
 
+    @property
+    def anonymous_bytes(self) -> int:
+        """Memory of its processes that is not that of files, which the system may take back."""
+        name = "anon" if _VERSION_2 else "total_rss"
+        lines = (self.folder / "memory.stat").read_text("utf-8").splitlines()
+        [found] = [line.split()[1] for line in lines if line.startswith(f"{name} ")]
+        return int(found)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it has used, files included."""
+        name = "memory.peak" if _VERSION_2 else "memory.max_usage_in_bytes"
+        return int((self.folder / name).read_text("utf-8"))
+
 
 @contextmanager
 def limited_to(num_bytes: int) -> Iterator[ControlGroup]:

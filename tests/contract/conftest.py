@@ -1,19 +1,32 @@
-"""One service for the whole suite: a real process behind a real client."""
+"""One service for the whole suite: a real process behind a real client.
 
+With SHARDSMITH_TEST_CONTRACT=image it runs in the image that SHARDSMITH_TEST_IMAGE names.
+"""
+
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.contract.declared import check_answer
+from tests.deploy.image import IMAGE, built, memory_limit, running
 from tests.e2e.service import SSL_CONTEXT, Service, start
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A ready service that keeps its datasets on the local disk."""
-    started = start(tmp_path_factory.mktemp("service"))
+    folder = tmp_path_factory.mktemp("service")
+    if os.environ.get("SHARDSMITH_TEST_CONTRACT") == "image":
+        with running(built(Path(os.environ[IMAGE])), folder, memory_limit()) as container:
+            container.service.wait_until_ready()
+            yield container.service
+            assert container.group.num_killed == 0
+        return
+    started = start(folder)
     try:
         started.wait_until_ready()
         yield started

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from tests.contract.declared import check_answer
-from tests.deploy.image import IMAGE, Image, built
+from tests.deploy.image import IMAGE, Image, built, memory_limit, running
 from tests.deploy.manifests import CHECKERS, HELM, KUBECTL
-from tests.e2e.service import Service, free_port, start
+from tests.e2e.service import Service
 
 
 @pytest.fixture(scope="session")
@@ -24,17 +24,11 @@ def image() -> Image:
 
 @pytest.fixture(scope="session")
 def container(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The service in the image, as its user, on a read-only root file system."""
-    folder = tmp_path_factory.mktemp("container")
-    port = free_port()
-    run = image.command(folder / "data", SHARDSMITH_HOST="127.0.0.1", SHARDSMITH_PORT=str(port))
-    started = start(folder, run=run)
-    service = Service(started.process, f"http://127.0.0.1:{port}", started.output)
-    try:
-        service.wait_until_ready()
-        yield service
-    finally:
-        service.stop()
+    """The service in the image, as its user, on a read-only root file system, with the manifests' memory."""
+    with running(image, tmp_path_factory.mktemp("container"), memory_limit()) as started:
+        started.service.wait_until_ready()
+        yield started.service
+        assert started.group.num_killed == 0
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,15 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.control_groups import ControlGroup, limited_to
+from tests.deploy.manifests import base_pod
+from tests.e2e.service import Service, free_port, start
 
 #: Names the folder that docker/build-without-engine.sh has filled.
 IMAGE = "SHARDSMITH_TEST_IMAGE"
@@ -65,6 +70,35 @@ class Image:
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
+
+
+@dataclass(frozen=True)
+class Container:
+    """The service in the image, and the control group that bounds its memory."""
+
+    service: Service
+    group: ControlGroup
+
+
+@contextmanager
+def running(image: Image, folder: Path, memory_bytes: int, **settings: str) -> Iterator[Container]:
+    """The service in the image with so much memory; it may not be ready yet."""
+    settings = {"SHARDSMITH_HOST": "127.0.0.1", "SHARDSMITH_PORT": str(free_port()), **settings}
+    with limited_to(memory_bytes) as group:
+        started = start(folder, run=group.within(image.command(folder / "data", **settings)))
+        service = Service(started.process, f"http://127.0.0.1:{settings['SHARDSMITH_PORT']}", started.output)
+        try:
+            yield Container(service, group)
+        finally:
+            service.process.terminate()
+            service.process.wait(60)
+
+
+def memory_limit() -> int:
+    """Bytes that the manifests give to a container."""
+    [container] = base_pod()["containers"]
+    memory: str = container["resources"]["limits"]["memory"]
+    return int(memory.removesuffix("Gi")) * 1024**3
 
 
 def _path(program: str) -> str:

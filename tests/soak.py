@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from tests.control_groups import limited_to
-from tests.e2e.service import Service, served_alone, start
+from tests.e2e.service import Service, ready, served_alone
 
 MIB = 1 << 20
 CLIENTS = 24
@@ -130,22 +130,18 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as folder,
         limited_to(arguments.limit_mib * MIB) as group,
+        ready(Path(folder), run=group.within(served_alone())) as service,
     ):
-        service = start(Path(folder), run=group.within(served_alone()))
-        try:
-            service.wait_until_ready()
-            for index in range(arguments.rounds):
-                # In even rounds one kind at a time, in odd ones all kinds together.
-                for load in LONG if index % 2 == 0 else (None,):
-                    asked = [load] * CLIENTS if load else [*LONG] * 4
-                    statuses = ask_at_once(service, asked)
-                    unexpected += Counter({key: n for key, n in statuses.items() if key[1] not in EXPECTED})
-                    resident = f"{service.anonymous_mib():.0f} MiB"
-                    print(index, load.name if load else "all", resident, dict(statuses), flush=True)
-            killed = group.num_killed
-            print("killed:", killed, "unexpected:", dict(unexpected))
-        finally:
-            service.kill()
+        for index in range(arguments.rounds):
+            # In even rounds one kind at a time, in odd ones all kinds together.
+            for load in LONG if index % 2 == 0 else (None,):
+                asked = [load] * CLIENTS if load else [*LONG] * 4
+                statuses = ask_at_once(service, asked)
+                unexpected += Counter({key: n for key, n in statuses.items() if key[1] not in EXPECTED})
+                resident = f"{service.anonymous_mib():.0f} MiB"
+                print(index, load.name if load else "all", resident, dict(statuses), flush=True)
+        killed = group.num_killed
+        print("killed:", killed, "unexpected:", dict(unexpected))
     raise SystemExit(bool(unexpected or killed))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.declared import check_answer
 from tests.deploy.image import IMAGE, built, memory_limit, running
-from tests.e2e.service import SSL_CONTEXT, Service, start
+from tests.e2e.service import SSL_CONTEXT, Service, ready
 
 
 @pytest.fixture(scope="session")
@@ -26,11 +26,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             yield container.service
             assert container.group.num_killed == 0
         return
-    started = start(folder)
-    try:
-        started.wait_until_ready()
+    with ready(folder) as started:
         yield started
-    finally:
         started.stop()
 
 

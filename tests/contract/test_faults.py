@@ -31,7 +31,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.faults import FAULTS, MIB, Fault
 from tests.hostile_bodies import LIES
 
@@ -57,12 +57,8 @@ def watching_client(bounded: Service) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service whose requests may hold little."""
-    started = start(tmp_path_factory.mktemp("bounded"), SHARDSMITH_MAX_DECODED_BYTES=str(HELD))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path_factory.mktemp("bounded"), SHARDSMITH_MAX_DECODED_BYTES=str(HELD)) as started:
         yield started
-    finally:
-        started.stop()
 
 
 def cases() -> Iterator[Any]:

@@ -13,7 +13,7 @@ from app.api.execution import exchange
 from app.main import create_app_with
 from app.runtime.spool import Spool
 from app.settings import Settings
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.footprint import measured
 from tests.hostile_requests import HOSTILE, MIB, Hostile, delimited, filled
 from tests.served import read_to_end, served
@@ -39,12 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def hostile_service(folder: Path) -> Iterator[Service]:
     settings = {"SHARDSMITH_SPOOL_DIR": str(folder / "spool"), "SHARDSMITH_SPOOL_MAX_BYTES": str(SPOOL)}
-    started = start(folder, **settings)
-    try:
-        started.wait_until_ready()
+    with ready(folder, **settings) as started:
         yield started
-    finally:
-        started.stop()
 
 
 def with_marks() -> Iterator[Any]:

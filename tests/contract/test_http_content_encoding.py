@@ -24,7 +24,7 @@ from app.main import create_app_with
 from app.settings import Settings
 from openapi.recorded import serving
 from tests import records_forms, tensor_forms
-from tests.e2e.service import Service, needs_curl, start
+from tests.e2e.service import Service, needs_curl, ready
 from tests.zstandard import zstd
 
 ENCODE: dict[str, Callable[[bytes], bytes]] = {
@@ -46,12 +46,8 @@ MAX_BODY = 16 * MIB
 @pytest.fixture(scope="module")
 def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that takes little."""
-    started = start(tmp_path_factory.mktemp("bounded"), SHARDSMITH_MAX_BODY_BYTES=str(MAX_BODY))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path_factory.mktemp("bounded"), SHARDSMITH_MAX_BODY_BYTES=str(MAX_BODY)) as started:
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="module")

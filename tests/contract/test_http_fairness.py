@@ -19,7 +19,7 @@ from app.settings import Settings
 from app.storage.obstore_store import open_store
 from openapi.recorded import serving
 from tests.contract.tokens import TOKENS, as_, token_file
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.stores import FaultStore, Operation, When
 from tests.waiting import wait_for
 
@@ -37,12 +37,8 @@ EMPTY_ROWS = b"[" + b",".join([b"{}"] * 10_000) + b"]"
 def service(tmp_path: Path) -> Iterator[Service]:
     tokens = tmp_path / "tokens.json"
     tokens.write_text(token_file(TOKENS))
-    started = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens)) as started:
         yield started
-    finally:
-        started.kill()  # it may be at work for long
 
 
 def connect(service: Service) -> socket.socket:

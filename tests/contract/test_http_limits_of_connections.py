@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.served import read_to_end
 from tests.waiting import wait_for
 
@@ -31,7 +31,7 @@ MIB = 1 << 20
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with one worker for streams, short deadlines, and small limits."""
     folder = tmp_path_factory.mktemp("strict")
-    started = start(
+    with ready(
         folder,
         SHARDSMITH_STREAMS="1",
         SHARDSMITH_SPOOL_DIR=str(folder / "spool"),
@@ -46,12 +46,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         SHARDSMITH_BODY_GRACE_S="3",
         SHARDSMITH_BODY_TIMEOUT_S="6",
         SHARDSMITH_MAX_CONNECTIONS="20",
-    )
-    try:
-        started.wait_until_ready()
+    ) as started:
         yield started
-    finally:
-        started.stop()
 
 
 def connect(service: Service, *, receive_buffer: int | None = None) -> socket.socket:
@@ -310,9 +306,7 @@ def test_half_duplex_clients_are_answered(strict: Service) -> None:
 
 @pytest.mark.waits
 def test_a_process_that_was_stopped_takes_what_came_meanwhile(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_BODY_TIMEOUT_S="1")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_BODY_TIMEOUT_S="1") as service:
         with connect(service) as connection:
             head = b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: localhost\r\n" + NDJSON
             connection.sendall(head + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
@@ -323,5 +317,3 @@ def test_a_process_that_was_stopped_takes_what_came_meanwhile(tmp_path: Path) ->
             service.process.send_signal(signal.SIGCONT)
             answer = read_to_end(connection)
         assert answer.startswith(b"HTTP/1.1 200 "), answer
-    finally:
-        service.kill()

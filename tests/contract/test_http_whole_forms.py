@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.served import read_to_end
 from tests.waiting import wait_for
 
@@ -26,14 +26,10 @@ GROWTH_MIB = 96
 @pytest.fixture(scope="module")
 def spooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("spooling")
-    started = start(folder, SHARDSMITH_SPOOL_DIR=str(folder / "spool"))
-    try:
-        started.wait_until_ready()
+    with ready(folder, SHARDSMITH_SPOOL_DIR=str(folder / "spool")) as started:
         if not Path(f"/proc/{started.process.pid}/status").exists():
             pytest.skip("reads /proc")
         yield started
-    finally:
-        started.stop()
 
 
 @dataclass
@@ -130,12 +126,8 @@ def little_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service whose spool has no room for much."""
     folder = tmp_path_factory.mktemp("little_room")
     settings = {"SHARDSMITH_SPOOL_DIR": str(folder / "spool"), "SHARDSMITH_SPOOL_MAX_BYTES": str(96 * MIB)}
-    started = start(folder, **settings)
-    try:
-        started.wait_until_ready()
+    with ready(folder, **settings) as started:
         yield started
-    finally:
-        started.stop()
 
 
 ROWS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

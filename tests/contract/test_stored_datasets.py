@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.service import start
+from tests.e2e.service import ready
 from tests.stored.make import ROWS, SEQUENCES, Client
 
 STORED = Path(__file__).parents[1] / "stored"
@@ -26,13 +26,8 @@ def client(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A client of a service on a copy of what that release stored."""
     folder = tmp_path_factory.mktemp("stored")
     shutil.copytree(release / "data", folder / "data")
-    service = start(folder)
-    try:
-        service.wait_until_ready()
-        with Client(service.url) as opened:
-            yield opened
-    finally:
-        service.stop()
+    with ready(folder) as service, Client(service.url) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

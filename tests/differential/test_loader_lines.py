@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -78,12 +78,8 @@ KINDS: dict[str, tuple[dict[str, Any], list[Row]]] = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    started = start(tmp_path_factory.mktemp("service"))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path_factory.mktemp("service")) as started:
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(params=KINDS)

@@ -17,7 +17,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -100,12 +100,8 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    started = start(tmp_path_factory.mktemp("service"))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path_factory.mktemp("service")) as started:
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="module")

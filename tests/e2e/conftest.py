@@ -3,15 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """A service that is ready; killed by its id where the test has not ended it."""
-    started = start(tmp_path)
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path) as started:
         yield started
-    finally:
-        started.kill()

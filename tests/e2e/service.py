@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -116,6 +117,17 @@ def start(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Service
     with output.open("wb") as log:
         process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=log, stderr=log)
     return Service(process, f"http://127.0.0.1:{port}", output)
+
+
+@contextmanager
+def ready(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Iterator[Service]:
+    """A service that is ready; killed at the end if it has not been stopped."""
+    service = start(folder, run=run, **settings)
+    try:
+        service.wait_until_ready()
+        yield service
+    finally:
+        service.kill()
 
 
 def free_port() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.served import read_to_end
 from tests.waiting import wait_for
 
@@ -25,19 +25,15 @@ UPLOAD = (
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    started = start(
+    with ready(
         tmp_path_factory.mktemp("service"),
         SHARDSMITH_LOG_FORMAT="json",
         SHARDSMITH_HEADER_TIMEOUT_S="1",
         SHARDSMITH_BODY_GRACE_S="1",
         SHARDSMITH_BODY_TIMEOUT_S="5",
         SHARDSMITH_MAX_HEADERS="20",
-    )
-    try:
-        started.wait_until_ready()
+    ) as started:
         yield started
-    finally:
-        started.kill()
 
 
 def lines(service: Service, request_id: str) -> list[dict[str, Any]]:
@@ -211,9 +207,7 @@ def test_what_goes_wrong_is_logged_with_the_id(service: Service, tmp_path: Path)
 
 
 def test_lines_for_requests_can_be_left_out_but_for_aborted_uploads(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_ACCESS_LOG="false")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_ACCESS_LOG="false") as service:
         answer = httpx.get(f"{service.url}/v1/forms")
         assert NEW_ID.fullmatch(answer.headers["x-request-id"])
         with send(service, b"no request\r\n\r\n") as connection:
@@ -226,5 +220,3 @@ def test_lines_for_requests_can_be_left_out_but_for_aborted_uploads(tmp_path: Pa
             r"\d+ bytes in, 0 out, 127\.0\.0\.1 /v1/datasets/large/records client_closed$",
             line,
         )
-    finally:
-        service.kill()

@@ -12,7 +12,7 @@ import pytest
 
 from app.settings import Settings
 from tests.contract.tokens import as_, token_file
-from tests.e2e.service import ROOT, RUN, Service, free_port, start
+from tests.e2e.service import ROOT, RUN, Service, free_port, ready, start
 from tests.waiting import wait_for
 
 READ = {"scopes": ["read"]}
@@ -33,9 +33,7 @@ def mount(folder: Path, version: str, tokens: str) -> Path:
 def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     path = mount(secret, "..1", token_file({"old": {"name": "old", **READ}}))
-    service = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(path))
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_TOKENS_FILE=str(path)) as service:
 
         def known(token: str) -> bool:
             return httpx.get(f"{service.url}/v1/datasets", headers=as_(token)).status_code == 200
@@ -54,8 +52,6 @@ def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
         assert known("new")
         assert service.stop() == 0
         assert "Traceback" not in service.log()
-    finally:
-        service.kill()
 
 
 def refusal(folder: Path, **settings: str) -> str:

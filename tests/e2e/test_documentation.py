@@ -14,7 +14,7 @@ import pytest
 from app.settings import Settings
 from tests.deploy.manifests import HELM, KUBECTL
 from tests.e2e.documentation import PAGES, Page, is_installed, matches, run_commands, run_program
-from tests.e2e.service import ROOT, Service, needs_curl, start
+from tests.e2e.service import ROOT, Service, needs_curl, ready
 from tests.e2e.test_commands import environment, make_checkout
 
 RUNNABLE: Final = [page for page in map(Page, PAGES) if page.commands() or any(True for _ in page.programs())]
@@ -42,12 +42,8 @@ def folder(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Service]:
     """A service for the page alone, with its datasets in `data`, on a port of its own."""
-    started = start(folder)
-    try:
-        started.wait_until_ready()
+    with ready(folder) as started:
         yield started
-    finally:
-        started.kill()
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +110,9 @@ def make_a_token_and_use_it(blocks: list[str], folder: Path) -> None:
     tokens = Page(ROOT / "docs" / "auth.md").blocks("json")[0].replace("<64 hex digits>", digest, 1)
     path = folder / "tokens.json"
     path.write_text(tokens.replace("<64 hex digits>", "1" * 64), encoding="utf-8")
-    service = start(folder, SHARDSMITH_TOKENS_FILE=str(path))
-    try:
-        service.wait_until_ready()
+    with ready(folder, SHARDSMITH_TOKENS_FILE=str(path)) as service:
         command = ask.replace("https://shardsmith.example", service.url).replace("curl ", "curl -s ")
         asked = run_shell(command, folder, **{**os.environ, "TOKEN": token})
-    finally:
-        service.kill()
     assert json.loads(asked.stdout) == {"datasets": []}
 
 
@@ -182,9 +174,7 @@ def test_every_block_for_a_shell_runs(page: Page, tmp_path: Path) -> None:
 @pytest.mark.tools
 def test_rows_that_the_readme_sends_are_stored_once(tmp_path: Path) -> None:
     readme = Page(ROOT / "README.md")
-    started = start(tmp_path)
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path) as started:
         run_commands(readme, started, tmp_path)
         languages = [language for language in ("go", "java", "js") if is_installed(language)]
         for _ in range(2):  # a retry
@@ -192,8 +182,6 @@ def test_rows_that_the_readme_sends_are_stored_once(tmp_path: Path) -> None:
                 [source] = readme.blocks(language)
                 run_program(language, source, started, tmp_path)
         waiting = httpx.get(f"{started.url}/v1/datasets/flowers/appends").json()["appends"]
-    finally:
-        started.kill()
     assert len(waiting) == len(languages)
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.control_groups import limited_to, needs_control_groups
-from tests.e2e.service import RUN, Service, served_alone, start
+from tests.e2e.service import RUN, Service, ready, served_alone
 from tests.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
 
 
@@ -16,19 +16,17 @@ from tests.soak import APPEND, CLIENTS, EXPECTED, MIB, SHORT, ask_at_once
 @pytest.mark.parametrize("limit_mib", [512, 768, 1024])
 @pytest.mark.soak
 def test_large_bodies_are_answered_or_refused_and_nothing_is_killed(tmp_path: Path, limit_mib: int) -> None:
-    with limited_to(limit_mib * MIB) as group:
-        service = start(tmp_path, run=group.within(served_alone()))
-        try:
-            service.wait_until_ready()
-            for load in SHORT:
-                statuses = ask_at_once(service, [load] * CLIENTS)
-                assert {status for _, status in statuses} <= EXPECTED, statuses
-            together = ask_at_once(service, [*SHORT] * (CLIENTS // len(SHORT)))
-            assert {status for _, status in together} <= EXPECTED, together
-            assert_it_serves(service)
-            assert group.num_killed == 0
-        finally:
-            service.kill()
+    with (
+        limited_to(limit_mib * MIB) as group,
+        ready(tmp_path, run=group.within(served_alone())) as service,
+    ):
+        for load in SHORT:
+            statuses = ask_at_once(service, [load] * CLIENTS)
+            assert {status for _, status in statuses} <= EXPECTED, statuses
+        together = ask_at_once(service, [*SHORT] * (CLIENTS // len(SHORT)))
+        assert {status for _, status in together} <= EXPECTED, together
+        assert_it_serves(service)
+        assert group.num_killed == 0
 
 
 def assert_it_serves(service: Service) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.bench_overload import PROBES, REQUEST
 from benchmarks.open_loop import Outcome, ask_in_turn, ask_on_time, probed, request
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 
 pytestmark = pytest.mark.soak
 
@@ -25,17 +25,13 @@ BESIDE_MIB = 500
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that can carry little."""
-    service = start(
+    with ready(
         tmp_path_factory.mktemp("small"),
         SHARDSMITH_STREAMS="2",
         SHARDSMITH_MAX_REQUESTS="40",
         SHARDSMITH_MEMORY_BYTES=str(POOL_MIB * MIB),
-    )
-    try:
-        service.wait_until_ready()
+    ) as service:
         yield service
-    finally:
-        service.kill()
 
 
 def port_of(service: Service) -> int:
@@ -87,12 +83,8 @@ def test_a_body_that_no_budget_could_hold_is_too_large(small: Service) -> None:
 
 
 def test_a_request_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_MAX_SECONDS="0.000001")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_MAX_SECONDS="0.000001") as service:
         rows = b'{"x": 1}\n' * 100_000
         headers = {"Content-Type": "application/x-ndjson"}
         answer = httpx.post(f"{service.url}/v1/records/serialize", content=rows, headers=headers, timeout=60)
         assert (answer.status_code, answer.json()["code"]) == (413, "time_limit")
-    finally:
-        service.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import start
+from tests.e2e.service import ready
 
 pytestmark = pytest.mark.tools
 
@@ -21,9 +21,7 @@ needs_chromium = pytest.mark.skipif(
 
 @needs_chromium
 def test_the_pages_show_what_they_have_and_their_policy_is_never_in_the_way(tmp_path: Path) -> None:
-    service = start(tmp_path)
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path) as service:
         paths = httpx.get(f"{service.url}/openapi.json").json()["paths"]
         docs, messages = _open(f"{service.url}/docs", tmp_path)
         assert messages == []
@@ -32,8 +30,6 @@ def test_the_pages_show_what_they_have_and_their_policy_is_never_in_the_way(tmp_
         index, messages = _open(f"{service.url}/", tmp_path)
         assert messages == []
         assert f"{service.url}/v1/records/serialize" in index
-    finally:
-        service.stop()
 
 
 def _open(url: str, folder: Path) -> tuple[str, list[str]]:

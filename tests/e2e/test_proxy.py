@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.e2e.documentation import Page
-from tests.e2e.service import ROOT, Service, free_port, start
+from tests.e2e.service import ROOT, Service, free_port, ready
 from tests.waiting import wait_for
 
 pytestmark = [
@@ -38,18 +38,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Service]:
     """A service as the page has it: without authentication, it has to know its name."""
-    started = start(
+    with ready(
         folder,
         SHARDSMITH_ALLOWED_HOSTS=NAME,
         FORWARDED_ALLOW_IPS="127.0.0.1",
         SHARDSMITH_BODY_TIMEOUT_S="3",
         SHARDSMITH_LOG_FORMAT="json",
-    )
-    try:
-        started.wait_until_ready()
+    ) as started:
         yield started
-    finally:
-        started.kill()
 
 
 @pytest.fixture(scope="module")

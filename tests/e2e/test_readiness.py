@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.contract.tokens import TOKENS, as_, token_file
-from tests.e2e.service import start
+from tests.e2e.service import ready, start
 from tests.mounts import mounted, remount
 from tests.waiting import wait_for
 
@@ -44,24 +44,19 @@ def test_a_folder_that_becomes_read_only_makes_the_service_unready_until_it_is_w
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with mounted(data, "size=64m"):
-        service = start(tmp_path)
-        try:
-            service.wait_until_ready()
-            append = f"{service.url}/v1/datasets/a/records"
-            assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
-            remount(data, "ro")
-            refused = httpx.post(append, content=ROWS, headers=JSON, timeout=60)
-            assert (refused.status_code, refused.json()["code"]) == (503, "storage_denied")
-            wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
-            checks = httpx.get(f"{service.url}/readyz").json()["checks"]
-            assert (checks["storage"]["ok"], checks["storage"]["code"]) == (False, "storage_denied")
-            assert "Read-only file system" in checks["storage"]["detail"]
-            remount(data, "rw")
-            wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 200)
-            assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
-        finally:
-            service.kill()
+    with mounted(data, "size=64m"), ready(tmp_path) as service:
+        append = f"{service.url}/v1/datasets/a/records"
+        assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
+        remount(data, "ro")
+        refused = httpx.post(append, content=ROWS, headers=JSON, timeout=60)
+        assert (refused.status_code, refused.json()["code"]) == (503, "storage_denied")
+        wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
+        checks = httpx.get(f"{service.url}/readyz").json()["checks"]
+        assert (checks["storage"]["ok"], checks["storage"]["code"]) == (False, "storage_denied")
+        assert "Read-only file system" in checks["storage"]["detail"]
+        remount(data, "rw")
+        wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 200)
+        assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
 
 
 def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.domain.limits import MIB
-from tests.e2e.service import STOPS_WITHIN_S, Service, free_port, needs_curl, served_alone, start
+from tests.e2e.service import STOPS_WITHIN_S, Service, free_port, needs_curl, ready, served_alone, start
 from tests.waiting import wait_for
 
 IDLE_MB = 250
@@ -20,12 +20,8 @@ IDLE_MB = 250
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A ready service that no test ends."""
-    started = start(tmp_path_factory.mktemp("running"))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path_factory.mktemp("running")) as started:
         yield started
-    finally:
-        started.kill()
 
 
 def test_probes_answer(running: Service) -> None:
@@ -58,19 +54,13 @@ def test_ends_cleanly_when_asked(service: Service, how: signal.Signals) -> None:
 
 
 def test_is_small_when_idle(tmp_path: Path) -> None:
-    service = start(tmp_path, run=served_alone())
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, run=served_alone()) as service:
         assert service.resident_mib() * MIB < IDLE_MB * 1_000_000
-    finally:
-        service.kill()
 
 
 @pytest.mark.waits
 def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1") as service:
         url = httpx.URL(service.url)
         with socket.create_connection((url.host, url.port or 80)) as connection:
             connection.sendall(
@@ -84,15 +74,11 @@ def test_an_unfinished_upload_does_not_keep_it_from_ending(tmp_path: Path) -> No
         assert answer.startswith(b"HTTP/1.1 503")
         assert b'"code": "shutting_down"' in answer
         assert "Traceback" not in service.log()
-    finally:
-        service.kill()
 
 
 @pytest.mark.waits
 def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_SHUTDOWN_DELAY_S="3", SHARDSMITH_SHUTDOWN_GRACE_S="5")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_SHUTDOWN_DELAY_S="3", SHARDSMITH_SHUTDOWN_GRACE_S="5") as service:
         service.process.send_signal(signal.SIGTERM)
         wait_for(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
         checks = httpx.get(f"{service.url}/readyz").json()["checks"]
@@ -102,8 +88,6 @@ def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(t
         assert answer.status_code == 201
         assert answer.headers["connection"] == "close", "the next request is to go elsewhere"
         assert service.process.wait(STOPS_WITHIN_S) == 0, service.log()
-    finally:
-        service.kill()
 
 
 @pytest.mark.waits

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.waits
@@ -59,12 +59,8 @@ class Upload:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    started = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="2")
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="2") as started:
         yield started
-    finally:
-        started.kill()
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.05], ids=["fast", "slow"])
@@ -83,12 +79,8 @@ def test_an_upload_that_outlives_the_grace_is_told_so(
         assert b"connection: close" in head.lower()
         assert b'"code": "shutting_down"' in content
     assert "Traceback" not in service.log()
-    again = start(tmp_path)
-    try:
-        again.wait_until_ready()
+    with ready(tmp_path) as again:
         assert httpx.get(f"{again.url}/v1/datasets/late").status_code == 404, "nothing was stored"
-    finally:
-        again.kill()
 
 
 #: The service with a store that takes its time for some keys, which the arguments name: for what makes an
@@ -124,9 +116,7 @@ def slow_store(part: str, *names: str) -> tuple[str, ...]:
 def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_it_is_not(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
-    slow = start(tmp_path, run=slow_store("/slots/", "create"), SHARDSMITH_SHUTDOWN_GRACE_S="1")
-    try:
-        slow.wait_until_ready()
+    with ready(tmp_path, run=slow_store("/slots/", "create"), SHARDSMITH_SHUTDOWN_GRACE_S="1") as slow:
         known = {"schema": {"features": {"x": {"dtype": "int64"}}}}
         assert httpx.put(f"{slow.url}/v1/datasets/late", json=known).status_code == 201
         with ThreadPoolExecutor(1) as client:
@@ -140,33 +130,19 @@ def test_an_append_that_may_be_stored_at_the_end_of_the_grace_is_not_told_that_i
             wait_for(lambda: "the store is asked" in slow.log())
             slow.stop()
         assert (answer.result().status_code, answer.result().json()["code"]) == (503, "outcome_unknown")
-    finally:
-        slow.kill()
-    again = start(tmp_path)
-    try:
-        again.wait_until_ready()
+    with ready(tmp_path) as again:
         published = httpx.post(f"{again.url}/v1/datasets/late/versions", timeout=60)
         assert published.status_code == 201, "it was stored"
-    finally:
-        again.kill()
 
 
 def test_a_download_that_waits_for_the_store_at_the_end_of_the_grace_is_told_so(tmp_path: Path) -> None:
-    first = start(tmp_path)
-    try:
-        first.wait_until_ready()
+    with ready(tmp_path) as first:
         answer = httpx.post(f"{first.url}/v1/datasets/d/records?publish=true", json=[{"x": 1}], timeout=60)
         assert answer.status_code == 201, answer.text
-    finally:
-        first.kill()
-    slow = start(tmp_path, run=slow_store("_deleted", "head", "get"), SHARDSMITH_SHUTDOWN_GRACE_S="1")
-    try:
-        slow.wait_until_ready()
+    with ready(tmp_path, run=slow_store("_deleted", "head", "get"), SHARDSMITH_SHUTDOWN_GRACE_S="1") as slow:
         with ThreadPoolExecutor(1) as client:
             asked = client.submit(httpx.get, f"{slow.url}/v1/datasets/d/versions/1.0.0/tar", timeout=60)
             wait_for(lambda: "the store is asked" in slow.log())
             slow.process.terminate()
         assert (asked.result().status_code, asked.result().json()["code"]) == (503, "shutting_down")
         assert "Traceback" not in slow.log()
-    finally:
-        slow.kill()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import httpx
 
-from tests.e2e.service import start
+from tests.e2e.service import ready
 
 ROWS: Final[list[dict[str, Any]]] = [
     {"x": 1, "name": "a", "values": [0.5, 1.5]},
@@ -112,13 +112,8 @@ def store(client: Client) -> dict[str, Any]:
 def main() -> None:
     target = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        service = start(Path(folder))
-        try:
-            service.wait_until_ready()
-            with Client(service.url) as client:
-                expected = store(client)
-        finally:
-            service.stop()
+        with ready(Path(folder)) as service, Client(service.url) as client:
+            expected = store(client)
         shutil.rmtree(Path(folder) / "data" / "_probe", ignore_errors=True)
         shutil.copytree(Path(folder) / "data", target / "data")
     (target / "expected.json").write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")

@@ -108,10 +108,11 @@ def install(purpose: str) -> None:
     first = VENV / "first.lock"
     first.write_text("".join(locked(lock, name) for name in FIRST), encoding="utf-8")
     pip("--require-hashes", "--no-deps", "-r", str(first))
-    # The service begins with the kernels that it needs first, this process with the last: they meet half way.
-    # Compiled kernels belong to the name of their package, which the tests import as `app` as well.
-    names = ["shardsmith"] if purpose == "serve" else ["shardsmith", "app"]
-    compilers = [compile_kernels(name, last_first=purpose == "serve") for name in names]
+    if purpose == "serve":
+        # The service begins with those that it needs first, this process with the last: they meet half way.
+        compilers = [compile_kernels("shardsmith", last_first=True)]
+    else:
+        compilers = compile_kernels_for_tests()
     try:
         say(f"Installing {lock.name} and compiling the kernels.")
         pip("--require-hashes", "--no-build-isolation", "-r", str(lock))
@@ -158,6 +159,11 @@ def compile_kernels(name: str, *, last_first: bool) -> subprocess.Popen[str]:
     """Begin to compile the kernels, under this name of their package, in a process of its own."""
     command = [str(VENV_PYTHON), "-I", "-c", COMPILE_KERNELS, str(ROOT / "app"), name, str(last_first)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def compile_kernels_for_tests() -> list[subprocess.Popen[str]]:
+    """The same under both names of the package (tests use `app`), to which what is compiled belongs."""
+    return [compile_kernels(name, last_first=False) for name in ("shardsmith", "app")]
 
 
 def translate_tests() -> None:
@@ -231,12 +237,13 @@ def main() -> None:
                     install(purpose)
         elif command == "test":
             # Once, after a change to them, and not in every process that runs tests.
-            compiler = compile_kernels("app", last_first=False)
+            compilers = compile_kernels_for_tests()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                compiler.wait(3)  # as long as it takes where nothing has changed
-            if compiler.poll() is None:
+                for compiler in compilers:
+                    compiler.wait(3)  # as long as it takes where nothing has changed
+            if any(compiler.poll() is None for compiler in compilers):
                 say("Compiling the kernels.")
-            wait_for_kernels([compiler])
+            wait_for_kernels(compilers)
     except KeyboardInterrupt:
         say("Interrupted. Run this again to start over.")
         raise SystemExit(128 + signal.SIGINT) from None

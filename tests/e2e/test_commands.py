@@ -185,8 +185,15 @@ def test_test_adds_to_the_environment_and_serve_keeps_it(served: Path, tmp_path:
         assert status == 0, out + err
         assert f"share: {share}" in out
         assert list(served.glob(".venv/lib/python*/site-packages/mypy_extensions.py"))
+    compiled = served / "app" / "codecs" / "compiled"
+    compiled.unlink()
     status, out, err = run(served, "test", "-q", cwd=tmp_path)
     assert (status, err) == (0, ""), "what is there is more than it needs"
+    # Kernels that have changed since, under both names of their package.
+    assert sorted(compiled.read_text().splitlines()) == [
+        "app.codecs.kernels False",
+        "shardsmith.codecs.kernels False",
+    ]
 
 
 def test_an_interrupted_installation_starts_over(tmp_path: Path) -> None:

@@ -158,10 +158,19 @@ def _with_class_names(schema: Schema, labels: tuple[str, ...] | None) -> Schema:
     """The schema, in which the numbers of the labels have these names.
 
     Raises:
-        SchemaConflict: they have other names there, so that the numbers would mean something else.
+        SchemaConflict: they have other names there, so that the numbers would mean something else, or they
+            are text there.
     """
     label = schema.by_name.get(LABEL)
-    if labels is None or label is None or label.dtype.kind not in ("int", "uint"):
+    if labels is None or label is None:
+        return schema
+    if label.dtype.is_string:
+        raise SchemaConflict(
+            f"Feature {LABEL!r} is {label.dtype} in the schema, and labels= makes numbers of labels. Leave "
+            "it out, or declare an integer.",
+            feature=LABEL,
+        )
+    if not label.dtype.is_integer:
         return schema
     meaning = Meaning(class_names=labels)
     if label.meaning not in (PLAIN, meaning):

@@ -96,6 +96,11 @@ def test_a_declared_label_has_the_same_names_or_gets_them() -> None:
         assert found.schema.by_name["label"].meaning.class_names == ("cat", "dog")
     for labels in (("dog", "cat"), ("cat", "dog", "bird")):
         assert read_both(*PETS, labels=labels, schema=schema) == Refusal("schema_conflict", None, "label")
+    for dtype in ("text", "bytes"):  # in which "0" would stand beside "cat"
+        schema = schema_of(image="bytes", label=dtype)
+        assert read_both(*PETS, labels=("cat", "dog"), schema=schema) == Refusal(
+            "schema_conflict", None, "label"
+        )
     found = read_both(*PETS, labels=("cat", "dog"), schema=schema_of(image="bytes", label="float32"))
     assert isinstance(found, Rows)
     assert found.schema.by_name["label"].meaning.class_names == ()

@@ -37,7 +37,7 @@ def show_state(
         runner: has the threads.
         images: decodes images.
     """
-    readiness, spool = services.readiness, services.spool
+    readiness, spool, datasets = services.readiness, services.spool, services.datasets
     metrics.BUILD_INFO.labels(__version__).set(1)
     metrics.WORKERS.labels("answering").set(1)
     metrics.WORKERS.labels("silent").set(0)
@@ -65,6 +65,8 @@ def show_state(
 
     metrics.IMAGE_PROCESSES.labels("busy").set_function(lambda: len(images.process_ids) - images.num_idle)
     metrics.IMAGE_PROCESSES.labels("idle").set_function(lambda: images.num_idle)
+    metrics.PUBLICATIONS_IN_PROGRESS.set_function(lambda: datasets.num_publications)
+    metrics.OLDEST_UNPUBLISHED_APPEND.set_function(lambda: datasets.oldest_unpublished_s)
 
 
 def show_connections(connections: Connections) -> None:

@@ -42,7 +42,7 @@ from .runtime.images import ImageCodecs
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
-from .services.datasets.background import BackgroundCollection
+from .services.datasets.background import BackgroundCollection, UnpublishedWatch
 from .services.datasets.datasets import PUBLISH_WAIT_S, Datasets
 from .services.readiness import Check, Readiness
 from .settings import Settings, SettingsError, read_settings, refuse_unknown
@@ -121,6 +121,7 @@ def create_app_with(
         encodes_answers=settings.encode_answers,
     )
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
+    watch = UnpublishedWatch(services.datasets) if settings.metrics_port is not None else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -133,10 +134,14 @@ def create_app_with(
         services.readiness.start()
         auth.start()
         collection.start()
+        if watch is not None:
+            watch.start()
         try:
             yield
         finally:
             collection.stop()
+            if watch is not None:
+                watch.stop()
             auth.stop()
             services.readiness.stop()
             services.datasets.close()

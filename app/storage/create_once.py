@@ -12,6 +12,7 @@ from typing import Final
 
 from ..errors import OutcomeUnknown, StorageError, StorageUnavailable
 from ..runtime.turns import pause
+from ..telemetry.metrics import STORE_RETRIES
 from .object_store import AlreadyExists, ObjectNotFound, ObjectStore
 
 #: Objects that live for a moment; no dataset's name begins with an underscore.
@@ -73,6 +74,7 @@ def create_once(
                 "The store did not confirm the write in time; it may or may not have been stored. "
                 "Repeat the request with the same key."
             ) from cause
+        STORE_RETRIES.inc()
         sleep(wait * random.uniform(0.5, 1))  # noqa: S311  # jitter, not a secret
         wait = min(2 * wait, _LONGEST_WAIT_S)
 

@@ -73,9 +73,13 @@ def across_workers() -> dict[str, Across]:
     return {**_OF_THE_PROCESS, **{name: declared.across for name, declared in DECLARED.items()}}
 
 
-def _counter(name: str, meaning: str, *labels: str) -> Counter:
+def _counter(name: str, meaning: str, *labels: str, values: Sequence[str] = ()) -> Counter:
+    """A counter; it begins with these values of its only label, where they are known beforehand."""
     declare(name, "counter", meaning, labels)
-    return Counter(name, meaning, labels, registry=REGISTRY)
+    counter = Counter(name, meaning, labels, registry=REGISTRY)
+    for value in values:
+        counter.labels(value)
+    return counter
 
 
 def _gauge(name: str, meaning: str, *labels: str, across: Across = "sum") -> Gauge:
@@ -164,3 +168,57 @@ IMAGE_PROCESS_ENDS = _counter(
     "shardsmith_image_process_restarts_total",
     "Processes for images that ended, or were killed, at work; the next image starts another.",
 )
+
+# The object store.
+STORE_SECONDS = _histogram(
+    "shardsmith_store_operation_duration_seconds",
+    "Operations on the object store. The outcomes `not_found` and `exists` are answers, not failures.",
+    "operation",
+    "outcome",
+    buckets=(0.005, 0.025, 0.1, 0.5, 2, 10, 60),
+)
+STORE_READ_BYTES = _counter("shardsmith_store_read_bytes_total", "Bytes read from the object store.")
+STORE_WRITTEN_BYTES = _counter("shardsmith_store_written_bytes_total", "Bytes written to the object store.")
+STORE_RETRIES = _counter(
+    "shardsmith_store_retries_total",
+    "Create-only writes that were repeated because their outcome was not known. "
+    "Repetitions inside the store's client are not seen.",
+)
+
+# Datasets.
+APPENDS = _counter(
+    "shardsmith_appends_total",
+    "Appends acknowledged: each by an object of its own, or grouped.",
+    "way",
+    values=("single", "grouped"),
+)
+APPENDED_ROWS = _counter("shardsmith_appended_rows_total", "Rows of acknowledged appends.")
+APPENDED_BYTES = _counter(
+    "shardsmith_appended_bytes_total", "Bytes of the framed records of acknowledged appends."
+)
+APPEND_GROUPS = _counter("shardsmith_append_groups_total", "Groups of small appends stored by one write.")
+PUBLICATIONS = _counter(
+    "shardsmith_publications_total",
+    "Publications that ended: published, refused by the state of the dataset or the request, or failed.",
+    "outcome",
+    values=("published", "refused", "failed"),
+)
+PUBLICATION_SECONDS = _histogram(
+    "shardsmith_publication_duration_seconds",
+    "Time that publications took that published a version.",
+    buckets=(0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800),
+)
+PUBLICATIONS_IN_PROGRESS = _gauge("shardsmith_publications_in_progress", "Publications under way.")
+OLDEST_UNPUBLISHED_APPEND = _gauge(
+    "shardsmith_oldest_unpublished_append_age_seconds",
+    "Age of the oldest acknowledged append that no version holds, as far as this process knows; 0 if none.",
+    across="max",
+)
+COLLECTIONS = _counter(
+    "shardsmith_collections_total",
+    "Collections of a dataset that ended. A failed one left something to the next.",
+    "outcome",
+    values=("ok", "failed"),
+)
+COLLECTED_OBJECTS = _counter("shardsmith_collected_objects_total", "Objects that collection deleted.", "kind")
+COLLECTED_BYTES = _counter("shardsmith_collected_bytes_total", "Bytes that collection deleted.", "kind")

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -414,3 +415,129 @@ def test_several_workers_have_their_metrics_together(tmp_path: Path) -> None:
             lambda now: now[key] == after[key] and now["shardsmith_workers{state=answering}"] == 2,
         )
         assert _num_requests(again) >= _num_requests(after)
+
+
+ROWS = b'[{"x": 1}, {"x": 2}]'
+
+
+def _published(running: Watched, dataset: str) -> None:
+    answer = running.post(f"/v1/datasets/{dataset}/versions", b"")
+    assert answer.status_code == 201, answer.text
+
+
+def test_appends_and_publications_are_counted(running: Watched) -> None:
+    begun = running.post("/v1/datasets/counted/records", ROWS)  # makes the dataset
+    assert begun.status_code == 201, begun.text
+    before = running.scrape()
+    single = httpx.post(
+        f"{running.service.url}/v1/datasets/counted/records",
+        content=ROWS,
+        headers={"Content-Type": "application/json", "Idempotency-Key": "a"},
+    )
+    one = running.scrape()
+    assert moved(before, one, "shardsmith_append") == {
+        "shardsmith_appends_total{way=single}": 1,
+        "shardsmith_appended_rows_total{}": 2,
+        "shardsmith_appended_bytes_total{}": single.json()["num_bytes"],
+    }
+    again = httpx.post(
+        f"{running.service.url}/v1/datasets/counted/records",
+        content=ROWS,
+        headers={"Content-Type": "application/json", "Idempotency-Key": "a"},
+    )
+    assert again.json() == single.json()
+    assert moved(one, running.scrape(), "shardsmith_append") == {}  # replayed: nothing more is stored
+    grouped = running.post("/v1/datasets/counted/records", ROWS)
+    two = running.scrape()
+    assert moved(one, two, "shardsmith_append") == {
+        "shardsmith_appends_total{way=grouped}": 1,
+        "shardsmith_append_groups_total{}": 1,
+        "shardsmith_appended_rows_total{}": 2,
+        "shardsmith_appended_bytes_total{}": grouped.json()["num_bytes"],
+    }
+    assert two["shardsmith_oldest_unpublished_append_age_seconds{}"] > 0
+    _published(running, "counted")
+    after = settled(
+        running.metrics_url, lambda now: now["shardsmith_oldest_unpublished_append_age_seconds{}"] == 0
+    )
+    published = moved(two, after, "shardsmith_publication")
+    assert published.pop("shardsmith_publication_duration_seconds_sum{}") > 0
+    assert published == {
+        "shardsmith_publications_total{outcome=published}": 1,
+        "shardsmith_publication_duration_seconds_count{}": 1,
+    }
+    assert after["shardsmith_publications_in_progress{}"] == 0
+    nothing = running.post("/v1/datasets/counted/versions", b"")
+    assert nothing.json()["code"] == "nothing_to_publish"
+    assert moved(after, running.scrape(), "shardsmith_publication") == {
+        "shardsmith_publications_total{outcome=refused}": 1
+    }
+
+
+def test_a_publication_by_another_replica_is_noticed(running: Watched, tmp_path: Path) -> None:
+    data = f"file://{_data(running)}"
+    with watched(tmp_path, SHARDSMITH_STORAGE_URL=data) as other:
+        running.post("/v1/datasets/shared/records", ROWS)
+        assert running.scrape()["shardsmith_oldest_unpublished_append_age_seconds{}"] > 0
+        assert other.scrape()["shardsmith_oldest_unpublished_append_age_seconds{}"] == 0
+        _published(other, "shared")
+        # A publication of its own makes it look at once.
+        running.post("/v1/datasets/mine/records", ROWS)
+        _published(running, "mine")
+        settled(
+            running.metrics_url, lambda now: now["shardsmith_oldest_unpublished_append_age_seconds{}"] == 0
+        )
+
+
+def _data(running: Watched) -> Path:
+    return running.service.output.parent / "data"
+
+
+def test_after_a_restart_collection_finds_what_waits(tmp_path: Path) -> None:
+    with watched(tmp_path, SHARDSMITH_COLLECT_INTERVAL_S="0") as first:
+        first.post("/v1/datasets/kept/records", ROWS)
+    with watched(tmp_path, SHARDSMITH_COLLECT_INTERVAL_S="0") as second:
+        assert second.scrape()["shardsmith_oldest_unpublished_append_age_seconds{}"] == 0
+        before = second.scrape()
+        assert second.post("/v1/datasets/kept/collect?dry_run=true", b"").status_code == 200
+        assert moved(before, second.scrape(), "shardsmith_collect") == {}
+        assert second.post("/v1/datasets/kept/collect", b"").status_code == 200
+        after = second.scrape()
+        assert moved(before, after, "shardsmith_collect") == {"shardsmith_collections_total{outcome=ok}": 1}
+        assert after["shardsmith_oldest_unpublished_append_age_seconds{}"] > 0
+        httpx.delete(f"{second.service.url}/v1/datasets/kept")
+        assert second.post("/v1/datasets/kept/collect", b"").status_code == 200
+
+
+def test_what_collection_deletes_is_counted(running: Watched) -> None:
+    leftover = _data(running) / "_probe" / ("a" * 32)
+    leftover.parent.mkdir(exist_ok=True)
+    leftover.write_bytes(b"12345")
+    old = time.time() - 7200
+    os.utime(leftover, (old, old))
+    running.post("/v1/datasets/swept/records", ROWS)
+    before = running.scrape()
+    answer = running.post("/v1/datasets/swept/collect", b"")
+    assert answer.json()["deleted"] == {"probes": {"objects": 1, "bytes": 5}}
+    assert moved(before, running.scrape(), "shardsmith_collect") == {
+        "shardsmith_collections_total{outcome=ok}": 1,
+        "shardsmith_collected_objects_total{kind=probes}": 1,
+        "shardsmith_collected_bytes_total{kind=probes}": 5,
+    }
+    _published(running, "swept")
+
+
+def test_operations_of_the_store_are_counted_by_outcome(running: Watched) -> None:
+    count = "shardsmith_store_operation_duration_seconds_count"
+    before = running.scrape()
+    grouped = {key for key in before if key.startswith(count)}
+    assert {re.findall("outcome=([a-z_]+)", key)[0] for key in grouped} <= {"ok", "not_found", "exists"}
+    assert running.post("/v1/datasets/stored/records", ROWS).status_code == 201
+    after = running.scrape()
+    found = moved(before, after, "shardsmith_store_")
+    assert found[f"{count}{{operation=create,outcome=ok}}"] >= 2  # the dataset, and the slot
+    assert found["shardsmith_store_operation_duration_seconds_sum{operation=create,outcome=ok}"] > 0
+    assert found["shardsmith_store_written_bytes_total{}"] > 0
+    assert found["shardsmith_store_read_bytes_total{}"] > 0
+    assert "shardsmith_store_retries_total{}" in after
+    _published(running, "stored")

@@ -11,6 +11,7 @@ all objects in `objects.layout`.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -41,6 +42,7 @@ from .append.result import AppendResult
 from .collect.collector import Collector
 from .collect.leftover_versions import delete_version
 from .collect.sweep import SweepReport
+from .counting import count_collection, count_publication
 from .objects.catalog import Catalog
 from .objects.dataset import Backend, Dataset
 from .objects.incarnation import DatasetOptions, Destination
@@ -70,6 +72,8 @@ _GROUP_THREADS: Final = 32
 PUBLISH_WAIT_S: Final = 30.0
 #: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
 _COUNTED_APPENDS: Final = 256
+#: Datasets looked at to find the one whose appends have waited longest.
+_CHECKED_AT_ONCE: Final = 100
 
 
 class DatasetJson(TypedDict):
@@ -326,7 +330,10 @@ class Datasets:
         dataset = backend.open(name) if destination is None else backend.reopen(destination.layout)
         with Room(self._memory) if room is None else room.retain() as room:
             try:
-                return Publisher(dataset, room).publish(options, wants, on_plan)
+                with count_publication():
+                    manifest = Publisher(dataset, room).publish(options, wants, on_plan)
+                backend.unpublished.changed.set()
+                return manifest
             except (CorruptData, NotFound, StorageUnavailable):
                 # Collection takes the files of a deleted dataset from under a publication.
                 dataset.require_alive()
@@ -492,7 +499,42 @@ class Datasets:
         Raises:
             NotFound: there is no dataset, and nothing of a deleted one (`dataset_not_found`).
         """
-        return self._collector.collect(name, dry_run=dry_run, stopped=stopped)
+        if dry_run:
+            return self._collector.collect(name, dry_run=True, stopped=stopped)
+        with count_collection() as counted:
+            report = self._collector.collect(name, dry_run=False, stopped=stopped)
+            counted.append(report)
+        return report
+
+    @property
+    def oldest_unpublished_s(self) -> float:
+        """Seconds since the oldest append was acknowledged that is in no version, as far as is known."""
+        return self._backend.unpublished.age_s
+
+    @property
+    def may_be_published(self) -> threading.Event:
+        """Set when an append that waited may be in a version."""
+        return self._backend.unpublished.changed
+
+    def check_oldest_unpublished(self) -> None:
+        """Look up whether the append that has waited longest still waits; then the next, until one does."""
+        unpublished = self._backend.unpublished
+        for _ in range(_CHECKED_AT_ONCE):
+            found = unpublished.oldest()
+            if found is None:
+                return
+            layout, first, last = found
+            try:
+                reader = Reader(self._backend.reopen(layout))
+            except (Conflict, NotFound):  # it is deleted
+                unpublished.forget_until(layout, last)
+                continue
+            if reader.has_consumed(last.append_id):
+                unpublished.forget_until(layout, last)
+            elif first != last and reader.has_consumed(first.append_id):
+                unpublished.forget_until(layout, first)
+            else:
+                return
 
     def collectable(self) -> Sequence[str]:
         """The names of all datasets of which there may be something to collect, also of those deleted."""

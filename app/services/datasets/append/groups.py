@@ -155,7 +155,7 @@ def store_group(
     pieces = [Piece.of(inline, sum(member.num_records for member in members))] if inline else []
     slot = slots.new_commit(secrets.token_hex(16), new_nonce(), split, pieces, digest=digest_of(pieces))
     try:
-        winner = slots.create(destination.layout, slot, inline)
+        winner = slots.create(destination.layout, slot, inline, num_grouped=len(members))
     except OutcomeUnknown as error:
         raise OutcomeUnknown(
             "The store did not confirm the write in time; it may or may not have been stored. With an "

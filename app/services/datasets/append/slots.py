@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 from ....errors import CorruptData, OutcomeUnknown
 from ....storage.create_once import create_once, new_nonce
+from ....telemetry.metrics import APPEND_GROUPS, APPENDED_BYTES, APPENDED_ROWS, APPENDS
 from ..objects.catalog import dataset_deleted
 from ..objects.dataset import Backend
 from ..objects.layout import Layout
 from ..objects.slot import Commit, Slot, parse_slot
+from ..objects.unpublished import Acknowledged
 from ..pieces.pieces import Piece
 
 
@@ -21,6 +23,7 @@ class SlotWriter:
     def __init__(self, backend: Backend) -> None:
         self._store = backend.store
         self._catalog = backend.catalog
+        self._unpublished = backend.unpublished
         self._clock = _Clock()
         self._writer = new_nonce()
 
@@ -55,13 +58,14 @@ class SlotWriter:
             skipped=skipped,
         )
 
-    def create(self, layout: Layout, commit: Commit, inline: bytes) -> Slot | None:
+    def create(self, layout: Layout, commit: Commit, inline: bytes, *, num_grouped: int = 0) -> Slot | None:
         """Create a slot. Returns None if it is ours, else the one that is there.
 
         Args:
             layout: the dataset.
             commit: what the slot says.
             inline: the records, if they go into the slot.
+            num_grouped: how many appends share the slot; 0 if it is that of one alone.
 
         Raises:
             OutcomeUnknown: the store gave no definite answer, or one that cannot be read.
@@ -71,13 +75,24 @@ class SlotWriter:
         winner = create_once(self._store, key, commit.serialize(inline))
         if self._catalog.has_ended_here(layout):
             raise dataset_deleted(layout.dataset)
+        if winner is None:
+            self._count(layout, commit, num_grouped)
+            return None
         try:
-            return None if winner is None else parse_slot(commit.append_id, winner, key)
+            return parse_slot(commit.append_id, winner, key)
         except CorruptData as error:  # it may be ours, and name our parts
             raise OutcomeUnknown(
                 "What the store holds of this append cannot be read; it may or may not be stored. "
                 "Repeat the request with the same key."
             ) from error
+
+    def _count(self, layout: Layout, commit: Commit, num_grouped: int) -> None:
+        APPENDS.labels("grouped" if num_grouped else "single").inc(num_grouped or 1)
+        APPENDED_ROWS.inc(commit.num_records)
+        APPENDED_BYTES.inc(commit.num_bytes)
+        if num_grouped:
+            APPEND_GROUPS.inc()
+        self._unpublished.add(layout, Acknowledged(commit.time / 1e9, commit.append_id))
 
 
 class _Clock:

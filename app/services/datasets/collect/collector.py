@@ -86,7 +86,7 @@ class Collector:
         numbers = sorted({fate.n for fate in seen.appends.values()})
         moments = map_in(self._pool, lambda n: self._store.head(layout.manifest(n)).last_modified, numbers)
         published_at = dict(zip(numbers, moments, strict=True))
-        sweep_slots(sweep, layout, seen, published_at)
+        sweep_slots(sweep, layout, seen, published_at, self._backend.unpublished)
 
     def _abort_uploads(self, sweep: Sweep, name: str) -> None:
         if not sweep.dry_run:

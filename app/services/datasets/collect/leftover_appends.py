@@ -20,6 +20,7 @@ from ..objects.kept import Kept
 from ..objects.layout import Layout
 from ..objects.seen import KEEP_SEEN, Seen
 from ..objects.slot import DEAD_BYTES, Commit, Dead, Slot, parse_slot, read_slot
+from ..objects.unpublished import Acknowledged, Unpublished
 from ..pieces.run_ahead import map_in
 from .sweep import Kind, Sweep
 
@@ -119,12 +120,15 @@ class _Parts:
         return dead if winner is None else parse_slot(append_id, winner, key)
 
 
-def sweep_slots(sweep: Sweep, layout: Layout, seen: Seen, published_at: Mapping[int, datetime]) -> None:
+def sweep_slots(
+    sweep: Sweep, layout: Layout, seen: Seen, published_at: Mapping[int, datetime], unpublished: Unpublished
+) -> None:
     """Delete slots a week after their version was published or they died (C4); never a commit before.
 
     Args:
         seen: what published plans have consumed.
         published_at: when each of these plans was published, by the store's clock.
+        unpublished: told of each append that they have not consumed.
     """
     horizon = sweep.now - KEEP_SEEN
 
@@ -141,7 +145,11 @@ def sweep_slots(sweep: Sweep, layout: Layout, seen: Seen, published_at: Mapping[
 
     def decide(info: ObjectInfo) -> Kind | None:
         folder, _, append_id = info.key.removeprefix(f"{layout.all_slots}/").partition("/")
-        if not is_append_id(append_id) or folder != append_id[0] or info.last_modified >= horizon:
+        if not is_append_id(append_id) or folder != append_id[0]:
+            return None
+        if append_id not in seen.appends and info.size > DEAD_BYTES:
+            unpublished.add(layout, Acknowledged(info.last_modified.timestamp(), append_id))
+        if info.last_modified >= horizon:
             return None
         try:
             return "slots" if is_over(info, append_id) else None

@@ -12,6 +12,7 @@ from .catalog import Catalog
 from .incarnation import Incarnation
 from .layout import Layout
 from .log import Decided, PublishLog
+from .unpublished import Unpublished
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Backend:
         pool: runs requests to the store side by side.
         spool: room on the local disk for what memory does not hold.
         decided: what was read of logs, and never changes.
+        unpublished: appends that may be in no version yet.
     """
 
     store: ObjectStore
@@ -31,6 +33,7 @@ class Backend:
     pool: ThreadPoolExecutor
     spool: Spool
     decided: Decided = field(default_factory=Decided)
+    unpublished: Unpublished = field(default_factory=Unpublished)
 
     def open(self, name: str) -> Dataset:
         """The dataset as it lives now.

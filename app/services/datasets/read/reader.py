@@ -58,6 +58,10 @@ class Reader:
             return None
         return str(self._layout.version(fate.n)), fate.excluded
 
+    def has_consumed(self, append_id: str) -> bool:
+        """Whether a published version has consumed an append with this id."""
+        return append_id in self._log.seen(self.latest()).appends
+
     def deletable(self, version: str) -> int:
         """The number of `version`, which is published and not the last.
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.propagate import extract
+from opentelemetry.propagate import extract, get_global_textmap
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -64,6 +64,8 @@ class Recorder:
         for exporter in exporters:
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("shardsmith", __version__)
+        # Of the propagators in OTEL_PROPAGATORS, by default those of W3C's Trace Context and Baggage.
+        self._context_headers = frozenset(name.encode() for name in get_global_textmap().fields)
 
     def close(self) -> None:
         """Send what is left. A collector that does not answer must not delay the end of the service."""
@@ -77,9 +79,9 @@ class Recorder:
         """As `tracing.begin_request`."""
         given: dict[str, list[str]] = {}
         for key, value in headers:
-            given.setdefault(key.decode("latin-1"), []).append(value.decode("latin-1"))
-        # Its propagators are those of OTEL_PROPAGATORS, by default W3C's Trace Context and Baggage.
-        context = extract(given, Context())
+            if key in self._context_headers:
+                given.setdefault(key.decode("latin-1"), []).append(value.decode("latin-1"))
+        context = extract(given, Context()) if given else Context()
         begun = self._tracer.start_span(name, context, SpanKind.SERVER)
         attach(set_span_in_context(begun, context))
         if begun.is_recording():

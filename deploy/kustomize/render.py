@@ -26,19 +26,21 @@ HEAD: Final = "# Made by render.py from the chart; change that, or patch this in
 
 
 def render(folder: Path) -> None:
-    """Write a manifest for each kind, and the settings as the file that a generator of ConfigMaps reads."""
+    """Write each manifest by itself, and the settings as the file that a generator of ConfigMaps reads."""
     settings = [word for value in VALUES for word in ("--set", value)]
     helm = os.environ.get("SHARDSMITH_TEST_HELM", "helm")
     command = [helm, "template", "shardsmith", str(CHART), *settings]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
     for manifest in rendered.split("---\n")[1:]:
         [kind] = re.findall(r"^kind: (\w+)$", manifest, re.MULTILINE)
+        [name] = re.findall(r"^metadata:\n  name: ([\w-]+)$", manifest, re.MULTILINE)
         if kind == "ConfigMap":
             data = manifest.partition("\ndata:\n")[2].strip().splitlines()
             lines = [re.sub(r'^ *(\w+): "?(.*?)"?$', r"\1=\2", line) for line in data]
             (folder / "settings.env").write_text("\n".join([HEAD.rstrip(), *lines, ""]), "utf-8")
         else:
-            (folder / f"{kind.lower()}.yaml").write_text(HEAD + LEFT_OUT.sub("", manifest), "utf-8")
+            file = kind.lower() + name.removeprefix("shardsmith")
+            (folder / f"{file}.yaml").write_text(HEAD + LEFT_OUT.sub("", manifest), "utf-8")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,17 @@ shutdown: {graceSeconds: 300}
 service: {annotations: {example.org/owner: data}}
 ingress: {enabled: true, className: nginx, host: shardsmith.example, tlsSecret: tls}
 httpRoute: {enabled: true, parentRefs: [{name: public, namespace: gateways}], hostnames: [shardsmith.example]}
-autoscaling: {enabled: true}
+autoscaling:
+  enabled: true
+  metrics:
+    - type: Pods
+      pods: {metric: {name: shardsmith_threads_in_use}, target: {type: AverageValue, averageValue: "20"}}
+metrics:
+  from: [{namespaceSelector: {matchLabels: {team: monitoring}}}]
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+  dashboard: {enabled: true}
+tracing: {environment: {OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318"}}
 networkPolicy:
   from: [{namespaceSelector: {matchLabels: {team: data}}}]
   egress: [{ports: [{port: 9000}]}]
@@ -67,9 +77,12 @@ class Rendered:
 
     @property
     def objects(self) -> dict[str, Object]:
-        """By kind: there is one of each."""
+        """By kind; a second one of a kind has its name's end behind that: `Service-metrics`."""
         found = [document for document in yaml.safe_load_all(self.text) if document]
-        kinds = {document["kind"]: document for document in found}
+        kinds: dict[str, Object] = {}
+        for document in sorted(found, key=lambda document: len(document["metadata"]["name"])):
+            kind, name = document["kind"], document["metadata"]["name"]
+            kinds[kind + name.removeprefix("shardsmith") if kind in kinds else kind] = document
         assert len(kinds) == len(found)
         return kinds
 

@@ -46,8 +46,8 @@ NOT_FOLLOWED = {
 }
 #: Set by the chart or the image, so not among `settings`.
 SET_ELSEWHERE = {
-    "allow_unauthenticated", "host", "oidc_audience", "oidc_issuer", "port", "shutdown_delay_s",
-    "shutdown_grace_s", "spool_dir", "spool_max_bytes", "storage_url", "tokens_file",
+    "allow_unauthenticated", "host", "metrics_host", "metrics_port", "oidc_audience", "oidc_issuer", "port",
+    "shutdown_delay_s", "shutdown_grace_s", "spool_dir", "spool_max_bytes", "storage_url", "tokens_file",
 }  # fmt: skip
 #: What the service takes to end, after the grace that it gives to requests (docs/settings.md).
 ENDS_WITHIN_S = 4
@@ -70,8 +70,8 @@ def everything() -> Rendered:
 
 
 def test_every_object_is_valid_in_the_last_releases(rendered: Rendered, tmp_path: Path) -> None:
-    routes = {"HTTPRoute"}
-    own = [document for kind, document in rendered.objects.items() if kind not in routes]
+    others = {"HTTPRoute", "PrometheusRule", "ServiceMonitor"}
+    own = [document for kind, document in rendered.objects.items() if kind not in others]
     (tmp_path / "manifests.yaml").write_text(yaml.safe_dump_all(own), "utf-8")
     for release in RELEASES:
         command = [
@@ -125,6 +125,8 @@ def test_the_chart_has_no_fault_that_helm_finds() -> None:
         (LEAST + "ingress: {enabled: true}", "/ingress/host"),
         (LEAST + "httpRoute: {enabled: true}", "/httpRoute/parentRefs"),
         (LEAST + "resources: {limits: {memory: null}}", "memory"),
+        (LEAST + "settings: {SHARDSMITH_METRICS_PORT: '1'}", "SHARDSMITH_METRICS_PORT"),
+        (LEAST + "tracing: {environment: {SHARDSMITH_PORT: '1'}}", "SHARDSMITH_PORT"),
     ],
 )
 def test_values_that_cannot_work_are_refused(values: str, complaint: str) -> None:
@@ -223,9 +225,13 @@ def test_objects_find_each_other(everything: Rendered) -> None:
         objects["Service"]["spec"]["selector"],
         objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
         objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+        objects["Service-metrics"]["spec"]["selector"],
     ):
         assert selector
         assert selector.items() <= labels.items()
+    monitored = objects["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
+    assert monitored.items() <= objects["Service-metrics"]["metadata"]["labels"].items()
+    assert not monitored.items() <= objects["Service"]["metadata"]["labels"].items()
     assert objects["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"] == "shardsmith"
     assert "replicas" not in objects["Deployment"]["spec"]
     assert everything.pod["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"]
@@ -233,6 +239,50 @@ def test_objects_find_each_other(everything: Rendered) -> None:
         "shardsmith",
         "store",
     ]
+
+
+def test_metrics_are_where_prometheus_looks_for_them(everything: Rendered, rendered: Rendered) -> None:
+    ports = {port["name"]: port["containerPort"] for port in rendered.container["ports"]}
+    assert rendered.variables["SHARDSMITH_METRICS_HOST"] == "0.0.0.0"  # noqa: S104
+    assert rendered.variables["SHARDSMITH_METRICS_PORT"] == str(ports["metrics"])
+    [port] = rendered.objects["Service-metrics"]["spec"]["ports"]
+    assert (port["name"], port["port"], port["targetPort"]) == ("metrics", ports["metrics"], "metrics")
+    # The Service of the API may be open to the world.
+    assert [port["targetPort"] for port in rendered.objects["Service"]["spec"]["ports"]] == ["http"]
+    let_in = [rule["ports"] for rule in rendered.objects["NetworkPolicy"]["spec"]["ingress"]]
+    assert let_in == [[{"port": "http"}], [{"port": "metrics"}]]
+    [endpoint] = everything.objects["ServiceMonitor"]["spec"]["endpoints"]
+    assert endpoint == {"port": "metrics", "interval": "30s"}
+
+
+def test_rules_and_dashboard_are_the_files_of_the_chart(everything: Rendered) -> None:
+    folder = CHART / "observability"
+    rule = everything.objects["PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load((folder / "alerts.yaml").read_text("utf-8"))
+    dashboard = everything.objects["ConfigMap-dashboard"]
+    assert json.loads(dashboard["data"]["shardsmith.json"]) == json.loads(
+        (folder / "dashboard.json").read_text("utf-8")
+    )
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_without_metrics_nothing_listens_for_prometheus() -> None:
+    values = "metrics: {enabled: false, serviceMonitor: {enabled: true}, dashboard: {enabled: true}}"
+    rendered = render(LEAST + values)
+    assert "metrics" not in rendered.text.lower()
+
+
+def test_traces_reach_their_collector(everything: Rendered) -> None:
+    assert everything.variables["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+    collectors = {4317, 4318}
+    assert collectors <= ports_that_are_let_out(everything)
+    assert not collectors & ports_that_are_let_out(render(LEAST))
+
+
+def ports_that_are_let_out(rendered: Rendered) -> set[int]:
+    rules = rendered.objects["NetworkPolicy"]["spec"]["egress"]
+    return {port["port"] for rule in rules for port in rule["ports"]}
 
 
 def test_a_changed_setting_replaces_the_pods() -> None:

@@ -202,7 +202,7 @@ def services() -> dict[str, Any]:
 def test_composition_pins_its_images(services: dict[str, Any]) -> None:
     foreign = [service["image"] for service in services.values() if "build" not in service]
     assert foreign
-    assert [image for image in foreign if not re.search(r":v[\d.]+@sha256:[0-9a-f]{64}$", image)] == []
+    assert [image for image in foreign if not re.search(r":v?[\d.]+@sha256:[0-9a-f]{64}$", image)] == []
 
 
 def test_composition_uses_no_store_that_nobody_maintains(services: dict[str, Any]) -> None:
@@ -256,6 +256,8 @@ def test_composition_limits_memory_and_processors(services: dict[str, Any]) -> N
     assert {name: (service["mem_limit"], service["cpus"]) for name, service in services.items()} == {
         "shardsmith": ("1g", 2),
         "store": ("512m", 1),
+        "prometheus": ("512m", 1),
+        "grafana": ("512m", 1),
     }
     # What the page on sizing says of that limit, as the comment in the file.
     page = (ROOT / "docs" / "how-to" / "sizing.md").read_text(encoding="utf-8")
@@ -269,7 +271,20 @@ def test_composition_sets_what_the_service_knows(services: dict[str, Any]) -> No
         "SHARDSMITH_STORAGE_URL",
         "SHARDSMITH_ALLOW_UNAUTHENTICATED",
         "SHARDSMITH_ALLOWED_HOSTS",
+        "SHARDSMITH_METRICS_HOST",
+        "SHARDSMITH_METRICS_PORT",
     }
+
+
+def test_composition_watches_itself_where_asked(services: dict[str, Any]) -> None:
+    watching = {name for name, service in services.items() if service.get("profiles") == ["observability"]}
+    assert watching == {"prometheus", "grafana"}
+    mounted = [volume for name in watching for volume in services[name]["volumes"]]
+    assert [volume for volume in mounted if not (ROOT / volume.split(":")[0]).is_file()] == []
+    [job] = yaml.safe_load((ROOT / "deploy/compose/prometheus.yaml").read_text("utf-8"))["scrape_configs"]
+    environment = services["shardsmith"]["environment"]
+    assert job["static_configs"] == [{"targets": [f"shardsmith:{environment['SHARDSMITH_METRICS_PORT']}"]}]
+    assert environment["SHARDSMITH_METRICS_HOST"] == "0.0.0.0"  # noqa: S104
 
 
 # Wheel

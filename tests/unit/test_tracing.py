@@ -3,12 +3,15 @@
 import logging
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from concurrent.futures import wait
 from contextvars import ContextVar
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from app import tracing
+from app import otel, tracing
 from app.runtime.threads import Threads
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
@@ -65,3 +68,69 @@ def test_threads_work_in_the_context_of_who_submits() -> None:
     wait(futures)
     pool.shutdown()
     assert [future.result() for future in futures] == ["a!", "b!"]
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """What is recorded in this process, once tracing has stopped."""
+    exporter = InMemorySpanExporter()
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "kept")
+    monkeypatch.setattr(otel, "_make_exporter", lambda name: exporter)
+    tracing.start_tracing()
+    yield exporter
+    tracing.stop_tracing()
+
+
+def test_a_stage_counts_what_it_does_itself(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def takes(seconds: float, value: int) -> int:
+        nonlocal now
+        now += seconds
+        return value
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+
+    def convert() -> list[int]:
+        with tracing.stage("decode", "json") as decoding:
+            takes(1, 0)
+        decoded = decoding.drawn(takes(10, value) for value in range(3))
+
+        def encode() -> Iterator[int]:
+            takes(100, 0)
+            for value in decoded:
+                yield takes(1000, value)
+
+        return list(tracing.stage("encode", "tfrecord").drawn(encode()))
+
+    with tracing.root_span("request"):
+        assert convert() == [0, 1, 2]
+        takes(10_000, 0)
+    tracing.stop_tracing()
+    found = {span.name: dict(span.attributes or {}) for span in spans.get_finished_spans()}
+    assert found == {
+        "request": {},
+        "decode": {"shardsmith.form": "json", "shardsmith.seconds": 31.0},
+        "encode": {"shardsmith.form": "tfrecord", "shardsmith.seconds": 3100.0},
+    }
+
+
+def test_a_span_of_several_requests_is_linked_with_those_that_are_recorded(
+    spans: InMemorySpanExporter,
+) -> None:
+    with tracing.root_span("one"):
+        first = tracing.mark()
+    with tracing.root_span("two"):
+        second = tracing.mark()
+    assert first is not None
+    assert second is not None
+    with tracing.shared_span("both", [None, first, second]):
+        pass
+    with tracing.shared_span("neither", [None, None]):
+        assert tracing.mark() is None
+    tracing.stop_tracing()
+    *_, both = spans.get_finished_spans()
+    assert (both.name, both.parent) == ("both", first)
+    assert [link.context for link in both.links] == [second]

@@ -93,8 +93,11 @@ class Budget:
         if self._share is not None:
             self._share.require_not_given_up()
 
-    def charge(self, num_bytes: int, what: str) -> None:
+    def charge(self, num_bytes: int, what: str, *, instead: str = "Send it in smaller pieces.") -> None:
         """Reserve `num_bytes` for `what`, before allocating them.
+
+        Args:
+            instead: what the client is to do if they are too many.
 
         Raises:
             LimitExceeded: more than the request may hold, or it has taken too long.
@@ -104,7 +107,7 @@ class Budget:
         if num_bytes > self._limit - self._used:
             raise LimitExceeded(
                 f"{what} would take {num_bytes} bytes; this request may hold "
-                f"{self._limit} bytes and holds {self._used}. Send it in smaller pieces.",
+                f"{self._limit} bytes and holds {self._used}. {instead}",
                 code="payload_too_large",
             )
         if self._share is not None:

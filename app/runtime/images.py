@@ -68,10 +68,12 @@ class Refusal:
 
     Attributes:
         was_encoded: it was to be encoded.
+        is_limit: it is larger than is done here, or takes longer; nothing is said of damage.
     """
 
     reason: str
     was_encoded: bool = False
+    is_limit: bool = False
 
 
 class Pending(Protocol[Found]):

@@ -6,6 +6,7 @@ it does not answer in time. `limited_main.py` is its side.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
@@ -34,8 +35,14 @@ _READ_BYTES: Final = 1 << 16
 def _open_shared() -> IO[bytes]:
     """A file without a name, in memory where the system has such."""
     if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("shared"), "w+b", buffering=0)
+        return os.fdopen(os.memfd_create("shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
+
+
+def _keep_size(shared: IO[bytes]) -> None:
+    """Fix the size of the file: a process that cut it off would end the other one by a signal."""
+    if hasattr(os, "memfd_create"):
+        fcntl.fcntl(shared, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
 
 class ProcessEnded(Exception):
@@ -64,6 +71,7 @@ class LimitedProcess:
     ) -> None:
         with _open_shared() as shared:
             shared.truncate(shared_bytes)
+            _keep_size(shared)
             self._shared = mmap.mmap(shared.fileno(), shared_bytes) if shared_bytes else None
             bounds = (str(memory_bytes), str(shared.fileno()), str(shared_bytes))
             self._process = subprocess.Popen(  # noqa: S603  # our own program

@@ -19,6 +19,8 @@ from .step import ArrayRefused, ArrayStep, Memory, RowsRefused, Step, Tools, cha
 Array = NDArray[Any]
 
 
+#: Indices that are made one-hot at a time.
+_BLOCK: Final = 1 << 14
 #: Of an array of numpy.
 _MAX_DIMS: Final = 64
 _MAX_ITEMSIZE: Final = 16
@@ -249,18 +251,20 @@ class OneHot(Step):
     def apply(self, column: Column, feature: Feature, num_rows: int, tools: Tools) -> Column:
         indices = column.values
         assert not isinstance(indices, Strings)  # noqa: S101  # `result` refused them; this is for the type
-        outside = (indices < 0) | (indices >= self.depth)
-        if outside.any():
+        if indices.size and (indices.min() < 0 or indices.max() >= self.depth):
+            outside = (indices < 0) | (indices >= self.depth)
             rows = [bool(row.any()) for row in row_arrays(replace(column, values=outside), feature, num_rows)]
             reason = f"an index is not below the depth of {self.depth}"
             raise RowsRefused({index: reason for index, is_outside in enumerate(rows) if is_outside})
         tools.lease.charge(len(indices) * self.depth * self.dtype.itemsize, "The step one_hot")
         result = self.result(feature)
-        values = np.full(
-            len(indices) * self.depth, _fill_value(self, result, self.off_value), self.dtype.numpy
-        )
-        places = np.arange(0, len(values), self.depth)
-        places += indices.astype(np.int64)
-        values[places] = _fill_value(self, result, self.on_value)
+        on, off = (_fill_value(self, result, value) for value in (self.on_value, self.off_value))
+        size, dtype = len(indices) * self.depth, self.dtype.numpy
+        # Zeros come from the system as they are, and are touched once.
+        values = np.full(size, off, dtype) if any(off.tobytes()) else np.zeros(size, dtype)
+        begins = np.arange(0, min(len(indices), _BLOCK) * self.depth, self.depth)
+        for first in range(0, len(indices), _BLOCK):  # of which the places stay in the cache
+            block = indices[first : first + _BLOCK].astype(np.int64)
+            values[first * self.depth :][begins[: len(block)] + block] = on
         splits = tuple(split * self.depth for split in column.splits)
         return Column(values, splits, column.present, column.width if splits else column.width * self.depth)

@@ -15,8 +15,10 @@ import tensorflow as tf
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from app.errors import UnprocessableInput
 from app.transforms.images.processes import ImageProcesses
 from app.transforms.images.resize import fitted_size, resize
+from tests.images import png_of
 from tests.transforms import transform
 
 Array = npt.NDArray[Any]
@@ -410,3 +412,28 @@ def test_standardized_images_are_near(dtype: str, images: ImageProcesses) -> Non
         rows, transform([{"step": "per_image_standardization"}], rows, ANY, dtype, images), strict=True
     ):
         np.testing.assert_allclose(ours, tf.image.per_image_standardization(row).numpy(), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", [(256, 256), (60, 84), (12, 12)])
+@pytest.mark.parametrize("parts", [(2, 2), (3, 1), (1, 4), (12, 12)])
+def test_areas_of_whole_pixels_are_equal(size: tuple[int, int], parts: tuple[int, int]) -> None:
+    random = np.random.default_rng(6)
+    resized = [dim // part for dim, part in zip(size, parts, strict=True)]
+    height, width = (dim * part for dim, part in zip(resized, parts, strict=True))
+    image = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    ours = resize(image, resized[0], resized[1], "area", antialias=False)
+    same(ours, tf.image.resize(image, resized, "area").numpy())
+
+
+@pytest.mark.parametrize("rows", range(8))
+def test_a_png_with_fewer_rows_than_it_declares_is_refused_by_both(rows: int, images: ImageProcesses) -> None:
+    data = png_of(7, 9, content=zlib.compress((b"\0" + bytes(27)) * rows))
+    steps = [{"step": "decode_image"}]
+    if rows == 7:
+        (ours,) = transform(steps, [data], (), "bytes", images)
+        same(ours, tf.io.decode_png(data).numpy())
+        return
+    with pytest.raises(UnprocessableInput):
+        transform(steps, [data], (), "bytes", images)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.io.decode_png(data)

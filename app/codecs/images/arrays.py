@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from ...errors import MalformedInput, UnprocessableInput
+from ...errors import LimitExceeded, MalformedInput, UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.images import Image, ImageCodecs, ImageFormat, Pixels, Refusal
 from ...runtime.streams import Buffer, WholeBody
@@ -17,6 +17,8 @@ from .encode import CHANNELS, encoding_bytes, jpeg_pixels, png_pixels
 Written = Literal["jpeg", "png"]
 #: Rows and columns of a JPEG; libjpeg takes no more.
 _MAX_JPEG_DIM = 65_500
+#: What to do about an image that does not fit into the budget.
+_SMALLER = "Make the image smaller, or raise SHARDSMITH_MAX_DECODED_BYTES."
 
 
 def reader_of(form: ImageFormat) -> Callable[[WholeBody, TensorDecodeOptions, Budget], list[Array]]:
@@ -29,7 +31,7 @@ def reader_of(form: ImageFormat) -> Callable[[WholeBody, TensorDecodeOptions, Bu
             MalformedInput: no image (`not_an_image`), one in another format (`mislabelled_image`), or a
                 damaged one (`damaged_image`).
             UnprocessableInput: an image that is not decoded to these channels (`unsupported_image`).
-            LimitExceeded: larger than the budget, or too large for the size of the body.
+            LimitExceeded: larger than the budget or than is decoded, or too large for the size of the body.
             Overloaded: no process came free to decode it.
         """
         budget.charge(body.size, "The image")
@@ -45,8 +47,14 @@ def reader_of(form: ImageFormat) -> Callable[[WholeBody, TensorDecodeOptions, Bu
             )
         budget.amplify("decoded", header.num_bytes)
         needed = decoding_bytes([encoded])
-        budget.charge(needed, f"An image of {header.height} x {header.width} pixels")
+        pixels = f"{header.height} x {header.width} pixels"
+        budget.charge(needed, f"Decoding an image of {pixels}", instead=_SMALLER)
         (found,) = _lent(options.images).decode([encoded])
+        if isinstance(found, Refusal) and found.is_limit:
+            raise LimitExceeded(
+                f"The {form} of {pixels} is not decoded: {found.reason}. Make the image smaller.",
+                code="payload_too_large",
+            )
         if isinstance(found, Refusal):
             raise MalformedInput(f"The {form} cannot be decoded: {found.reason}.", code="damaged_image")
         image = finish_image(found, header, dtype)
@@ -72,7 +80,7 @@ def writer_of(form: Written) -> Callable[[Sequence[Array], TensorEncodeOptions, 
         shape = _image_shape(array, form)
         image = array.read(budget).values.reshape(shape)
         needed = encoding_bytes([image])
-        budget.charge(needed, "The encoded image")
+        budget.charge(needed, "The encoded image", instead=_SMALLER)
         (found,) = _lent(options.images).encode([_pixels(image, form, options)])
         if isinstance(found, Refusal):
             raise UnprocessableInput(

@@ -167,13 +167,21 @@ class ImageProcesses:
                 return [result for image in images for result in self._try([image], work)]
             if tries > 1:
                 return self._try(images, work, tries - 1)
-            return [Refusal(f"it takes more time or memory than an image may take ({ended})")]
+            return [self._stopped(images[0], ended)]
 
     def _is_too_large(self, images: Sequence[EncodedImage | Pixels]) -> bool:
         return len(images) == 1 and _shared_size(images[0]) > self._shared_bytes
 
     def _too_large(self, *, was_encoded: bool = False) -> Refusal:
-        return Refusal(f"it takes more than {self._shared_bytes} bytes", was_encoded)
+        most = f"at most {self._shared_bytes} bytes of an image are worked on, encoded and decoded together"
+        return Refusal(most, was_encoded, is_limit=True)
+
+    def _stopped(self, image: EncodedImage | Pixels, ended: ProcessEnded) -> Refusal:
+        seconds, memory = self._within_s(_shared_size(image)), self._memory_bytes // MIB
+        reason = (
+            f"it takes more time or memory than an image may take, {seconds:.3g} s and {memory} MiB ({ended})"
+        )
+        return Refusal(reason, isinstance(image, Pixels), is_limit=True)
 
     @contextmanager
     def _process(self) -> Iterator[LimitedProcess]:

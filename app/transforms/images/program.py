@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from io import BytesIO
 from typing import Any, Final
@@ -39,7 +40,19 @@ _LEAST_GAMMA: Final = 16
 _MOST_GAMMA: Final = 625_000_000
 #: How many are given other channels at a time.
 _CONVERTED_PIXELS: Final = 1 << 16
-_MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+#: Samples of a pixel, by the colour type of a PNG.
+_SAMPLES: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+#: Passes of an interlaced PNG: first row, first column, and how far apart they lie (RFC 2083, section 2.6).
+_PASSES: Final = (
+    (0, 0, 8, 8),
+    (0, 4, 8, 8),
+    (4, 0, 8, 4),
+    (0, 2, 4, 4),
+    (2, 0, 4, 2),
+    (0, 1, 2, 2),
+    (1, 0, 2, 1),
+)
+_INFLATED_AT_A_TIME: Final = 1 << 16
 
 
 def answer(request: tuple[str, list[Any]], memory: memoryview) -> list[Any]:
@@ -68,7 +81,16 @@ def _decode(
             if image.nbytes > len(target):
                 return "it is larger than its header says"
             np.frombuffer(target, image.dtype, image.size).reshape(image.shape)[...] = image
-    except (ValueError, OSError, SyntaxError, EOFError, KeyError, struct.error, MemoryError) as error:
+    except (
+        ValueError,
+        OSError,
+        SyntaxError,
+        EOFError,
+        KeyError,
+        struct.error,
+        zlib.error,
+        MemoryError,
+    ) as error:
         return str(error)[:300] or type(error).__name__
     return [list(image.shape), image.dtype.name]
 
@@ -127,16 +149,54 @@ def _decode_png(data: bytes, channels: int, _: bool | None) -> Image:
     key = None if opened.mode == "P" else opened.info.get("transparency")
     if opened.tile[0].args in _WIDE:
         image = _decode_wide(data, opened.tile[0].args)
+        _require_last_row(data, image)
     elif opened.mode.startswith("I"):  # grey of 16 bits
         image = np.asarray(opened).astype(np.uint16)
+        _require_last_row(data, image)
     else:
         has_alpha = "transparency" in opened.info
         plain = {"1": "L", "P": "RGBA" if has_alpha else "RGB"}.get(opened.mode, opened.mode)
-        image = np.asarray(opened if plain == opened.mode else opened.convert(plain))
+        image = np.asarray(opened)
+        _require_last_row(data, image)
+        image = image if plain == opened.mode else np.asarray(opened.convert(plain))
     image = image if image.ndim == 3 else image[:, :, None]
     if channels == 4 and key is not None:
         image = _with_transparent(image, key, data[24])
     return _with_channels(image, channels, _gamma_of(opened.info) if image.itemsize == 1 else None)
+
+
+def _require_last_row(data: bytes, image: Image) -> None:
+    """Refuse a PNG whose data ends between two rows, for which Pillow leaves the others at 0."""
+    is_interlaced = data[28]
+    if is_interlaced or not image[-1].any():
+        size = _inflated_size(data)
+        rest = size - sum(map(len, _inflated(data, size)))
+        if rest > 0:
+            raise ValueError(f"{rest} bytes of its rows are missing")
+
+
+def _inflated_size(data: bytes) -> int:
+    """Bytes that the header of a PNG declares: its rows, with the filter that each begins with."""
+    width, height, bits, colour, _, _, is_interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    size = 0
+    for top, left, down, right in _PASSES if is_interlaced else ((0, 0, 1, 1),):
+        rows, columns = -(-(height - top) // down), -(-(width - left) // right)
+        if rows > 0 and columns > 0:
+            size += rows * (1 + (columns * bits * _SAMPLES[colour] + 7) // 8)
+    return size
+
+
+def _inflated(data: bytes, size: int) -> Iterator[bytes]:
+    """What the data of a PNG inflates to, up to `size` bytes and a little more, in pieces."""
+    inflate, at = zlib.decompressobj(), 8
+    while size > 0 and at < len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        rest = data[at + 8 : at + 8 + length] if data[at + 4 : at + 8] == b"IDAT" else b""
+        while rest and size > 0 and not inflate.eof:
+            piece = inflate.decompress(rest, _INFLATED_AT_A_TIME)
+            rest, size = inflate.unconsumed_tail, size - len(piece)
+            yield piece
+        at += 12 + length
 
 
 def _gamma_of(info: Mapping[str, Any]) -> int | None:

@@ -14,7 +14,7 @@ from app.codecs.forms import TENSOR_CODECS, FormName
 from app.codecs.options import TensorDecodeOptions, TensorEncodeOptions
 from app.domain.dtypes import DTYPES
 from app.domain.limits import MIB, Limits
-from app.errors import InputError
+from app.errors import InputError, LimitExceeded
 from app.runtime.amplification import Amplification
 from app.runtime.budget import Budget
 from app.runtime.images import ImageCodecs
@@ -139,6 +139,42 @@ def test_what_is_no_such_image_is_refused(
     assert read(images, form, body, **options) == refusal
 
 
+PASSES = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+
+
+def rows_of_png(height: int, width: int, bits: int, value: int, *, interlaced: bool) -> list[bytes]:
+    """The rows of a PNG, each with its filter, of bytes of that value; `bits` are those of a pixel."""
+    rows = []
+    for top, left, down, right in PASSES if interlaced else ((0, 0, 1, 1),):
+        columns = len(range(left, width, right))
+        row = b"\0" + bytes([value]) * ((columns * bits + 7) // 8)
+        rows += [row] * (len(range(top, height, down)) if columns else 0)
+    return rows
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize(
+    ("bits", "colour", "samples"),
+    [(1, 0, 1), (8, 0, 1), (16, 0, 1), (8, 2, 3), (16, 2, 3), (8, 4, 2), (16, 6, 4)],
+)
+def test_a_png_with_fewer_rows_than_it_declares_is_refused(
+    images: ImageCodecs, bits: int, colour: int, samples: int, interlaced: bool
+) -> None:
+    dtype = UINT16 if bits == 16 else UINT8
+    for value in (0, 255):
+        rows = rows_of_png(7, 9, bits * samples, value, interlaced=interlaced)
+        for number in range(len(rows) + 2):
+            content = zlib.compress(b"".join((rows + rows[:1])[:number]))
+            body = png_of(7, 9, bits, colour, content, interlaced=interlaced)
+            found = read(images, "png", body, dtype=dtype)
+            if number < len(rows):
+                assert found == Refusal("damaged_image"), number
+            else:
+                assert found == values_of(
+                    np.full((7, 9, samples), value * (257 if bits == 16 else 1), dtype.numpy)
+                )
+
+
 def test_four_inks_are_rgb(images: ImageCodecs) -> None:
     found = read(images, "jpeg", cmyk_jpeg())
     assert isinstance(found, list)
@@ -254,3 +290,18 @@ def test_an_image_is_charged_before_it_is_decoded(images: ImageCodecs) -> None:
     with pytest.raises(InputError) as caught:
         decoded(images, "png", larger, Budget(amplification=amplification))
     assert caught.value.code == "amplification_exceeded"
+
+
+def test_an_image_beyond_the_budget_is_to_be_made_smaller(images: ImageCodecs) -> None:
+    body = encode(pixels(600, 700, 1), "png")
+    with pytest.raises(LimitExceeded, match="Make the image smaller, or raise SHARDSMITH_MAX_DECODED_BYTES"):
+        decoded(images, "png", body, Budget(Limits(max_decoded_bytes=MIB)))
+
+
+def test_an_image_larger_than_a_process_takes_is_no_damaged_one() -> None:
+    processes = ImageProcesses(1, shared_bytes=MIB)
+    try:
+        with pytest.raises(LimitExceeded, match="of 600 x 700 pixels is not decoded: at most 1048576 bytes"):
+            decoded(processes, "png", encode(pixels(600, 700, 1), "png"), Budget())
+    finally:
+        processes.close()

@@ -119,6 +119,34 @@ def test_what_steps_make_of_rows(
     assert [item.tolist() if isinstance(item, np.ndarray) else item for item in found] == expected
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "int32"])
+def test_many_numbers_become_one_hot(dtype: str, images: ImageProcesses) -> None:
+    rows = np.random.default_rng(0).integers(0, 5, 40_000)
+    for on, off in ((1, 0), (0, 1), (2, -0.0), (-3, 7)):
+        step = {"step": "one_hot", "depth": 5, "on_value": on, "off_value": off}
+        found = np.stack(transform([step], list(rows), (), dtype, images))
+        expected = np.where(np.arange(5) == rows[:, None], np.float32(on), np.float32(off))
+        assert found.tobytes() == expected.tobytes()
+    rows[33_333] = 5
+    with pytest.raises(UnprocessableInput) as caught:
+        transform([{"step": "one_hot", "depth": 5}], list(rows), (), dtype, images)
+    assert caught.value.location.row == 33_333
+
+
+@pytest.mark.parametrize(("height", "width"), [(2, 2), (1, 3), (3, 1), (270, 270)])
+def test_the_area_of_whole_pixels_is_their_mean(height: int, width: int, images: ImageProcesses) -> None:
+    image = np.random.default_rng(0).integers(200, 256, (2 * height, 3 * width, 3), dtype=np.uint8)
+    (found,) = transform(
+        [{"step": "resize", "size": [2, 3], "method": "area"}], [image], (None, None, 3), "uint8", images
+    )
+    sums = image.reshape(2, height, 3, width, 3).sum((1, 3), dtype=np.int64)
+    if sums.max() < 1 << 24:
+        expected = sums.astype(np.float32) * (np.float32(1) / np.float32(height * width))
+        np.testing.assert_array_equal(found, expected)
+    else:  # rounded on the way
+        np.testing.assert_allclose(found, sums / (height * width), rtol=1e-5)
+
+
 def test_quantized_numbers_come_back_within_half_a_step(images: ImageProcesses) -> None:
     values = np.random.default_rng(0).uniform(-3, 5, 1000).astype(np.float32)
     step = {"step": "quantize", "dtype": "uint8", "min": -3, "max": 5}

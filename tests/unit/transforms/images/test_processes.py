@@ -18,6 +18,7 @@ from app.codecs.images.decode import UINT8, decoding_bytes, prepare_image
 from app.codecs.images.header import read_header
 from app.errors import Overloaded, UnprocessableInput
 from app.runtime.images import EncodedImage, ImageHeader, Pixels, Refusal
+from app.runtime.limited_process import LimitedProcess, ProcessEnded
 from app.runtime.memory import MemoryPool
 from app.transforms.images.processes import ImageProcesses
 from tests.hostile_images import attack
@@ -133,7 +134,9 @@ def test_an_image_that_is_not_what_its_header_says_is_refused(codecs: ImageProce
 def test_an_image_larger_than_what_is_shared_is_refused_undecoded(codecs: ImageProcesses) -> None:
     _, image = png(0)
     (found,) = codecs.decode([EncodedImage(image.data, ImageHeader("png", 1 << 12, 1 << 12, 3), 0)])
-    assert found == Refusal(f"it takes more than {32 * MIB} bytes")
+    assert isinstance(found, Refusal)
+    assert found.is_limit
+    assert f"at most {32 * MIB} bytes" in found.reason
 
 
 def test_more_than_what_is_shared_is_decoded_in_parts(codecs: ImageProcesses) -> None:
@@ -203,6 +206,7 @@ def test_an_image_that_takes_too_long_is_refused_and_the_others_are_not() -> Non
         kept, refused = codecs.decode([image, progressive(6000)])
         assert isinstance(refused, Refusal)
         assert "more time or memory" in refused.reason
+        assert refused.is_limit
         assert np.array_equal(kept, pixels)  # type: ignore[arg-type]  # a refusal is not equal
     finally:
         codecs.close()
@@ -267,6 +271,40 @@ def test_running_processes_are_counted_in_the_memory_of_the_service() -> None:
     assert pool.used == running
     codecs.close()
     assert pool.used == 0
+
+
+def test_a_process_cannot_cut_off_what_it_shares(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys\n"
+        "def answer(request, memory):\n"
+        "    try:\n"
+        "        os.ftruncate(int(sys.argv[3]), request)\n"
+        "    except PermissionError:\n"
+        "        return len(memory)\n"
+    )
+    with LimitedProcess(program, memory_bytes=1 << 30, shared_bytes=MIB) as process:
+        process.wait_until_ready(30)
+        assert process.ask(0, 30) == MIB
+        assert len(process.memory[:]) == MIB
+
+
+def test_a_process_that_says_too_much_or_half_a_line_is_ended(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, time\n"
+        "def answer(request, memory):\n"
+        "    if request == 'much':\n"
+        "        return 'x' * (2 << 20)\n"
+        "    answers = sys._getframe(1).f_locals['answers']\n"
+        "    print('[1', end='', file=answers, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    for request, within_s in (("half", 0.5), ("much", 30)):
+        with LimitedProcess(program, memory_bytes=1 << 30) as process:
+            process.wait_until_ready(30)
+            with pytest.raises(ProcessEnded, match="signal 9"):
+                process.ask(request, within_s)
 
 
 def test_without_memory_for_a_process_no_image_is_refused_for_it() -> None:

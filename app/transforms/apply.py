@@ -36,6 +36,8 @@ _MAX_PIECE_ROWS: Final = 1024
 _AT_ONCE: Final = 3
 #: A batch is cut into pieces for them, unless those would be smaller than this.
 _LEAST_PIECE_BYTES: Final = MIB // 2
+#: What pieces that are begun at a time take together: two images of a megapixel.
+_MOST_BYTES: Final = 3 * PIECE_BYTES
 #: What a piece is charged at most, in times of its size: what is encoded and decoded is in two places.
 _CHARGED: Final = 8
 
@@ -114,7 +116,8 @@ class _Transformed:
     def _fits_beside(self, running: Sequence[Piece], piece: Piece) -> bool:
         """Whether a piece may be begun beside others: none is large, and a great deal of memory is free."""
         needed = _CHARGED * piece.num_bytes
-        if len(running) >= self._at_once or max(running[0].num_bytes, piece.num_bytes) > PIECE_BYTES:
+        together = sum(other.num_bytes for other in running) + piece.num_bytes
+        if len(running) >= self._at_once or together > _MOST_BYTES:
             return False
         if needed > self._budget.remaining or not self._budget.reserve_spare(needed):
             return False

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
@@ -57,7 +57,8 @@ class RowsBody(AppendBody):
 def rows_body(
     rows: Callable[[], Records], *, digest: Callable[[], str] = str, budget: Budget | None = None
 ) -> RowsBody:
-    return RowsBody(MemoryStream(b""), digest, budget or Budget(), Spool(None, 1 << 30), ExitStack(), rows)
+    workspace = Workspace(budget or Budget(), Spool(None, 1 << 30))
+    return RowsBody(MemoryStream(b""), digest, workspace, rows)
 
 
 def store_rows(

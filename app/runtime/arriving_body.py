@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from time import monotonic
 from typing import Final
 
 import numpy as np
 
 from ..domain.limits import MIB
-from .budget import Budget
-from .spool import Spool, SpoolFile
+from .spool import SpoolFile
 from .streams import Arriving, Buffer, ByteStream, MemoryFile, TimedStream, WholeBody
 from .turns import waiting
+from .workspace import Workspace
 
 #: A body up to this size is held in memory, and so much of a larger one is read at a time.
 IN_MEMORY: Final = 1 * MIB
@@ -32,25 +31,16 @@ class ArrivingBody(Arriving):
 
     Args:
         source: the bytes.
-        budget: charged for a body in memory, as long as the request lasts; told what lies on the spool.
-        spool: room for what is not.
-        resources: gives that room back when it is closed.
+        workspace: its budget is charged for a body in memory, as long as the request lasts, and told what
+            lies on the spool; that room goes back when the workspace is closed.
         declared_size: in bytes, where it is known; no more than these come.
     """
 
-    def __init__(
-        self,
-        source: ByteStream,
-        budget: Budget,
-        spool: Spool,
-        resources: ExitStack,
-        declared_size: int | None = None,
-    ) -> None:
+    def __init__(self, source: ByteStream, workspace: Workspace, declared_size: int | None = None) -> None:
         self.declared_size = declared_size
         self._source = source
-        self._budget = budget
-        self._spool = spool
-        self._resources = resources
+        self._budget = workspace.budget
+        self._workspace = workspace
         #: What has arrived; in memory it takes up to `_most_held` bytes, which are charged as they come or
         #: were reserved before.
         self._file: _Held | SpoolFile = _Held(2 * IN_MEMORY)
@@ -107,11 +97,11 @@ class ArrivingBody(Arriving):
 
     def _prepare(self, size: int) -> None:
         """Make room for a body of this size that can be viewed while it arrives."""
-        is_short = size <= min(_READ_IN_MEMORY, self._spool.share)
+        is_short = size <= min(_READ_IN_MEMORY, self._workspace.spool.share)
         if is_short and self._budget.reserve_spare(size):
             self._file, self._most_held, self._reserved = _Held(size), size, size
         else:
-            self._file = self._resources.enter_context(self._spool.open_share())
+            self._file = self._workspace.enter_context(self._workspace.spool.open_share())
             self._file.expect(size)
 
     def _read_more(self) -> bool:
@@ -136,7 +126,7 @@ class ArrivingBody(Arriving):
 
     def _move_to_spool(self) -> None:
         held = self._file.view()
-        self._file = self._resources.enter_context(self._spool.open_share())
+        self._file = self._workspace.enter_context(self._workspace.spool.open_share())
         with waiting():
             self._file.append(held)
         self._budget.release(self._charged)

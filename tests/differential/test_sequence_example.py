@@ -19,6 +19,7 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.convert.examples import convert_row
 from tests.arrow_rows import arrow_schema, as_arrow, from_arrow
 from tests.feature_values import UNKNOWN_FIELDS, WIRE_FEATURES, Table, field, mutations, tables_of
@@ -66,7 +67,7 @@ def test_one_row_is_one_bare_message(table: Table) -> None:
         message = message_of(table.schema, row)
         options = RecordsDecodeOptions(schema=table.schema), RecordsEncodeOptions()
         written, _ = convert_row(
-            MemoryStream(message), "example", "example", *options, Budget(), Spool(None, 0)
+            MemoryStream(message), "example", "example", *options, Workspace(Budget(), Spool(None, 0))
         )
         assert written == message
 

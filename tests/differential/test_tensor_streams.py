@@ -2,7 +2,6 @@
 
 import importlib
 import io
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from app.domain.dtypes import DTYPES, DType
 from app.domain.limits import KIB, Limits
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
+from app.runtime.workspace import Workspace
 from app.services.convert.tensors import TensorConversion, convert_tensors
 from tests.bodies import stream_of
 
@@ -36,7 +36,7 @@ def converted(data: bytes, form: FormName, to: FormName, dtype: DType) -> bytes:
     options = TensorDecodeOptions(dtype=dtype, shape=SHAPE)
     conversion = TensorConversion(form, to, True, options, TensorEncodeOptions())
     source = stream_of(data, 65_521)
-    return b"".join(convert_tensors(source, conversion, Budget(LITTLE), Spool(None, 0), ExitStack()).chunks)
+    return b"".join(convert_tensors(source, conversion, Workspace(Budget(LITTLE), Spool(None, 0))).chunks)
 
 
 @pytest.mark.parametrize("dtype", DTYPES_OF_NUMBERS, ids=str)

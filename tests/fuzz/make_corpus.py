@@ -12,7 +12,6 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.convert.examples import ROW_FORMS, RowForm, convert_row
 from app.services.convert.records import encode_records, open_records
 from app.services.convert.tensors import TensorConversion, convert_tensors
@@ -124,11 +124,11 @@ _TENSORS: Final[dict[int, list[Any]]] = {
 
 
 def _encoded_records(rows: list[dict[str, Any]], schema: Schema | None, form: FormName) -> bytes:
-    with ExitStack() as resources:
-        budget = Budget()
+    budget = Budget()
+    with Workspace(budget, Spool(None, 0)) as workspace:
         options = RecordsDecodeOptions(schema=schema)
         body = MemoryStream(json.dumps(rows).encode())
-        records = open_records(body, "json", options, budget, Spool(None, 0), resources)
+        records = open_records(body, "json", options, workspace)
         converted = encode_records(records, form, RecordsEncodeOptions(lossy=True), budget)
         return _framed(form, b"".join(converted.chunks))
 
@@ -139,7 +139,7 @@ def _encoded_tensors(tensors: list[Any], variant: int, form: FormName) -> bytes:
     plain = TENSOR_VARIANTS[0]
     body = MemoryStream(json.dumps({"tensors": tensors} if len(tensors) > 1 else tensors[0]).encode())
     conversion = TensorConversion("json", form, True, plain, encode).with_images(image_processes())
-    converted = convert_tensors(body, conversion, Budget(), Spool(None, 0), ExitStack())
+    converted = convert_tensors(body, conversion, Workspace(Budget(), Spool(None, 0)))
     return _framed(form, b"".join(converted.chunks))
 
 
@@ -214,7 +214,7 @@ def _row_seeds(form: RowForm) -> Iterator[bytes]:
             options = RecordsDecodeOptions()
         body = MemoryStream(json.dumps(samples[0][0]).encode())
         encode = RecordsEncodeOptions()
-        row, _ = convert_row(body, "json", form, options, encode, Budget(), Spool(None, 0))
+        row, _ = convert_row(body, "json", form, options, encode, Workspace(Budget(), Spool(None, 0)))
         yield bytes([variant]) + row
 
 

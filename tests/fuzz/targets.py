@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, Literal, TypeVar
@@ -41,6 +40,7 @@ from app.errors import InputError
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream, MemoryStream, read_all
+from app.runtime.workspace import Workspace
 from app.services.convert.describe import describe_records, describe_tensors
 from app.services.convert.examples import RowForm, convert_row
 from app.services.convert.records import encode_records, open_records
@@ -300,9 +300,9 @@ def _tensors(form: FormName, options: TensorDecodeOptions, body: bytes, turn: Tu
     plain = TensorConversion(form, output, output != "tensorproto", options, encode)
     conversion = plain.with_images(image_processes())
     _check_streams(form, options, body, turn)
-    with ExitStack() as resources:
+    with Workspace(Budget(LIMITS), Spool(None, 0)) as workspace:
         source = turn.stream(body)
-        converted = convert_tensors(source, conversion, Budget(LIMITS), Spool(None, 0), resources)
+        converted = convert_tensors(source, conversion, workspace)
         tensors = [
             in_memory(item, Budget())
             for item in converted.tensors or ()
@@ -357,8 +357,8 @@ def _records(form: FormName, options: RecordsDecodeOptions, body: bytes, turn: T
     options = replace(options, json_bytes=json_bytes)
     budget = Budget(LIMITS)
     output, encode = turn.choose(RECORDS_OUTPUTS)
-    with ExitStack() as resources:
-        records = open_records(turn.stream(body), form, options, budget, Spool(None, 0), resources)
+    with Workspace(budget, Spool(None, 0)) as workspace:
+        records = open_records(turn.stream(body), form, options, workspace)
         checked = replace(records, batches=map(partial(check_batch, schema=records.schema), records.batches))
         if output is None:
             return describe_records(checked, "json")
@@ -401,7 +401,9 @@ _ROW_FORMS: Final[tuple[RowForm, ...]] = ("json", "example", "b64")
 def _row(form: RowForm, options: RecordsDecodeOptions, body: bytes, turn: Turn) -> object:
     output = turn.choose(_ROW_FORMS)
     encode = RecordsEncodeOptions(lossy=True)
-    return convert_row(turn.stream(body), form, output, options, encode, Budget(LIMITS), Spool(None, 0))
+    return convert_row(
+        turn.stream(body), form, output, options, encode, Workspace(Budget(LIMITS), Spool(None, 0))
+    )
 
 
 def _decoded(container: Container, body: bytes, turn: Turn) -> object:

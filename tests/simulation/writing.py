@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,6 +23,7 @@ from app.errors import (
 )
 from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.datasets import Datasets
@@ -192,9 +192,7 @@ class Appending(Publishing):
             # Only its length counts: it says whether this is a small append.
             MemoryStream(bytes(ROW_BYTES * len(append.rows))),
             lambda: f"{append.split}:{append.rows}",
-            Budget(),
-            SPOOL,
-            ExitStack(),
+            Workspace(Budget(), SPOOL),
             append,
             interrupted,
         )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
 from fastapi import Request
 
 from ...runtime.budget import Budget
-from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream
+from ...runtime.workspace import Workspace
 from ..state import Services
 
 
@@ -34,7 +33,7 @@ class Answer:
     status: int = 200
 
 
-class Job(ExitStack):
+class Job(Workspace):
     """What work is given for one request. What it puts on this stack is closed at the end.
 
     The end is when the answer is drawn; or, where the answer comes later, when the work returns.
@@ -42,7 +41,6 @@ class Job(ExitStack):
     Attributes:
         request: its head. The body is read from the stream that the work is given.
         services: what does the work.
-        budget: the memory that it may hold.
         body_bytes: the length of the body, where that is known before it is read.
         is_on_loop: the event loop does the work, which must not wait.
     """
@@ -56,17 +54,11 @@ class Job(ExitStack):
         *,
         is_on_loop: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(budget, services.spool)
         self.request = request
         self.services = services
-        self.budget = budget
         self.body_bytes = body_bytes
         self.is_on_loop = is_on_loop
-
-    @property
-    def spool(self) -> Spool:
-        """Room on disk for what is too large for memory."""
-        return self.services.spool
 
 
 #: Done for one request, in a worker thread or on the event loop. An answer that comes later holds no thread:

@@ -25,8 +25,6 @@ from ...runtime.turns import offer_turn, waiting
 from ..digests import digest_field
 from ..patience import body_timed_out, in_time, wait_in_time
 
-__all__ = ["BODY_HEAD", "BODY_WINDOW", "OUTPUT_WINDOW", "OutputPipe", "RequestBody"]
-
 #: Body bytes held in memory before the socket is no longer read; until somebody reads them, and then.
 BODY_HEAD: Final = 256 * KIB
 BODY_WINDOW: Final = 2 * MIB

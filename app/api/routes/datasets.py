@@ -23,7 +23,7 @@ from ...domain.schema import Schema
 from ...errors import InputError, LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream, read_all
-from ...services.datasets.append.request import AppendBody, AppendRequest
+from ...services.datasets.append.request import AppendBody, AppendRequest, may_be_grouped
 from ...services.datasets.append.result import AppendJson, AppendResult
 from ...services.datasets.datasets import Appended, AppendStatusJson, DatasetJson
 from ...services.datasets.objects.incarnation import DatasetOptions
@@ -241,16 +241,14 @@ def append_records(
             return request_digest(hashed, content_type, declared, given, json_bytes)
 
         source = rows if key is None else hashed
-        appended = job.services.datasets.append(
-            append, AppendBody(source, digest, job.budget, job.spool, job)
-        )
+        appended = job.services.datasets.append(append, AppendBody(source, digest, job))
         counts_skipped = query.on_error == "skip"
         return then(
             appended, lambda stored: _appended(stored, losses, job.request, counts_skipped=counts_skipped)
         )
 
     # Without a key, rows wait for the store in a group, which holds no thread.
-    lane: LaneName = "append" if key is None and not query.publish and not query.sequence else "store"
+    lane: LaneName = "append" if may_be_grouped(key, query.publish, query.sequence) else "store"
     return Plan(work, lane, on_loop=_decode_together(dataset, query, headers, key))
 
 

@@ -76,9 +76,7 @@ def _conversion(
         decode = query.decode_options(schema)
         rounded = RoundedFeatures()
         encode = replace(query.encode_options(), rounded=rounded)
-        row, dropped = convert_row(
-            source, input_form, chosen.form, decode, encode, job.budget, job.spool, transform
-        )
+        row, dropped = convert_row(source, input_form, chosen.form, decode, encode, job, transform)
         told = {**rounded_headers(rounded.names), **dropped_headers(dropped)}
         return Answer(chosen.media_type, iter([row]), {**VARY, **told})
 

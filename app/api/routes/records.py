@@ -96,7 +96,7 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
         decode = query.for_body(decode, of_rows, query.from_)
-        records = open_records(source, input_form, decode, job.budget, job.spool, job)
+        records = open_records(source, input_form, decode, job)
         records = transformed(records, job, {}, can_skip=False)
         is_inferred = decode.schema is None and decode.infer == "head" and not decode.as_bytes
         find_lengths = is_inferred and input_form in MESSAGE_FORMS
@@ -174,7 +174,7 @@ def _conversion(
             losses = Losses()
             decode = replace(decode, losses=losses)
         num_bytes = job.body_bytes if source is body else None
-        records = open_records(source, input_form, decode, job.budget, job.spool, job, num_bytes)
+        records = open_records(source, input_form, decode, job, num_bytes)
         skipped = SkippedRows() if query.on_error == "skip" else None
         records = transformed(records, job, transforms, skipped)
         converted = encode_records(records, chosen.form, encode, job.budget, skipped)

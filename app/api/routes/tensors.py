@@ -75,7 +75,7 @@ def describe(query: DescribeTensorsParameters, headers: NegotiatingHeaders) -> P
 
     def work(job: Job, body: ByteStream) -> Answer:
         options = replace(decode, images=job.services.images)
-        tensors = decode_tensors(body, input_form, options, job.budget, job.spool)
+        tensors = decode_tensors(body, input_form, options, job)
         return description_answer(describe_tensors(tensors), "application/json")
 
     return Plan(work, "conversion")
@@ -102,7 +102,7 @@ def _conversion(
 
     def work(job: Job, body: ByteStream) -> Answer:
         lent = conversion.with_images(job.services.images) if waits else conversion
-        converted = convert_tensors(body, lent, job.budget, job.spool, job, job.body_bytes)
+        converted = convert_tensors(body, lent, job, job.body_bytes)
         headers = {**VARY, **json_length_header(converted.json_bytes)}
         if converted.form == "raw" and converted.tensors is not None:
             headers |= _raw_headers(converted.tensors, query.byte_order)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -14,8 +13,8 @@ from ...codecs.json.rows import write as write_rows
 from ...codecs.messages import example
 from ...codecs.options import RecordsDecodeOptions, RecordsEncodeOptions
 from ...runtime.budget import Budget
-from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream
+from ...runtime.workspace import Workspace
 from ...tracing import stage
 from .whole_bodies import whole_body
 
@@ -48,8 +47,7 @@ def convert_row(
     output_form: RowForm,
     decode: RecordsDecodeOptions,
     encode: RecordsEncodeOptions,
-    budget: Budget,
-    spool: Spool,
+    workspace: Workspace,
     transform: Callable[[Records], Records] = lambda row: row,
 ) -> tuple[bytes, tuple[str, ...]]:
     """The one row of `source` in another form, and the features that are left out, as of `Records`.
@@ -57,18 +55,17 @@ def convert_row(
     `encode.rounded` has the features that were rounded.
 
     Args:
-        spool: room for a large body, which has to be whole.
+        workspace: closed by the caller.
         transform: what is done to the row in between.
 
     Raises:
         InputError: not one row of that form, or one that the output form does not hold.
         StorageFull: there is no room to spool it.
     """
-    with ExitStack() as resources:
-        body = whole_body(source, budget, spool, resources)
-        with stage("decode", input_form):
-            row = _READ[input_form](body.view(), decode, budget)
-        row = replace(row, schema=row.schema.with_message(decode.message))
-        row = transform(row)
-        with stage("encode", output_form):
-            return _WRITE[output_form](row, encode, budget), row.dropped
+    body = whole_body(source, workspace)
+    with stage("decode", input_form):
+        row = _READ[input_form](body.view(), decode, workspace.budget)
+    row = replace(row, schema=row.schema.with_message(decode.message))
+    row = transform(row)
+    with stage("encode", output_form):
+        return _WRITE[output_form](row, encode, workspace.budget), row.dropped

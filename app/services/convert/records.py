@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ...codecs.columns import Batch, Records
@@ -15,8 +15,8 @@ from ...domain.rounded import RoundedFeatures
 from ...errors import LimitExceeded
 from ...runtime.amplification import CELL_BYTES, ROW_BYTES
 from ...runtime.budget import Budget
-from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, WholeBody
+from ...runtime.workspace import Workspace
 from ...tracing import stage
 from ...transforms.apply import SkippedRows
 from .whole_bodies import as_needed
@@ -52,9 +52,7 @@ def open_records(
     source: ByteStream,
     form: FormName,
     options: RecordsDecodeOptions,
-    budget: Budget,
-    spool: Spool,
-    resources: ExitStack,
+    workspace: Workspace,
     body_bytes: int | None = None,
 ) -> Records:
     """The rows of `source`, decoded as they are drawn.
@@ -63,17 +61,15 @@ def open_records(
         source: the body.
         form: what it is.
         options: how to read it.
-        budget: what it may hold in memory.
-        spool: room for a form that has to be whole before it can be read.
-        resources: closed by the caller once the rows are drawn or given up.
+        workspace: closed by the caller once the rows are drawn or given up.
         body_bytes: the length of the body, where it is known beforehand.
 
     Raises:
         InputError: the beginning cannot be read; later rows raise as they are drawn.
         StorageFull: a form that needs a file, and no room to spool it.
     """
-    body = as_needed(source, RECORDS_CODECS[form], budget, spool, resources, body_bytes)
-    return decode_body(body, form, options, budget)
+    body = as_needed(source, RECORDS_CODECS[form], workspace, body_bytes)
+    return decode_body(body, form, options, workspace.budget)
 
 
 def needs_file(form: FormName) -> bool:
@@ -81,9 +77,7 @@ def needs_file(form: FormName) -> bool:
     return RECORDS_CODECS[form].needs == "file"
 
 
-def open_body(
-    source: ByteStream, form: FormName, budget: Budget, spool: Spool, resources: ExitStack
-) -> ByteStream | WholeBody:
+def open_body(source: ByteStream, form: FormName, workspace: Workspace) -> ByteStream | WholeBody:
     """What the decoder of the form reads: `source` itself, or all of it.
 
     Raises:
@@ -91,7 +85,7 @@ def open_body(
         StorageFull: there is no room on the spool (`spool_full`).
         StreamInterrupted: the sender went away.
     """
-    return as_needed(source, RECORDS_CODECS[form], budget, spool, resources)
+    return as_needed(source, RECORDS_CODECS[form], workspace)
 
 
 def decode_body(

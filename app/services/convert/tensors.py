@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -18,8 +17,8 @@ from ...domain.limits import KIB
 from ...errors import UnprocessableInput
 from ...runtime.budget import Budget
 from ...runtime.images import ImageCodecs
-from ...runtime.spool import Spool
 from ...runtime.streams import Buffer, ByteStream, peek
+from ...runtime.workspace import Workspace
 from ...tracing import Stage, stage
 from .whole_bodies import as_needed
 
@@ -69,31 +68,25 @@ class ConvertedTensors:
 
 
 def decode_tensors(
-    source: ByteStream, form: FormName, options: TensorDecodeOptions, budget: Budget, spool: Spool
+    source: ByteStream, form: FormName, options: TensorDecodeOptions, workspace: Workspace
 ) -> Sequence[AnyTensor]:
     """All tensors of `source`.
-
-    Args:
-        spool: room for a form that has to be whole before it can be read.
 
     Raises:
         InputError: it cannot be read.
         StorageFull: it has to be whole, and there is no room to spool it.
     """
-    codec = TENSOR_CODECS[form]
-    with ExitStack() as resources:
-        body = as_needed(source, codec, budget, spool, resources)
-        with stage("decode", form):
-            found = codec.decode(body, replace(options, held=True), budget)
-            return [in_memory(tensor, budget) for tensor in found]
+    codec, budget = TENSOR_CODECS[form], workspace.budget
+    body = as_needed(source, codec, workspace)
+    with stage("decode", form):
+        found = codec.decode(body, replace(options, held=True), budget)
+        return [in_memory(tensor, budget) for tensor in found]
 
 
 def convert_tensors(
     source: ByteStream,
     conversion: TensorConversion,
-    budget: Budget,
-    spool: Spool,
-    resources: ExitStack,
+    workspace: Workspace,
     body_bytes: int | None = None,
 ) -> ConvertedTensors:
     """Decode `source`, and start encoding it; where both forms allow it, a piece of the elements at a time.
@@ -101,9 +94,7 @@ def convert_tensors(
     Args:
         source: the body.
         conversion: what to do with it.
-        budget: what it may hold in memory.
-        spool: room for a form that has to be whole before it can be read.
-        resources: closed by the caller once the answer is drawn or given up.
+        workspace: closed by the caller once the answer is drawn or given up.
         body_bytes: the length of the body, where it is known beforehand.
 
     Raises:
@@ -111,7 +102,7 @@ def convert_tensors(
         InputError: what was sent cannot be read, or does not go into the output form. Of elements that
             leave as they arrive, this may show as the bytes of the answer are drawn.
     """
-    codec = TENSOR_CODECS[conversion.input_form]
+    codec, budget = TENSOR_CODECS[conversion.input_form], workspace.budget
     num_bytes, source = _measure(source, body_bytes)
     streams = num_bytes is None or num_bytes > _STREAMED_FROM
     if conversion.decode.kind in ("sparse", "ragged"):
@@ -121,7 +112,7 @@ def convert_tensors(
     options = conversion.decode
     if codec.needs == "stream":
         options = replace(options, body_bytes=num_bytes, held=not (streams and one_by_one))
-    body = as_needed(source, codec, budget, spool, resources, num_bytes)
+    body = as_needed(source, codec, workspace, num_bytes)
     with stage("decode", conversion.input_form) as decoding:
         tensors = codec.decode(body, options, budget)
     if not streams:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 from ...codecs.forms import Codec
 from ...runtime.arriving_body import IN_MEMORY, ArrivingBody
-from ...runtime.budget import Budget
-from ...runtime.spool import Spool
 from ...runtime.streams import ByteStream, MemoryFile, MemoryStream, WholeBody
+from ...runtime.workspace import Workspace
 
 
 def as_needed(
-    source: ByteStream,
-    codec: Codec[Any, Any],
-    budget: Budget,
-    spool: Spool,
-    resources: ExitStack,
-    num_bytes: int | None = None,
+    source: ByteStream, codec: Codec[Any, Any], workspace: Workspace, num_bytes: int | None = None
 ) -> ByteStream | WholeBody:
     """What the decoder of `codec` reads: `source` itself, or all of it.
 
@@ -33,17 +26,16 @@ def as_needed(
     if codec.needs != "file":
         return source
     if num_bytes is not None and num_bytes > IN_MEMORY:
-        return ArrivingBody(source, budget, spool, resources, num_bytes)
-    return whole_body(source, budget, spool, resources)
+        return ArrivingBody(source, workspace, num_bytes)
+    return whole_body(source, workspace)
 
 
-def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: ExitStack) -> WholeBody:
+def whole_body(source: ByteStream, workspace: Workspace) -> WholeBody:
     """All of `source`, once it has arrived.
 
     Args:
-        budget: charged for a body in memory, as long as the request lasts; told what lies on the spool.
-        spool: room for what is not.
-        resources: gives that room back when it is closed.
+        workspace: its budget is charged for a body in memory, as long as the request lasts; room for what is
+            not goes back when it is closed.
 
     Raises:
         LimitExceeded: a small body is more than the budget allows.
@@ -51,6 +43,6 @@ def whole_body(source: ByteStream, budget: Budget, spool: Spool, resources: Exit
         StreamInterrupted: the sender went away.
     """
     if isinstance(source, MemoryStream) and source.left <= IN_MEMORY:
-        budget.charge(source.left, "The body")
+        workspace.budget.charge(source.left, "The body")
         return MemoryFile(source.read_view())
-    return ArrivingBody(source, budget, spool, resources).whole()
+    return ArrivingBody(source, workspace).whole()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import marshal
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -33,6 +33,7 @@ from app.runtime.arriving_body import ArrivingBody
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryFile, MemoryStream
+from app.runtime.workspace import Workspace
 from tests.bodies import stream_of
 from tests.column_checks import check_batch
 
@@ -125,9 +126,7 @@ def decode(
     if codec.needs == "file":
         source = MemoryFile(body)
         if chunk is not None:
-            source = ArrivingBody(
-                stream_of(body, chunk), budget, Spool(None, 64 * MIB), ExitStack(), len(body)
-            )
+            source = ArrivingBody(stream_of(body, chunk), Workspace(budget, Spool(None, 64 * MIB)), len(body))
     return codec.decode(source, RecordsDecodeOptions(**options), budget)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +16,14 @@ from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream
+from app.runtime.workspace import Workspace
 from tests.bodies import stream_of
 
 BODY = np.random.default_rng(0).bytes(3 * MIB + 5)
 
 
-def arriving(spool: Spool, resources: ExitStack, source: ByteStream | None = None) -> ArrivingBody:
-    return ArrivingBody(source or stream_of(BODY, 100_000), Budget(), spool, resources, len(BODY))
+def arriving(workspace: Workspace, source: ByteStream | None = None) -> ArrivingBody:
+    return ArrivingBody(source or stream_of(BODY, 100_000), workspace, len(BODY))
 
 
 @pytest.mark.parametrize("most_held", [len(BODY), len(BODY) - 1])
@@ -32,8 +33,8 @@ def test_all_of_it_is_there_however_much_was_read_ahead(
 ) -> None:
     monkeypatch.setattr(arriving_body, "_READ_IN_MEMORY", most_held)
     spool, budget = Spool(tmp_path, 16 * MIB), Budget()
-    with ExitStack() as resources:
-        body = ArrivingBody(stream_of(BODY, 100_000), budget, spool, resources, len(BODY))
+    with Workspace(budget, spool) as workspace:
+        body = ArrivingBody(stream_of(BODY, 100_000), workspace, len(BODY))
         views = [bytes(view) for view, _ in zip(body.read_ahead(), range(num_read), strict=False)]
         sizes = [min(100_000 * count, len(BODY)) for count in range(1, min(num_read, 32) + 1)]
         assert views == [BODY[:size] for size in sizes]
@@ -49,8 +50,8 @@ def test_all_of_it_is_there_however_much_was_read_ahead(
 def test_a_body_that_comes_slowly_is_not_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
     monkeypatch.setattr(arriving_body, "monotonic", lambda: next(clock) / 10)
-    with ExitStack() as resources:
-        body = arriving(Spool(None, 16 * MIB), resources)
+    with Workspace(Budget(), Spool(None, 16 * MIB)) as workspace:
+        body = arriving(workspace)
         assert 0 < len(list(body.read_ahead())) < 5
         assert bytes(body.view()) == BODY
 
@@ -72,8 +73,8 @@ class Stopping:
 
 def test_a_sender_that_stops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arriving_body, "monotonic", lambda: 0.0)
-    with ExitStack() as resources:
-        body = arriving(Spool(None, 16 * MIB), resources, Stopping())
+    with Workspace(Budget(), Spool(None, 16 * MIB)) as workspace:
+        body = arriving(workspace, Stopping())
         assert len(list(body.read_ahead())) == 15
         assert bytes(body.view()) == BODY
 
@@ -90,10 +91,10 @@ def test_a_sender_that_leaves_is_an_error_for_either_reader(tmp_path: Path) -> N
             return bytes(min(n, 100_000))
 
     spool = Spool(tmp_path, 16 * MIB)
-    with ExitStack() as resources, pytest.raises(StreamInterrupted):
-        list(arriving(spool, resources, Leaving()).read_ahead())
-    with ExitStack() as resources, pytest.raises(StreamInterrupted):
-        arriving(spool, resources, Leaving()).view()
+    with Workspace(Budget(), spool) as workspace, pytest.raises(StreamInterrupted):
+        list(arriving(workspace, Leaving()).read_ahead())
+    with Workspace(Budget(), spool) as workspace, pytest.raises(StreamInterrupted):
+        arriving(workspace, Leaving()).view()
     assert spool.used == 0
 
 
@@ -101,10 +102,8 @@ def test_a_sender_that_leaves_is_an_error_for_either_reader(tmp_path: Path) -> N
 def test_a_body_is_held_while_there_is_memory_to_spare(tmp_path: Path, pool_mib: int, is_held: bool) -> None:
     pool, spool = MemoryPool(pool_mib * MIB), Spool(tmp_path, 16 * MIB)
     share = pool.share()
-    with ExitStack() as resources:
-        body = ArrivingBody(
-            stream_of(BODY, 100_000), Budget(share=share), spool, resources, declared_size=len(BODY)
-        )
+    with Workspace(Budget(share=share), spool) as workspace:
+        body = ArrivingBody(stream_of(BODY, 100_000), workspace, declared_size=len(BODY))
         views = body.read_ahead()
         next(views)
         assert (pool.used, spool.used) == ((len(BODY), 0) if is_held else (0, 100_000))
@@ -117,8 +116,8 @@ def test_a_body_is_held_while_there_is_memory_to_spare(tmp_path: Path, pool_mib:
 @pytest.mark.parametrize(("share", "is_held"), [(len(BODY), True), (len(BODY) - 1, False)])
 def test_a_body_is_held_only_if_the_spool_would_take_it(tmp_path: Path, share: int, is_held: bool) -> None:
     spool = Spool(tmp_path, 4 * share)
-    with ExitStack() as resources:
-        body = arriving(spool, resources)
+    with Workspace(Budget(), spool) as workspace:
+        body = arriving(workspace)
         views = body.read_ahead()
         next(views)
         assert (spool.used == 0) == is_held
@@ -128,10 +127,8 @@ def test_a_body_is_held_only_if_the_spool_would_take_it(tmp_path: Path, share: i
 
 def test_what_was_held_of_a_body_that_is_not_read_ahead_to_its_end_moves_to_the_spool(tmp_path: Path) -> None:
     pool, spool = MemoryPool(100 * MIB), Spool(tmp_path, 16 * MIB)
-    with ExitStack() as resources:
-        body = ArrivingBody(
-            stream_of(BODY, 100_000), Budget(share=pool.share()), spool, resources, declared_size=len(BODY)
-        )
+    with Workspace(Budget(share=pool.share()), spool) as workspace:
+        body = ArrivingBody(stream_of(BODY, 100_000), workspace, declared_size=len(BODY))
         next(body.read_ahead())
         assert bytes(body.view()) == BODY
         assert (pool.used, spool.used) == (0, len(BODY))

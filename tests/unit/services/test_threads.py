@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any, ParamSpec, TypeVar
 
 import pytest
@@ -15,6 +14,7 @@ from app.domain.schema import Schema
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.datasets import Appended, Datasets
 from app.services.datasets.objects.incarnation import DatasetOptions
@@ -80,8 +80,8 @@ def append(client: Client, rows: list[dict[str, Any]], *, evolve: bool = False) 
         evolve=evolve,
     )
     body = json.dumps(rows, separators=(",", ":")).encode()
-    with ExitStack() as resources:
-        arriving = AppendBody(MemoryStream(body), lambda: "digest", Budget(), Spool(None, MIB), resources)
+    with Workspace(Budget(), Spool(None, MIB)) as workspace:
+        arriving = AppendBody(MemoryStream(body), lambda: "digest", workspace)
         return client.datasets.append(request, arriving)
 
 

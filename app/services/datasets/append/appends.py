@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -190,15 +189,16 @@ class Appends:
 
     def _append_anew(self, request: AppendRequest, body: AppendBody, data: bytes) -> AppendResult:
         """Store rows that were read for a dataset that is outdated, in whatever thread found that out."""
-        with ExitStack() as resources:
-            destination = self._catalog.destination(request.dataset)
-            return self.store(request, body.again(data, resources), destination)
+        destination = self._catalog.destination(request.dataset)
+        body = body.again(data)
+        with body.workspace:
+            return self.store(request, body, destination)
 
     def _attempt(self, request: AppendRequest, body: AppendBody, destination: Destination) -> Attempt:
         skipped = SkippedRows()
         records = body.read_rows(request, destination.schema)
         records = apply_transforms(
-            records, self._images, body.budget, skipped if request.on_error == "skip" else None
+            records, self._images, body.workspace.budget, skipped if request.on_error == "skip" else None
         )
         if destination.schema is not None:
             records = replace(records, schema=records.schema.nullable_as(destination.schema))

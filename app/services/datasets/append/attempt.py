@@ -96,8 +96,8 @@ class Attempt:
             watched = replace(self._records, batches=self._large.watch(self._records.batches))
             with self._skipped.numbering():
                 with stage("encode", "tfrecord") as encoding:
-                    blocks = encode_messages(watched, options, body.budget)
-                self._parts.write(encoding.drawn(blocks), body.budget)
+                    blocks = encode_messages(watched, options, body.workspace.budget)
+                self._parts.write(encoding.drawn(blocks), body.workspace.budget)
             self._digest = digest_of(self._parts.pieces) if request.key is None else body.digest()
 
     def drain(self) -> None:

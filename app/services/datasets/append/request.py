@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -17,6 +16,7 @@ from ....runtime.amplification import Amplification
 from ....runtime.budget import Budget
 from ....runtime.spool import Spool
 from ....runtime.streams import ByteStream, MemoryStream
+from ....runtime.workspace import Workspace
 from ....transforms.apply import OnError
 from ....transforms.parse import resulting_schema
 from ...convert.records import open_records
@@ -25,6 +25,11 @@ from ..objects.same_schema import require_same_message, require_same_schema
 from .widening import open_widening
 
 _CHUNK: Final = 1 * MIB
+
+
+def may_be_grouped(key: str | None, publish: object, sequence: int | None) -> bool:
+    """Whether the rows of such an append may share a slot, which has no key and no number of its own."""
+    return key is None and not publish and not sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,8 @@ class AppendRequest:
 
     @property
     def may_be_grouped(self) -> bool:
-        """Whether the rows may share a slot with others. Such a slot has no key and no number of its own."""
-        return self.key is None and self.publish is None and self.sequence is None
+        """Whether the rows may share a slot with others."""
+        return may_be_grouped(self.key, self.publish, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +81,19 @@ class AppendBody:
     Attributes:
         source: the body.
         digest: SHA-256 of what the client sent, in hex; called if there is a key, once `source` is exhausted.
-        budget: the memory that the request may hold.
-        spool: room for formats that must be whole before they can be read.
-        resources: closed by the caller at the end of the request.
+        workspace: closed by the caller at the end of the request.
     """
 
     source: ByteStream
     digest: Callable[[], str]
-    budget: Budget
-    spool: Spool
-    resources: ExitStack
+    workspace: Workspace
 
     @classmethod
     def in_memory(cls, data: bytes, limits: Limits, spool: Spool) -> Self:
         """The body of a request without a key that is there in whole."""
         amplification = Amplification(limits.max_amplification, lambda: len(data))
         budget = Budget(limits, amplification=amplification)
-        return cls(MemoryStream(data), str, budget, spool, ExitStack())
+        return cls(MemoryStream(data), str, Workspace(budget, spool))
 
     def read_rows(self, request: AppendRequest, stored: Schema | None) -> Records:
         """The rows, decoded as they are drawn, by the schema of the dataset if it has one.
@@ -109,25 +110,25 @@ class AppendBody:
         """The same, over bytes of which some were read before."""
         return replace(self, source=source)
 
-    def again(self, data: bytes, resources: ExitStack) -> Self:
+    def again(self, data: bytes) -> Self:
         """The same once more, over all its bytes: nothing of the budget is used yet."""
-        return replace(self, source=MemoryStream(data), budget=self.budget.anew(), resources=resources)
+        workspace = Workspace(self.workspace.budget.anew(), self.workspace.spool)
+        return replace(self, source=MemoryStream(data), workspace=workspace)
 
     def _open(self, request: AppendRequest, stored: Schema | None) -> Records:
         source, form, options = self.source, request.form, request.decode
-        lent = self.budget, self.spool, self.resources
         if stored is None:
-            return open_records(source, form, options, *lent)
+            return open_records(source, form, options, self.workspace)
         require_same_message(options.message, stored)
         if request.evolve:
-            return open_widening(source, form, options, stored, *lent)
+            return open_widening(source, form, options, stored, self.workspace)
         done: tuple[str, ...] = ()
         if options.schema is not None:
             require_same_schema(resulting_schema(options.schema), stored)
             stored = stored.with_declarations_of(options.schema)
             done = options.schema.names_without_transforms
         options = replace(options, schema=stored.as_received(done), schema_of_dataset=True)
-        return open_records(source, form, options, *lent)
+        return open_records(source, form, options, self.workspace)
 
     def _read_to_end(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The batches; then whatever follows them in the body, which the client must have sent, too."""

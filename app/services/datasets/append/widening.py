@@ -9,7 +9,6 @@ list that is longer, does not change what readers of the dataset rely on, unless
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack
 from dataclasses import replace
 
 from ....codecs.columns import Records
@@ -19,8 +18,8 @@ from ....domain.evolution import widen
 from ....domain.feature import Feature
 from ....domain.schema import Schema
 from ....runtime.budget import Budget
-from ....runtime.spool import Spool
 from ....runtime.streams import ByteStream
+from ....runtime.workspace import Workspace
 from ....transforms.parse import resulting_schema
 from ...convert.records import decode_body, needs_file, open_body, open_records
 
@@ -30,9 +29,7 @@ def open_widening(
     form: FormName,
     options: RecordsDecodeOptions,
     stored: Schema,
-    budget: Budget,
-    spool: Spool,
-    resources: ExitStack,
+    workspace: Workspace,
 ) -> Records:
     """As `open_records`; the schema of the rows is `stored`, as far as they leave it, or wider.
 
@@ -41,9 +38,10 @@ def open_widening(
     """
     if options.schema is not None:
         declared = replace(options, schema=_widen_declared(stored, options.schema))
-        return open_records(source, form, declared, budget, spool, resources)
+        return open_records(source, form, declared, workspace)
+    budget = workspace.budget
     stream = _Rewindable(source, budget)
-    body = open_body(source, form, budget, spool, resources) if needs_file(form) else stream
+    body = open_body(source, form, workspace) if needs_file(form) else stream
     first = replace(options, known=stored.as_received(), message=stored.message)
     found = decode_body(body, form, first, budget.anew())
     schema = _common(stored, found, form)

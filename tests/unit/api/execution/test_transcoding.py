@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Literal, cast
 
 import pytest
@@ -20,6 +21,7 @@ from app.api.state import Services
 from app.domain.limits import KIB, MIB, Limits
 from app.errors import InputError, LimitExceeded, MalformedInput, StreamInterrupted
 from app.runtime.budget import Budget
+from app.runtime.spool import Spool
 from app.runtime.streams import Buffer, ByteStream, MemoryStream
 from app.services.deferred import completed
 from tests.zstandard import zstd
@@ -48,7 +50,7 @@ def transcoded_by(work: Work, headers: Headers) -> Work:
 
 
 def job_with(budget: Budget) -> Job:
-    services = cast(Services, None)  # which the work here needs not
+    services = cast(Services, SimpleNamespace(spool=Spool(None, 0)))  # all that the work here needs
     return Job(Request({"type": "http", "headers": []}), services, budget)
 
 

@@ -15,6 +15,7 @@ from app.errors import AmbiguousInput, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.convert.examples import RowForm, convert_row
 from tests.unit.codecs.cases.kinds import rows_of, schemas
 
@@ -25,7 +26,12 @@ MESSAGE = bytes.fromhex("1215 0a13 0a0178 120e 0a05 1a03 0a0101 0a05 1a03 0a0102
 
 def convert(data: bytes, to: RowForm, options: RecordsDecodeOptions) -> bytes:
     row, _ = convert_row(
-        MemoryStream(data), "example", to, options, RecordsEncodeOptions(), Budget(), Spool(None, 0)
+        MemoryStream(data),
+        "example",
+        to,
+        options,
+        RecordsEncodeOptions(),
+        Workspace(Budget(), Spool(None, 0)),
     )
     return row
 
@@ -37,7 +43,12 @@ def test_a_sequence_example_returns_as_it_came(options: RecordsDecodeOptions) ->
     assert convert(MESSAGE, "example", options) == MESSAGE
     b64 = convert(MESSAGE, "b64", options)
     again, _ = convert_row(
-        MemoryStream(b64), "b64", "example", options, RecordsEncodeOptions(), Budget(), Spool(None, 0)
+        MemoryStream(b64),
+        "b64",
+        "example",
+        options,
+        RecordsEncodeOptions(),
+        Workspace(Budget(), Spool(None, 0)),
     )
     assert (list(json.loads(b64)), again) == (["b64"], MESSAGE)
 
@@ -49,7 +60,7 @@ def test_a_row_becomes_the_message_that_was_asked_for() -> None:
         message="sequence_example",
     )
     written, _ = convert_row(
-        row, "json", "example", options, RecordsEncodeOptions(), Budget(), Spool(None, 0)
+        row, "json", "example", options, RecordsEncodeOptions(), Workspace(Budget(), Spool(None, 0))
     )
     assert written == bytes.fromhex("0a0c 0a0a 0a0163 1205 1a03 0a0101")
     assert convert(b"", "example", options) == b"\x0a\x00"
@@ -57,7 +68,9 @@ def test_a_row_becomes_the_message_that_was_asked_for() -> None:
 
 def as_json(row: bytes, options: RecordsDecodeOptions | None = None) -> bytes:
     decode, encode = options or RecordsDecodeOptions(), RecordsEncodeOptions()
-    return convert_row(MemoryStream(row), "json", "json", decode, encode, Budget(), Spool(None, 0))[0]
+    return convert_row(
+        MemoryStream(row), "json", "json", decode, encode, Workspace(Budget(), Spool(None, 0))
+    )[0]
 
 
 def test_one_row_is_any_object_and_never_an_envelope() -> None:

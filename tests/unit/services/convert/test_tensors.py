@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from app.runtime import arriving_body
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool, SpoolFile
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.convert.tensors import ConvertedTensors, TensorConversion, convert_tensors
 from tests.bodies import stream_of
 
@@ -61,7 +61,7 @@ def convert(
     )
     size = len(data) if known else None
     return convert_tensors(
-        stream_of(data, 30_000), conversion, Budget(limits), Spool(None, 0), ExitStack(), size
+        stream_of(data, 30_000), conversion, Workspace(Budget(limits), Spool(None, 0)), size
     )
 
 
@@ -108,7 +108,7 @@ def test_the_answer_begins_before_the_body_ends() -> None:
     conversion = TensorConversion("npy", "tfrecord", True, TensorDecodeOptions(), TensorEncodeOptions())
     source = Source()
     source.read = _buffered(source.read)  # type: ignore[method-assign]  # reads of any size
-    chunks = convert_tensors(source, conversion, Budget(), Spool(None, 0), ExitStack()).chunks
+    chunks = convert_tensors(source, conversion, Workspace(Budget(), Spool(None, 0))).chunks
     first = list(itertools.islice(chunks, 3))
     assert sum(map(len, first)) > 200_000
     assert drawn == [280_000]
@@ -255,10 +255,8 @@ def test_json_that_is_read_while_it_arrives_is_what_it_is_as_a_whole(
         conversion = TensorConversion(
             "json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions()
         )
-        with ExitStack() as resources:
-            found = convert_tensors(
-                stream_of(data, read), conversion, budget, Spool(None, 8 * MIB), resources, known
-            )
+        with Workspace(budget, Spool(None, 8 * MIB)) as workspace:
+            found = convert_tensors(stream_of(data, read), conversion, workspace, known)
             answers.append(b"".join(found.chunks))
             budgets.append(budget.remaining)
     assert answers[0] == answers[1]
@@ -292,8 +290,8 @@ def test_no_memory_is_held_for_a_tensor_whose_sender_stops() -> None:
     budget = Budget()
     source = Stopping(data, budget)
     conversion = TensorConversion("json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions())
-    with ExitStack() as resources:
-        found = convert_tensors(source, conversion, budget, Spool(None, 32 * MIB), resources, len(data))
+    with Workspace(budget, Spool(None, 32 * MIB)) as workspace:
+        found = convert_tensors(source, conversion, workspace, len(data))
         size = sum(map(len, found.chunks))
     assert size > 4 * 600_001
     assert source.left_over == Budget().remaining
@@ -311,8 +309,8 @@ def test_json_that_is_declared_too_long_to_be_held_is_refused_where_it_ends() ->
 
     conversion = TensorConversion("json", "tensorproto", True, TensorDecodeOptions(), TensorEncodeOptions())
     source = Leaving(json_of(600_000, ""))
-    with ExitStack() as resources, pytest.raises(StreamInterrupted):
-        convert_tensors(source, conversion, Budget(), Spool(None, 32 * MIB), resources, 1_000_000_000)
+    with Workspace(Budget(), Spool(None, 32 * MIB)) as workspace, pytest.raises(StreamInterrupted):
+        convert_tensors(source, conversion, workspace, 1_000_000_000)
     assert source.ended
 
 
@@ -349,7 +347,7 @@ def convert_spooled(data: bytes, *, known: bool) -> list[Any]:
         TensorEncodeOptions(),
     )
     size = len(data) if known else None
-    with ExitStack() as resources:
+    with Workspace(Budget(), Spool(None, 32 * MIB)) as workspace:
         source = stream_of(data, 65_536)
-        found = convert_tensors(source, conversion, Budget(), Spool(None, 32 * MIB), resources, size)
+        found = convert_tensors(source, conversion, workspace, size)
         return list(found.chunks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from app.errors import LimitExceeded, StorageFull, StreamInterrupted
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryFile, MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.convert.whole_bodies import as_needed, whole_body
 from tests.bodies import stream_of
 
@@ -25,8 +25,8 @@ LARGE = SMALL + b"x"
 @pytest.mark.parametrize("chunk", [None, 1000, 65_536])
 def test_a_small_body_is_held_in_memory_and_charged(tmp_path: Path, chunk: int | None) -> None:
     spool, budget = Spool(tmp_path, 0), Budget()
-    with ExitStack() as resources:
-        body = whole_body(stream_of(SMALL, chunk), budget, spool, resources)
+    with Workspace(budget, spool) as workspace:
+        body = whole_body(stream_of(SMALL, chunk), workspace)
         assert isinstance(body, MemoryFile)
         assert (body.size, bytes(body.view()), body.read_at(10, 5)) == (MIB, SMALL, SMALL[10:15])
         assert body.view().readonly
@@ -36,8 +36,8 @@ def test_a_small_body_is_held_in_memory_and_charged(tmp_path: Path, chunk: int |
 @pytest.mark.parametrize("chunk", [None, 1000, 65_536])
 def test_a_larger_one_is_spooled_and_charged_to_nobody(tmp_path: Path, chunk: int | None) -> None:
     spool, budget = Spool(tmp_path, 8 * MIB), Budget()
-    with ExitStack() as resources:
-        body = whole_body(stream_of(LARGE, chunk), budget, spool, resources)
+    with Workspace(budget, spool) as workspace:
+        body = whole_body(stream_of(LARGE, chunk), workspace)
         assert spool.used == body.size == len(LARGE)
         assert (bytes(body.view()), body.read_at(10, 5)) == (LARGE, LARGE[10:15])
         assert body.view().readonly
@@ -48,8 +48,8 @@ def test_a_larger_one_is_spooled_and_charged_to_nobody(tmp_path: Path, chunk: in
 
 def test_views_outlive_the_request_and_keep_their_room(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 8 * MIB)
-    with ExitStack() as resources:
-        view = whole_body(MemoryStream(LARGE), Budget(), spool, resources).view()
+    with Workspace(Budget(), spool) as workspace:
+        view = whole_body(MemoryStream(LARGE), workspace).view()
         array = np.frombuffer(view[5:], np.uint8)
     del view
     assert array.tobytes() == LARGE[5:]
@@ -60,8 +60,8 @@ def test_views_outlive_the_request_and_keep_their_room(tmp_path: Path) -> None:
 
 def test_room_comes_back_from_views_in_a_cycle(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 8 * MIB)
-    with ExitStack() as resources:
-        cycle: list[object] = [whole_body(MemoryStream(LARGE), Budget(), spool, resources).view()]
+    with Workspace(Budget(), spool) as workspace:
+        cycle: list[object] = [whole_body(MemoryStream(LARGE), workspace).view()]
         cycle.append(cycle)
     del cycle
     gc.collect()
@@ -71,16 +71,16 @@ def test_room_comes_back_from_views_in_a_cycle(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room", [len(LARGE) - 1, 4 * len(LARGE) - 1], ids=["no room", "no quarter"])
 def test_a_spool_without_room_refuses(tmp_path: Path, room: int) -> None:
     spool = Spool(tmp_path, room)
-    with ExitStack() as resources, pytest.raises(StorageFull) as caught:
-        whole_body(stream_of(LARGE, 65_536), Budget(), spool, resources)
+    with Workspace(Budget(), spool) as workspace, pytest.raises(StorageFull) as caught:
+        whole_body(stream_of(LARGE, 65_536), workspace)
     assert caught.value.code == "spool_full"
     assert spool.used == 0
 
 
 def test_a_budget_without_room_refuses_what_would_be_held(tmp_path: Path) -> None:
     budget = Budget(Limits(max_decoded_bytes=1000))
-    with ExitStack() as resources, pytest.raises(LimitExceeded) as caught:
-        whole_body(stream_of(SMALL, 100), budget, Spool(tmp_path, 8 * MIB), resources)
+    with Workspace(budget, Spool(tmp_path, 8 * MIB)) as workspace, pytest.raises(LimitExceeded) as caught:
+        whole_body(stream_of(SMALL, 100), workspace)
     assert caught.value.code == "payload_too_large"
 
 
@@ -96,19 +96,19 @@ def test_who_leaves_in_the_middle_leaves_nothing(tmp_path: Path, arrived: int) -
             return piece
 
     spool = Spool(tmp_path, 16 * MIB)
-    with ExitStack() as resources, pytest.raises(StreamInterrupted):
-        whole_body(Broken(), Budget(), spool, resources)
+    with Workspace(Budget(), spool) as workspace, pytest.raises(StreamInterrupted):
+        whole_body(Broken(), workspace)
     assert spool.used == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_who_needs_a_file_gets_one() -> None:
     source, spool = MemoryStream(b"{}"), Spool(None, 0)
-    with ExitStack() as resources:
-        assert as_needed(source, RECORDS_CODECS["ndjson"], Budget(), spool, resources) is source
-        assert as_needed(source, TENSOR_CODECS["npy"], Budget(), spool, resources) is source
+    with Workspace(Budget(), spool) as workspace:
+        assert as_needed(source, RECORDS_CODECS["ndjson"], workspace) is source
+        assert as_needed(source, TENSOR_CODECS["npy"], workspace) is source
         for codec in (RECORDS_CODECS["json"], TENSOR_CODECS["npz"]):
-            assert isinstance(as_needed(source, codec, Budget(), spool, resources), MemoryFile)
+            assert isinstance(as_needed(source, codec, workspace), MemoryFile)
 
 
 def test_forms_that_must_be_whole() -> None:

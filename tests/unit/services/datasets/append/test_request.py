@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Literal
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from app.errors import (
 from app.runtime.budget import Budget
 from app.runtime.spool import Spool
 from app.runtime.streams import MemoryStream
+from app.runtime.workspace import Workspace
 from app.services.datasets import publications
 from app.services.datasets.append.request import AppendBody, AppendRequest
 from app.services.datasets.datasets import Appended
@@ -75,10 +75,8 @@ def append(
         publish=PublishOptions() if publish else None,
         evolve=evolve,
     )
-    with ExitStack() as resources:
-        arriving = AppendBody(
-            Deleting(body, event), lambda: digest, Budget(), Spool(None, 16 * MIB), resources
-        )
+    with Workspace(Budget(), Spool(None, 16 * MIB)) as workspace:
+        arriving = AppendBody(Deleting(body, event), lambda: digest, workspace)
         return client.datasets.append(request, arriving).result()
 
 

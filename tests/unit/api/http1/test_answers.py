@@ -243,6 +243,32 @@ def test_a_defect_is_a_problem_document(app: object, sent: bytes, loop: str) -> 
     assert problem_of(answer)["code"] == "internal_error"
 
 
+@pytest.mark.parametrize("size", [1, 16 * 1024, 16 * 1024 + 1, 300_000])
+def test_a_body_of_known_length_comes_back_whole_and_the_next_request_is_read_behind_it(
+    loop: str, size: int
+) -> None:
+    body = bytes(i % 251 for i in range(size))
+
+    async def repeat(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        content = await read_body(receive) or b""
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+        await send({"type": "http.response.body", "body": memoryview(content)[:7], "more_body": False})
+
+    sent = [POST % size, body[: size // 3], body[size // 3 :] + POST % 3 + b"a", b"bc"]
+    with served(repeat, QUICK, loop=loop) as server, server.connect() as connection:
+        for count, piece in enumerate(sent, 1):
+            connection.sendall(piece)
+            received = sum(map(len, sent[:count]))
+            server.wait_received(received)
+        answers = read_to_end(connection).split(b"HTTP/1.1 200 OK\r\n")[1:]
+    contents = [answer.partition(b"\r\n\r\n")[2] for answer in answers]
+    assert contents == [
+        b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(content), content, min(7, len(content)), content[:7])
+        for content in (body, b"abc")
+    ]
+
+
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 def test_an_answer_that_says_nothing_of_its_length_is_chunked_or_has_no_body(method: bytes) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

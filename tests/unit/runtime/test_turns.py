@@ -158,3 +158,24 @@ def test_way_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     with of.turn():
         monkeypatch.setattr("app.runtime.turns._PAUSE_S", 0.0)
         offer_turn()
+
+
+def test_each_wait_for_a_turn_is_told_and_no_turn_that_was_free() -> None:
+    waits: list[float] = []
+    of = Turns(1, on_wait=waits.append)
+    with of.turn():
+        assert (of.in_use, of.num_waiting) == (1, 0)
+    assert waits == []
+    with ThreadPoolExecutor(1) as pool:
+        with of.turn():
+            other = pool.submit(_take, of)
+            wait_for(lambda: of.num_waiting == 1)
+        other.result()
+    assert len(waits) == 1
+    assert waits[0] > 0
+    assert (of.in_use, of.num_waiting) == (0, 0)
+
+
+def _take(of: Turns) -> None:
+    with of.turn():
+        pass

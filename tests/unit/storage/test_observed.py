@@ -110,3 +110,22 @@ def test_a_listing_that_is_not_drawn_to_its_end_is_counted_once(store: ObservedS
     next(listing)
     del listing
     assert count("list", "ok") == before + 1
+
+
+def test_what_an_upload_waits_for_its_source_is_no_time_of_the_store(
+    store: ObservedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("app.storage.observed.time.monotonic", lambda: now)
+
+    def chunks() -> Iterable[Buffer]:
+        nonlocal now
+        now += 100
+        yield b"1"
+        now += 100
+
+    labels = {"operation": "put_stream", "outcome": "ok"}
+    name = COUNT.replace("_count", "_sum")
+    before = REGISTRY.get_sample_value(name, labels) or 0.0
+    store.put_stream("x", chunks())
+    assert REGISTRY.get_sample_value(name, labels) == before

@@ -223,6 +223,11 @@ def test_alerts_fire_once_the_store_is_gone_and_end_once_it_is_back(
         folder.write_bytes(b"no folder")
         wait_for(lambda: expected <= prometheus.firing(), within_s=90)
 
+        def fail() -> bool:
+            assert httpx.get(f"{service.url}/v1/datasets/x").status_code == 503
+            return "ShardsmithStoreFailing" in prometheus.firing()
+
+        wait_for(fail, within_s=90)
         folder.unlink()
         (tmp_path / "away").rename(folder)
         wait_for(lambda: not expected & prometheus.firing(), within_s=90)

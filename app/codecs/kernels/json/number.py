@@ -50,10 +50,8 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 #: Brings a lane of 10 or more up to its high bit.
 _BEYOND_NINE = np.uint64(0x7676767676767676)
 _POINT_LANE = np.uint64(_POINT ^ _ZERO)
-#: By what is left of a byte without the bits of the minus, whether a number may begin with it.
-_FIRST = np.uint64(sum(1 << (byte ^ _MINUS) for byte in b"-0123456789"))
-_FOUR_LANES = np.uint64(0x000F000F000F000F)
-_TWO_LANES = np.uint64(0x000000FF000000FF)
+_PAIRS = np.uint64(0x00FF00FF00FF00FF)
+_QUADS = np.uint64(0x0000FFFF0000FFFF)
 
 #: 64 bits hold any of so many.
 _MAX_DIGITS = 19
@@ -127,9 +125,10 @@ def _lanes_at(text: Bytes, position: int) -> np.uint64:
 
 def _combine(lanes: np.uint64) -> np.uint64:
     """The value of eight digits, the first of which lies lowest."""
-    lanes = (lanes & _FOUR_LANES) * np.uint64(10) + ((lanes >> np.uint64(8)) & _FOUR_LANES)
-    lanes = (lanes & _TWO_LANES) * np.uint64(100) + ((lanes >> np.uint64(16)) & _TWO_LANES)
-    return (lanes & np.uint64(0xFFFFFFFF)) * np.uint64(10_000) + (lanes >> np.uint64(32))
+    # Each product adds a lane, times a power of ten, to the one above it.
+    lanes = multiply_low(lanes, np.uint64(10 << 8 | 1)) >> np.uint64(8)
+    lanes = multiply_low(lanes & _PAIRS, np.uint64(100 << 16 | 1)) >> np.uint64(16)
+    return multiply_low(lanes & _QUADS, np.uint64(10_000 << 32 | 1)) >> np.uint64(32)
 
 
 def _stops(lanes: np.uint64) -> np.uint64:
@@ -231,19 +230,13 @@ def _scan_digits(text: Bytes, position: int) -> tuple[np.uint64, int, int, int]:
     Signs and lengths of numbers are as good as random, and a branch on them costs as much as all the rest:
     short numbers take the same way whatever they are.
     """
-    word = raw_load(text, position)
-    following = raw_load(text, position + 1)
-    # Of the bytes that may come first, only the minus lacks this bit.
-    negative = (~word >> np.uint64(4)) & np.uint64(1)
-    skipped = negative << np.uint64(3)
-    last = ((following >> np.uint64(56)) << (np.uint64(63) - skipped)) << np.uint64(1)
-    lanes = ((word >> skipped) | last) ^ _ZEROS
-    flags = int(np.int64(negative))
+    flags = NEGATIVE if text[position] == _MINUS else 0
     begin = position + flags
-    first = (word & np.uint64(0xFF)) ^ np.uint64(_MINUS)
+    # Both are loaded before the sign is known: where the next number begins waits for this.
+    word, following = raw_load(text, position), raw_load(text, position + 1)
+    lanes = (following if flags else word) ^ _ZEROS
     two = ((lanes & np.uint64(0xFF)) << np.uint64(8)) | ((lanes >> np.uint64(8)) & np.uint64(0xFF))
-    # What cannot begin a number, and a zero before another digit.
-    if (first >> np.uint64(6)) | (~(_FIRST >> (first & np.uint64(63))) & np.uint64(1)) or two < np.uint64(10):
+    if two < np.uint64(10):  # a zero before another digit
         return np.uint64(0), 0, flags, UNREAD
     stops = _stops(lanes)
     if stops == np.uint64(0):

@@ -46,7 +46,6 @@ class Board:
         """Begin anew for a worker that is about to start: what the one before it had taken is free."""
         for column in range(_COLUMNS):
             self._numbers[worker * _COLUMNS + column] = 0
-        self._beats[worker] = time.monotonic_ns()
 
     def beat(self, worker: int, *, ready: bool) -> None:
         """Note that the event loop of that worker turns, and whether it can serve."""
@@ -54,7 +53,9 @@ class Board:
         self._beats[worker] = time.monotonic_ns()
 
     def silent_s(self, worker: int) -> float:
-        """Seconds since that worker last beat, or was started."""
+        """Seconds since that worker last beat; none before it listens, however long that takes."""
+        if self._states[worker] == _STARTING:
+            return 0.0
         return (time.monotonic_ns() - self._beats[worker]) / 1e9
 
     @property

@@ -15,8 +15,8 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.waits
 
-#: The service, where a worker that does not answer for two seconds has hung.
-IMPATIENT = (sys.executable, "-c", f"from app import workers; workers._HUNG_S = 2.0; {RUN[-1]}")
+#: The service, where a worker that does not answer for five seconds has hung.
+IMPATIENT = (sys.executable, "-c", f"from app import workers; workers._HUNG_S = 5.0; {RUN[-1]}")
 #: To start a worker takes seconds where others are busy.
 PATIENCE_S = 120.0
 
@@ -105,7 +105,7 @@ def test_one_that_hangs_is_replaced(tmp_path: Path) -> None:
         os.kill(hung, signal.SIGSTOP)
         wait_for(lambda: hung not in worker_ids(service), PATIENCE_S)
         wait_for(lambda: len(worker_ids(service)) == 2, PATIENCE_S)
-        assert f"(process {hung}) has not answered for 2 s and is killed" in service.log()
+        assert f"(process {hung}) has not answered for 5 s and is killed" in service.log()
     finally:
         service.kill()
 

@@ -127,7 +127,7 @@ def _read(reader: Reader, options: RecordsDecodeOptions, budget: Budget, archive
     """
     key = KEY if archive == "samples" else PATH
     if archive == "folders":
-        samples = _images(reader, options.labels, budget)
+        samples = _images(reader, options.labels, _class_names(options.schema), budget)
     elif options.labels is None:
         samples = _group(reader, budget)
     else:
@@ -183,9 +183,22 @@ def _with_class_names(schema: Schema, labels: tuple[str, ...] | None) -> Schema:
     return replace(schema, features=tuple(named if feature is label else feature for feature in schema))
 
 
-def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> Iterator[Sample]:
-    """Each image as a sample, whose key is its path."""
-    numbers = None if labels is None else {label: str(number) for number, label in enumerate(labels)}
+def _class_names(schema: Schema | None) -> tuple[str, ...]:
+    """The names that a declared schema has for the numbers of the labels."""
+    label = None if schema is None else schema.by_name.get(LABEL)
+    return () if label is None else label.meaning.class_names
+
+
+def _images(
+    reader: Reader, labels: tuple[str, ...] | None, class_names: tuple[str, ...], budget: Budget
+) -> Iterator[Sample]:
+    """Each image as a sample, whose key is its path.
+
+    Args:
+        labels: names of labels, whose places are their numbers; others are refused. None takes any label.
+        class_names: the same for the names among them; others stay as they are.
+    """
+    numbers = {label: str(number) for number, label in enumerate(labels or class_names)}
     row = 0
     while (member := reader.next()) is not None:
         *folders, base = member.name.split("/")
@@ -196,14 +209,14 @@ def _images(reader: Reader, labels: tuple[str, ...] | None, budget: Budget) -> I
         label = member.label or (folders[-1] if folders else "")
         if member.label is None and label in ("", ".", ".."):
             raise _no_image(member, "stands in no folder, whose name would be its label")
-        if numbers is not None and label not in numbers:
+        if labels is not None and label not in numbers:
             raise SchemaConflict(
                 f"Row {row}, {member.name[:64]!r}, has the label {label[:64]!r}, which labels= does not "
                 "name. Name it there, or leave the image out.",
                 row=row,
                 feature=LABEL,
             )
-        text = (label if numbers is None else numbers[label]).encode()
+        text = numbers.get(label, label).encode()
         held = _SAMPLE_BYTES + 2 * _FILE_BYTES + _CHARACTER_BYTES * len(member.name) + len(text)
         budget.charge(held, "A row of an archive")
         content = reader.read(budget)

@@ -106,6 +106,15 @@ def test_a_declared_label_has_the_same_names_or_gets_them() -> None:
     assert found.schema.by_name["label"].meaning.class_names == ()
 
 
+def test_names_of_classes_that_a_schema_has_need_not_be_sent_again() -> None:
+    schema = schema_of(label={"dtype": "int64", "class_names": ["dog", "cat"]})
+    assert_rows(read_both(*PETS, schema=schema, undeclared="drop"), [{"label": n} for n in (1, 1, 0)])
+    numbered = [(f"{n}/{name}", b"") for n, name in enumerate(("a.jpg", "b.jpg"))]
+    assert_rows(read_both(*numbered, schema=schema, undeclared="drop"), [{"label": 0}, {"label": 1}])
+    found = read_both(("cow/1.jpg", b""), schema=schema, undeclared="drop")
+    assert found == Refusal("inexact_integer", 0, "label")
+
+
 def test_notes_of_the_system_are_passed_over() -> None:
     notes = [("cat/.DS_Store", b"x"), ("__MACOSX/cat/1.jpg", b"x"), ("cat/._1.jpg", b"x")]
     assert_rows(read_both(*notes, *PETS), ROWS)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
+from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector as Collector
 
-#: Seconds for the head of a request, and for each write of an answer.
+#: Seconds for a request and its answer; the connection is cut then.
 _TIMEOUT_S: Final = 10.0
+#: Until another connection is accepted, where the process has too many open files for one.
+_PAUSE_S: Final = 0.5
 #: Connections at a time; a Prometheus has one. Further ones are closed.
 _CONNECTIONS: Final = 8
 
@@ -50,10 +54,10 @@ class MetricsServer:
 
 
 class _Handler(MetricsHandler):
-    timeout = _TIMEOUT_S
-
     def do_GET(self) -> None:  # noqa: N802  # as http.server names it
-        if self.path.partition("?")[0] == "/metrics":
+        # Without the query: prometheus-client would take it for names, which are not known of workers.
+        self.path = self.path.partition("?")[0]
+        if self.path == "/metrics":
             super().do_GET()
         else:
             self.send_error(404, "Metrics are at /metrics.")
@@ -64,7 +68,8 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], handler: type[MetricsHandler]) -> None:
-        self._room = threading.BoundedSemaphore(_CONNECTIONS)
+        #: Open connections, and when each is cut.
+        self._cut_at: dict[socket.socket, float] = {}
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -72,17 +77,31 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "metrics", self.server_address[1]
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_PAUSE_S)  # what waits to be accepted would be tried again at once
+            raise
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(blocking=False):
+        if len(self._cut_at) < _CONNECTIONS:
+            self._cut_at[request] = time.monotonic() + _TIMEOUT_S
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
+    def shutdown_request(self, request: Any) -> None:
+        self._cut_at.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut what takes too long; called twice a second."""
+        now = time.monotonic()
+        for request, cut_at in list(self._cut_at.items()):
+            if now >= cut_at:
+                with suppress(OSError):  # it has just been closed
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away, or says nothing, is no event of this service."""

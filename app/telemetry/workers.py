@@ -7,9 +7,11 @@ worker counted that has ended stays in the sums, as far as it was asked for befo
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +20,15 @@ from typing import Any, Final
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from .metrics import DECLARED
+
+logger = logging.getLogger(__name__)
+
 #: Seconds for a worker to answer; one that takes longer hangs.
 _PATIENCE_S: Final = 1.0
+#: Until another connection is accepted, where the process has too many open files for one.
+_PAUSE_S: Final = 0.5
+_READY: Final = "shardsmith_ready"
 _WORKERS: Final = "shardsmith_workers"
 #: Metrics that are added up, over workers that have ended, too. The last value of a gauge says nothing then.
 _COUNTED: Final = frozenset({"counter", "histogram", "summary"})
@@ -48,7 +57,11 @@ class WorkerMetrics:
 
     def _work(self) -> None:
         while True:
-            asking, _ = self._socket.accept()
+            try:
+                asking, _ = self._socket.accept()
+            except OSError:
+                time.sleep(_PAUSE_S)
+                continue
             with asking:
                 try:
                     asking.settimeout(_PATIENCE_S)
@@ -56,6 +69,8 @@ class WorkerMetrics:
                     asking.sendall(json.dumps(told).encode())
                 except OSError:
                     continue  # who asked is gone
+                except Exception:  # later questions are answered all the same
+                    logger.exception("metrics could not be read")
 
     def _told(self, metric: Metric) -> Mapping[str, Any]:
         return {
@@ -131,9 +146,16 @@ class MergedMetrics:
                 self._last[process_id] = answer
             num_silent += answer is None
             _add(merged, self._last.get(process_id, {}), counted_alone=answer is None)
-        if (workers := merged.get(_WORKERS)) is not None:
-            workers.add({(_WORKERS, (("state", "silent"),)): num_silent})
+        # Where no worker answers, none says so.
+        _gauge(merged, _WORKERS).add({(_WORKERS, (("state", "silent"),)): num_silent})
+        if num_silent == len(living):
+            _gauge(merged, _READY).add({(_READY, ()): 0})
         return merged
+
+
+def _gauge(families: _Families, name: str) -> _Family:
+    declared = DECLARED[name]
+    return families.setdefault(name, _Family(declared.kind, declared.meaning, declared.across))
 
 
 def _add(total: _Families, families: _Families, *, counted_alone: bool) -> None:

@@ -1,9 +1,12 @@
 """Metrics of several workers: added up, also over those that have ended, and read past those that hang."""
 
 import os
+import resource
 import socket
+import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -97,3 +100,37 @@ def test_a_worker_that_is_starting_counts_nothing_yet(fleet: Fleet) -> None:
     fleet.living[9] = CollectorRegistry()
     found = fleet.read()
     assert (found["counted_totala"], found["shardsmith_workerssilent"]) == (2, 1)
+
+
+def test_where_no_worker_answers_the_service_is_not_ready(fleet: Fleet) -> None:
+    fleet.living[9] = CollectorRegistry()
+    assert fleet.read() == {"shardsmith_workerssilent": 1, "shardsmith_ready": 0}
+
+
+def test_a_worker_that_could_not_read_its_metrics_answers_again(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = fleet.start(1, 2, oldest=7, ready=1)
+    broken = Gauge("broken", "Broken.", registry=registry)
+    broken.set_function(lambda: 1 / 0)
+    assert fleet.read()["shardsmith_workerssilent"] == 1
+    broken.set_function(lambda: 1)
+    assert fleet.read()["broken"] == 1
+    assert "metrics could not be read" in caplog.text
+
+
+def test_a_worker_answers_again_that_could_open_no_file(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = threading.Event()
+    monkeypatch.setattr(workers, "time", SimpleNamespace(sleep=lambda _: paused.set()))
+    fleet.start(1, 2, oldest=7, ready=1)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX) as asking:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+        try:
+            asking.connect(str(fleet.folder / "1.sock"))
+            assert paused.wait(30)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert fleet.read()["counted_totala"] == 2

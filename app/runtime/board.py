@@ -54,9 +54,8 @@ class Board:
 
     def silent_s(self, worker: int) -> float:
         """Seconds since that worker last beat; none before it listens, however long that takes."""
-        if self._states[worker] == _STARTING:
-            return 0.0
-        return (time.monotonic_ns() - self._beats[worker]) / 1e9
+        beat = self._beats[worker]
+        return (time.monotonic_ns() - beat) / 1e9 if beat else 0.0
 
     @property
     def num_listening(self) -> int:

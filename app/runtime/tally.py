@@ -39,7 +39,9 @@ class Tally:
 
     def add(self, num_bytes: int, limit: int) -> bool:
         """Take bytes, unless all together would be more than `limit`; whether they were taken."""
-        # Written before the others are read: of two processes that do this at once, one sees the other.
+        if self.total + num_bytes > limit:
+            return False
+        # Written before the others are read again: of two processes that do this at once, one sees the other.
         self._taken[self._place] += num_bytes
         if self.total <= limit:
             return True

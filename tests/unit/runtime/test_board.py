@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,3 +113,18 @@ def test_silence_is_counted_from_the_last_beat(workers: list[Worker]) -> None:
     board.beat(0, ready=False)
     assert board.silent_s(0) < board.silent_s(1)
     assert board.silent_s(1) >= later
+
+
+def test_a_worker_that_is_just_beating_for_the_first_time_is_not_silent(
+    workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+
+    def look() -> int:
+        monkeypatch.undo()
+        seen.append(workers[1].board.silent_s(0))
+        return time.monotonic_ns()
+
+    monkeypatch.setattr(time, "monotonic_ns", look)
+    workers[0].board.beat(0, ready=False)
+    assert seen == [0.0]

@@ -59,7 +59,7 @@ def run(**given: Any) -> None:
         serve(settings, sockets, on_listen=on_listen)
 
 
-def work(number: int, parent: int, board: int, listeners: list[int], sockets_of_metrics: str) -> None:
+def work(number: int, parent: int, board: int, listeners: list[int], metrics_folder: str | None) -> None:
     """Serve as one of several, in a process that `run` has started.
 
     Args:
@@ -67,15 +67,15 @@ def work(number: int, parent: int, board: int, listeners: list[int], sockets_of_
         parent: process that has started it, which may have ended by now.
         board: descriptor of what it shares with the others.
         listeners: descriptors of sockets that are bound.
-        sockets_of_metrics: folder in which the parent finds the metrics of each worker.
+        metrics_folder: in which the parent finds a socket of each worker, if there are metrics.
     """
     with _refusals():
         settings = read_settings()
         configure_logging(settings.log_level, settings.log_format)
         from .main import serve
 
-        if settings.metrics_port is not None:
-            WorkerMetrics(Path(sockets_of_metrics), metrics.REGISTRY, metrics.across_workers())
+        if metrics_folder is not None:
+            _pass_on_metrics(Path(metrics_folder))
         worker = Worker(number, settings.workers, parent, Board(board, settings.workers))
         serve(settings, [socket.socket(fileno=listener) for listener in listeners], worker=worker)
 
@@ -94,7 +94,7 @@ def _supervise(
     # Workers read their settings from the environment.
     os.environ.update({f"SHARDSMITH_{name.upper()}": str(value) for name, value in given.items()})
     board = new_board(settings.workers)
-    folder = tempfile.mkdtemp(prefix="shardsmith-metrics-")
+    folder = None if settings.metrics_port is None else _make_metrics_folder()
     listeners = [listener.fileno() for listener in sockets]
     for listener in sockets:
         listener.set_inheritable(True)
@@ -123,12 +123,33 @@ def _supervise(
         ends_within_s=settings.shutdown_grace_s + _AFTER_GRACE_S,
     )
     try:
-        if settings.metrics_port is not None:
+        if settings.metrics_port is not None and folder is not None:
             merged = MergedMetrics(Path(folder), lambda: workers.process_ids.values())
             _serve_metrics(settings.metrics_host, settings.metrics_port, merged)
         return workers.run()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_metrics_folder() -> str:
+    try:
+        return tempfile.mkdtemp(prefix="shardsmith-metrics-")
+    except OSError as error:
+        raise CannotStart(
+            f"No temporary folder can be made, by which workers pass on their metrics: {error.strerror}. "
+            "Set TMPDIR to a folder that can be written to."
+        ) from error
+
+
+def _pass_on_metrics(folder: Path) -> None:
+    try:
+        WorkerMetrics(folder, metrics.REGISTRY, metrics.across_workers())
+    except OSError as error:  # the name of a socket may have a hundred bytes
+        raise CannotStart(
+            f"Workers cannot pass on their metrics by sockets in {folder}: {error}. "
+            "Set TMPDIR to another folder, with a short path."
+        ) from error
 
 
 def _serve_metrics(host: str, port: int, source: Collector) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
+from .errors import CannotStart
 from .runtime.board import Board
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,11 @@ class Workers:
         return {number: process_id for number, process_id in ids.items() if process_id is not None}
 
     def run(self) -> int:
-        """Serve; the exit status is 0 if all have ended as they were told to."""
+        """Serve; the exit status is 0 if all have ended as they were told to.
+
+        Raises:
+            CannotStart: no process can be started.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
         self._start(0)
@@ -101,9 +106,15 @@ class Workers:
         self._board.clear(number)
         command = self._command(number)
         worker = self._workers[number]
-        # A group of its own: a terminal sends Ctrl-C to the group, and a worker would get the signal twice.
-        worker.process_id = os.posix_spawn(command[0], command, os.environ, setpgroup=0)
         worker.started_at = time.monotonic()
+        try:
+            # A group of its own: a terminal sends Ctrl-C to the group, and a worker would get it twice.
+            worker.process_id = os.posix_spawn(command[0], command, os.environ, setpgroup=0)
+        except OSError as error:  # too many processes, or no memory for one more
+            if not self._one_listened:
+                raise CannotStart(f"No process can be started for a worker: {error.strerror}.") from error
+            logger.error("worker %d cannot be started: %s", number, error.strerror)
+            self._put_off(number)
 
     def _look_after(self) -> None:
         """Start what is missing, and kill what hangs."""
@@ -152,10 +163,15 @@ class Workers:
             self._failed = True
             self._leave(signal.SIGTERM)
             return
-        now = time.monotonic()
+        pause_s = self._put_off(number)
+        logger.error("worker %d ended with status %d; another is started in %g s", number, status, pause_s)
+
+    def _put_off(self, number: int) -> float:
+        """Have a worker started after a pause, and say how many seconds that is."""
+        worker, now = self._workers[number], time.monotonic()
         pause_s = worker.pause_s if now - worker.started_at < _SOON_S else _FIRST_PAUSE_S
         worker.start_at, worker.pause_s = now + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
-        logger.error("worker %d ended with status %d; another is started in %g s", number, status, pause_s)
+        return pause_s
 
     def _leave(self, number: int) -> None:
         if not self._leaving:

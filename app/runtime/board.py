@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 from typing import Final
 
+from .limited_process import open_shared
 from .tally import Tally
 
 #: Of a row. Each is eight bytes, which are read and written at once.
@@ -19,7 +19,7 @@ _STARTING, _LISTENING, _READY = range(3)
 
 def new_board(count: int) -> int:
     """A descriptor of a board for so many workers, with zeros alone; child processes inherit it."""
-    with tempfile.TemporaryFile() as file:
+    with open_shared() as file:
         file.truncate(count * _COLUMNS * 8)
         board = os.dup(file.fileno())
     os.set_inheritable(board, True)

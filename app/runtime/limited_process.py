@@ -32,8 +32,8 @@ _MAX_ANSWER: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
 
 
-def _open_shared() -> IO[bytes]:
-    """A file without a name, in memory where the system has such."""
+def open_shared() -> IO[bytes]:
+    """A file without a name for memory of several processes, in memory where the system has such."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
@@ -69,7 +69,7 @@ class LimitedProcess:
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
-        with _open_shared() as shared:
+        with open_shared() as shared:
             shared.truncate(shared_bytes)
             _keep_size(shared)
             self._shared = mmap.mmap(shared.fileno(), shared_bytes) if shared_bytes else None

@@ -136,3 +136,29 @@ def test_what_keeps_several_workers_from_starting_is_one_line_too(tmp_path: Path
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("Shardsmith does not start: SHARDSMITH_TOKENS_FILE: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_where_workers_cannot_pass_on_their_metrics_one_line_says_so(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    for folder, said in ((Path("/proc/nowhere"), "No temporary folder"), (long, "Workers cannot pass on")):
+        use = f"import tempfile; tempfile.tempdir = {str(folder)!r}; "
+        result = subprocess.run(
+            [sys.executable, "-c", f"{use}from shardsmith.launch import run; run()"],
+            env={
+                "SHARDSMITH_WORKERS": "2",
+                "SHARDSMITH_PORT": "0",
+                "SHARDSMITH_METRICS_PORT": "0",
+                "SHARDSMITH_STORAGE_URL": tmp_path.as_uri(),
+                "TMPDIR": str(folder),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert result.returncode == 1
+        refusals = [line for line in result.stderr.splitlines() if "INFO" not in line]
+        assert len(refusals) == 1, result.stderr
+        assert refusals[0].startswith(f"Shardsmith does not start: {said}")
+        assert "Set TMPDIR" in refusals[0]

@@ -64,8 +64,9 @@ class Recorder:
         for exporter in exporters:
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("shardsmith", __version__)
-        # Of the propagators in OTEL_PROPAGATORS, by default those of W3C's Trace Context and Baggage.
-        self._context_headers = frozenset(name.encode() for name in get_global_textmap().fields)
+        # Of the propagators in OTEL_PROPAGATORS. Nothing here reads baggage or passes it on, and the SDK logs
+        # each malformed member of it: a line for every few bytes that a client sends.
+        self._context_headers = frozenset(name.encode() for name in get_global_textmap().fields - {"baggage"})
 
     def close(self) -> None:
         """Send what is left. A collector that does not answer must not delay the end of the service."""

@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import wait
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 
 import pytest
+from opentelemetry.baggage import get_all
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from app import otel, tracing
@@ -134,3 +135,20 @@ def test_a_span_of_several_requests_is_linked_with_those_that_are_recorded(
     *_, both = spans.get_finished_spans()
     assert (both.name, both.parent) == ("both", first)
     assert [link.context for link in both.links] == [second]
+
+
+def test_baggage_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = otel.Recorder({"OTEL_TRACES_EXPORTER": "console"})
+    trace = b"00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-00"
+    headers = [(b"traceparent", trace), (b"baggage", b"none," * 100), (b"baggage", b"a=b")]
+
+    def begin() -> tuple[str, str] | None:
+        recorder.begin_request("GET", headers, dict)
+        assert not get_all()
+        return recorder.current_ids()
+
+    begun = copy_context().run(begin)
+    recorder.close()
+    assert begun is not None
+    assert begun[0] == "1" * 32
+    assert caplog.messages == []

@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_S: Final = 0.1
 #: A worker whose event loop has not turned for so long is killed, like a pod by the chart's liveness probe.
 _HUNG_S: Final = 60.0
+#: Where this process has not looked for so long, its container stood still (`docker pause`, or a platform
+#: that takes the processor from idle containers), and silence says nothing.
+_STOOD_STILL_S: Final = 2.0
 #: A worker that ends soon after its start is started again after a pause, each twice as long as the last.
 _SOON_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 1.0
@@ -67,6 +70,7 @@ class Workers:
         self._workers = [_Worker() for _ in range(count)]
         self._signals: list[int] = []
         self._kill_at = float("inf")
+        self._looked_at = self._judge_from = 0.0
         #: Whether one has listened, whether all have, and whether they have been told to end.
         self._one_listened = self._all_listened = self._leaving = False
         self._failed = False
@@ -126,11 +130,14 @@ class Workers:
         if not self._all_listened and num_listening == len(self._workers):
             self._all_listened = True
             self._on_listen()
+        if now - self._looked_at > _STOOD_STILL_S:
+            self._judge_from = now + _HUNG_S
+        self._looked_at = now
         for number, worker in enumerate(self._workers):
             if worker.process_id is None:
                 if now >= worker.start_at:
                     self._start(number)
-            elif self._board.silent_s(number) > _HUNG_S:
+            elif now >= self._judge_from and self._board.silent_s(number) > _HUNG_S:
                 logger.error(
                     "worker %d (process %d) has not answered for %g s and is killed",
                     *(number, worker.process_id, _HUNG_S),

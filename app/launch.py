@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -42,6 +43,7 @@ def run(**given: Any) -> None:
     Args:
         given: settings that take precedence over the environment.
     """
+    _end_at_signals()
     with _refusals():
         refuse_unknown(os.environ)
         settings = read_settings(**given)
@@ -69,6 +71,7 @@ def work(number: int, parent: int, board: int, listeners: list[int], metrics_fol
         listeners: descriptors of sockets that are bound.
         metrics_folder: in which the parent finds a socket of each worker, if there are metrics.
     """
+    _end_at_signals()
     with _refusals():
         settings = read_settings()
         configure_logging(settings.log_level, settings.log_format)
@@ -78,6 +81,15 @@ def work(number: int, parent: int, board: int, listeners: list[int], metrics_fol
             _pass_on_metrics(Path(metrics_folder))
         worker = Worker(number, settings.workers, parent, Board(board, settings.workers))
         serve(settings, [socket.socket(fileno=listener) for listener in listeners], worker=worker)
+
+
+def _end_at_signals() -> None:
+    """End at SIGTERM and SIGINT until there is something to end in order.
+
+    The first process of a container gets no signal that it has set up nothing for.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
 
 
 @contextmanager

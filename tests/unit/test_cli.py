@@ -1,6 +1,7 @@
 """The command line: arguments that are known do what they say, others end with usage and status 2."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -162,3 +163,14 @@ def test_where_workers_cannot_pass_on_their_metrics_one_line_says_so(tmp_path: P
         assert len(refusals) == 1, result.stderr
         assert refusals[0].startswith(f"Shardsmith does not start: {said}")
         assert "Set TMPDIR" in refusals[0]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("begin", ["run()", "work(0, 0, 0, [], None)"])
+def test_a_signal_during_the_start_ends_it_without_complaint(begin: str, how: signal.Signals) -> None:
+    program = (
+        "import os; from shardsmith import launch; "
+        f"launch.read_settings = lambda: os.kill(os.getpid(), {how.value}); launch.{begin}"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")

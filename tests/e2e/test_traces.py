@@ -284,6 +284,13 @@ def test_paths_and_methods_that_there_are_not_make_no_names(
     assert "http.route" not in one(spans, "GET").attributes
 
 
+def test_of_a_long_path_only_its_beginning_is_recorded(client: httpx.Client, collector: Collector) -> None:
+    caller = Caller()
+    path = "/v1/" + "long" * 2000
+    assert client.get(path, headers=caller.header).status_code == 404
+    assert one(collector.trace(caller.trace_id, "GET"), "GET").attributes["url.path"] == path[:256]
+
+
 def test_probes_are_not_traced(client: httpx.Client, collector: Collector) -> None:
     caller = Caller()
     for path in ("/livez", "/readyz", "/v1/forms"):

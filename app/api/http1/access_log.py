@@ -27,7 +27,8 @@ logger = logging.getLogger(ACCESS)
 #: An id that a client or a proxy gave is kept if it is one; anything else is not repeated.
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES: Final = access_table()
-_LONGEST_PATH: Final = 256
+#: What is shown of a path: there may be 32 KiB of it.
+LONGEST_PATH: Final = 256
 
 
 def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -152,7 +153,7 @@ def _log(
     num_out: int | None = None,
 ) -> None:
     # As it was sent: percent-encoded, it has neither blanks nor line ends.
-    shown = raw_path[:_LONGEST_PATH].decode("latin-1")
+    shown = raw_path[:LONGEST_PATH].decode("latin-1")
     address = client[0] if client else None
     took = "" if ms is None else f" {ms} ms"
     message = (

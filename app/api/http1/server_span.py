@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ... import tracing
 from ..auth.routes import access_table
 from ..paths import routed_path
-from .access_log import RequestLog
+from .access_log import LONGEST_PATH, RequestLog
 from .connections import PROBES
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def begin_span(scope: Any, log: RequestLog) -> RequestSpan | None:
         given = {
             "http.request.method": known,
             "http.route": route,
-            # Without the query, which may hold a schema of some kilobytes.
-            "url.path": scope["path"],
+            # Without the query, which may hold a schema of some kilobytes. Spans wait in memory to be sent.
+            "url.path": scope["path"][:LONGEST_PATH],
             "url.scheme": scope["scheme"],
             "network.protocol.version": scope["http_version"],
             "client.address": client and client[0],

@@ -127,12 +127,21 @@ def test_the_chart_has_no_fault_that_helm_finds() -> None:
         (LEAST + "resources: {limits: {memory: null}}", "memory"),
         (LEAST + "settings: {SHARDSMITH_METRICS_PORT: '1'}", "SHARDSMITH_METRICS_PORT"),
         (LEAST + "tracing: {environment: {SHARDSMITH_PORT: '1'}}", "SHARDSMITH_PORT"),
+        (LEAST + "tracing: {environment: {OTEL_EXPORTER_OTLP_HEADERS: 'x=secret'}}", "_HEADERS"),
     ],
 )
 def test_values_that_cannot_work_are_refused(values: str, complaint: str) -> None:
     refused = template(values)
     assert refused.returncode != 0
     assert complaint in refused.stderr
+
+
+def test_names_of_objects_are_not_too_long() -> None:
+    rendered = template(LEAST + "fullnameOverride: " + "long-" * 20).stdout
+    names = re.findall(r"^  name: (\S+)$", rendered, re.MULTILINE)
+    assert any(name.endswith("-metrics") for name in names)
+    assert max(map(len, names)) <= 63
+    assert not any("--" in name for name in names)
 
 
 def test_the_chart_knows_every_setting_and_no_other() -> None:

@@ -28,6 +28,8 @@ ShardsmithError
 ├── CorruptData                   stored data does not match its checksum or format
 └── StreamInterrupted             the client went away before its body ended
     └── StreamTimeout             the client sent nothing for too long
+
+CannotStart stands apart: no client hears of it.
 """
 
 from __future__ import annotations

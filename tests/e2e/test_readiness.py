@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import httpx
@@ -59,12 +60,18 @@ def test_a_folder_that_becomes_read_only_makes_the_service_unready_until_it_is_w
         assert httpx.post(append, content=ROWS, headers=JSON).status_code == 201
 
 
+def put_file_in_place_of(folder: Path) -> None:
+    """Root could write to a folder that forbids it."""
+    shutil.rmtree(folder)
+    folder.touch()
+
+
 def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    spool.touch()  # in place of the folder, which root could write to
     service = start(tmp_path, SHARDSMITH_SPOOL_DIR=str(spool))
     try:
-        wait_for(lambda: service.answers("/livez"))
+        service.wait_until_ready()
+        put_file_in_place_of(spool)
         with httpx.Client(base_url=service.url, timeout=60) as client:
             wait_for(lambda: "spool_unavailable" in client.get("/readyz").text)
             assert client.get("/readyz").status_code == 503
@@ -84,10 +91,10 @@ def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path
     tokens = tmp_path / "tokens.json"
     tokens.write_text(token_file(TOKENS))
     spool = tmp_path / "spool"
-    spool.touch()
     service = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens), SHARDSMITH_SPOOL_DIR=str(spool))
     try:
-        wait_for(lambda: service.answers("/livez"))
+        service.wait_until_ready()
+        put_file_in_place_of(spool)
         with httpx.Client(base_url=service.url, timeout=60) as client:
 
             def told(headers: dict[str, str]) -> dict[str, dict[str, object]]:

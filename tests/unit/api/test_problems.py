@@ -8,7 +8,11 @@ import pytest
 from app import errors
 from app.api.problems import STATUS, problem_response, response_for, status_of
 
-CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+CLASSES = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, errors.ShardsmithError)
+]
 
 
 @pytest.mark.parametrize("kind", CLASSES)

@@ -1,5 +1,7 @@
 """A create-only put ends with a definite outcome, whatever answers get lost on the way."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from app.errors import OutcomeUnknown, StorageError, StorageFull, StorageUnavailable
@@ -121,6 +123,7 @@ def test_nothing_takes_back_what_may_be_stored(
     first: StorageError,
     readback: StorageError | ObjectNotFound,
     refusal: StorageError | ObjectNotFound,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first create is applied and answered by `first`; nothing can be read; the rest is refused."""
     answered: list[bool] = []
@@ -136,8 +139,10 @@ def test_nothing_takes_back_what_may_be_stored(
         if when == "before" and read:
             raise refusal
 
+    slept = [0.0]
+    monkeypatch.setattr("app.storage.create_once.time", SimpleNamespace(monotonic=lambda: sum(slept)))
     with pytest.raises(OutcomeUnknown):
-        create(FaultStore(inner, fault), deadline_s=0.1)
+        create_once(FaultStore(inner, fault), "key", b"ours", deadline_s=0.1, sleep=slept.append)
     assert read
     assert inner.get("key") == b"ours"
 

@@ -71,7 +71,6 @@ INTERNALS: dict[type, set[str]] = {
         "handle_exit",
         "on_tick",
         "server_state",
-        "servers",
         "should_exit",
         "shutdown",
         "startup",

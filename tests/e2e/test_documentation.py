@@ -124,8 +124,8 @@ def render_instead_of_installing(blocks: list[str], folder: Path) -> None:
     (folder / "deploy").symlink_to(ROOT / "deploy")
     (folder / "tokens.json").write_text('{"tokens": []}', encoding="utf-8")
     page = Page(ROOT / "docs" / "how-to" / "kubernetes.md")
-    [values] = page.blocks("yaml")
-    (folder / "my-values.yaml").write_text(values, encoding="utf-8")
+    # What the page adds to the first values later stands under keys of its own.
+    (folder / "my-values.yaml").write_text("".join(page.blocks("yaml")), encoding="utf-8")
     without_a_cluster = {
         "helm install": f"{helm} template",
         "kubectl apply --kustomize": f"{kubectl} kustomize",

@@ -104,9 +104,9 @@ class _Transformed:
             for piece in self._pieces(batch, begin):
                 while running and not self._fits_beside(running, piece):
                     yield from _rows_of(running.popleft())
+                running.append(piece)  # before it begins, so that it is ended whatever goes wrong
                 if self._at_once > 1:
                     piece.start()
-                running.append(piece)
             while running:
                 yield from _rows_of(running.popleft())
         finally:

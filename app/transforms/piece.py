@@ -13,7 +13,7 @@ import numpy as np
 from ..codecs.columns import Batch, Column, Ints, join_batches
 from ..codecs.records.lease import Lease
 from ..domain.feature import Feature
-from ..errors import InputError, UnprocessableInput
+from ..errors import InputError, Overloaded, UnprocessableInput
 from ..runtime.budget import Budget
 from ..runtime.images import EncodedImage, ImageCodecs
 from .images.decode import ImageRun
@@ -148,7 +148,7 @@ class Piece:
         try:
             for index in range(len(self.batch.columns)):
                 self._advance(self._begin(index), index)
-        except (InputError, _StepRefused):
+        except (InputError, Overloaded, _StepRefused):
             self._stop()
 
     def finish(self) -> Batch:

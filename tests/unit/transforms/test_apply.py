@@ -1,8 +1,10 @@
 """Rows through steps: values, rows that lack the feature, rows that fail, and memory."""
 
 import io
+import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,13 @@ from app.codecs.columns import Batch, Records
 from app.domain.feature import FeatureShape
 from app.domain.limits import Limits
 from app.domain.schema import Schema
-from app.errors import LimitExceeded, UnprocessableInput
+from app.errors import (
+    LimitExceeded,
+    Overloaded,
+    ShardsmithError,
+    StreamInterrupted,
+    UnprocessableInput,
+)
 from app.runtime.budget import Budget
 from app.transforms.apply import PIECE_BYTES, SkippedRows, apply_transforms
 from app.transforms.images.processes import ImageProcesses
@@ -399,6 +407,40 @@ def test_images_that_nobody_waits_for_hold_nothing(
     assert all(one.done() for one in started)
     assert budget.remaining == Budget(Limits()).remaining
     assert len(transform(RUN, [jpeg(1, 300)] * 4, (), "bytes", images)) == 4
+
+
+@pytest.mark.parametrize("error", [Overloaded("", short="memory"), StreamInterrupted("")])
+def test_a_piece_that_cannot_begin_holds_nothing_afterwards(
+    error: ShardsmithError, images: ImageProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    charges = itertools.count()
+
+    def start(*arguments: Any) -> Any:
+        started.append(ImageProcesses.start_decoding(images, *arguments))
+        return started[-1]
+
+    class Short(Budget):
+        __slots__ = ()
+
+        def charge(self, num_bytes: int, what: str, *, instead: str = "") -> None:
+            if next(charges) == 1:  # the second feature of the first piece, of which the first has begun
+                raise error
+            super().charge(num_bytes, what, instead=instead)
+
+    monkeypatch.setattr(images, "start_decoding", start)
+    budget = Short()
+    feature, column = column_of([jpeg(seed, 300) for seed in range(60)], (), "bytes")
+    features = tuple(replace(feature, name=name, transforms=json.dumps(RUN)) for name in "ab")
+    records = Records(Schema(features), iter([Batch(60, (column, column))]))
+    batches = apply_transforms(records, images, budget).batches
+    if isinstance(error, Overloaded):  # there is memory again
+        assert sum(batch.num_rows for batch in batches) == 60
+    else:
+        with pytest.raises(StreamInterrupted):
+            next(batches)
+    assert all(one.done() for one in started)
+    assert budget.remaining == Budget().remaining
 
 
 def test_pieces_are_begun_beside_one_another_only_where_memory_is_plentiful(images: ImageProcesses) -> None:

@@ -24,7 +24,8 @@ class HashingStream:
     """A `ByteStream` that remembers the SHA-256 of what passed through it.
 
     Args:
-        boundary: of parts; left out of the digest, since clients draw another one for every try.
+        boundary: of parts; left out of the digest, since clients draw another one for every try. Where it
+            stands counts.
     """
 
     def __init__(self, source: ByteStream, boundary: bytes = b"") -> None:
@@ -33,6 +34,9 @@ class HashingStream:
         self._delimiter = _BEFORE_BOUNDARY + boundary if boundary else b""
         #: What may be the beginning of a delimiter. The first one need not end a line.
         self._rest = b"\r\n"
+        #: Where delimiters stand: a file may hold what is one without its boundary.
+        self._places = hashlib.sha256()
+        self._num_hashed = 0
 
     def read(self, n: int, /) -> bytes:
         piece = self._source.read(n)
@@ -41,17 +45,25 @@ class HashingStream:
             return piece
         *texts, last = (self._rest + piece).split(self._delimiter)
         for text in texts:
-            self._hash.update(text + _BEFORE_BOUNDARY)
+            self._add(text)
+            self._places.update(b"%d " % self._num_hashed)
         end = max(0, len(last) - len(self._delimiter) + 1) if piece else len(last)
-        self._hash.update(last[:end])
+        self._add(last[:end])
         self._rest = last[end:]
         return piece
+
+    def _add(self, text: bytes) -> None:
+        self._hash.update(text)
+        self._num_hashed += len(text)
 
     def hexdigest(self) -> str:
         """Of the whole source: what the reader left is drawn first."""
         while self.read(_CHUNK):
             pass
-        return self._hash.hexdigest()
+        whole = self._hash.copy()
+        if self._delimiter:
+            whole.update(self._places.digest())
+        return whole.hexdigest()
 
 
 def request_digest(

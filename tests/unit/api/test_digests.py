@@ -15,6 +15,7 @@ def digest(body: bytes, boundary: bytes, chunk: int | None = None) -> str:
     while piece := stream.read(1000):
         read += piece
     assert read == body
+    assert stream.hexdigest() == stream.hexdigest()
     return stream.hexdigest()
 
 
@@ -47,6 +48,13 @@ def test_the_boundary_does_not_count(boundary: bytes) -> None:
 def test_everything_else_counts(other: bytes) -> None:
     assert other != BODY
     assert digest(other, b"b") != digest(BODY, b"b")
+
+
+def test_a_file_that_looks_like_two_is_another_body() -> None:
+    two = form_of(("a.jpg", b"1"), ("b.jpg", b"2"))
+    between = two[two.index(b"1") + 1 : two.rindex(b"2")]
+    one = form_of(("a.jpg", b"1" + between.replace(b"--b", b"--") + b"2"))
+    assert digest(under(b"x", one), b"x") != digest(two, b"b")
 
 
 def test_without_a_boundary_every_byte_counts() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -191,9 +190,14 @@ class ImageRun(RemoteStep):
         decoded, budget = sum(image.header.num_bytes for image in images), tools.lease.budget
         budget.check_amplification("decoded", decoded)
         tools.lease.charge(decoding_bytes(images) + self._memory(images), "The images of a batch")
-        budget.amplify("decoded", decoded)
         pending = tools.images.start_decoding(images, self._convert)
-        return Started(pending, partial(self._collect, column, self.result(feature), tools))
+
+        def collect(result: list[Any]) -> Column:
+            # Not before: a piece that is begun again counts once, so that no limit depends on how busy it is.
+            budget.amplify("decoded", decoded)
+            return self._collect(column, self.result(feature), tools, result)
+
+        return Started(pending, collect)
 
     def kept_bytes(self, image: EncodedImage) -> int:
         """What is kept of an image in the end, before it is encoded."""

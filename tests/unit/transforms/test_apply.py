@@ -22,6 +22,7 @@ from app.errors import (
     StreamInterrupted,
     UnprocessableInput,
 )
+from app.runtime.amplification import Amplification
 from app.runtime.budget import Budget
 from app.transforms.apply import PIECE_BYTES, SkippedRows, apply_transforms
 from app.transforms.images.processes import ImageProcesses
@@ -441,6 +442,28 @@ def test_a_piece_that_cannot_begin_holds_nothing_afterwards(
             next(batches)
     assert all(one.done() for one in started)
     assert budget.remaining == Budget().remaining
+
+
+def test_what_is_begun_in_vain_does_not_count_as_decoded(images: ImageProcesses) -> None:
+    rows = [jpeg(seed, 100) for seed in range(4)]
+    features, columns = [], []
+    for name, given in (("a", rows), ("b", [*rows[:3], b"no image"])):
+        feature, column = column_of(given, (), "bytes")
+        features.append(replace(feature, name=name, transforms=json.dumps(RUN)))
+        columns.append(column)
+    decoded = 4 * 100 * 102  # of one image
+    most = (4 + 3 + 3) * decoded  # feature a, whose last row feature b then leaves out, and both without it
+    for allowance in (most, most - 1):
+        budget = Budget(amplification=Amplification(1, int, allowance=allowance))
+        records = Records(Schema(tuple(features)), iter([Batch(4, tuple(columns))]))
+        batches = apply_transforms(records, images, budget, SkippedRows()).batches
+        if allowance == most:
+            assert sum(batch.num_rows for batch in batches) == 3
+        else:
+            with pytest.raises(LimitExceeded) as caught:
+                next(batches)
+            assert caught.value.code == "amplification_exceeded"
+        assert budget.remaining >= Budget().remaining - 8
 
 
 def test_pieces_are_begun_beside_one_another_only_where_memory_is_plentiful(images: ImageProcesses) -> None:

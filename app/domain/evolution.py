@@ -172,17 +172,27 @@ def _conflict(feature: Feature, offered: Feature, stored: Schema, allowed: str) 
 
 def quote_both(ours: Feature | None, theirs: Feature | None) -> tuple[str, str]:
     """The JSON of two features that differ, for an error; of long ones the members that differ, cut."""
-    first, second = ({} if feature is None else dict(feature.to_json()) for feature in (ours, theirs))
-    if max(len(_quote(first)), len(_quote(second))) > _MAX_QUOTED and first and second:
-        same = {name for name in first if first[name] == second.get(name)}
-        first = {name: value for name, value in first.items() if name not in same}
-        second = {name: value for name, value in second.items() if name not in same}
-    return _cut(_quote(first)), _cut(_quote(second))
+    if ours is None or theirs is None:
+        return _quote(ours), _quote(theirs)
+    first, second = dict(ours.to_json()), dict(theirs.to_json())
+    if max(len(_dump(first)), len(_dump(second))) > _MAX_QUOTED:
+        names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+        first, second = ({name: found.get(name) for name in names} for found in (first, second))
+    texts = _dump(first), _dump(second)
+    differ_at = next((at for at, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), 0)
+    return _cut(texts[0], differ_at), _cut(texts[1], differ_at)
 
 
-def _quote(feature: Mapping[str, object]) -> str:
-    return json.dumps(feature, separators=(",", ":")) if feature else "absent"
+def _quote(feature: Feature | None) -> str:
+    return "absent" if feature is None else _cut(_dump(feature.to_json()))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
+def _dump(feature: Mapping[str, object]) -> str:
+    return json.dumps(feature, separators=(",", ":"))
+
+
+def _cut(text: str, shown: int = 0) -> str:
+    """The text, or of a long one a part that has the character `shown` in it."""
+    begin = max(0, shown - _MAX_QUOTED // 2) if len(text) > _MAX_QUOTED else 0
+    end = begin + _MAX_QUOTED
+    return ("..." if begin else "") + text[begin:end] + ("..." if end < len(text) else "")

@@ -196,9 +196,11 @@ def _images(
 
     Args:
         labels: names of labels, whose places are their numbers; others are refused. None takes any label.
-        class_names: the same for the names among them; others stay as they are.
+        class_names: the same for the names among them; others stay as they are, unless names are numbers:
+            "1" would stand for the class "1" in one schema, and for the second class in another.
     """
     numbers = {label: str(number) for number, label in enumerate(labels or class_names)}
+    takes_any = labels is None and not any(map(_is_number, class_names))
     row = 0
     while (member := reader.next()) is not None:
         *folders, base = member.name.split("/")
@@ -209,10 +211,11 @@ def _images(
         label = member.label or (folders[-1] if folders else "")
         if member.label is None and label in ("", ".", ".."):
             raise _no_image(member, "stands in no folder, whose name would be its label")
-        if labels is not None and label not in numbers:
+        if not takes_any and label not in numbers:
+            where = "labels= does" if labels is not None else "the class_names of the schema do"
             raise SchemaConflict(
-                f"Row {row}, {member.name[:64]!r}, has the label {label[:64]!r}, which labels= does not "
-                "name. Name it there, or leave the image out.",
+                f"Row {row}, {member.name[:64]!r}, has the label {label[:64]!r}, which {where} not name. "
+                "Name it there, or leave the image out.",
                 row=row,
                 feature=LABEL,
             )
@@ -223,6 +226,14 @@ def _images(
         files = {IMAGE: content, LABEL: text}
         yield Sample(row, member.name, files, held + len(content))
         row += 1
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _no_image(member: Member, why: str) -> UnprocessableInput:

@@ -115,6 +115,13 @@ def test_names_of_classes_that_a_schema_has_need_not_be_sent_again() -> None:
     assert found == Refusal("inexact_integer", 0, "label")
 
 
+def test_a_folder_of_a_number_is_no_place_among_classes_that_have_numbers_for_names() -> None:
+    schema = schema_of(label={"dtype": "int64", "class_names": ["3", "5", "8"]})
+    assert_rows(read_both(("5/a.jpg", b""), schema=schema, undeclared="drop"), [{"label": 1}])
+    found = read_both(("5/a.jpg", b""), ("1/b.jpg", b""), schema=schema, undeclared="drop")
+    assert found == Refusal("schema_conflict", 1, "label")
+
+
 def test_notes_of_the_system_are_passed_over() -> None:
     notes = [("cat/.DS_Store", b"x"), ("__MACOSX/cat/1.jpg", b"x"), ("cat/._1.jpg", b"x")]
     assert_rows(read_both(*notes, *PETS), ROWS)

@@ -164,7 +164,7 @@ class _Transformed:
             if index in prepared:
                 run = stages[0].work
                 assert isinstance(run, ImageRun)  # noqa: S101  # it was prepared for one; this is for the type
-                sizes[present] += [_image_bytes(run, image) for image in prepared[index]]
+                sizes[present] += np.array([_image_bytes(run, image) for image in prepared[index]], np.int64)
             elif isinstance(column.values, Strings):
                 sizes[present] += np.diff(column.values.offsets[bounds])
             else:

@@ -359,6 +359,15 @@ def test_images_that_go_through_all_steps_at_once_are_those_of_one_step_after_th
             np.testing.assert_array_equal(one, expected)
 
 
+def test_no_row_of_a_batch_need_have_an_image(images: ImageProcesses) -> None:
+    feature, column = column_of([None, None, jpeg(0, 300)], (), "bytes")
+    batch = Batch(3, (column,))
+    schema = Schema((replace(feature, transforms=json.dumps(RUN)),))
+    records = Records(schema, iter([batch.rows(0, 2), batch.rows(2, 3)]))
+    found = list(results(apply_transforms(records, images, Budget())))
+    assert found == [None, None, *transform(RUN, [jpeg(0, 300)], (), "bytes", images)]
+
+
 def test_the_first_step_that_refuses_rows_is_named_and_in_it_the_first_row(images: ImageProcesses) -> None:
     rows = [jpeg(seed, 300) for seed in range(40)]
     rows[1] = jpeg(0, 100)  # too small to be cut

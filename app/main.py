@@ -51,6 +51,7 @@ from .storage.object_store import ObjectStore
 from .storage.observed import ObservedStore
 from .storage.obstore_store import open_store
 from .telemetry import metrics
+from .telemetry.stages import count_conversions
 from .tracing import start_tracing, stop_tracing
 from .transforms.images.processes import ImageProcesses
 
@@ -129,6 +130,8 @@ def create_app_with(
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         load.start()
         start_tracing()
+        if settings.metrics_port is not None:
+            count_conversions()
         return_large_blocks()
         collect_when_idle()
         services.readiness.start()

@@ -31,7 +31,7 @@ from opentelemetry.trace import (
 
 from . import __version__
 from .errors import ShardsmithError
-from .tracing import Attributes, Mark, Stage, Untraceable
+from .tracing import Attributes, Mark, Measure, Stage, Untraceable
 
 T = TypeVar("T")
 
@@ -259,7 +259,8 @@ class _RecordedStage(Stage):
     def go_on(self, now: float) -> None:
         self._since = now
 
-    def drawn(self, items: Iterator[T]) -> Iterator[T]:
+    def drawn(self, items: Iterator[T], measure: Measure[T] | None = None) -> Iterator[T]:
+        del measure
         return _Drawn(self, items)
 
     def __del__(self) -> None:

@@ -1,7 +1,7 @@
 """Traces of requests, recorded by OpenTelemetry where its own variables ask for them.
 
 OpenTelemetry is an extra. It is imported by `otel.py` alone, and that when tracing starts; until then a span
-costs one look at `_recorder`.
+costs one look at `_recorder`. The stages of conversions are counted here, too, where metrics are served.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from threading import get_ident, main_thread
+from time import perf_counter_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
@@ -21,14 +23,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+StageName: TypeAlias = Literal["decode", "encode"]
 Attributes: TypeAlias = Mapping[str, str | int | float]
 #: What a span of several requests is linked with; None where a request is not recorded.
 Mark: TypeAlias = "SpanContext | None"
+#: How many rows and how many bytes there are in what a stage gave.
+Measure: TypeAlias = Callable[[T], tuple[int, int]]
 
 #: The service looks for a collector only where it is told of one, though OpenTelemetry has a default.
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 _recorder: Recorder | None = None
+_counting: MakeCountingStage | None = None
 
 
 class Untraceable(Exception):
@@ -132,6 +138,8 @@ class Stage:
     Enter it for each piece of work. This one records nothing: it stands where a request is not recorded.
     """
 
+    __slots__ = ()
+
     def __enter__(self) -> Stage:
         return self
 
@@ -140,15 +148,82 @@ class Stage:
     ) -> None:
         """Nothing is recorded."""
 
-    def drawn(self, items: Iterator[T]) -> Iterator[T]:
-        """The same items; this step is what it takes to draw them."""
+    def drawn(self, items: Iterator[T], measure: Measure[T] | None = None) -> Iterator[T]:
+        """The same items; this step is what it takes to draw them.
+
+        Args:
+            measure: of an item that is to be counted.
+        """
+        del measure
         return items
 
-
-def stage(name: str, form: str) -> Stage:
-    """A step that reads or writes `form`; its span ends with the last piece of work."""
-    return _NO_STAGE if _recorder is None else _recorder.stage(name, {"shardsmith.form": form})
+    def count(self, num_rows: int = 0, num_bytes: int = 0) -> None:
+        """Count what this piece of work has read or written, and what has arrived of the body."""
 
 
+#: Name, form, what tells how much of a body has arrived, and the stage that records the same.
+MakeCountingStage: TypeAlias = Callable[[StageName, str, Callable[[], int] | None, Stage | None], Stage]
+
+
+def count_stages(make: MakeCountingStage) -> None:
+    """Count stages from now on."""
+    global _counting
+    _counting = make
+
+
+class WholeConversion:
+    """A small conversion on the event loop that decodes all before it encodes any, and never waits.
+
+    It is counted once, when its answer is drawn: two stages would take as long as the conversion of a tensor.
+
+    Attributes:
+        num_bytes: of the body.
+        forms: of the body and the answer, as far as known.
+        begun_ns: when decoding and encoding began.
+    """
+
+    __slots__ = ("begun_ns", "forms", "num_bytes")
+
+    def __init__(self, num_bytes: int) -> None:
+        self.num_bytes = num_bytes
+        self.forms: list[str] = []
+        self.begun_ns: list[int] = []
+
+
+def begin_whole(num_bytes: int) -> WholeConversion | None:
+    """What stages of a conversion note, if it is to be counted once; else they count by themselves.
+
+    Args:
+        num_bytes: of the body.
+    """
+    if _counting is None or _recorder is not None or get_ident() != _MAIN_THREAD:
+        return None
+    return WholeConversion(num_bytes)
+
+
+def stage(
+    name: StageName,
+    form: str,
+    received: Callable[[], int] | None = None,
+    whole: WholeConversion | None = None,
+) -> Stage:
+    """A step that reads or writes `form`; its span ends with the last piece of work.
+
+    Args:
+        received: tells how many bytes of the body have arrived, if these are to be counted.
+        whole: the conversion that it is half of, if that is counted once.
+    """
+    if whole is not None:
+        whole.forms.append(form)
+        whole.begun_ns.append(perf_counter_ns())
+        return _NO_STAGE
+    recorded = None if _recorder is None else _recorder.stage(name, {"shardsmith.form": form})
+    if _counting is None:
+        return recorded or _NO_STAGE
+    return _counting(name, form, received, recorded)
+
+
+#: The event loop is there.
+_MAIN_THREAD: Final = main_thread().ident
 _NOTHING: Final = nullcontext()
 _NO_STAGE: Final = Stage()

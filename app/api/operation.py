@@ -17,6 +17,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
+from time import perf_counter_ns
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
@@ -30,6 +32,8 @@ from starlette.types import Receive, Scope, Send
 from ..errors import MalformedInput, ShardsmithError
 from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream
+from ..telemetry.stages import count_whole
+from ..tracing import WholeConversion
 from .body.content_encoding import choose_coding, parse_content_encoding
 from .execution.job import Answer, Job, Plan, Work
 from .execution.runner import Runner
@@ -190,7 +194,8 @@ def _counting(work: Work) -> Work:
     def count(job: Job, body: ByteStream) -> Answer | Future[Answer]:
         answer = work(job, body)
         if not isinstance(answer, Future):
-            answer.chunks = _count(answer.chunks, job.budget)
+            count = _count if answer.whole is None else partial(_count_whole, answer.whole)
+            answer.chunks = count(answer.chunks, job.budget)
         return answer
 
     return count
@@ -200,3 +205,14 @@ def _count(chunks: Iterator[Buffer], budget: Budget) -> Iterator[Buffer]:
     for chunk in chunks:
         budget.amplify("answered", memoryview(chunk).nbytes)
         yield chunk
+
+
+def _count_whole(whole: WholeConversion, chunks: Iterator[Buffer], budget: Budget) -> Iterator[Buffer]:
+    num_bytes = ended_ns = 0
+    for chunk in chunks:
+        ended_ns = perf_counter_ns()  # before anything else is done with it
+        size = memoryview(chunk).nbytes
+        num_bytes += size
+        budget.amplify("answered", size)
+        yield chunk
+    count_whole(whole, ended_ns or perf_counter_ns(), num_bytes)

@@ -27,17 +27,17 @@ class Amplification:
         allowance: bytes that any body may become, however small it is.
     """
 
-    __slots__ = ("_allowance", "_made", "_ratio", "_received")
+    __slots__ = ("_allowance", "_made", "_ratio", "received")
 
     def __init__(self, ratio: int, received: Callable[[], int], *, allowance: int = ALLOWANCE_BYTES) -> None:
         self._ratio = ratio
-        self._received = received
+        self.received = received
         self._allowance = allowance
         self._made: Counter[Way] = Counter()
 
     def anew(self) -> Amplification:
         """A new count with the same limit, for reading the same body again."""
-        return Amplification(self._ratio, self._received, allowance=self._allowance)
+        return Amplification(self._ratio, self.received, allowance=self._allowance)
 
     def add(self, way: Way, num_bytes: int, *, offset: int | None = None) -> None:
         """Count `num_bytes` more. Call it before they are made if their number is known.
@@ -59,7 +59,7 @@ class Amplification:
                 else `amplification_exceeded`).
         """
         made = self._made[way] + num_bytes
-        if made > self._allowance and made > self._ratio * (received := self._received()):
+        if made > self._allowance and made > self._ratio * (received := self.received()):
             raise LimitExceeded(
                 f"{received} bytes of a body would be at least {made} bytes {way}; {self._allowance} bytes "
                 f"are allowed, or {self._ratio} times what was sent. Send it in smaller pieces, or written "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..domain.limits import Limits
 from ..errors import LimitExceeded
 from .amplification import Amplification, Way
@@ -42,6 +44,11 @@ class Budget:
     def remaining(self) -> int:
         """Bytes that can still be charged."""
         return self._limit - self._used
+
+    @property
+    def received(self) -> Callable[[], int]:
+        """Tells how many bytes of the body have arrived, as sent; none without a body."""
+        return int if self._amplification is None else self._amplification.received
 
     def anew(self, limits: Limits | None = None) -> Budget:
         """An unused budget of the same request.

@@ -1,5 +1,6 @@
 """Metrics of a running process, as Prometheus reads them: each moves by exactly what was done."""
 
+import gzip
 import http.client
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -405,10 +407,13 @@ def test_several_workers_have_their_metrics_together(tmp_path: Path) -> None:
         assert ready["shardsmith_check_ok{check=workers}"] == 1
         before = running.scrape()
         for _ in range(20):  # each on a connection of its own, which any of the workers takes
-            assert running.post("/v1/tensors/serialize", b"[1]").status_code == 200
+            answer = running.post("/v1/tensors/serialize", b"[1]")
+            assert answer.status_code == 200
+        size = len(answer.content)
         after = running.scrape_after(before, 20)
         key = f"{REQUESTS}{{method=POST,route=/v1/tensors/serialize,status=200}}"
         assert after[key] - before.get(key, 0) == 20
+        assert _converted(before, after) == {"decode bytes json": 60, "encode bytes tensorproto": 20 * size}
         parent = running.service.process.pid
         [first, *_] = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         os.kill(int(first), signal.SIGKILL)
@@ -544,3 +549,159 @@ def test_operations_of_the_store_are_counted_by_outcome(running: Watched) -> Non
     assert found["shardsmith_store_read_bytes_total{}"] > 0
     assert "shardsmith_store_retries_total{}" in after
     _published(running, "stored")
+
+
+CSV = b"x,y\n1,2.5\n3,4.5\n5,6.5\n"
+
+
+#: What is counted of each format, and how it is called here.
+FORMATS = {
+    "shardsmith_decoded_bytes_total": "decode bytes",
+    "shardsmith_decoded_rows_total": "decode rows",
+    "shardsmith_encoded_bytes_total": "encode bytes",
+    "shardsmith_encoded_rows_total": "encode rows",
+}
+
+
+def _converted(before: Samples, after: Samples) -> dict[str, float]:
+    """By how much the bytes and rows of each format moved, whose seconds moved, too."""
+    seconds = moved(before, after, "shardsmith_codec_cpu_seconds_total")
+    assert all(0 < taken < 60 for taken in seconds.values())
+    found = {
+        f"{what} {re.findall('form=([a-z0-9]+)', key)[0]}": value
+        for name, what in FORMATS.items()
+        for key, value in moved(before, after, name).items()
+    }
+    timed = {" ".join(re.findall("=([a-z0-9]+)", key)) for key in seconds}
+    assert timed == {" ".join(key.split()[::2]) for key in found}
+    return found
+
+
+#: Path, body, its media type, its form, that of the answer, and rows.
+CONVERSIONS = [
+    ("/v1/tensors/serialize", b"[1, 2]", "application/json", "json", "tensorproto", 0),
+    ("/v1/tensors/serialize?to=npy", b"[" + b"1, " * 20_000 + b"2]", "application/json", "json", "npy", 0),
+    ("/v1/tensors/serialize?to=raw", b"[" + b"1, " * 200_000 + b"2]", "application/json", "json", "raw", 0),
+    ("/v1/tensors/describe", b"[1, 2]", "application/json", "json", None, 0),
+    ("/v1/examples/serialize?to=b64", b'{"x": 1}', "application/json", "json", "b64", 1),
+    ("/v1/records/serialize?to=ndjson", CSV, "text/csv", "csv", "ndjson", 3),
+    ("/v1/records/serialize", b'{"x": 1}\n' * 90_000, "application/x-ndjson", "ndjson", "tfrecord", 90_000),
+    ("/v1/records/describe", CSV, "text/csv", "csv", None, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "media_type", "read", "written", "rows"), CONVERSIONS)
+@pytest.mark.parametrize("is_declared", [True, False], ids=["length", "chunked"])
+def test_every_way_of_converting_is_counted_by_format(
+    running: Watched,
+    path: str,
+    body: bytes,
+    media_type: str,
+    read: str,
+    written: str | None,
+    rows: int,
+    is_declared: bool,
+) -> None:
+    before = running.scrape()
+    pieces = (body[begin : begin + 50_000] for begin in range(0, len(body), 50_000))
+    answer = httpx.post(
+        f"{running.service.url}{path}",
+        content=body if is_declared else pieces,
+        headers={"Content-Type": media_type},
+        verify=SSL_CONTEXT,
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    expected = {f"decode bytes {read}": len(body), f"decode rows {read}": rows}
+    if written is not None:
+        expected |= {f"encode bytes {written}": len(answer.content), f"encode rows {written}": rows}
+    assert _converted(before, running.scrape_after(before)) == {
+        key: value for key, value in expected.items() if value
+    }
+
+
+#: A small body is converted on the event loop, the others in a thread.
+@pytest.mark.parametrize(("num_values", "coding"), [(2_000, None), (2_000, "gzip"), (200_000, "gzip")])
+def test_bytes_count_as_sent_and_before_an_answer_is_compressed(
+    running: Watched, num_values: int, coding: str | None
+) -> None:
+    tensor = b"[" + b"1, " * num_values + b"2]"
+    sent = tensor if coding is None else gzip.compress(tensor)
+    before = running.scrape()
+    answer = httpx.post(
+        f"{running.service.url}/v1/tensors/serialize?to=json",
+        content=sent,
+        headers={
+            "Content-Type": "application/json",
+            "Accept-Encoding": "gzip",
+            **({} if coding is None else {"Content-Encoding": coding}),
+        },
+        verify=SSL_CONTEXT,
+    )
+    assert answer.headers["content-encoding"] == "gzip"
+    assert _converted(before, running.scrape_after(before)) == {
+        "decode bytes json": len(sent),
+        "encode bytes json": len(answer.content),  # which is inflated by now
+    }
+
+
+@pytest.mark.parametrize("path", ["/v1/tensors/serialize", "/v1/records/serialize", "/v1/examples/serialize"])
+def test_what_cannot_be_read_is_not_counted(running: Watched, path: str) -> None:
+    before = running.scrape()
+    answer = running.post(path, b'[{"x": 1}, {"x"')
+    assert answer.status_code == 400, answer.text
+    found = moved(before, running.scrape_after(before))
+    assert not [key for key in found if key.startswith(("shardsmith_decoded_", "shardsmith_encoded_"))]
+
+
+def test_a_stream_is_counted_while_it_goes_on(running: Watched) -> None:
+    before = running.scrape()
+    head = (
+        b"POST /v1/records/serialize?to=ndjson HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    rows = b'{"x": 12345}\n' * 100_000
+    with running.connect() as connection:
+        connection.sendall(head + b"%x\r\n%b\r\n" % (len(rows), rows))
+        reading = threading.Thread(target=read_to_end, args=(connection,))
+        reading.start()
+        key = "shardsmith_decoded_rows_total{form=ndjson}"
+        settled(running.metrics_url, lambda now: now.get(key, 0) - before.get(key, 0) > 50_000)
+        connection.sendall(b"0\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        reading.join()
+    found = _converted(before, running.scrape_after(before))
+    assert found.pop("encode bytes ndjson") >= 100_000 * len(b'{"x":12345}\n')
+    assert found == {
+        "decode bytes ndjson": len(rows),
+        "decode rows ndjson": 100_000,
+        "encode rows ndjson": 100_000,
+    }
+
+
+def test_appends_are_counted_by_format(running: Watched) -> None:
+    assert running.post("/v1/datasets/formats/records", ROWS).status_code == 201  # makes the dataset
+    # Grouped; by itself; and by itself after a first look at the body, which is not counted.
+    ways = [("", {}), ("", {"Idempotency-Key": "a"}), ("?evolve=widen", {"Idempotency-Key": "b"})]
+    for query, headers in ways:
+        before = running.scrape()
+        answer = httpx.post(
+            f"{running.service.url}/v1/datasets/formats/records{query}",
+            content=ROWS,
+            headers={"Content-Type": "application/json", **headers},
+        )
+        assert answer.status_code == 201, answer.text
+        assert _converted(before, running.scrape_after(before)) == {
+            "decode bytes json": len(ROWS),
+            "decode rows json": 2,
+            "encode bytes tfrecord": answer.json()["num_bytes"],
+            "encode rows tfrecord": 2,
+        }
+    _published(running, "formats")
+    before = running.scrape()
+    answer = httpx.get(f"{running.service.url}/v1/datasets/formats/versions/latest/records?to=csv")
+    assert answer.status_code == 200, answer.text
+    assert _converted(before, running.scrape_after(before)) == {
+        "encode bytes csv": len(answer.content),
+        "encode rows csv": 8,
+    }

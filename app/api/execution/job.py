@@ -12,6 +12,7 @@ from fastapi import Request
 from ...runtime.budget import Budget
 from ...runtime.streams import Buffer, ByteStream
 from ...runtime.workspace import Workspace
+from ...tracing import WholeConversion
 from ..state import Services
 
 
@@ -23,6 +24,7 @@ class Answer:
         chunks: drawn once; the answer's way out may put others in their place, which draw these.
         late_headers: asked once all bytes are drawn; sent only with answers completed first.
         early_headers: asked once the first bytes are drawn; sent only with answers that begin before all are.
+        whole: the conversion that gives it, if that is to be counted once all bytes are drawn.
     """
 
     media_type: str
@@ -31,6 +33,7 @@ class Answer:
     late_headers: Callable[[], Mapping[str, str]] = dict
     early_headers: Callable[[], Mapping[str, str]] = dict
     status: int = 200
+    whole: WholeConversion | None = None
 
 
 class Job(Workspace):

@@ -164,7 +164,8 @@ class Runner:
 
     async def _run_on_loop(self, request: Request, work: Work, body: bytes) -> Response | None:
         """The answer to a small body; None where nothing was done, and a thread has to do it."""
-        job = Job(request, self._services, small_budget(self._small_limits), len(body), is_on_loop=True)
+        budget = small_budget(self._small_limits, len(body))
+        job = Job(request, self._services, budget, len(body), is_on_loop=True)
         try:
             with job:
                 answer = work(job, MemoryStream(body))

@@ -49,9 +49,9 @@ def small_limits(limits: Limits) -> Limits:
     return replace(limits, max_decoded_bytes=min(limits.max_decoded_bytes, DECODED_BYTES))
 
 
-def small_budget(limits: Limits) -> Budget:
+def small_budget(limits: Limits, body_bytes: int) -> Budget:
     """A budget of `small_limits`: what becomes more than this is no small request."""
-    return Budget(limits, amplification=Amplification(0, int, allowance=ANSWER_BYTES))
+    return Budget(limits, amplification=Amplification(0, lambda: body_bytes, allowance=ANSWER_BYTES))
 
 
 async def read_small(receive: Receive, timeout_s: float | None) -> tuple[bytes, Sequence[Message]]:

@@ -111,7 +111,7 @@ def _conversion(
         # A form that was not asked for goes under its own name, not under the one negotiated.
         moved = converted.form != chosen.form and chosen.media_type in MEDIA_TYPES[chosen.form]
         media_type = MEDIA_TYPES[converted.form][0] if moved else chosen.media_type
-        return Answer(media_type, converted.chunks, headers)
+        return Answer(media_type, converted.chunks, headers, whole=converted.whole)
 
     complete_first = query.delivery == "checked"
     return Plan(work, "conversion", complete_first, on_loop=None if waits else work)

@@ -63,9 +63,12 @@ def convert_row(
         StorageFull: there is no room to spool it.
     """
     body = whole_body(source, workspace)
-    with stage("decode", input_form):
+    with stage("decode", input_form, workspace.budget.received) as decoding:
         row = _READ[input_form](body.view(), decode, workspace.budget)
+        decoding.count(1)
     row = replace(row, schema=row.schema.with_message(decode.message))
     row = transform(row)
-    with stage("encode", output_form):
-        return _WRITE[output_form](row, encode, workspace.budget), row.dropped
+    with stage("encode", output_form) as encoding:
+        written = _WRITE[output_form](row, encode, workspace.budget)
+        encoding.count(1, len(written))
+    return written, row.dropped

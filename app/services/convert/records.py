@@ -27,6 +27,12 @@ class RowCount:
     """How many rows have passed so far; final when the answer's bytes are exhausted."""
 
     value: int = 0
+    _measured: int = 0
+
+    def measure(self, chunk: Buffer) -> tuple[int, int]:
+        """How many rows have passed since it was last called, and the bytes of a chunk of the answer."""
+        num_rows, self._measured = self.value - self._measured, self.value
+        return num_rows, memoryview(chunk).nbytes
 
 
 @immutable()
@@ -97,7 +103,7 @@ def decode_body(
         InputError: the beginning cannot be read; later rows raise as they are drawn.
     """
     decode = RECORDS_CODECS[form].decode
-    with stage("decode", form) as decoding:
+    with stage("decode", form, budget.received) as decoding:
         records = decode(body, options, budget)  # type: ignore[arg-type]  # `needs` says which
     schema = records.schema.with_message(options.message)
     if options.schema is None and not records.is_declared:
@@ -105,8 +111,13 @@ def decode_body(
     return replace(
         records,
         schema=schema,
-        batches=decoding.drawn(bound_batches(records.batches, budget)),
+        batches=decoding.drawn(bound_batches(records.batches, budget), _size_of),
     )
+
+
+def _size_of(batch: Batch) -> tuple[int, int]:
+    """Its rows; of what bytes they were read, it does not know."""
+    return batch.num_rows, 0
 
 
 def bound_batches(batches: Iterator[Batch], budget: Budget) -> Iterator[Batch]:
@@ -150,7 +161,7 @@ def encode_records(
     with stage("encode", form) as encoding, numbering:
         chunks = encode(counted, replace(options, rounded=rounded), budget)
     json_bytes = json_bytes_of(chunks)
-    chunks = encoding.drawn(chunks)
+    chunks = encoding.drawn(chunks, count.measure)
     if skipped is not None:
         chunks = _renumber_errors(chunks, skipped)
     return ConvertedRecords(chunks, count, records.num_rows, json_bytes, rounded, records.dropped)

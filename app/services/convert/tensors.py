@@ -19,7 +19,7 @@ from ...runtime.budget import Budget
 from ...runtime.images import ImageCodecs
 from ...runtime.streams import Buffer, ByteStream, peek
 from ...runtime.workspace import Workspace
-from ...tracing import Stage, stage
+from ...tracing import Stage, WholeConversion, begin_whole, stage
 from .whole_bodies import as_needed
 
 #: A body up to this size is decoded in memory, which is faster.
@@ -54,12 +54,14 @@ class ConvertedTensors:
     Attributes:
         tensors: None where only the end of the body tells how many there are.
         json_bytes: the length of the JSON in front, without which the format cannot be read.
+        whole: the conversion, if it is to be counted once all bytes are drawn.
     """
 
     form: FormName
     tensors: Sequence[AnyTensor] | None
     chunks: Iterator[Buffer]
     json_bytes: int | None
+    whole: WholeConversion | None = None
 
     @property
     def num_messages(self) -> int | None:
@@ -78,9 +80,11 @@ def decode_tensors(
     """
     codec, budget = TENSOR_CODECS[form], workspace.budget
     body = as_needed(source, codec, workspace)
-    with stage("decode", form):
+    with stage("decode", form, budget.received) as decoding:
         found = codec.decode(body, replace(options, held=True), budget)
-        return [in_memory(tensor, budget) for tensor in found]
+        held = [in_memory(tensor, budget) for tensor in found]
+        decoding.count()
+    return held
 
 
 def convert_tensors(
@@ -113,20 +117,23 @@ def convert_tensors(
     if codec.needs == "stream":
         options = replace(options, body_bytes=num_bytes, held=not (streams and one_by_one))
     body = as_needed(source, codec, workspace, num_bytes)
-    with stage("decode", conversion.input_form) as decoding:
+    whole = None if streams or num_bytes is None else begin_whole(num_bytes)
+    with stage("decode", conversion.input_form, budget.received, whole) as decoding:
         tensors = codec.decode(body, options, budget)
-    if not streams:
-        # Every fault is known before the first byte of the answer.
-        with decoding:
-            held = [in_memory(tensor, budget) for tensor in tensors]
-        return _convert(held, conversion, budget)
+        if not streams:
+            # Every fault is known before the first byte of the answer.
+            tensors = [in_memory(tensor, budget) for tensor in tensors]
+        if isinstance(tensors, Sequence):
+            decoding.count()
+    if not streams and isinstance(tensors, Sequence):
+        return _convert(tensors, conversion, budget, whole)
     if isinstance(tensors, Sequence):
         return _convert([_as_it_arrives(tensor, decoding) for tensor in tensors], conversion, budget)
     tensors = (_as_it_arrives(tensor, decoding) for tensor in decoding.drawn(tensors))
     if conversion.output_form == "tfrecord":
         with stage("encode", "tfrecord") as encoding:
             chunks = TENSOR_CODECS["tfrecord"].encode(tensors, conversion.encode, budget)
-        return ConvertedTensors("tfrecord", None, encoding.drawn(chunks), None)
+        return ConvertedTensors("tfrecord", None, encoding.drawn(chunks, _size_of), None)
     return _convert(_all_of(tensors, conversion, budget), conversion, budget)
 
 
@@ -145,11 +152,21 @@ def _measure(source: ByteStream, num_bytes: int | None) -> tuple[int | None, Byt
     return (len(head) if len(head) <= _STREAMED_FROM else None), source
 
 
-def _convert(tensors: Sequence[AnyTensor], conversion: TensorConversion, budget: Budget) -> ConvertedTensors:
+def _convert(
+    tensors: Sequence[AnyTensor],
+    conversion: TensorConversion,
+    budget: Budget,
+    whole: WholeConversion | None = None,
+) -> ConvertedTensors:
     form = _output_form(num_messages(tensors), conversion)
-    with stage("encode", form) as encoding:
+    with stage("encode", form, whole=whole) as encoding:
         chunks = TENSOR_CODECS[form].encode(tensors, conversion.encode, budget)
-    return ConvertedTensors(form, tensors, encoding.drawn(chunks), json_bytes_of(chunks))
+    return ConvertedTensors(form, tensors, encoding.drawn(chunks, _size_of), json_bytes_of(chunks), whole)
+
+
+def _size_of(chunk: Buffer) -> tuple[int, int]:
+    """No rows, and so many bytes."""
+    return 0, memoryview(chunk).nbytes
 
 
 def _output_form(count: int, conversion: TensorConversion) -> FormName:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from ....codecs.columns import Records
+from ....codecs.messages.examples.write import RecordBlock
 from ....codecs.messages.messages import encode_messages
 from ....codecs.records.large_integers import LargeIntegers
 from ....domain.limits import Limits
@@ -35,6 +36,11 @@ _LONGEST_S: Final = 3600.0
 def id_of_key(key: str) -> str:
     """The id of the append with this idempotency key."""
     return sha256(key.encode()).hexdigest()[:32]
+
+
+def _size_of(block: RecordBlock) -> tuple[int, int]:
+    """Its rows and bytes."""
+    return block.num_records, len(block.data)
 
 
 class Attempt:
@@ -97,7 +103,7 @@ class Attempt:
             with self._skipped.numbering():
                 with stage("encode", "tfrecord") as encoding:
                     blocks = encode_messages(watched, options, body.workspace.budget)
-                self._parts.write(encoding.drawn(blocks), body.workspace.budget)
+                self._parts.write(encoding.drawn(blocks, _size_of), body.workspace.budget)
             self._digest = digest_of(self._parts.pieces) if request.key is None else body.digest()
 
     def drain(self) -> None:

@@ -213,8 +213,11 @@ class Batches:
             records = replace(records, batches=large.watch(batches))
             rounded = RoundedFeatures(with_rows=True)
             encode = replace(request.encode, compression="none", rounded=rounded)
-            with stage("encode", "tfrecord"):
+            with stage("encode", "tfrecord") as encoding:
                 blocks = list(encode_messages(records, encode, budget))
+                encoding.count(sum(counts), sum(len(block.data) for block in blocks))
+            with decoding:
+                decoding.count(sum(counts), sum(len(append.body) for append in batch))
         except Exception as error:
             # Nothing is stored yet: by itself, one that meets a defect fails for itself.
             if len(batch) > 1 or isinstance(error, InputError):

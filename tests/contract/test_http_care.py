@@ -132,7 +132,7 @@ def shard_of(service: Service, client: httpx.Client, dataset: str) -> Path:
     """The file of the only shard of the latest version."""
     version = client.get(f"/v1/datasets/{dataset}/versions/latest").json()
     [shard] = version["splits"]["train"]["shards"]
-    return service.output.parent / "data" / dataset / str(version["version"]) / str(shard["file"])
+    return service.datasets / dataset / str(version["version"]) / str(shard["file"])
 
 
 def read_by_tensorflow(client: httpx.Client, dataset: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_a_client_that_leaves_in_the_middle_commits_nothing(client: httpx.Client
 
 
 def stored_files(service: Service, dataset: str) -> list[str]:
-    folder = service.output.parent / "data" / dataset
+    folder = service.datasets / dataset
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 

@@ -229,7 +229,7 @@ def test_probes_are_answered_while_connections_are_exhausted(strict: Service) ->
 
 
 def stored(service: Service) -> list[str]:
-    folder = service.output.parent / "data"
+    folder = service.datasets
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 

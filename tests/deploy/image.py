@@ -86,7 +86,8 @@ def running(image: Image, folder: Path, memory_bytes: int, **settings: str) -> I
     settings = {"SHARDSMITH_HOST": "127.0.0.1", "SHARDSMITH_PORT": str(free_port()), **settings}
     with limited_to(memory_bytes) as group:
         started = start(folder, run=group.within(image.command(folder / "data", **settings)))
-        service = Service(started.process, f"http://127.0.0.1:{settings['SHARDSMITH_PORT']}", started.output)
+        url = f"http://127.0.0.1:{settings['SHARDSMITH_PORT']}"
+        service = Service(started.process, url, started.output, folder / "data" / "data")
         try:
             yield Container(service, group)
         finally:

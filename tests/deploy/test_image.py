@@ -163,7 +163,7 @@ def test_its_kernels_run_on_the_oldest_processor_that_they_are_for(
     old = ("/var/lib/shardsmith/qemu", "-cpu", "Nehalem", PYTHON, "/opt/shardsmith/bin/shardsmith")
     settings = {"SHARDSMITH_HOST": "127.0.0.1", "SHARDSMITH_PORT": str(port), "NUMBA_DEBUG_CACHE": "1"}
     emulated = start(tmp_path, run=image.command(tmp_path / "data", *old, **settings))
-    service = Service(emulated.process, f"http://127.0.0.1:{port}", emulated.output)
+    service = Service(emulated.process, f"http://127.0.0.1:{port}", emulated.output, emulated.datasets)
     rows = [{"x": [number / 4, 1024.5], "text": "é" * 20, "n": number} for number in range(100)]
     try:
         service.wait_until_ready()

@@ -96,7 +96,9 @@ def container(startup: list[int], liveness: list[int], readiness: list[int]) -> 
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         process = subprocess.Popen(["sleep", "600"])
-        service = Service(process, f"http://127.0.0.1:{server.server_port}", Path(os.devnull))
+        service = Service(
+            process, f"http://127.0.0.1:{server.server_port}", Path(os.devnull), Path(os.devnull)
+        )
         kubelet = Kubelet(service, pod, on_ready=became_ready.append, pace=100)
         try:
             yield Container(service, asked, became_ready, kubelet)

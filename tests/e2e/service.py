@@ -37,11 +37,12 @@ needs_curl = pytest.mark.skipif(
 
 @dataclass
 class Service:
-    """A started service: its process, its address, and the file its output goes to."""
+    """A started service: its process, its address, the file its output goes to, its folder of datasets."""
 
     process: "subprocess.Popen[bytes]"
     url: str
     output: Path
+    datasets: Path
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_WITHIN_S
@@ -116,7 +117,7 @@ def start(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Service
     output = folder / "service.log"
     with output.open("wb") as log:
         process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=log, stderr=log)
-    return Service(process, f"http://127.0.0.1:{port}", output)
+    return Service(process, f"http://127.0.0.1:{port}", output, folder / "data")
 
 
 @contextmanager

@@ -498,7 +498,7 @@ def test_a_publication_by_another_replica_is_noticed(running: Watched, tmp_path:
 
 
 def _data(running: Watched) -> Path:
-    return running.service.output.parent / "data"
+    return running.service.datasets
 
 
 def test_after_a_restart_collection_finds_what_waits(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ class Parts:
         self._value = bytearray()
         self._offset = self._headers_end = 0
         self._complete = False
+        self._fault: MalformedInput | None = None
         self._parser = MultipartParser(
             boundary,
             {
@@ -155,6 +156,8 @@ class Parts:
     def _fill(self) -> bool:
         """Parse until there is an event; False at the end of the body."""
         while not self._events:
+            if self._fault is not None:
+                raise self._fault
             piece = self._body.read(_CHUNK) if self._begun else self._skip_preamble()
             if not piece:
                 if not self._complete:
@@ -163,7 +166,8 @@ class Parts:
             try:
                 self._parser.write(piece)
             except FormParserError as error:
-                raise malformed(str(error)[:200], self._offset) from None
+                # What stands before it counts first, however many bytes are read at once.
+                self._fault = malformed(str(error)[:200], self._offset)
             self._offset += len(piece)
         return True
 

@@ -172,6 +172,13 @@ def test_what_is_no_form_of_files_is_refused(parts: tuple[str | File | bytes, ..
     assert read_form(*parts, pieces=(None,)) == refusal
 
 
+def test_the_first_fault_is_told_however_much_is_read_at_once() -> None:
+    too_many_headers = part_of("file", b"", b"b.jpg", b"X: y\r\n" * 8)
+    assert read_form("cat", too_many_headers, pieces=(None,)) == MALFORMED
+    found = read_form("cat", ("a.txt", b""), too_many_headers, pieces=(None, 3))
+    assert found == Refusal("invalid_member_name")
+
+
 def test_a_plain_transfer_encoding_says_nothing() -> None:
     assert_rows(read_form("cat", PLAIN), [{**ROWS[0], "image": b"1"}])
 

@@ -42,7 +42,7 @@ from .runtime.images import ImageCodecs
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .runtime.turns import Turns
-from .services.datasets.background import BackgroundCollection, UnpublishedWatch
+from .services.datasets.background import BackgroundCollection
 from .services.datasets.datasets import PUBLISH_WAIT_S, Datasets
 from .services.readiness import Check, Readiness
 from .settings import Settings, SettingsError, read_settings, refuse_unknown
@@ -122,7 +122,7 @@ def create_app_with(
         encodes_answers=settings.encode_answers,
     )
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
-    watch = UnpublishedWatch(services.datasets) if settings.metrics_port is not None else None
+    watch = services.datasets.unpublished_watch() if settings.metrics_port is not None else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -191,14 +191,14 @@ def _complete(plan: Plan, headers: Headers, *, encodes: bool) -> Plan:
 def _counting(work: Work) -> Work:
     """`work`, whose answer counts as what the body becomes."""
 
-    def count(job: Job, body: ByteStream) -> Answer | Future[Answer]:
+    def work_and_count(job: Job, body: ByteStream) -> Answer | Future[Answer]:
         answer = work(job, body)
         if not isinstance(answer, Future):
             count = _count if answer.whole is None else partial(_count_whole, answer.whole)
             answer.chunks = count(answer.chunks, job.budget)
         return answer
 
-    return count
+    return work_and_count
 
 
 def _count(chunks: Iterator[Buffer], budget: Budget) -> Iterator[Buffer]:

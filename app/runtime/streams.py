@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol, runtime_checkable
 
@@ -151,6 +152,44 @@ class PrefixedStream:
             return self._source.read(n)
         piece, self._head = self._head[:n], self._head[n:]
         return piece
+
+
+class RewindableStream:
+    """A stream that can be read once more from its beginning.
+
+    What has been read is held, and charged to `budget`, until it is read again or `forget` is called.
+    """
+
+    def __init__(self, source: ByteStream, budget: Budget) -> None:
+        self._source = source
+        self._budget = budget
+        self._kept: deque[bytes] = deque()
+        self._keeps = True
+
+    def read(self, n: int, /) -> bytes:
+        if self._keeps:
+            piece = self._source.read(n)
+            self._budget.charge(len(piece), "The beginning of the body")
+            self._kept.append(piece)
+            return piece
+        if not self._kept:
+            return self._source.read(n)
+        piece = self._kept.popleft()
+        if len(piece) > n:
+            self._kept.appendleft(piece[n:])
+            piece = piece[:n]
+        self._budget.release(len(piece))
+        return piece
+
+    def rewind(self) -> None:
+        """Begin again. What is read from now on is not held."""
+        self._keeps = False
+
+    def forget(self) -> None:
+        """Go on without holding what is read; `rewind` is no longer possible."""
+        self._keeps = False
+        self._budget.release(sum(map(len, self._kept)))
+        self._kept.clear()
 
 
 class MemoryFile:

@@ -411,7 +411,7 @@ def _decoded(container: Container, body: bytes, turn: Turn) -> object:
 
 
 def _multipart(content_type: str, body: bytes, turn: Turn) -> object:
-    parts = open_multipart(turn.stream(body), content_type)
+    parts = open_multipart(turn.stream(body), content_type, Budget(LIMITS))
     data = read_all(parts.data, Budget(LIMITS))
     return parts.schema, parts.headers, bytes(data)
 

@@ -22,7 +22,8 @@ from ...codecs.archives.form_data import (
 )
 from ...domain.limits import MIB
 from ...errors import LimitExceeded
-from ...runtime.streams import ByteStream, PrefixedStream
+from ...runtime.budget import Budget
+from ...runtime.streams import ByteStream, RewindableStream
 
 _MAX_SCHEMA_BYTES: Final = 4 * MIB
 
@@ -56,27 +57,6 @@ class Multipart:
     is_files: bool = False
 
 
-class _Rewindable:
-    """A body that can be read again from its beginning on, as long as what was read is kept."""
-
-    def __init__(self, body: ByteStream) -> None:
-        self._body = body
-        self._kept: list[bytes] | None = []
-
-    def read(self, n: int, /) -> bytes:
-        piece = self._body.read(n)
-        if self._kept is not None:
-            self._kept.append(piece)
-        return piece
-
-    def forget(self) -> None:
-        """Keep nothing any more."""
-        self._kept = None
-
-    def rewound(self) -> ByteStream:
-        return PrefixedStream(b"".join(self._kept or ()), self._body)
-
-
 class _PartStream:
     """The content of one part as a `ByteStream`; checks at its end that nothing follows."""
 
@@ -95,22 +75,26 @@ class _PartStream:
         return piece
 
 
-def open_multipart(body: ByteStream, content_type: str) -> Multipart:
+def open_multipart(body: ByteStream, content_type: str, budget: Budget) -> Multipart:
     """Read up to the beginning of the data.
+
+    Args:
+        budget: charged with what comes before the data, as long as it is held.
 
     Raises:
         MalformedInput: not multipart, or not those parts in that order.
         UnknownForm: the part `data` is encoded.
         LimitExceeded: a schema of more than 4 MiB.
     """
-    source = _Rewindable(body)
+    source = RewindableStream(body, budget)
     parts = Parts(source, boundary_of(content_type))
     part, schema = parts.next_part(), None
     if part is not None and part.name == SCHEMA:
         schema = _read_schema(parts)
         part = parts.next_part()
     if part is not None and part.name in (FILE, LABEL):
-        return Multipart(schema, Headers({"content-type": content_type}), source.rewound(), is_files=True)
+        source.rewind()
+        return Multipart(schema, Headers({"content-type": content_type}), source, is_files=True)
     if part is None or part.name != "data":
         found = "the end" if part is None else f"a part {part.name[:40]!r}"
         raise malformed(

@@ -12,7 +12,7 @@ from ...codecs.columns import Records
 from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import parse_schema
 from ...domain.feature import steps_text
-from ...domain.limits import KIB, Limits
+from ...domain.limits import KIB
 from ...domain.schema import Schema
 from ...errors import MalformedInput, NotFound, UnknownForm
 from ...runtime.budget import Budget
@@ -109,7 +109,7 @@ def no_schema_of(name: str) -> NotFound:
 
 
 def unwrap(
-    body: ByteStream, headers: Headers, schema: Schema | None, limits: Limits, from_: str | None
+    body: ByteStream, headers: Headers, schema: Schema | None, job: Job, from_: str | None
 ) -> tuple[ByteStream, Headers, Schema | None]:
     """The rows of a body, the headers that describe them, and the schema declared for them.
 
@@ -126,7 +126,8 @@ def unwrap(
     content_type = headers.get("content-type", "")
     if not is_multipart(content_type):
         return body, headers, schema
-    parts = open_multipart(body, content_type)
+    limits = job.services.limits
+    parts = open_multipart(body, content_type, job.budget)
     check_body_headers(parts.headers, limits)
     if parts.is_files and from_ not in (None, "multipart", MULTIPART):
         raise UnknownForm(

@@ -215,7 +215,7 @@ def append_records(
     def work(job: Job, body: ByteStream) -> Future[Answer]:
         losses = Losses() if query.damaged == "skip" else None
         declared = declared_schema(query.schema_, job.services)
-        rows, of_rows, declared = unwrap(body, headers, declared, job.services.limits, query.from_)
+        rows, of_rows, declared = unwrap(body, headers, declared, job, query.from_)
         boundary = boundary_of(of_rows.get("content-type", ""))
         hashed = HashingStream(rows, boundary)
         form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)

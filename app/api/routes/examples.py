@@ -70,7 +70,7 @@ def _conversion(
             return transformed(row, job, transforms, can_skip=False)
 
         schema = declared_schema(query.schema_, job.services)
-        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits, query.from_)
+        source, of_rows, schema = unwrap(body, headers, schema, job, query.from_)
         input_form = choose_input(ROW_FORMS, of_rows, from_=query.from_, default=default_input)
         refuse_inapplicable(query, read=input_form, written=chosen.form)
         decode = query.decode_options(schema)

@@ -91,7 +91,7 @@ def describe(query: DescribeRecordsParameters, headers: NegotiatingHeaders) -> P
 
     def work(job: Job, body: ByteStream) -> Answer:
         schema = declared_schema(query.schema_, job.services)
-        source, of_rows, schema = unwrap(body, headers, schema, job.services.limits, query.from_)
+        source, of_rows, schema = unwrap(body, headers, schema, job, query.from_)
         input_form = choose_input(RECORDS_IN, of_rows, from_=query.from_, default=None)
         refuse_inapplicable(query, read=input_form)
         decode = query.decode_options(schema, json_bytes=parse_json_bytes(of_rows))
@@ -163,7 +163,7 @@ def _conversion(
         source = body
         if kept is None:
             schema = declared_schema(query.schema_, job.services)
-            source, of_rows, schema = unwrap(body, headers, schema, job.services.limits, query.from_)
+            source, of_rows, schema = unwrap(body, headers, schema, job, query.from_)
             input_form, decode = reading(of_rows, schema)
             if of_rows is headers and not names_dataset(query):
                 kept = input_form, decode

@@ -1,4 +1,4 @@
-"""What is done in the background as long as the process lives: collection, and a look at what waits."""
+"""Collection in the background, as long as the process lives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from .datasets import Datasets
 logger = logging.getLogger(__name__)
 
 _STOPS_WITHIN_S: Final = 2.0
-#: Between two looks at the append that has waited longest.
-_LOOK_EVERY_S: Final = 60.0
 
 
 class BackgroundCollection:
@@ -69,40 +67,3 @@ class BackgroundCollection:
             except Exception:
                 logger.exception("collection failed unexpectedly")
             wait = self._interval_s
-
-
-class UnpublishedWatch:
-    """Looks up now and then whether the append that has waited longest for a publication still waits.
-
-    Other replicas publish too, and tell this one nothing.
-    """
-
-    def __init__(self, datasets: Datasets) -> None:
-        self._datasets = datasets
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="watch-unpublished", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, so that no thread is inside the store when the process exits."""
-        self._stop.set()
-        self._datasets.may_be_published.set()
-        if self._thread.is_alive():
-            self._thread.join(_STOPS_WITHIN_S)
-
-    def _work(self) -> None:
-        changed = self._datasets.may_be_published
-        while not self._stop.is_set():
-            changed.wait(_LOOK_EVERY_S)
-            changed.clear()
-            if self._stop.is_set():
-                return
-            try:
-                self._datasets.check_oldest_unpublished()
-            except ShardsmithError as error:
-                logger.info("unpublished appends could not be looked up: %s", error.detail)
-            except Exception:
-                logger.exception("unpublished appends could not be looked up")

@@ -11,7 +11,6 @@ all objects in `objects.layout`.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -59,6 +58,7 @@ from .publish.waiting import WaitingAppends, WaitingJson
 from .read.reader import Reader
 from .read.stored_file import StoredFile
 from .read.tar import VersionTar
+from .unpublished_watch import UnpublishedWatch
 from .validate.problems import ValidationReport
 from .validate.tensorflow_check import check_with_tensorflow
 from .validate.validator import Validator
@@ -72,8 +72,6 @@ _GROUP_THREADS: Final = 32
 PUBLISH_WAIT_S: Final = 30.0
 #: So many waiting appends are looked at to say of a dataset how much they are: a request to the store each.
 _COUNTED_APPENDS: Final = 256
-#: Datasets looked at to find the one whose appends have waited longest.
-_CHECKED_AT_ONCE: Final = 100
 
 
 class DatasetJson(TypedDict):
@@ -508,33 +506,12 @@ class Datasets:
 
     @property
     def oldest_unpublished_s(self) -> float:
-        """Seconds since the oldest append was acknowledged that is in no version, as far as is known."""
+        """Seconds since the oldest append in no version was acknowledged; see `unpublished_watch`."""
         return self._backend.unpublished.age_s
 
-    @property
-    def may_be_published(self) -> threading.Event:
-        """Set when an append that waited may be in a version."""
-        return self._backend.unpublished.changed
-
-    def check_oldest_unpublished(self) -> None:
-        """Look up whether the append that has waited longest still waits; then the next, until one does."""
-        unpublished = self._backend.unpublished
-        for _ in range(_CHECKED_AT_ONCE):
-            found = unpublished.oldest()
-            if found is None:
-                return
-            layout, first, last = found
-            try:
-                reader = Reader(self._backend.reopen(layout))
-            except (Conflict, NotFound):  # it is deleted
-                unpublished.forget_until(layout, last)
-                continue
-            if reader.has_consumed(last.append_id):
-                unpublished.forget_until(layout, last)
-            elif first != last and reader.has_consumed(first.append_id):
-                unpublished.forget_until(layout, first)
-            else:
-                return
+    def unpublished_watch(self) -> UnpublishedWatch:
+        """What keeps `oldest_unpublished_s` true, once it is started; without it that is 0."""
+        return UnpublishedWatch(self._backend)
 
     def collectable(self) -> Sequence[str]:
         """The names of all datasets of which there may be something to collect, also of those deleted."""

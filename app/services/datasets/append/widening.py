@@ -8,7 +8,6 @@ list that is longer, does not change what readers of the dataset rely on, unless
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 
 from ....codecs.columns import Records
@@ -17,8 +16,7 @@ from ....codecs.options import RecordsDecodeOptions
 from ....domain.evolution import widen
 from ....domain.feature import Feature
 from ....domain.schema import Schema
-from ....runtime.budget import Budget
-from ....runtime.streams import ByteStream
+from ....runtime.streams import ByteStream, RewindableStream
 from ....runtime.workspace import Workspace
 from ....transforms.parse import resulting_schema
 from ...convert.records import decode_body, needs_file, open_body, open_records
@@ -40,7 +38,7 @@ def open_widening(
         declared = replace(options, schema=_widen_declared(stored, options.schema))
         return open_records(source, form, declared, workspace)
     budget = workspace.budget
-    stream = _Rewindable(source, budget)
+    stream = RewindableStream(source, budget)
     body = open_body(source, form, workspace) if needs_file(form) else stream
     first = replace(options, known=stored.as_received(), message=stored.message)
     found = decode_body(body, form, first, budget.anew())
@@ -76,30 +74,3 @@ def _as_stored(feature: Feature, stored: Schema, form: FormName) -> Feature:
         known = known.widen_to(feature.dtype, feature.shape)
     may_lack = feature.nullable and RECORDS_CODECS[form].shows_absence
     return replace(known, nullable=True) if may_lack else known
-
-
-class _Rewindable:
-    """A stream that can be read from its beginning once more; what has been read is held until then."""
-
-    def __init__(self, source: ByteStream, budget: Budget) -> None:
-        self._source = source
-        self._budget = budget
-        self._kept: deque[bytes] = deque()
-        self._is_second = False
-
-    def read(self, n: int, /) -> bytes:
-        if self._is_second and self._kept:
-            piece = self._kept.popleft()
-            if len(piece) > n:
-                self._kept.appendleft(piece[n:])
-                piece = piece[:n]
-            self._budget.release(len(piece))
-            return piece
-        piece = self._source.read(n)
-        if not self._is_second:
-            self._budget.charge(len(piece), "The beginning of the body")
-            self._kept.append(piece)
-        return piece
-
-    def rewind(self) -> None:
-        self._is_second = True

@@ -32,15 +32,19 @@ class Unpublished:
 
     Attributes:
         changed: set when something may have been published.
+        is_watched: somebody looks up what is noted. Until then nothing is, since it would stay for ever.
     """
 
     def __init__(self) -> None:
         self.changed = threading.Event()
+        self.is_watched = False
         self._lock = threading.Lock()
         self._waiting: dict[Layout, _Waiting] = {}
 
     def add(self, layout: Layout, append: Acknowledged) -> None:
         """Note an append that no version can hold yet."""
+        if not self.is_watched:
+            return
         with self._lock:
             waiting = self._waiting.get(layout)
             if waiting is None:

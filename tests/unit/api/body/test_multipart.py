@@ -4,6 +4,7 @@ import pytest
 
 from app.api.body.multipart import open_multipart
 from app.errors import InputError, LimitExceeded, MalformedInput
+from app.runtime.budget import Budget
 from app.runtime.streams import MemoryStream
 from tests.bodies import stream_of
 from tests.memory import peak_bytes
@@ -30,7 +31,7 @@ def drain(stream: object) -> bytes:
 
 
 def read(body: bytes, chunk: int | None = None) -> tuple[bytes | None, str | None, bytes]:
-    parts = open_multipart(stream_of(body, chunk), CONTENT_TYPE)
+    parts = open_multipart(stream_of(body, chunk), CONTENT_TYPE, Budget())
     return parts.schema, parts.headers.get("content-type"), drain(parts.data)
 
 
@@ -79,7 +80,8 @@ def test_other_parts_are_refused_by_name() -> None:
 
 def test_what_was_read_of_the_data_is_not_kept() -> None:
     body = BODY.replace(DATA, bytes(16 * 2**20))
-    parts = open_multipart(stream_of(body, 64 * 1024), CONTENT_TYPE)
+    budget = Budget()
+    parts = open_multipart(stream_of(body, 64 * 1024), CONTENT_TYPE, budget)
 
     def drain_in_pieces() -> None:
         while parts.data.read(256 * 1024):
@@ -96,4 +98,22 @@ def test_a_huge_schema_is_refused() -> None:
 @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=" + "b" * 71])
 def test_a_boundary_is_needed(content_type: str) -> None:
     with pytest.raises(InputError, match="boundary"):
-        open_multipart(MemoryStream(BODY), content_type)
+        open_multipart(MemoryStream(BODY), content_type, Budget())
+
+
+def test_files_are_read_from_the_beginning_of_the_body_on_and_charged_until_then() -> None:
+    body = BODY.replace(b'name="data"', b'name="file"')
+    budget = Budget()
+    before = budget.remaining
+    parts = open_multipart(stream_of(body, 40), CONTENT_TYPE, budget)
+    assert parts.is_files
+    assert 0 < before - budget.remaining <= len(body)
+    assert drain(parts.data) == body
+    assert budget.remaining == before
+
+
+def test_what_comes_before_the_data_is_charged_only_until_then() -> None:
+    budget = Budget()
+    before = budget.remaining
+    open_multipart(stream_of(BODY, 40), CONTENT_TYPE, budget)
+    assert budget.remaining == before

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .errors import CannotStart
 from .logs import configure_logging
-from .runtime.board import Board, Worker, new_board
+from .runtime.processes.board import Board, Worker, new_board
 from .settings import Settings, ignored_port, read_settings, refuse_unknown
 from .telemetry import metrics
 from .telemetry.server import Collector, MetricsServer

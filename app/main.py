@@ -37,9 +37,9 @@ from .errors import SpoolUnavailable, StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
 from .gauges import show_connections, show_state
 from .resources import allow_open_files, available_processors, memory_for_requests
-from .runtime.board import Worker
 from .runtime.images import ImageCodecs
 from .runtime.memory import MemoryPool
+from .runtime.processes.board import Worker
 from .runtime.spool import Spool
 from .runtime.turns import Turns
 from .services.datasets.background import BackgroundCollection

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from .errors import CannotStart
-from .runtime.board import Board
+from .runtime.processes.board import Board
 
 logger = logging.getLogger(__name__)
 

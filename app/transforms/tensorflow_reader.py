@@ -16,7 +16,7 @@ from typing import Final, Self
 from ..domain.compression import Compression
 from ..domain.limits import MIB
 from ..errors import Overloaded, UnprocessableInput
-from ..runtime.limited_process import LimitedProcess, ProcessEnded
+from ..runtime.processes.limited_process import LimitedProcess, ProcessEnded
 from ..runtime.spool import Spool
 from ..runtime.streams import ByteStream
 

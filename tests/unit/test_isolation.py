@@ -38,7 +38,7 @@ def called(tree: ast.AST) -> Iterator[str]:
             yield function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
-#: Programs that limited processes run; `app/runtime/limited_main.py` sets the limits.
+#: Programs that limited processes run; `app/runtime/processes/limited_main.py` sets the limits.
 APART: Final = {
     ROOT / "app" / "transforms" / "tensorflow_process.py",
     ROOT / "app" / "transforms" / "images" / "program.py",

@@ -9,7 +9,7 @@ SUPERVISE = textwrap.dedent(
     """
     import os, signal, sys, threading, time
     from app import workers
-    from app.runtime.board import Board, new_board
+    from app.runtime.processes.board import Board, new_board
 
     workers._FIRST_PAUSE_S = 0.1
     workers._HUNG_S = 2.0
@@ -17,7 +17,8 @@ SUPERVISE = textwrap.dedent(
     board = new_board(2)
     missing = {missing}
     WORK = (
-        "import sys, time; from app.runtime.board import Board; board = Board(int(sys.argv[1]), 2)\\n"
+        "import sys, time; from app.runtime.processes.board import Board\\n"
+        "board = Board(int(sys.argv[1]), 2)\\n"
         "while not time.sleep(0.05): board.beat(int(sys.argv[2]), ready=True)"
     )
 

@@ -27,8 +27,8 @@ from ...codecs.content import content_view
 from ...domain.limits import MIB
 from ...errors import Overloaded
 from ...runtime.images import Converted, EncodedImage, Image, Pixels, Refusal
-from ...runtime.limited_process import LimitedProcess, ProcessEnded
 from ...runtime.memory import MemoryPool, MemoryShare
+from ...runtime.processes.limited_process import LimitedProcess, ProcessEnded
 from ...runtime.threads import Threads
 from ...runtime.turns import offer_turn, turns_of_helpers, waiting
 from ...telemetry.metrics import IMAGE_PROCESS_ENDS

@@ -1,4 +1,4 @@
-"""The program that decodes and encodes images, run in a limited process (`runtime/limited_process.py`).
+"""The program that decodes and encodes images in a limited process (`runtime/processes/limited_process.py`).
 
 A request is `[kind, items]`. To `decode`, an item is `[begin, size, at, room, format, channels, inverted]`:
 bytes `begin` to `begin + size` of the shared memory, to be decoded to at most `room` bytes from `at` on;

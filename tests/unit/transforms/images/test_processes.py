@@ -18,8 +18,8 @@ from app.codecs.images.decode import UINT8, decoding_bytes, prepare_image
 from app.codecs.images.header import read_header
 from app.errors import Overloaded, UnprocessableInput
 from app.runtime.images import EncodedImage, ImageHeader, Pixels, Refusal
-from app.runtime.limited_process import LimitedProcess, ProcessEnded
 from app.runtime.memory import MemoryPool
+from app.runtime.processes.limited_process import LimitedProcess, ProcessEnded
 from app.transforms.images.processes import ImageProcesses
 from tests.hostile_images import attack
 

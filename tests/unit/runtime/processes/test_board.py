@@ -11,8 +11,8 @@ import pytest
 from app.domain.limits import MIB
 from app.errors import Overloaded, SpoolFull
 from app.runtime import memory
-from app.runtime.board import Board, Worker, new_board
 from app.runtime.memory import MemoryPool
+from app.runtime.processes.board import Board, Worker, new_board
 from app.runtime.spool import Spool
 from tests.waiting import wait_for
 

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from ..tally import Tally
 from .limited_process import open_shared
-from .tally import Tally
 
 #: Of a row. Each is eight bytes, which are read and written at once.
 _MEMORY, _SPOOL, _STATE, _BEAT = range(4)

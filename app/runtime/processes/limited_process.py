@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
-from .turns import waiting
+from ..turns import waiting
 
 _MAIN: Final = Path(__file__).with_name("limited_main.py")
 #: What of the environment says how programs run; the rest may be secret.

@@ -1,0 +1,1 @@
+"""Processes with limits on memory and time, and the numbers that workers share."""

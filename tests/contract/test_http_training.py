@@ -1,5 +1,6 @@
 """Training straight over HTTP: rows shuffled, batched and shared out."""
 
+import io
 import json
 import uuid
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+
+from tests.zstandard import zstd
 
 ROWS = 6000
 
@@ -91,6 +94,71 @@ def test_workers_share_the_rows(client: httpx.Client, url: str) -> None:
     assert sorted(row for share in shares for row in share) == list(range(ROWS))
 
 
+def test_the_rows_of_a_step_are_the_same_however_many_share_them(client: httpx.Client, url: str) -> None:
+    one = ids(client, url, shuffle_buffer=500, seed=1)
+    for workers in (1, 3, 2, 8):
+        shares = [
+            list(
+                batches(
+                    client,
+                    url,
+                    shuffle_buffer=500,
+                    seed=1,
+                    global_batch=48,
+                    worker=worker,
+                    num_workers=workers,
+                )
+            )
+            for worker in range(workers)
+        ]
+        assert {batch.num_rows for share in shares for batch in share} == {48 // workers}
+        steps = zip(*shares, strict=True)
+        assert [row for step in steps for batch in step for row in batch.column("id").to_pylist()] == one
+
+
+@pytest.mark.parametrize("buffer", [0, 500])
+def test_an_epoch_goes_on_from_any_row(client: httpx.Client, url: str, buffer: int) -> None:
+    whole = ids(client, url, shuffle_buffer=buffer)
+    for start in (0, 48, 1234, 5999, 6000, 7000):
+        assert ids(client, url, shuffle_buffer=buffer, global_batch=48, start=start) == whole[start:]
+    assert ids(client, url, shuffle_buffer=buffer, start=1234, stop=1300) == whole[1234:1300]
+    shares = [ids(client, url, shuffle_buffer=buffer, start=9, worker=w, num_workers=2) for w in range(2)]
+    assert shares[0] + shares[1] == whole[9:]
+
+
+def test_the_last_step_is_left_out_where_it_is_not_full(client: httpx.Client, url: str) -> None:
+    parameters: dict[str, Any] = {"global_batch": 64, "num_workers": 2, "shuffle_buffer": 500}
+    whole = ids(client, url, shuffle_buffer=500)
+    for worker in range(2):
+        found = list(batches(client, url, worker=worker, drop_remainder="true", **parameters))
+        assert [batch.num_rows for batch in found] == [32] * (ROWS // 64)
+        last = list(batches(client, url, worker=worker, **parameters))[-1]
+        begin = ROWS // 64 * 64
+        assert last.column("id").to_pylist() == whole[begin:][24 * worker : 24 * (worker + 1)]
+
+
+def test_steps_come_in_messages_of_any_form(client: httpx.Client, url: str) -> None:
+    parameters: dict[str, Any] = {"global_batch": 64, "num_workers": 2, "shuffle_buffer": 500, "start": 128}
+    found = list(batches(client, url, batch=8, **parameters))
+    assert {batch.num_rows for batch in found[:-3]} == {8}
+    expected = [row for batch in found for row in batch.column("id").to_pylist()]
+    lines = client.get(url, params={**parameters, "layout": "columns"}).text.splitlines()
+    columns = [json.loads(line)["id"] for line in lines]
+    assert {len(column) for column in columns[:-1]} == {32}
+    assert [row for column in columns for row in column] == expected
+    rows = client.get(url, params={**parameters, "to": "npz"}).content
+    assert np.load(io.BytesIO(rows))["id"].tolist() == expected
+
+
+def test_a_message_may_be_compressed(client: httpx.Client, url: str) -> None:
+    parameters: dict[str, Any] = {"global_batch": 64, "to": "arrow"}
+    plain = client.get(url, params=parameters, headers={"Accept-Encoding": "identity"}).content
+    headers = {"Accept-Encoding": "zstd, identity;q=0"}
+    with client.stream("GET", url, params=parameters, headers=headers) as answer:
+        assert answer.headers["content-encoding"] == "zstd"
+        assert zstd.decompress(b"".join(answer.iter_raw())) == plain
+
+
 def test_a_part_of_the_rows_is_shuffled(client: httpx.Client, url: str) -> None:
     found = ids(client, url, offset=1000, length=50, shuffle_buffer=500)
     assert sorted(found) == list(range(1000, 1050))
@@ -135,6 +203,14 @@ def test_any_form_may_be_shuffled(client: httpx.Client, url: str) -> None:
         ({"batch": 0, "to": "arrow"}, "invalid_parameter", "batch"),
         ({"shuffle_buffer": -1}, "invalid_parameter", "shuffle_buffer"),
         ({"seed": 2**63, "shuffle_buffer": 5}, "invalid_parameter", "seed"),
+        ({"global_batch": 0}, "invalid_parameter", "global_batch"),
+        ({"global_batch": 10, "num_workers": 4}, "invalid_parameter", "global_batch"),
+        ({"global_batch": 12, "num_workers": 4, "batch": 2, "to": "arrow"}, "invalid_parameter", "batch"),
+        ({"global_batch": 12, "batch": 4}, "inapplicable_parameter", "batch"),
+        ({"global_batch": 12, "on_error": "skip"}, "inapplicable_parameter", "on_error"),
+        ({"global_batch": 12, "layout": "columns", "to": "arrow"}, "inapplicable_parameter", "layout"),
+        ({"start": -1}, "invalid_parameter", "start"),
+        ({"stop": -1}, "invalid_parameter", "stop"),
     ],
 )
 def test_what_would_change_nothing_or_makes_no_sense_is_refused(

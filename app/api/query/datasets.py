@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated, Final, Literal
 
 from fastapi import Query
@@ -203,8 +204,8 @@ class RowsQuery(NoQuery):
         Field(
             ge=0,
             le=MAX_SHUFFLE_BUFFER,
-            description="Shuffle the rows from `offset` on: pieces of shards come in another order, and each "
-            "row is drawn from so many. 0 keeps the order.",
+            description="Shuffle the rows from `offset` on: pieces of shards come in another order, and the "
+            "rows are shuffled in windows of so many. 0 keeps the order.",
         ),
     ] = 0
     seed: Annotated[
@@ -213,6 +214,21 @@ class RowsQuery(NoQuery):
     epoch: Annotated[
         int, Field(ge=0, lt=2**63, description="Of the shuffle: another order for each pass over the rows.")
     ] = 0
+    start: Annotated[
+        int, Field(ge=0, description="Rows to skip in the order of the epoch, that is after the shuffle.")
+    ] = 0
+    stop: Annotated[
+        int | None, Field(ge=0, description="The row of that order at which to end; all rows by default.")
+    ] = None
+    global_batch: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=2**31,
+            description="Rows of a step: from `start` on, each worker gets an equal part of so many rows, "
+            "then of the next ones. Without it a worker gets an equal part of all rows.",
+        ),
+    ] = None
     worker: Annotated[int, Field(ge=0, description="Which share of the rows to read, from 0.")] = 0
     num_workers: Annotated[
         int, Field(ge=1, le=2**31, description="Readers who share the rows: each row goes to one of them.")
@@ -222,11 +238,12 @@ class RowsQuery(NoQuery):
         Field(
             ge=1,
             description="Rows in each record batch of an Arrow answer, or in each line of NDJSON with "
-            "`layout=columns`.",
+            "`layout=columns`. With `global_batch` it divides the part of a worker, which is the default.",
         ),
     ] = None
     drop_remainder: Annotated[
-        bool, Field(description="Leave out the last rows where they do not fill a batch.")
+        bool,
+        Field(description="Leave out the last rows where they do not fill a batch, or a `global_batch`."),
     ] = False
     transforms: TransformsText = None
     on_error: OnErrorParameter = "fail"
@@ -252,26 +269,63 @@ class RowsQuery(NoQuery):
         )
 
     def row_order(self) -> RowOrder:
-        """In which order the rows come.
+        """In which order the rows come, and which of them.
 
         Raises:
-            MalformedInput: parameters that would change nothing without another one.
+            MalformedInput: parameters that would change nothing without another one, or contradict another.
         """
-        for names, needed in ((_OF_SHUFFLE, "shuffle_buffer"), (_OF_BATCH, "batch")):
-            given = sorted(self.model_fields_set & names)
-            if given and not getattr(self, needed):
-                raise MalformedInput(
-                    f"?{given[0]}= says something of ?{needed}=, which is not given. Give both, or neither.",
-                    code="inapplicable_parameter",
-                    extra={"parameter": given[0]},
-                )
+        self._refuse_alone(_OF_SHUFFLE, "shuffle_buffer")
+        if self.global_batch is None:
+            self._refuse_alone(_OF_BATCH, "batch")
         if self.worker >= self.num_workers:
+            raise _invalid("worker", f"is none of {self.num_workers}: they are counted from 0.", self.worker)
+        if self.global_batch is not None:
+            self._check_steps(self.global_batch)
+        return RowOrder(
+            self.shuffle_buffer,
+            self.seed,
+            self.epoch,
+            self.worker,
+            self.num_workers,
+            self.global_batch or 0,
+            self.start,
+            self.stop,
+            self.drop_remainder,
+        )
+
+    def _refuse_alone(self, names: Set[str], needed: str) -> None:
+        given = sorted(self.model_fields_set & names)
+        if given and not getattr(self, needed):
             raise MalformedInput(
-                f"?worker={self.worker} is none of {self.num_workers}: they are counted from 0.",
-                code="invalid_parameter",
-                extra={"parameter": "worker"},
+                f"?{given[0]}= says something of ?{needed}=, which is not given. Give both, or neither.",
+                code="inapplicable_parameter",
+                extra={"parameter": given[0]},
             )
-        return RowOrder(self.shuffle_buffer, self.seed, self.epoch, self.worker, self.num_workers)
+
+    def _check_steps(self, global_batch: int) -> None:
+        part, rest = divmod(global_batch, self.num_workers)
+        if rest:
+            raise _invalid(
+                "global_batch",
+                f"cannot be divided equally among {self.num_workers} workers. Choose a multiple of that.",
+                global_batch,
+            )
+        if self.batch is not None and part % self.batch:
+            raise _invalid("batch", f"does not divide the {part} rows of a worker in a step.", self.batch)
+        if self.on_error == "skip":
+            raise MalformedInput(
+                "?on_error=skip would leave steps with fewer rows than ?global_batch= says. Leave one of "
+                "them out.",
+                code="inapplicable_parameter",
+                extra={"parameter": "on_error"},
+            )
+
+    def rows_of_message(self, form: FormName) -> int | None:
+        """How many rows go together into a message of an answer of that form; None: as they come."""
+        if self.global_batch is None or self.batch is not None:
+            return self.batch
+        in_messages = form == "arrow" or (form == "ndjson" and self.layout == "columns")
+        return self.global_batch // self.num_workers if in_messages else None
 
     def refuse_inapplicable(self, form: FormName) -> None:
         """Refuse what an answer of that form has no place for.
@@ -280,7 +334,8 @@ class RowsQuery(NoQuery):
             MalformedInput: which parameter.
         """
         if form != "ndjson" or self.batch is None:
-            refuse_inapplicable(self, written=form)
+            in_steps = form == "ndjson" and self.global_batch is not None
+            refuse_inapplicable(self, written=form, applied={"layout"} if in_steps else ())
             return
         if self.layout != "columns":
             raise MalformedInput(
@@ -289,6 +344,10 @@ class RowsQuery(NoQuery):
                 extra={"parameter": "batch"},
             )
         refuse_inapplicable(self, written=form, applied={"layout"})
+
+
+def _invalid(name: str, fault: str, value: int) -> MalformedInput:
+    return MalformedInput(f"?{name}={value} {fault}", code="invalid_parameter", extra={"parameter": name})
 
 
 AppendParameters = Annotated[AppendQuery, Query()]

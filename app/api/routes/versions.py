@@ -250,12 +250,14 @@ def describe_version(
 def read_records(dataset: str, version: str, query: RowsParameters, headers: NegotiatingHeaders) -> Plan:
     """Rows of a split in any records form: in order, or shuffled, batched and shared out for training.
 
-    `offset` and `length` count in the order of the version, before rows are shuffled or shared out.
+    `offset` and `length` count in the order of the version, before rows are shuffled or shared out; `start`
+    and `stop` count in the order of the epoch, which is that of all workers.
     """
     chosen = choose_output(RECORDS_OUT, headers, to=query.to, default="ndjson")
     query.refuse_inapplicable(chosen.form)
     order = query.row_order()
     transforms = declared_transforms(query.transforms)
+    batch = query.rows_of_message(chosen.form)
 
     def work(job: Job, _: ByteStream) -> Answer:
         rows = job.services.datasets.read_records(
@@ -269,10 +271,10 @@ def read_records(dataset: str, version: str, query: RowsParameters, headers: Neg
         )
         skipped = SkippedRows() if query.on_error == "skip" else None
         rows = transformed(rows, job, transforms, skipped)
-        if query.batch is not None:
-            rows = in_batches(rows, query.batch, job.budget, drop_remainder=query.drop_remainder)
+        if batch is not None:
+            rows = in_batches(rows, batch, job.budget, drop_remainder=query.drop_remainder)
         options = records_options(query.encode_options(), chosen)
-        numbering = skipped if query.batch is None else None
+        numbering = skipped if batch is None else None
         converted = encode_records(rows, chosen.form, options, job.budget, numbering)
         return records_answer(converted, chosen.media_type, skipped=skipped)
 

@@ -17,7 +17,7 @@ from ..objects.layout import DATASET_INFO, MANIFEST, media_type
 from ..objects.stored_json import dump_json, open_json, read_again
 from ..pieces.pieces import SplitPieces
 from ..pieces.run_ahead import map_in
-from .row_plan import NO_ROWS, plan_rows
+from .row_plan import plan_rows
 from .rows import read_rows
 from .stored_file import StoredFile
 from .tar import VersionTar, tar_members
@@ -143,9 +143,10 @@ class Reader:
         if entry is None:
             raise NotFound(f"Version {manifest.version} has no split {split!r}.", code="split_not_found")
         stop = entry.num_records if length is None else min(entry.num_records, offset + length)
-        plan = NO_ROWS
-        if offset < stop:
-            plan = plan_rows(self._pieces(n, manifest, split), offset, stop, order)
+        part = order.part(max(0, stop - offset))
+        if not part.num_rows:
+            return Records(manifest.schema, iter(()), 0)
+        plan = plan_rows(self._pieces(n, manifest, split), offset, stop, order, part)
         return read_rows(plan, order, manifest.schema, self._store, self._pool, budget)
 
     def _pieces(self, n: int, manifest: Manifest, split: str) -> SplitPieces:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from ....codecs.columns import Batch, Records
-from ....codecs.messages.frame_shuffle import shuffle_frames
+from ....codecs.messages.frame_order import pick_frames, shuffle_frames
 from ....codecs.messages.framing import FrameBlock, iter_frames
 from ....codecs.messages.messages import parse_messages
 from ....codecs.options import RecordsDecodeOptions
@@ -16,7 +17,7 @@ from ....errors import CorruptData, MalformedInput, UnprocessableInput
 from ....runtime.budget import Budget
 from ....storage.object_store import ObjectStore
 from ..pieces.stream import STORED_LIMITS, PieceStream, held_while_read
-from .row_plan import RowPlan
+from .row_plan import Kept, RowPlan
 
 
 def read_rows(
@@ -27,7 +28,7 @@ def read_rows(
     pool: ThreadPoolExecutor,
     budget: Budget,
 ) -> Records:
-    """The rows of `plan`, shuffled as `order` says.
+    """The rows of `plan`, in `order`.
 
     Raises, as batches are drawn:
         CorruptData: the stored rows do not match their checksums, or are fewer than were counted.
@@ -36,30 +37,32 @@ def read_rows(
     Raises:
         Overloaded: no memory to read them ahead; nothing was done.
     """
-    if not plan.num_rows:
-        return Records(schema, iter(()), 0)
     budget.reserve(held_while_read(plan.pieces))
     stream = PieceStream(store, plan.pieces, pool)
     frames = _keep(iter_frames(stream, budget.anew(STORED_LIMITS), compression="none"), plan.kept)
-    if order.shuffle_buffer:
-        frames = shuffle_frames(frames, order.shuffle_buffer, order.slots(), budget)
-    return Records(schema, _parse(frames, schema, budget), plan.num_rows)
+    if plan.windows is None:
+        frames = pick_frames(frames, plan.part, budget)
+    else:
+        frames = shuffle_frames(frames, order, plan.windows, plan.part, budget)
+    return Records(schema, _parse(frames, schema, budget), plan.part.num_rows)
 
 
-def _keep(frames: Iterator[FrameBlock], kept: Sequence[tuple[int, int]]) -> Iterator[FrameBlock]:
-    """Of the records in `frames` those that are to be kept, all of them."""
+def _keep(frames: Iterator[FrameBlock], kept: Sequence[Kept]) -> Iterator[FrameBlock]:
+    """Of the records in `frames` those that are to be kept, all of them, with the numbers of their rows."""
     wanted = iter(kept)
-    start, stop = next(wanted)
+    taken = next(wanted)
     for block in frames:
         passed, end = block.first_record, block.first_record + block.num_records
-        while start < end:
-            yield block.part(max(start, passed) - passed, min(stop, end) - passed)
-            if stop > end:
+        while taken.begin < end:
+            first = max(taken.begin, passed)
+            part = block.part(first - passed, min(taken.end, end) - passed)
+            yield replace(part, first_record=taken.row + first - taken.begin)
+            if taken.end > end:
                 break
             following = next(wanted, None)
             if following is None:
                 return
-            start, stop = following
+            taken = following
     raise CorruptData("The stored shards hold fewer rows than their manifest says.")
 
 

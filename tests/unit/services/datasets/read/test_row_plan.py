@@ -1,5 +1,6 @@
 """Plans for rows: each row once, over all workers, in an order that the seed determines."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,8 +25,11 @@ def split_of(counts: list[int]) -> SplitPieces:
 
 
 def rows_of(counts: list[int], start: int, stop: int, order: RowOrder) -> list[int]:
-    """The rows that a plan keeps, in its order; pieces without records only where they belong."""
-    plan = plan_rows(split_of(counts), start, stop, order)
+    """The rows that a worker gets by a plan; pieces without records only where they belong."""
+    part = order.part(stop - start)
+    if not part.num_rows:
+        return []
+    plan = plan_rows(split_of(counts), start, stop, order, part)
     firsts = [sum(counts[:i]) for i in range(len(counts))]
     stream: list[int] = []
     before = -1
@@ -34,12 +38,19 @@ def rows_of(counts: list[int], start: int, stop: int, order: RowOrder) -> list[i
         assert stored.piece.num_records or before == number - 1
         before = number
         stream += range(firsts[number], firsts[number] + counts[number])
-    kept = [row for first, last in plan.kept for row in stream[first:last]]
-    assert plan.num_rows == len(kept)
-    return kept
+    by_number: dict[int, int] = {}
+    for kept in plan.kept:
+        by_number |= {kept.row + i: row for i, row in enumerate(stream[kept.begin : kept.end])}
+    if plan.windows is None:
+        first, last = part.bounds
+        return [by_number[place] for place in part.between(first, last)]
+    windows = plan.windows.holding(*part.bounds)
+    first, last = plan.windows.places(*windows)
+    rows = order.arrange_rows(plan.windows, *windows)
+    return [by_number[row] for row in rows[part.between(first, last) - first]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_every_row_is_one_workers_once(data: st.DataObject) -> None:
     counts = [data.draw(st.integers(1, 9)), *data.draw(st.lists(st.integers(0, 9), max_size=12))]
@@ -50,10 +61,22 @@ def test_every_row_is_one_workers_once(data: st.DataObject) -> None:
     buffer = data.draw(st.sampled_from([0, 5]))
     orders = [RowOrder(buffer, 1, 2, worker, num_workers) for worker in range(num_workers)]
     shares = [rows_of(counts, start, stop, order) for order in orders]
-    assert sorted(row for share in shares for row in share) == list(range(start, stop))
+    together = [row for share in shares for row in share]
+    assert together == rows_of(counts, start, stop, RowOrder(buffer, 1, 2))
+    assert sorted(together) == list(range(start, stop))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    if not buffer:
-        assert [row for share in shares for row in share] == list(range(start, stop))
+    assert buffer or together == sorted(together)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_an_order_is_found_from_any_row_on(data: st.DataObject) -> None:
+    counts = [data.draw(st.integers(1, 9)), *data.draw(st.lists(st.integers(0, 9), max_size=12))]
+    order = RowOrder(data.draw(st.sampled_from([0, 1, 5, 100])), 1, 2)
+    first = data.draw(st.integers(0, sum(counts)))
+    last = data.draw(st.integers(0, sum(counts)))
+    found = rows_of(counts, 0, sum(counts), replace(order, start=first, stop=last))
+    assert found == rows_of(counts, 0, sum(counts), order)[first:last]
 
 
 def test_runs_are_read_in_another_order_each_epoch() -> None:
@@ -63,7 +86,7 @@ def test_runs_are_read_in_another_order_each_epoch() -> None:
     assert tuple(rows_of(counts, 0, 60, RowOrder(5, 1, 0))) in orders
 
 
-def read(client: Client, offset: int = 0, length: int | None = None, **order: int) -> list[int]:
+def read(client: Client, offset: int = 0, length: int | None = None, **order: Any) -> list[int]:
     rows = client.datasets.read_records(
         "d", "latest", "train", offset=offset, length=length, order=RowOrder(**order), budget=Budget()
     )
@@ -114,5 +137,25 @@ def test_a_worker_reads_its_own_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     read(client, 0, 1)
     store.requests.clear()
     read(client, shuffle_buffer=10, worker=1, num_workers=10)
-    # 138 pieces in all: a tenth of them, and one at either end that it shares.
-    assert sum(operation == "get_range" for operation, _ in store.requests) <= 20
+    # 138 pieces in all: a tenth of them, and of eight lanes one at either end that it shares.
+    assert sum(operation == "get_range" for operation, _ in store.requests) <= 14 + 16
+
+
+@pytest.mark.parametrize("buffer", [0, 100])
+def test_where_in_an_epoch_it_begins_changes_nothing_of_what_is_read(
+    monkeypatch: pytest.MonkeyPatch, buffer: int
+) -> None:
+    """Of the rows before it, none are read but those of its window."""
+    monkeypatch.setattr(shard_writer, "PIECE_BYTES", 1000)
+    store = FaultStore(open_store("memory://"))
+    client = Client(store)
+    client.append(range(20_000), pad=100)
+    client.publish()
+    requests = set()
+    for start in (0, 1000, 10_000, 19_900):
+        store.requests.clear()
+        rows = read(client, shuffle_buffer=buffer, start=start, stop=start + 64, global_batch=64)
+        assert len(rows) == 64
+        requests.add(sum(operation == "get_range" for operation, _ in store.requests) // 16)
+    # Of 2,800 pieces: in order those of 64 rows; else of 8 lanes each those of 12 or 24 rows, and their ends.
+    assert max(requests) <= (0 if not buffer else 2)

@@ -136,7 +136,9 @@ def _supervise(
     )
     try:
         if settings.metrics_port is not None and folder is not None:
-            merged = MergedMetrics(Path(folder), lambda: workers.process_ids.values())
+            merged = MergedMetrics(
+                Path(folder), lambda: workers.process_ids.values(), lambda: workers.num_restarts
+            )
             _serve_metrics(settings.metrics_host, settings.metrics_port, merged)
         return workers.run()
     finally:

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_S: Final = 0.1
 #: A worker whose event loop has not turned for so long is killed, like a pod by the chart's liveness probe.
 _HUNG_S: Final = 60.0
+#: One that has not begun to listen after so long is killed, too, like a pod by the chart's startup probe.
+_LISTENS_WITHIN_S: Final = 120.0
 #: Where this process has not looked for so long, its container stood still (`docker pause`, or a platform
 #: that takes the processor from idle containers), and silence says nothing.
 _STOOD_STILL_S: Final = 2.0
@@ -34,6 +36,8 @@ class _Worker:
     process_id: int | None = None
     start_at: float = 0.0
     started_at: float = 0.0
+    #: Because it hung: it may take a while to end.
+    is_killed: bool = False
     pause_s: float = _FIRST_PAUSE_S
 
 
@@ -41,7 +45,7 @@ class Workers:
     """Runs so many processes until SIGTERM or SIGINT, which go on to all of them.
 
     The first is started alone: what is wrong with the settings ends it, and the start, with one message.
-    Later, one that ends or hangs is replaced.
+    So does the first if it hangs. Later, one that ends or hangs is replaced.
 
     Args:
         count: of processes.
@@ -74,6 +78,8 @@ class Workers:
         #: Whether one has listened, whether all have, and whether they have been told to end.
         self._one_listened = self._all_listened = self._leaving = False
         self._failed = False
+        #: Workers that ended, hung or could not be started, each to be followed by another.
+        self.num_restarts = 0
 
     @property
     def process_ids(self) -> dict[int, int]:
@@ -110,7 +116,7 @@ class Workers:
         self._board.clear(number)
         command = self._command(number)
         worker = self._workers[number]
-        worker.started_at = time.monotonic()
+        worker.started_at, worker.is_killed = time.monotonic(), False
         try:
             # A group of its own: a terminal sends Ctrl-C to the group, and a worker would get it twice.
             worker.process_id = os.posix_spawn(command[0], command, os.environ, setpgroup=0)
@@ -125,8 +131,6 @@ class Workers:
         now = time.monotonic()
         num_listening = self._board.num_listening
         self._one_listened |= num_listening > 0
-        if not self._one_listened:
-            return
         if not self._all_listened and num_listening == len(self._workers):
             self._all_listened = True
             self._on_listen()
@@ -135,14 +139,24 @@ class Workers:
         self._looked_at = now
         for number, worker in enumerate(self._workers):
             if worker.process_id is None:
-                if now >= worker.start_at:
+                if self._one_listened and now >= worker.start_at:
                     self._start(number)
-            elif now >= self._judge_from and self._board.silent_s(number) > _HUNG_S:
-                logger.error(
-                    "worker %d (process %d) has not answered for %g s and is killed",
-                    *(number, worker.process_id, _HUNG_S),
-                )
-                os.kill(worker.process_id, signal.SIGKILL)
+            elif now >= self._judge_from and not worker.is_killed:
+                self._kill_if_it_hangs(number, worker.process_id)
+
+    def _kill_if_it_hangs(self, number: int, process_id: int) -> None:
+        worker, silent_s = self._workers[number], self._board.silent_s(number)
+        if silent_s is None:
+            worker.is_killed = time.monotonic() - worker.started_at > _LISTENS_WITHIN_S
+            said = "begun to listen", _LISTENS_WITHIN_S
+        else:
+            worker.is_killed = silent_s > _HUNG_S
+            said = "answered", _HUNG_S
+        if worker.is_killed:
+            logger.error(
+                "worker %d (process %d) has not %s for %g s and is killed", number, process_id, *said
+            )
+            os.kill(process_id, signal.SIGKILL)
 
     def _reap(self) -> None:
         """Note which processes have ended; as the first process of a container, orphans' too."""
@@ -175,6 +189,7 @@ class Workers:
 
     def _put_off(self, number: int) -> float:
         """Have a worker started after a pause, and say how many seconds that is."""
+        self.num_restarts += 1
         worker, now = self._workers[number], time.monotonic()
         pause_s = worker.pause_s if now - worker.started_at < _SOON_S else _FIRST_PAUSE_S
         worker.start_at, worker.pause_s = now + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -103,6 +103,10 @@ READY = _gauge("shardsmith_ready", "Whether /readyz is answered 200.", across="m
 WORKERS = _gauge(
     "shardsmith_workers", "Processes that serve: answering, or silent when asked for metrics.", "state"
 )
+_counter(
+    "shardsmith_worker_restarts_total",
+    "Workers that ended, hung or could not be started, each followed by another (SHARDSMITH_WORKERS).",
+)
 CHECK_OK = _gauge(
     "shardsmith_check_ok",
     "Whether a condition of readiness was met when last checked.",

@@ -30,6 +30,7 @@ _PATIENCE_S: Final = 1.0
 _PAUSE_S: Final = 0.5
 _READY: Final = "shardsmith_ready"
 _WORKERS: Final = "shardsmith_workers"
+_RESTARTS: Final = "shardsmith_worker_restarts_total"
 #: Metrics that are added up, over workers that have ended, too. The last value of a gauge says nothing then.
 _COUNTED: Final = frozenset({"counter", "histogram", "summary"})
 
@@ -109,11 +110,15 @@ class MergedMetrics:
     Args:
         folder: of the sockets.
         process_ids: asked for those of the workers that live.
+        num_restarts: asked for how many had to be replaced.
     """
 
-    def __init__(self, folder: Path, process_ids: Callable[[], Iterable[int]]) -> None:
+    def __init__(
+        self, folder: Path, process_ids: Callable[[], Iterable[int]], num_restarts: Callable[[], int]
+    ) -> None:
         self._folder = folder
         self._process_ids = process_ids
+        self._num_restarts = num_restarts
         self._lock = threading.Lock()
         #: What each worker that lives has said last, and all that have ended.
         self._last: dict[int, _Families] = {}
@@ -147,15 +152,17 @@ class MergedMetrics:
             num_silent += answer is None
             _add(merged, self._last.get(process_id, {}), counted_alone=answer is None)
         # Where no worker answers, none says so.
-        _gauge(merged, _WORKERS).add({(_WORKERS, (("state", "silent"),)): num_silent})
+        _family(merged, _WORKERS).add({(_WORKERS, (("state", "silent"),)): num_silent})
+        _family(merged, _RESTARTS).add({(_RESTARTS, ()): self._num_restarts()})
         if num_silent == len(living):
-            _gauge(merged, _READY).add({(_READY, ()): 0})
+            _family(merged, _READY).add({(_READY, ()): 0})
         return merged
 
 
-def _gauge(families: _Families, name: str) -> _Family:
+def _family(families: _Families, name: str) -> _Family:
     declared = DECLARED[name]
-    return families.setdefault(name, _Family(declared.kind, declared.meaning, declared.across))
+    empty = _Family(declared.kind, declared.meaning, declared.across)
+    return families.setdefault(name.removesuffix("_total"), empty)
 
 
 def _add(total: _Families, families: _Families, *, counted_alone: bool) -> None:

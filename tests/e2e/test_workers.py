@@ -110,6 +110,19 @@ def test_one_that_hangs_is_replaced(tmp_path: Path) -> None:
         service.kill()
 
 
+def test_the_service_is_unready_while_one_hangs(service: Service) -> None:
+    hung = min(worker_ids(service))
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        wait_for(lambda: not service.answers("/readyz"), PATIENCE_S)
+        checks = httpx.get(f"{service.url}/readyz").json()["checks"]
+        assert checks["workers"] == {"ok": False, "detail": "1 of 2 workers are ready"}
+        assert hung in worker_ids(service), "unready before it is killed"
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    wait_for(lambda: service.answers("/readyz"), PATIENCE_S)
+
+
 def test_they_end_with_the_process_that_started_them(service: Service) -> None:
     workers = worker_ids(service)
     service.kill()

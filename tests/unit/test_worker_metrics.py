@@ -22,7 +22,8 @@ class Fleet:
         self.folder = folder
         self.living: dict[int, CollectorRegistry] = {}
         self._patch = monkeypatch
-        self.merged = MergedMetrics(folder, lambda: list(self.living))
+        self.num_restarts = 0
+        self.merged = MergedMetrics(folder, lambda: list(self.living), lambda: self.num_restarts)
 
     def start(self, process_id: int, counted: float, oldest: float, ready: float) -> CollectorRegistry:
         self.living[process_id] = registry = CollectorRegistry()
@@ -65,6 +66,7 @@ def test_counters_are_added_up_and_gauges_as_they_are_meant(fleet: Fleet) -> Non
         "took_sum": 3.5,
         "shardsmith_workersanswering": 2,
         "shardsmith_workerssilent": 0,
+        "shardsmith_worker_restarts_total": 0,
     }
 
 
@@ -79,6 +81,16 @@ def test_what_a_worker_counted_that_has_ended_stays(fleet: Fleet) -> None:
         assert (found["used"], found["oldest"], found["ready"]) == (3, 5, 1)
     fleet.start(3, 10, oldest=0, ready=1)
     assert fleet.read()["counted_totala"] == 15
+
+
+def test_workers_that_were_replaced_count_once(fleet: Fleet) -> None:
+    registry = fleet.start(1, 2, oldest=7, ready=1)
+    Counter("shardsmith_worker_restarts", "Each worker has it, too.", registry=registry)
+    fleet.num_restarts = 2
+    for _ in range(2):
+        assert fleet.read()["shardsmith_worker_restarts_total"] == 2
+    fleet.num_restarts = 3
+    assert fleet.read()["shardsmith_worker_restarts_total"] == 3
 
 
 def test_a_worker_that_hangs_counts_with_what_it_said_last(fleet: Fleet) -> None:
@@ -104,7 +116,12 @@ def test_a_worker_that_is_starting_counts_nothing_yet(fleet: Fleet) -> None:
 
 def test_where_no_worker_answers_the_service_is_not_ready(fleet: Fleet) -> None:
     fleet.living[9] = CollectorRegistry()
-    assert fleet.read() == {"shardsmith_workerssilent": 1, "shardsmith_ready": 0}
+    fleet.num_restarts = 3
+    assert fleet.read() == {
+        "shardsmith_workerssilent": 1,
+        "shardsmith_worker_restarts_total": 3,
+        "shardsmith_ready": 0,
+    }
 
 
 def test_a_worker_that_could_not_read_its_metrics_answers_again(

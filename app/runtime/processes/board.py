@@ -15,6 +15,8 @@ from .limited_process import open_shared
 _MEMORY, _SPOOL, _STATE, _BEAT = range(4)
 _COLUMNS: Final = 4
 _STARTING, _LISTENING, _READY = range(3)
+#: Ten beats. A worker whose event loop has not turned for so long serves nobody at the moment.
+_RECENT_S: Final = 10.0
 
 
 def new_board(count: int) -> int:
@@ -52,10 +54,10 @@ class Board:
         self._states[worker] = _READY if ready else _LISTENING
         self._beats[worker] = time.monotonic_ns()
 
-    def silent_s(self, worker: int) -> float:
-        """Seconds since that worker last beat; none before it listens, however long that takes."""
+    def silent_s(self, worker: int) -> float | None:
+        """Seconds since that worker last beat; None before it listens."""
         beat = self._beats[worker]
-        return (time.monotonic_ns() - beat) / 1e9 if beat else 0.0
+        return (time.monotonic_ns() - beat) / 1e9 if beat else None
 
     @property
     def num_listening(self) -> int:
@@ -64,8 +66,11 @@ class Board:
 
     @property
     def num_ready(self) -> int:
-        """Workers that can serve."""
-        return sum(state == _READY for state in self._states)
+        """Workers that can serve, as they said a moment ago."""
+        return sum(
+            state == _READY and (self.silent_s(worker) or 0.0) < _RECENT_S
+            for worker, state in enumerate(self._states)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,23 +102,47 @@ def test_workers_are_ready_that_say_so(workers: list[Worker]) -> None:
     assert boards[0].num_ready == 1
 
 
-def test_silence_is_counted_from_the_last_beat(workers: list[Worker]) -> None:
-    board = workers[0].board
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        monkeypatch.setattr(time, "monotonic_ns", lambda: int(self.now_s * 1e9))
+
+
+def test_silence_is_counted_from_the_last_beat(
+    workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, board = Clock(monkeypatch), workers[0].board
     board.clear(0)
-    assert board.silent_s(0) == 0
     board.beat(1, ready=True)
-    before = board.silent_s(1)
-    wait_for(lambda: board.silent_s(1) > before)
-    later = board.silent_s(1)
+    clock.now_s += 3
     board.beat(0, ready=False)
-    assert board.silent_s(0) < board.silent_s(1)
-    assert board.silent_s(1) >= later
+    clock.now_s += 4
+    assert (board.silent_s(0), board.silent_s(1)) == (4, 7)
+    board.clear(1)
+    assert board.silent_s(1) is None
+
+
+def test_a_worker_that_was_ready_and_is_silent_is_ready_no_more(
+    workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, board = Clock(monkeypatch), workers[0].board
+    board.beat(0, ready=True)
+    clock.now_s += 8
+    board.beat(1, ready=True)
+    clock.now_s += 1
+    assert (board.num_listening, board.num_ready) == (2, 2)
+    clock.now_s += 1
+    assert (board.num_listening, board.num_ready) == (2, 1)
+    board.beat(0, ready=True)
+    assert board.num_ready == 2
 
 
 def test_a_worker_that_is_just_beating_for_the_first_time_is_not_silent(
     workers: list[Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[float] = []
+    seen: list[float | None] = []
 
     def look() -> int:
         monkeypatch.undo()
@@ -127,4 +151,4 @@ def test_a_worker_that_is_just_beating_for_the_first_time_is_not_silent(
 
     monkeypatch.setattr(time, "monotonic_ns", look)
     workers[0].board.beat(0, ready=False)
-    assert seen == [0.0]
+    assert seen == [None]

@@ -22,7 +22,7 @@ SLOW: Final = ("campaign", "exhaustive", "soak", "stores", "tensorflow", "tools"
 #: Needs TensorFlow to be imported at all.
 DIFFERENTIAL: Final = Path(__file__).with_name("differential")
 #: The fixtures below.
-STORES: Final = frozenset({"azurite", "ceph_rgw", "rclone_s3"})
+STORES: Final = frozenset({"azurite", "ceph_rgw", "ceph_rgw_to_stop", "rclone_s3"})
 LEFT_OUT: Final = pytest.StashKey[int]()
 
 
@@ -110,6 +110,12 @@ def _start(start: Start, folders: pytest.TempPathFactory) -> Iterator[RunningSto
 @pytest.fixture(scope="session")
 def ceph_rgw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
     """A real S3 that honours conditional puts."""
+    yield from _start(running.ceph_rgw, tmp_path_factory)
+
+
+@pytest.fixture
+def ceph_rgw_to_stop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStore]:
+    """The same, for one test, which may stop it."""
     yield from _start(running.ceph_rgw, tmp_path_factory)
 
 

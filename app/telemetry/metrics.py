@@ -203,7 +203,8 @@ APPENDED_BYTES = _counter(
 APPEND_GROUPS = _counter("shardsmith_append_groups_total", "Groups of small appends stored by one write.")
 PUBLICATIONS = _counter(
     "shardsmith_publications_total",
-    "Publications that ended: published, refused by the state of the dataset or the request, or failed.",
+    "Publications that ended: published, refused by the state of the dataset or the request, or failed. "
+    "Those that the end of the process cut short do not count.",
     "outcome",
     values=("published", "refused", "failed"),
 )

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ import yaml
 from app.domain.limits import KIB, MIB
 from tests.deploy.manifests import CHART, ROOT
 from tests.e2e.service import Service, free_port, start
+from tests.servers.running import RunningStore
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("prometheus_tools")]
@@ -234,6 +236,30 @@ def test_alerts_fire_once_the_store_is_gone_and_end_once_it_is_back(
     finally:
         service.kill()
     wait_for(lambda: "ShardsmithDown" in prometheus.firing(), within_s=90)
+
+
+def test_alerts_fire_once_an_s3_hangs_or_is_gone(
+    tmp_path: Path, prometheus: Prometheus, ceph_rgw_to_stop: RunningStore
+) -> None:
+    store = ceph_rgw_to_stop
+    service = watched(tmp_path, prometheus, SHARDSMITH_STORAGE_URL=store.url, **store.environment)
+    expected = {"ShardsmithStoreUnavailable", "ShardsmithNotReady", "ShardsmithNoReplicaReady"}
+    url = f"{service.url}/v1/datasets/kept"
+    try:
+        wait_for(lambda: not expected & prometheus.firing())  # it starts unready
+        assert httpx.post(f"{url}/records", json=[{"id": 7}]).status_code == 201
+        os.kill(store.process_id, signal.SIGSTOP)
+        # Connections are accepted, and nothing is answered: each operation lasts as long as it may.
+        wait_for(lambda: expected <= prometheus.firing(), within_s=180)
+        os.kill(store.process_id, signal.SIGCONT)
+        wait_for(lambda: not expected & prometheus.firing(), within_s=180)
+        assert httpx.post(f"{url}/versions", timeout=60).status_code == 201
+        rows = httpx.get(f"{url}/versions/latest/records?to=json", timeout=60).json()
+        assert rows == [{"id": 7}]
+        os.kill(store.process_id, signal.SIGKILL)
+        wait_for(lambda: expected <= prometheus.firing(), within_s=180)
+    finally:
+        service.kill()
 
 
 def test_alerts_fire_while_the_memory_pool_is_full(tmp_path: Path, prometheus: Prometheus) -> None:

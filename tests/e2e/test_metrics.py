@@ -405,6 +405,7 @@ def test_several_workers_have_their_metrics_together(tmp_path: Path) -> None:
         ready = settled(running.metrics_url, lambda now: now.get("shardsmith_workers{state=answering}") == 2)
         assert ready["shardsmith_workers{state=silent}"] == 0
         assert ready["shardsmith_check_ok{check=workers}"] == 1
+        assert ready["shardsmith_worker_restarts_total{}"] == 0
         before = running.scrape()
         for _ in range(20):  # each on a connection of its own, which any of the workers takes
             answer = running.post("/v1/tensors/serialize", b"[1]")
@@ -423,6 +424,7 @@ def test_several_workers_have_their_metrics_together(tmp_path: Path) -> None:
             lambda now: now[key] == after[key] and now["shardsmith_workers{state=answering}"] == 2,
         )
         assert _num_requests(again) >= _num_requests(after)
+        assert again["shardsmith_worker_restarts_total{}"] == 1
 
 
 ROWS = b'[{"x": 1}, {"x": 2}]'

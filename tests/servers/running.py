@@ -47,11 +47,13 @@ class RunningStore:
         url: what SHARDSMITH_STORAGE_URL is to be, without a prefix.
         endpoint: where it is served.
         environment: the provider's variables; the names that a test must not inherit are empty.
+        process_id: of the server.
     """
 
     url: str
     endpoint: str
     environment: Mapping[str, str] = field(repr=False)
+    process_id: int
 
 
 @contextlib.contextmanager
@@ -69,7 +71,7 @@ def ceph_rgw(folder: Path, gib: int = 4) -> Iterator[RunningStore]:
                 check=True,
                 timeout=_ANSWERS_WITHIN_S,
             )
-        yield _s3(port)
+        yield _s3(port, int((folder / "run" / "client.rgw.pid").read_text(encoding="ascii")))
     except subprocess.SubprocessError as error:
         raise AssertionError(f"Ceph did not start:\n{log.read_text(errors='replace')}") from error
     finally:
@@ -88,7 +90,7 @@ def azurite(folder: Path) -> Iterator[RunningStore]:
     port = _free_ports(1)
     endpoint, account = f"http://127.0.0.1:{port}/testaccount", "testaccount"
     key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-    with _process([str(HERE / "azurite.sh"), program, str(port)], folder, port):
+    with _process([str(HERE / "azurite.sh"), program, str(port)], folder, port) as process_id:
         create_container(endpoint, account, key, BUCKET)
         yield RunningStore(
             f"az://{BUCKET}",
@@ -99,6 +101,7 @@ def azurite(folder: Path) -> Iterator[RunningStore]:
                 "AZURE_ENDPOINT": endpoint,
                 "AZURE_ALLOW_HTTP": "true",
             },
+            process_id,
         )
 
 
@@ -113,11 +116,11 @@ def rclone_s3(folder: Path) -> Iterator[RunningStore]:
         raise MissingTool(f"{program} is older than 1.65")
     port = _free_ports(1)
     command = [program, "serve", "s3", "--auth-key", "testkey,testsecret", "--addr", f"127.0.0.1:{port}"]
-    with _process([*command, str(folder)], folder, port):
-        yield _s3(port)
+    with _process([*command, str(folder)], folder, port) as process_id:
+        yield _s3(port, process_id)
 
 
-def _s3(port: int) -> RunningStore:
+def _s3(port: int, process_id: int) -> RunningStore:
     endpoint = f"http://127.0.0.1:{port}"
     environment = {
         "AWS_ENDPOINT_URL": endpoint,
@@ -127,7 +130,7 @@ def _s3(port: int) -> RunningStore:
         "AWS_REGION": "us-east-1",
     }
     make_bucket(endpoint, BUCKET)
-    return RunningStore(f"s3://{BUCKET}", endpoint, environment)
+    return RunningStore(f"s3://{BUCKET}", endpoint, environment, process_id)
 
 
 def make_bucket(endpoint: str, bucket: str) -> None:
@@ -146,8 +149,8 @@ def make_bucket(endpoint: str, bucket: str) -> None:
 
 
 @contextlib.contextmanager
-def _process(command: list[str], folder: Path, port: int) -> Iterator[None]:
-    """A server in the foreground that is ready once it listens on `port`."""
+def _process(command: list[str], folder: Path, port: int) -> Iterator[int]:
+    """The id of a server in the foreground that is ready once it listens on `port`."""
     log = folder.parent / f"{folder.name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
@@ -158,7 +161,7 @@ def _process(command: list[str], folder: Path, port: int) -> Iterator[None]:
             assert process.poll() is None, f"{command[0]} ended:\n{said}"
             assert time.monotonic() < deadline, f"{command[0]} does not listen:\n{said}"
             time.sleep(0.05)
-        yield
+        yield process.pid
     finally:
         process.kill()
         process.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...errors import Conflict, InputError, NotFound, Overloaded
@@ -18,8 +18,12 @@ from .collect.sweep import SweepReport
 
 
 @contextmanager
-def count_publication() -> Iterator[None]:
-    """Count the publication in the block."""
+def count_publication(is_cut: Callable[[], bool]) -> Iterator[None]:
+    """Count the publication in the block; not one that fails as the process ends: any replica finishes it.
+
+    Args:
+        is_cut: whether the process ends.
+    """
     began = time.monotonic()
     try:
         yield
@@ -27,7 +31,8 @@ def count_publication() -> Iterator[None]:
         PUBLICATIONS.labels("refused").inc()
         raise
     except BaseException:
-        PUBLICATIONS.labels("failed").inc()
+        if not is_cut():
+            PUBLICATIONS.labels("failed").inc()
         raise
     PUBLICATIONS.labels("published").inc()
     PUBLICATION_SECONDS.observe(time.monotonic() - began)

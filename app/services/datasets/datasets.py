@@ -176,6 +176,7 @@ class Datasets:
         self._memory = memory or MemoryPool(sys.maxsize)
         self._publications = Publications(publish_wait_s, self._memory)
         self._collector = Collector(self._backend)
+        self._is_closed = False
 
     @property
     def num_publications(self) -> int:
@@ -231,7 +232,8 @@ class Datasets:
         return self._appends.append_decoded_together(request, data)
 
     def close(self) -> None:
-        """Store the appends that wait to be decoded; further ones are not decoded together any more."""
+        """Store the appends that wait to be decoded: the process ends, which cuts publications short."""
+        self._is_closed = True
         self._appends.close()
 
     def _append_and_publish(
@@ -328,7 +330,7 @@ class Datasets:
         dataset = backend.open(name) if destination is None else backend.reopen(destination.layout)
         with Room(self._memory) if room is None else room.retain() as room:
             try:
-                with count_publication():
+                with count_publication(lambda: self._is_closed):
                     manifest = Publisher(dataset, room).publish(options, wants, on_plan)
                 backend.unpublished.changed.set()
                 return manifest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.schema import Schema
-from app.errors import Conflict, MalformedInput, NotFound
+from app.errors import Conflict, MalformedInput, NotFound, StorageUnavailable
 from app.services.datasets.append.result import AppendResult
 from app.services.datasets.objects.incarnation import DatasetOptions
 from app.services.datasets.objects.layout import Layout
@@ -20,8 +20,10 @@ from app.services.datasets.publish import new_appends
 from app.services.datasets.publish.waiting import WaitingAppends
 from app.storage.object_store import ObjectInfo
 from app.storage.obstore_store import ObstoreStore, open_store
+from app.telemetry.metrics import REGISTRY
 from tests.rows import SCHEMA, Client
 from tests.seals import sealed
+from tests.stores import FaultStore, Operation, When
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -64,6 +66,32 @@ def test_a_dataset_tells_its_latest_version(client: Client) -> None:
     assert client.datasets.get("d").latest_version is None
     client.publish()
     assert client.datasets.get("d").latest_version == "1.0.0"
+
+
+def test_a_publication_that_the_end_of_the_process_cuts_short_is_none_that_failed() -> None:
+    def fail(_: When, operation: Operation, __: str) -> None:
+        if operation == "put_stream":
+            raise StorageUnavailable("The object store cannot be reached.")
+
+    store = FaultStore(open_store("memory://"))
+    client = Client(store)
+    client.append([1])
+    store.fault = fail
+    options = PublishOptions(publish_key="k")
+    begun = num_failed()
+    with pytest.raises(StorageUnavailable):
+        client.publish(options)
+    assert num_failed() == begun + 1
+    client.datasets.close()
+    with pytest.raises(StorageUnavailable):
+        client.publish(options)
+    assert num_failed() == begun + 1
+
+
+def num_failed() -> float:
+    counted = REGISTRY.get_sample_value("shardsmith_publications_total", {"outcome": "failed"})
+    assert counted is not None
+    return counted
 
 
 def test_a_declared_schema_is_known_before_any_rows(client: Client) -> None:

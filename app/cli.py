@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from . import __version__
+from .cli_import import import_command
 
 
 @click.group(
@@ -39,3 +40,6 @@ def serve(host: str | None, port: int | None, workers: int | None) -> None:
 
     given = {"host": host, "port": port, "workers": workers}
     run(**{name: value for name, value in given.items() if value is not None})
+
+
+main.add_command(import_command)

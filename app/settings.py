@@ -164,6 +164,17 @@ class Settings(BaseSettings):
     collect_interval_s: float = Field(
         3600.0, ge=0, description="Seconds between two collections of leftovers; 0 leaves them to requests."
     )
+    import_sources: str | None = Field(
+        None,
+        description="URLs at or below which requests may import from, separated by commas, as "
+        "`s3://bucket/incoming`; none by default.",
+    )
+    import_engine: Literal["local", "ray"] = Field(
+        "local", description="What does the ranges of `shardsmith import`: processes here, or a Ray cluster."
+    )
+    ray_address: str | None = Field(
+        None, description="The Ray cluster; by default one is begun on this machine."
+    )
     shutdown_grace_s: int = Field(25, ge=0, description="Seconds that running requests get at SIGTERM.")
     shutdown_delay_s: int = Field(
         0, ge=0, description="Of them, seconds in which it is unready but still takes connections."
@@ -243,6 +254,11 @@ class Settings(BaseSettings):
     def hosts(self) -> list[str]:
         """The names of `allowed_hosts`."""
         return _split_names(self.allowed_hosts)
+
+    @property
+    def sources(self) -> list[str]:
+        """The URLs of `import_sources`."""
+        return _split_names(self.import_sources)
 
     @property
     def limits(self) -> Limits:

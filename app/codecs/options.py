@@ -149,6 +149,7 @@ class RecordsDecodeOptions:
         boundary: of `multipart`: what stands between the parts.
         as_bytes: each record of a `tfrecord` or `b64` body is one value of bytes, whatever it holds.
         transforms: knows the steps in a schema that stands in the body; None where there can be none.
+        row_groups: of a `parquet` body, those to read; None is all of them.
         losses: records of a damaged `tfrecord` are passed over, and what is lost is noted here; None
             refuses the damage.
     """
@@ -169,6 +170,7 @@ class RecordsDecodeOptions:
     boundary: bytes = b""
     as_bytes: bool = False
     transforms: Transforms | None = None
+    row_groups: range | None = None
     losses: Losses | None = None
 
 

@@ -109,6 +109,23 @@ class Arriving(ABC):
         """As `WholeBody`."""
 
 
+class FarFile(ABC):
+    """A `ByteFile` that lies elsewhere, for decoders that read at offsets alone; as a stream it has ended.
+
+    A class: to look for a protocol takes as long as the conversion of a small tensor.
+    """
+
+    size: int
+
+    @abstractmethod
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """As `ByteFile`."""
+
+    def read(self, n: int, /) -> bytes:  # noqa: ARG002 (nothing follows the file)
+        """Nothing: what the file holds is read at offsets."""
+        return b""
+
+
 class MemoryStream:
     """A `ViewStream` over bytes in memory."""
 

@@ -54,8 +54,27 @@ def decode(file: ByteFile, options: RecordsDecodeOptions, budget: Budget) -> Rec
         InputError: the file cannot be read, or its schema does not fit the declared one. While row groups are
             read: a page cannot be read, or a value does not fit.
     """
-    reader = ParquetReader(file, budget, MAX_BATCH_ROWS)
+    reader = ParquetReader(file, budget, MAX_BATCH_ROWS, options.row_groups)
     return records_from_arrow(reader.schema, reader.names, reader, options, budget, reader.num_rows)
+
+
+def find_row_groups(file: ByteFile, budget: Budget) -> list[tuple[int, int]]:
+    """Where the bytes of each row group begin and end.
+
+    Raises:
+        InputError: the footer cannot be read.
+    """
+    footer = _read_footer(file)
+    budget.charge(_PARSED_RATIO * len(footer), "The footer of the Parquet file")
+    groups = parse_footer(footer).row_groups
+    budget.release(_PARSED_RATIO * len(footer))
+    return [
+        (
+            min((chunk.start for chunk in group.columns), default=0),
+            max((chunk.stop for chunk in group.columns), default=0),
+        )
+        for group in groups
+    ]
 
 
 class ParquetReader:
@@ -64,7 +83,8 @@ class ParquetReader:
     Attributes:
         schema: as Arrow reads it.
         names: of its columns.
-        num_rows: as the footer says; reading fails at the end if there were more or fewer.
+        num_rows: of the row groups that are read, as the footer says; reading fails at the end if there
+            were more or fewer.
 
     Raises:
         MalformedInput: no Parquet file, or a corrupt one (`invalid_parquet`, `truncated`).
@@ -72,7 +92,9 @@ class ParquetReader:
         LimitExceeded: more than the budget.
     """
 
-    def __init__(self, file: ByteFile, budget: Budget, max_rows: int) -> None:
+    def __init__(
+        self, file: ByteFile, budget: Budget, max_rows: int, row_groups: range | None = None
+    ) -> None:
         self._file = file
         self._budget = budget
         self._max_rows = max_rows
@@ -85,7 +107,8 @@ class ParquetReader:
             self.schema = self._parquet.schema_arrow
             self.names: list[str] = self.schema.names
         budget.release((_PARSED_RATIO - _HELD_RATIO) * len(footer))
-        self.num_rows = self._footer.num_rows
+        self._row_groups = range(len(self._footer.row_groups)) if row_groups is None else row_groups
+        self.num_rows = sum(self._footer.row_groups[index].num_rows for index in self._row_groups)
 
     def _open(self, by_dictionary: tuple[str, ...]) -> pq.ParquetFile:
         """The file, of which these columns are read as dictionaries."""
@@ -103,7 +126,7 @@ class ParquetReader:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Every batch, valid in all its values; what it may take is charged until the next row group."""
         row = 0
-        for index in range(len(self._footer.row_groups)):
+        for index in self._row_groups:
             for batch in self._row_group(index, row):
                 yield batch
                 row += batch.num_rows

@@ -67,7 +67,7 @@ class LineReader:
         first = next(pieces, b"")
         if first.startswith(_BOM):
             first = first[len(_BOM) :]
-        end = _end_of_line(first)
+        end = end_of_line(first)
         names = self._read_names(first[:end])
         self._width = len(names)
         self._budget.release(end)
@@ -225,7 +225,7 @@ def _source(text: bytes) -> Any:
     return pa.BufferReader(_BOM + text if text.startswith(_BOM) else text)
 
 
-def _end_of_line(text: bytes) -> int:
+def end_of_line(text: bytes) -> int:
     """Where the first line ends that does not end inside quotes."""
     end = quotes = 0
     while True:

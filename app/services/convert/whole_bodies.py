@@ -6,7 +6,7 @@ from typing import Any
 
 from ...codecs.forms import Codec
 from ...runtime.arriving_body import IN_MEMORY, ArrivingBody
-from ...runtime.streams import ByteStream, MemoryFile, MemoryStream, WholeBody
+from ...runtime.streams import ByteStream, FarFile, MemoryFile, MemoryStream, WholeBody
 from ...runtime.workspace import Workspace
 
 
@@ -24,6 +24,8 @@ def as_needed(
         StreamInterrupted: the sender went away.
     """
     if codec.needs != "file":
+        return source
+    if isinstance(source, FarFile):  # given to decoders that read at offsets
         return source
     if num_bytes is not None and num_bytes > IN_MEMORY:
         return ArrivingBody(source, workspace, num_bytes)

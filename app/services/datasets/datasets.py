@@ -168,7 +168,7 @@ class Datasets:
             executor: runs the requests to the store that go side by side; made where it is not given.
             group_executor: stores groups of small appends; likewise.
         """
-        pool = executor or Threads(_STORE_THREADS, thread_name_prefix="store")
+        pool = self.pool = executor or Threads(_STORE_THREADS, thread_name_prefix="store")
         groups = group_executor or ThreadPoolExecutor(_GROUP_THREADS, thread_name_prefix="group")
         self._catalog = Catalog(store, pool)
         self._backend = Backend(store, self._catalog, pool, spool)
@@ -235,6 +235,14 @@ class Datasets:
         """Store the appends that wait to be decoded: the process ends, which cuts publications short."""
         self._is_closed = True
         self._appends.close()
+
+    def settle_schema(self, request: AppendRequest, body: AppendBody) -> bool:
+        """As `Appends.settle_schema`."""
+        return self._appends.settle_schema(request, body)
+
+    def open(self, name: str) -> Dataset:
+        """The dataset itself, for what is built on appends."""
+        return self._backend.open(name)
 
     def _append_and_publish(
         self, request: AppendRequest, body: AppendBody, options: PublishOptions

@@ -121,6 +121,25 @@ class Appends:
                 raise
             return earlier
 
+    def settle_schema(self, request: AppendRequest, body: AppendBody) -> bool:
+        """Give the dataset the schema that it would get by storing these rows, and store none of them.
+
+        Returns whether it has one; rows without a feature give none.
+
+        Raises:
+            InputError: the beginning of the rows cannot be read.
+            SchemaConflict: the dataset got another one meanwhile.
+        """
+        destination = self._catalog.destination(request.dataset)
+        if destination.schema is not None:
+            return True
+        records = apply_transforms(body.read_rows(request, None), self._images, body.workspace.budget, None)
+        schema = records.schema.as_stored()
+        if not len(schema):
+            return False
+        self._catalog.settle(destination.layout, schema, evolve=request.evolve)
+        return True
+
     def _store_rows(self, request: AppendRequest, body: AppendBody, destination: Destination) -> AppendResult:
         attempt = self._attempt(request, body, destination)
         layout = destination.layout

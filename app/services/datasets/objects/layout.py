@@ -11,6 +11,10 @@
 | `<d>/_g<g>/log/<n>.<nonce>.inputs` `.seen`| put     | named by the plan; also `.dealt`                   |
 | `<d>/_g<g>/log/<n>.done/<shard>`          | put     | that a shard is written, its size, count, SHA-256  |
 | `<d>/_g<g>/log/hint`                      | put     | some published n                                   |
+| `<d>/_g<g>/imports/<id>/plan`             | once    | what an import reads, and how                      |
+| `<d>/_g<g>/imports/<id>/<nonce>.<k>`      | put     | named by that plan: its ranges, 1,000 in each      |
+| `<d>/_g<g>/imports/<id>/ranges/<note>`    | put     | what became of a range (`imports.notes`)           |
+| `<d>/_g<g>/imports/<id>/end`              | once    | the import is done, or was cancelled               |
 | `<d>/<version>/<file>`                    | put     | shards and the files beside them                   |
 | `<d>/<version>/_manifest.json`            | once    | the publication, or why it was aborted             |
 | `<d>/<version>/_deleted.json`             | once    | the version was deleted                            |
@@ -121,6 +125,10 @@ class Layout:
     @property
     def hint(self) -> str:
         return f"{self.log}/hint"
+
+    def import_(self, import_id: str) -> str:
+        """The folder of an import."""
+        return f"{self.own}/imports/{import_id}"
 
     def version(self, n: int) -> Version:
         """The version that plan `n` publishes: rows were added, hence a minor step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from ....domain.compression import Compression
@@ -118,6 +118,10 @@ class PublishOptions:
         if self.fractions is None:
             return None
         return Division(self.divide or DIVIDED_SPLIT, self.fractions, self.by, self.seed or 0)
+
+    def with_key(self, publish_key: str) -> PublishOptions:
+        """The same, under a key."""
+        return replace(self, publish_key=publish_key)
 
     def to_json(self) -> dict[str, Any]:
         """What a repetition under the same key must ask for, too."""

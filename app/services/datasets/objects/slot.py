@@ -13,6 +13,7 @@ from typing import Any, Final
 from ....domain.limits import KIB
 from ....domain.stored_values import count, text
 from ....errors import CorruptData
+from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectStore
 from ..pieces.pieces import Piece, StoredPiece
 from .layout import Layout
@@ -161,6 +162,18 @@ def read_slot(store: ObjectStore, layout: Layout, append_id: str) -> Slot:
         CorruptData: not of the known form.
     """
     return read_again(lambda: _read_slot(store, layout.slot(append_id), append_id))
+
+
+def close_slot(store: ObjectStore, layout: Layout, append_id: str) -> Slot:
+    """The fate of an append; where nothing was decided, it will never be.
+
+    Raises:
+        OutcomeUnknown: it may or may not be closed.
+    """
+    key = layout.slot(append_id)
+    dead = Dead(new_nonce())
+    winner = create_once(store, key, dead.serialize())
+    return dead if winner is None else parse_slot(append_id, winner, key)
 
 
 def _read_slot(store: ObjectStore, key: str, append_id: str) -> Slot:

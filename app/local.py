@@ -1,0 +1,71 @@
+"""The datasets of a store without a service: for the command line, and the processes of imports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .errors import StorageError
+from .resources import available_processors, memory_for_requests
+from .runtime.memory import MemoryPool
+from .runtime.spool import Spool
+from .services.datasets.datasets import Datasets
+from .services.datasets.imports.imports import Imports
+from .settings import Settings, SettingsError, read_settings, refuse_unknown
+from .storage.obstore_store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What is opened.
+
+    Attributes:
+        datasets: of the store.
+        imports: into them; any source is allowed that this process can read.
+    """
+
+    settings: Settings
+    datasets: Datasets
+    imports: Imports
+
+
+def open_local(given: Mapping[str, Any], processes: int = 1) -> Local:
+    """Open the store that the environment names.
+
+    Args:
+        given: settings that take precedence over the environment.
+        processes: that share the memory of this machine.
+
+    Raises:
+        CannotStart: the settings cannot be used.
+    """
+    refuse_unknown(os.environ)
+    settings = read_settings(**given)
+    try:
+        store = open_store(settings.storage_url)
+    except StorageError as error:
+        raise SettingsError(f"SHARDSMITH_STORAGE_URL: {error}") from error
+    spool = Spool(settings.spool_dir, settings.spool_max_bytes // processes)
+    memory = MemoryPool((settings.memory_bytes or memory_for_requests(workers=processes)) // processes)
+    datasets = Datasets(store, limits=settings.limits, spool=spool, memory=memory, publish_wait_s=sys.maxsize)
+    imports = Imports(datasets, limits=settings.limits, spool=spool, memory=memory)
+    return Local(settings, datasets, imports)
+
+
+def open_imports(given: Mapping[str, Any], processes: int) -> Imports:
+    """As `open_local`, in a process that does ranges of an import."""
+    return open_local(given, processes).imports
+
+
+def imports_opener(given: Mapping[str, Any], processes: int) -> partial[Imports]:
+    """`open_imports`, to be sent to other processes."""
+    return partial(open_imports, dict(given), processes)
+
+
+def default_processes() -> int:
+    """One a processor."""
+    return available_processors()

@@ -1,0 +1,174 @@
+"""Where a large object is cut into ranges that are read by themselves.
+
+Only between two rows: TFRecord behind a frame, NDJSON and LibSVM behind a line, CSV behind a line that does
+not end inside quotes, Parquet between row groups. Any other object is one range. The ranges of an object
+follow from its bytes alone, and cover all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Final
+
+import numpy as np
+
+from ....codecs.arrow.parquet import find_row_groups
+from ....codecs.csv.lines import end_of_line
+from ....codecs.forms import FormName
+from ....codecs.messages.framing import HEADER_BYTES, frame_header, iter_frames
+from ....domain.import_ranges import Range, SourceObject
+from ....domain.limits import KIB, MIB
+from ....errors import InputError
+from ....runtime.workspace import Workspace
+from ....storage.sources import Source
+from .reading import PieceStream, SpooledParquet, container_of
+
+_LF, _QUOTE = b'\n"'
+#: Read at a time to find the end of a line.
+_LINE_BYTES: Final = 64 * KIB
+_LONGEST_HEADER: Final = 1 * MIB
+#: Without a byte there is no row, and nothing is wrong.
+_MAY_BE_EMPTY: Final = frozenset({"tfrecord", "ndjson", "libsvm"})
+
+
+def cut(
+    source: Source,
+    item: SourceObject,
+    form: FormName,
+    range_bytes: int,
+    workspace: Workspace,
+    pool: ThreadPoolExecutor | None,
+) -> Iterator[Range]:
+    """The ranges of an object, in order, each of about `range_bytes`.
+
+    An object that cannot be read where it is cut is one range from there on; reading it tells what is wrong.
+
+    Raises:
+        UnprocessableInput: the object changed since it was listed (`source_changed`).
+        StorageError: it cannot be read.
+    """
+    if not item.size and form in _MAY_BE_EMPTY:
+        return
+    if item.size <= range_bytes or container_of(item.name) is not None:
+        yield Range(item, 0, item.size)
+    elif form == "parquet":
+        yield from _cut_parquet(source, item, range_bytes, workspace)
+    else:
+        head = _header_bytes(source, item) if form == "csv" else 0
+        start = 0
+        for end in _ends(source, item, form, range_bytes, workspace, pool):
+            yield Range(item, start, end, head)
+            start = end
+        if start < item.size:
+            yield Range(item, start, item.size, head)
+
+
+def _ends(
+    source: Source,
+    item: SourceObject,
+    form: FormName,
+    range_bytes: int,
+    workspace: Workspace,
+    pool: ThreadPoolExecutor | None,
+) -> Iterator[int]:
+    """Where ranges end before the last one does."""
+    if form in ("ndjson", "libsvm"):
+        yield from _line_ends(source, item, range_bytes)
+    elif form in ("csv", "tfrecord"):
+        with closing(PieceStream(source, item, 0, item.size, pool)) as body:
+            if form == "csv":
+                yield from _csv_line_ends(body, item.size, range_bytes)
+            elif _is_framed(source, item):
+                yield from _frame_ends(body, item.size, range_bytes, workspace)
+
+
+def _line_ends(source: Source, item: SourceObject, range_bytes: int) -> Iterator[int]:
+    """The end of a line in every `range_bytes`; little else is read."""
+    position = range_bytes - 1
+    while position < item.size - 1:
+        data = bytes(source.read(item, position, min(_LINE_BYTES, item.size - position)))
+        found = data.find(_LF)
+        if found < 0:
+            position += len(data)
+        elif position + found + 1 < item.size:
+            yield position + found + 1
+            position += found + range_bytes
+        else:
+            return
+
+
+def _header_bytes(source: Source, item: SourceObject) -> int:
+    return end_of_line(bytes(source.read(item, 0, min(_LONGEST_HEADER, item.size))))
+
+
+def _csv_line_ends(body: PieceStream, size: int, range_bytes: int) -> Iterator[int]:
+    """As `_line_ends`; but all is read: only the quotes before a line feed tell whether it ends a row."""
+    offset = quotes = 0
+    target = range_bytes
+    while piece := body.read_view():
+        data = np.frombuffer(piece, np.uint8)
+        at_quotes = np.flatnonzero(data == _QUOTE)
+        while target <= offset + len(data):
+            first = max(0, target - 1 - offset)
+            feeds = np.flatnonzero(data[first:] == _LF) + first
+            outside = feeds[(quotes + np.searchsorted(at_quotes, feeds)) % 2 == 0]
+            if not len(outside):
+                break
+            end = offset + int(outside[0]) + 1
+            if end < size:
+                yield end
+            target = end + range_bytes
+        quotes += len(at_quotes)
+        offset += len(data)
+
+
+def _is_framed(source: Source, item: SourceObject) -> bool:
+    """Whether an object begins with a frame; a compressed one does not."""
+    head = bytes(source.read(item, 0, min(HEADER_BYTES, item.size)))
+    return len(head) == HEADER_BYTES and head == frame_header(int.from_bytes(head[:8], "little"))
+
+
+def _frame_ends(body: PieceStream, size: int, range_bytes: int, workspace: Workspace) -> Iterator[int]:
+    target = range_bytes
+    try:
+        for block in iter_frames(body, workspace.budget, compression="none"):
+            ends = block.offset + block.ends
+            while target <= ends[-1]:
+                end = int(ends[np.searchsorted(ends, target)])
+                if end < size:
+                    yield end
+                target = end + range_bytes
+    except InputError as error:
+        if error.code == "source_changed":
+            raise
+
+
+def _cut_parquet(
+    source: Source, item: SourceObject, range_bytes: int, workspace: Workspace
+) -> Iterator[Range]:
+    with workspace.spool.open() as nothing:
+        try:
+            groups = find_row_groups(SpooledParquet(source, item, 0, nothing), workspace.budget)
+        except InputError as error:
+            if error.code == "source_changed":
+                raise
+            groups = []
+    if not groups:
+        yield Range(item, 0, item.size)
+    first = 0
+    while first < len(groups):
+        last, size = first, 0
+        while last < len(groups) and (last == first or size + _size(groups[last]) <= range_bytes):
+            size += _size(groups[last])
+            last += 1
+        begins, ends = zip(*groups[first:last], strict=True)
+        # What the footer says is checked where it is read.
+        start = min(min(begins), item.size)
+        yield Range(item, start, max(start, min(max(ends), item.size)), row_groups=(first, last))
+        first = last
+
+
+def _size(group: tuple[int, int]) -> int:
+    return max(0, group[1] - group[0])

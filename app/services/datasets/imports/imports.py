@@ -1,0 +1,398 @@
+"""Imports: a source is cut into ranges, each is appended by itself, and all are published at the end.
+
+An import is many idempotent appends and one publication, and nothing else. Its plan is created once; the key
+of each append follows from plan and range, so that any number of processes may do any range, at the same
+time or again, and the slot of the append decides. What is done is noted on the store, where any process
+finds it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Literal
+
+from ....codecs.forms import FormName
+from ....domain.import_ranges import Range, SourceObject
+from ....domain.limits import Limits
+from ....domain.names import check_append_id, check_dataset_name, check_idempotency_key
+from ....errors import (
+    Conflict,
+    InputError,
+    LimitExceeded,
+    MalformedInput,
+    NotFound,
+    UnprocessableInput,
+)
+from ....runtime.amplification import Amplification
+from ....runtime.budget import Budget
+from ....runtime.memory import MemoryPool
+from ....runtime.spool import Spool
+from ....runtime.turns import pause
+from ....runtime.workspace import Workspace
+from ....storage.object_store import ObjectNotFound
+from ....storage.sources import Source, is_allowed, open_source
+from ..append.attempt import id_of_key
+from ..append.request import AppendBody
+from ..append.result import AppendResult
+from ..datasets import Datasets
+from ..objects.dataset import Dataset
+from ..objects.kept import Kept
+from ..objects.slot import Dead, close_slot, read_slot
+from ..objects.stored_json import dump_json
+from .cutting import cut
+from .notes import FailureJson, NoteBook, describe_failure
+from .plan import MAX_RANGES, ImportPlan, create_plan, find_plan, open_plan, read_page
+from .reading import CountedSource, open_range
+from .request import ImportRequest, form_of
+from .status import ImportStatus, status_of
+
+#: Plans and ranges that are kept in memory, by the number of their ranges.
+_KEPT_RANGES: Final = 100_000
+#: Ranges whose beginning is read for a schema: those before it have no row.
+_LOOKED_AT: Final = 100
+#: How long until a publication that waits for another one asks again.
+_AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One range to append. It can be sent to another process.
+
+    Attributes:
+        index: the number of the range.
+        attempt: how many attempts are known never to come to an end.
+    """
+
+    dataset: str
+    import_id: str
+    index: int
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a task. It can be sent from another process.
+
+    Attributes:
+        state: `left`: the range cannot be read, and is left out; `failed`: the same, and the import stops;
+            `cancelled`: nothing was done.
+        source_bytes: of the range.
+        failure: what was wrong.
+    """
+
+    index: int
+    state: Literal["done", "left", "failed", "cancelled"]
+    source_bytes: int
+    num_records: int = 0
+    num_bytes: int = 0
+    failure: FailureJson | None = None
+
+
+class Imports:
+    """Imports into the datasets of one store. Safe to use from several threads; every call blocks.
+
+    Args:
+        datasets: that rows are appended to.
+        limits: of what is read of a range.
+        spool: for ranges that are read at any offset.
+        memory: that ranges take their memory from.
+        allowed: URLs at or below which sources may lie; None allows all that this process can read.
+    """
+
+    def __init__(
+        self,
+        datasets: Datasets,
+        *,
+        limits: Limits,
+        spool: Spool,
+        memory: MemoryPool,
+        allowed: Sequence[str] | None = None,
+    ) -> None:
+        self._datasets = datasets
+        self._limits = limits
+        self._spool = spool
+        self._memory = memory
+        self._allowed = allowed
+        self._plans: Kept[str, tuple[ImportPlan, Sequence[Range]]] = Kept(_KEPT_RANGES)
+
+    def begin(self, dataset: str, request: ImportRequest, key: str | None = None) -> tuple[str, bool]:
+        """Plan an import, or find it if it was begun with that key; its id, and whether it is new.
+
+        Raises:
+            MalformedInput: a source that is none, or not allowed (`source_not_allowed`).
+            UnprocessableInput: nothing is there to import (`source_not_found`, `no_records`), or the key was
+                used for another import (`idempotency_key_reused`).
+            InputError: the first rows cannot be read, or do not fit the dataset.
+            LimitExceeded: too many ranges (`too_many_ranges`).
+        """
+        check_dataset_name(dataset)
+        if self._allowed is not None and not is_allowed(request.source, self._allowed):
+            raise MalformedInput(
+                f"Nothing may be imported from {request.shown_source!r}. The operator names what may be in "
+                "SHARDSMITH_IMPORT_SOURCES.",
+                code="source_not_allowed",
+            )
+        import_id = secrets.token_hex(16) if key is None else id_of_key(check_idempotency_key(key))
+        if key is not None and (found := self._find(dataset, import_id)) is not None:
+            return self._require_same(found, request), False
+        source = open_source(request.source)
+        objects, form, passed_over = _choose_objects(source, request)
+        with self._workspace(source) as (counted, workspace):
+            pool = self._datasets.pool
+            ranges = [
+                part
+                for item in objects
+                for part in cut(counted, item, form, request.range_bytes, workspace, pool)
+            ]
+        self._settle_schema(dataset, source, request, form, ranges)
+        plan = create_plan(
+            self._datasets.open(dataset),
+            import_id,
+            request,
+            form,
+            ranges,
+            num_objects=len(objects),
+            passed_over=passed_over,
+        )
+        return self._require_same(plan, request), True
+
+    def _find(self, dataset: str, import_id: str) -> ImportPlan | None:
+        try:
+            return find_plan(self._datasets.open(dataset), import_id)
+        except NotFound:
+            return None
+
+    def _require_same(self, plan: ImportPlan, request: ImportRequest) -> str:
+        if dump_json(plan.request.to_json()) != dump_json(request.to_json()):
+            raise UnprocessableInput(
+                "This idempotency key was used for another import. Use a new key.",
+                code="idempotency_key_reused",
+            )
+        return plan.import_id
+
+    def _settle_schema(
+        self, dataset: str, source: Source, request: ImportRequest, form: FormName, ranges: Sequence[Range]
+    ) -> None:
+        """Give a dataset without a schema that of the first rows, so that no order of ranges changes it."""
+        for part in ranges[:_LOOKED_AT]:
+            groups = None if part.row_groups is None else range(*part.row_groups)
+            append = request.append(
+                dataset, form, name=part.source.name, key="schema", sequence=0, row_groups=groups
+            )
+            with self._workspace(source) as (counted, workspace):
+                body = open_range(
+                    counted, part, workspace, self._datasets.pool, is_tfrecord=form == "tfrecord"
+                )
+                if self._datasets.settle_schema(append, AppendBody(body, str, workspace)):
+                    return
+        raise UnprocessableInput(
+            f"The first objects of {request.shown_source!r} have no rows, from which the features would be "
+            "known. Give a schema.",
+            code="no_records",
+        )
+
+    @contextmanager
+    def _workspace(self, source: Source) -> Iterator[tuple[CountedSource, Workspace]]:
+        counted = CountedSource(source)
+        share = self._memory.share()
+        amplification = Amplification(self._limits.max_amplification, lambda: counted.received)
+        try:
+            with Workspace(Budget(self._limits, share, amplification), self._spool) as workspace:
+                yield counted, workspace
+        finally:
+            share.end()
+
+    def _open(self, dataset: Dataset, import_id: str) -> tuple[ImportPlan, Sequence[Range]]:
+        """The plan, and its ranges."""
+        key = dataset.layout.import_(import_id)
+        known = self._plans.get(key)
+        if known is not None:
+            return known
+        check_append_id(import_id)
+        plan = open_plan(dataset, import_id)
+        ranges = [part for page in plan.pages for part in read_page(dataset, page)]
+        return self._plans.put(key, (plan, ranges), len(ranges))
+
+    def follow(self, dataset: str, import_id: str) -> ImportStatus:
+        """How far it is.
+
+        Raises:
+            NotFound: there is no such import (`import_not_found`).
+        """
+        opened = self._datasets.open(dataset)
+        plan, ranges = self._open(opened, import_id)
+        book = NoteBook(opened, import_id)
+        return status_of(dataset, plan, ranges, book.read(), book)
+
+    def cancel(self, dataset: str, import_id: str) -> ImportStatus:
+        """End an import, unless it has ended. What was appended stays, and waits for a publication.
+
+        Raises:
+            NotFound: there is no such import (`import_not_found`).
+        """
+        opened = self._datasets.open(dataset)
+        self._open(opened, import_id)
+        NoteBook(opened, import_id).end({"state": "cancelled"})
+        return self.follow(dataset, import_id)
+
+    def tasks(self, dataset: str, import_id: str, *, index: int = 0, of: int = 1) -> list[Task]:
+        """What is left to do; only every `of`-th range, from the one with that index.
+
+        Raises:
+            NotFound: there is no such import (`import_not_found`).
+        """
+        opened = self._datasets.open(dataset)
+        plan, _ = self._open(opened, import_id)
+        book = NoteBook(opened, import_id)
+        if book.ended() is not None:
+            return []
+        notes = book.read()
+        return [
+            Task(dataset, import_id, number, notes.attempts.get(number, 0))
+            for number in range(index, plan.num_ranges, of)
+            if not notes.is_decided(number)
+        ]
+
+    def work(self, task: Task) -> Outcome:
+        """Append one range; once it was appended, only say so.
+
+        Raises:
+            ShardsmithError: of the store; nothing is lost, and the same again goes on.
+        """
+        dataset = self._datasets.open(task.dataset)
+        plan, ranges = self._open(dataset, task.import_id)
+        part = ranges[task.index]
+        book = NoteBook(dataset, task.import_id)
+        if book.ended() is not None:
+            return Outcome(task.index, "cancelled", part.num_bytes)
+        attempt = task.attempt
+        while True:
+            outcome = self._try(dataset, plan, task.index, attempt, part, book)
+            if outcome is not None:
+                return outcome
+            attempt += 1
+
+    def _try(
+        self, dataset: Dataset, plan: ImportPlan, index: int, attempt: int, part: Range, book: NoteBook
+    ) -> Outcome | None:
+        """One attempt; None if it never can be, and another has to."""
+        key = plan.key_of(index, attempt)
+        append_id = id_of_key(key)
+        failure: FailureJson | None = None
+        try:
+            stored = self._append(dataset.name, plan, index, key, part)
+        except InputError as error:
+            failure = describe_failure(index, part, error)
+            if plan.request.on_error == "stop":
+                book.failed(index, failure)
+                return Outcome(index, "failed", part.num_bytes, failure=failure)
+            # Taken first: another process may have stored the rows, or still be about to.
+            slot = close_slot(dataset.store, dataset.layout, append_id)
+            if not isinstance(slot, Dead):
+                return self._note_done(book, index, part, slot.num_records, slot.num_bytes)
+        except Conflict as error:
+            if error.code != "append_expired" or not _is_dead(dataset, append_id):
+                raise
+        else:
+            return self._note_done(book, index, part, stored.num_records, stored.num_bytes)
+        if book.close(index, attempt, failure):
+            return Outcome(index, "left", part.num_bytes, failure=failure)
+        return None
+
+    def _append(self, dataset: str, plan: ImportPlan, index: int, key: str, part: Range) -> AppendResult:
+        request, form = plan.request, plan.form
+        groups = None if part.row_groups is None else range(*part.row_groups)
+        append = request.append(
+            dataset, form, name=part.source.name, key=key, sequence=index + 1, row_groups=groups
+        )
+        digest = sha256(dump_json(part.to_json())).hexdigest()
+        with self._workspace(open_source(request.source)) as (counted, workspace):
+            body = open_range(counted, part, workspace, self._datasets.pool, is_tfrecord=form == "tfrecord")
+            appended = self._datasets.append(append, AppendBody(body, lambda: digest, workspace))
+            return appended.result().stored
+
+    def _note_done(
+        self, book: NoteBook, index: int, part: Range, num_records: int, num_bytes: int
+    ) -> Outcome:
+        book.done(index, num_records, num_bytes)
+        return Outcome(index, "done", part.num_bytes, num_records, num_bytes)
+
+    def finish(self, dataset: str, import_id: str) -> ImportStatus:
+        """Publish and end an import of which every range is decided; another is left as it is.
+
+        Any number of processes may do so at a time.
+
+        Raises:
+            ShardsmithError: the publication failed; the same again goes on.
+        """
+        status = self.follow(dataset, import_id)
+        if status.has_ended or not status.is_decided:
+            return status
+        version = self._publish(dataset, status) if status.num_records else None
+        end = {"state": "done"} if version is None else {"state": "done", "version": version}
+        NoteBook(self._datasets.open(dataset), import_id).end(end)
+        return self.follow(dataset, import_id)
+
+    def _publish(self, dataset: str, status: ImportStatus) -> str | None:
+        options = status.plan.request.publish
+        if options is None:
+            return None
+        keyed = options.with_key(status.plan.publish_key)
+        while True:
+            try:
+                return str(self._datasets.publish(dataset, keyed).version)
+            except Conflict as error:
+                if error.code == "nothing_to_publish":
+                    # Others have published the rows meanwhile.
+                    return str(self._datasets.manifest(dataset, "latest").version)
+                if error.code != "publish_in_progress":
+                    raise
+                pause(_AGAIN_S)
+
+
+def _is_dead(dataset: Dataset, append_id: str) -> bool:
+    try:
+        return isinstance(read_slot(dataset.store, dataset.layout, append_id), Dead)
+    except ObjectNotFound:
+        return False
+
+
+def _choose_objects(source: Source, request: ImportRequest) -> tuple[list[SourceObject], FormName, int]:
+    """The objects to import by name, their format, and how many others there are.
+
+    Names that begin with `_` or `.` are notes of those who wrote the others, as in Spark.
+    """
+    objects: list[SourceObject] = []
+    passed_over = 0
+    for item in source.list():
+        if item.name.rsplit("/", 1)[-1].startswith(("_", ".")):
+            passed_over += 1
+        else:
+            objects.append(item)
+        if len(objects) > MAX_RANGES:
+            raise LimitExceeded(
+                f"The source has more than {MAX_RANGES} objects. Import it in parts.", code="too_many_ranges"
+            )
+    forms = {form for item in objects if (form := form_of(item.name)) is not None}
+    form = request.form
+    if form is None:
+        if len(forms) != 1:
+            what = f"objects of several formats ({', '.join(sorted(forms))})" if forms else "no known ending"
+            raise UnprocessableInput(
+                f"The names below {request.shown_source!r} have {what}. Name the format, or a pattern such "
+                "as *.parquet.",
+                code="unknown_source_format",
+            )
+        (form,) = forms
+    # Of those that do not tell by their names, the format was said.
+    known = (form, None) if request.form is not None else (form,)
+    chosen = sorted((item for item in objects if form_of(item.name) in known), key=lambda item: item.name)
+    if not chosen:
+        raise UnprocessableInput(
+            f"No object below {request.shown_source!r} is {form}.", code="unknown_source_format"
+        )
+    return chosen, form, passed_over + len(objects) - len(chosen)

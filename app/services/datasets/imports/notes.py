@@ -1,0 +1,175 @@
+"""What became of the ranges of an import, read off one listing.
+
+Each note is an object below `imports/<id>/ranges/`; its name and size say it all, so that a listing tells the
+progress:
+
+| name                          | written | means                                                           |
+|-------------------------------|---------|-----------------------------------------------------------------|
+| `<range>.done.<rows>.<bytes>` | put     | the slot of its append is a commit, which has these counts      |
+| `<range>.closed.<attempt>`    | once    | that slot is dead. Up to `DEAD_BYTES`: another attempt has to   |
+|                               |         | append the range. Longer: it is left out, and this says why     |
+| `<range>.failed.<nonce>`      | put     | an attempt failed, and may be repeated; says what was wrong     |
+
+A note follows from the slot, which decides. So one written late, or twice, changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NotRequired
+
+from typing_extensions import TypedDict
+
+from ....domain.import_ranges import Range
+from ....errors import CorruptData, ShardsmithError
+from ....storage.create_once import create_once, new_nonce
+from ....storage.object_store import ObjectNotFound
+from ..objects.dataset import Dataset
+from ..objects.slot import DEAD_BYTES
+from ..objects.stored_json import open_json, read_again, seal_json
+
+_NOTE: Final = re.compile(
+    r"(?P<index>[0-9]{6})\.(done\.(?P<rows>[0-9]+)\.(?P<bytes>[0-9]+)|closed\.(?P<attempt>[0-9]+)"
+    r"|(?P<failed>failed)\.[0-9a-f]{32})"
+)
+
+
+class FailureJson(TypedDict):
+    """What was wrong with a range. `row` and `offset` count from the beginning of the range."""
+
+    range: int
+    object: str
+    start: int
+    stop: int
+    code: str
+    detail: str
+    row: NotRequired[int]
+    offset: NotRequired[int]
+    feature: NotRequired[str]
+
+
+def describe_failure(index: int, part: Range, error: ShardsmithError) -> FailureJson:
+    """What is said of an error."""
+    told: FailureJson = {
+        "range": index,
+        "object": part.source.name,
+        "start": part.start,
+        "stop": part.stop,
+        "code": error.code,
+        "detail": error.detail,
+    }
+    location = error.location
+    if location.row is not None:
+        told["row"] = location.row
+    if location.offset is not None:
+        told["offset"] = location.offset
+    if location.feature is not None:
+        told["feature"] = location.feature
+    return told
+
+
+@dataclass(slots=True)
+class Notes:
+    """What became of the ranges, by their numbers.
+
+    Attributes:
+        done: rows and bytes, as they are stored.
+        left: the ranges that were left out, and by the note of which attempt.
+        attempts: how many attempts of a range can never be any more.
+        failed: the names of notes on failures.
+        first, last: when the first and the last note on a range that is done was written.
+    """
+
+    done: dict[int, tuple[int, int]] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    first: datetime | None = None
+    last: datetime | None = None
+
+    def is_decided(self, index: int) -> bool:
+        """Whether nothing is left to do for a range."""
+        return index in self.done or index in self.left
+
+
+class NoteBook:
+    """Reads and writes the notes of one import."""
+
+    def __init__(self, dataset: Dataset, import_id: str) -> None:
+        self._store = dataset.store
+        self._folder = dataset.layout.import_(import_id)
+        self._ranges = f"{self._folder}/ranges"
+
+    def read(self) -> Notes:
+        """All notes there are."""
+        notes = Notes()
+        for info in self._store.list(self._ranges):
+            name = info.key.removeprefix(f"{self._ranges}/")
+            found = _NOTE.fullmatch(name)
+            if found is None:
+                continue
+            index = int(found["index"])
+            if found["rows"] is not None:
+                notes.done[index] = (int(found["rows"]), int(found["bytes"]))
+                moment = info.last_modified
+                notes.first = moment if notes.first is None else min(notes.first, moment)
+                notes.last = moment if notes.last is None else max(notes.last, moment)
+            elif found["attempt"] is not None:
+                attempt = int(found["attempt"])
+                if info.size > DEAD_BYTES:
+                    notes.left[index] = attempt
+                else:
+                    notes.attempts[index] = max(notes.attempts.get(index, 0), attempt + 1)
+            else:
+                # Any of several: which one does not depend on the order of the listing.
+                notes.failed[index] = max(notes.failed.get(index, ""), name)
+        return notes
+
+    def done(self, index: int, num_records: int, num_bytes: int) -> None:
+        self._store.put(f"{self._ranges}/{index:06}.done.{num_records}.{num_bytes}", b"")
+
+    def close(self, index: int, attempt: int, failure: FailureJson | None) -> bool:
+        """Decide what the death of an attempt's slot means; whether the range is left out.
+
+        Whoever comes first decides: nobody begins another attempt of a range that was left out.
+
+        Args:
+            failure: why it is left out; None asks for another attempt.
+        """
+        value = {"nonce": new_nonce()} if failure is None else {"nonce": new_nonce(), "failure": failure}
+        data = seal_json(value)
+        winner = create_once(self._store, f"{self._ranges}/{index:06}.closed.{attempt}", data)
+        return len(winner or data) > DEAD_BYTES
+
+    def failed(self, index: int, failure: FailureJson) -> None:
+        nonce = new_nonce()
+        self._store.put(f"{self._ranges}/{index:06}.failed.{nonce}", seal_json({"failure": failure}))
+
+    def failure(self, index: int, notes: Notes) -> FailureJson | None:
+        """What was wrong with a range that was left out or failed; None if that note is gone."""
+        left = notes.left.get(index)
+        name = notes.failed[index] if left is None else f"{index:06}.closed.{left}"
+        key = f"{self._ranges}/{name}"
+        with contextlib.suppress(ObjectNotFound):
+            value: FailureJson = read_again(lambda: open_json(self._store.get(key), key))["failure"]
+            return value
+        return None
+
+    def ended(self) -> Mapping[str, Any] | None:
+        """What the end of the import says; None as long as it goes on."""
+        key = f"{self._folder}/end"
+        try:
+            value = read_again(lambda: open_json(self._store.get(key), key))
+        except ObjectNotFound:
+            return None
+        if value.get("state") not in ("done", "cancelled"):
+            raise CorruptData(f"{key} is not of the known form.")
+        return value
+
+    def end(self, value: Mapping[str, Any]) -> None:
+        """End the import, unless it has ended."""
+        create_once(self._store, f"{self._folder}/end", seal_json({"nonce": new_nonce(), **value}))

@@ -1,0 +1,148 @@
+"""How far an import is, read off the store: any process can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from ....domain.import_ranges import Range
+from .notes import FailureJson, NoteBook, Notes
+from .plan import ImportPlan
+
+#: `stopped`: a range failed, and no other attempt of it is known to have come to an end; `publishing`: all
+#: ranges are decided.
+State = Literal["running", "stopped", "publishing", "done", "cancelled"]
+
+#: Failures that are told; further ones are counted.
+_TOLD: Final = 100
+
+
+class ImportJson(TypedDict):
+    """An import as it is now. Bytes are those of the source, but for `stored_bytes`."""
+
+    dataset: str
+    import_id: str
+    state: State
+    source: str
+    objects: int
+    passed_over: int
+    ranges: int
+    ranges_done: int
+    ranges_left_out: int
+    rows: int
+    bytes: int
+    bytes_done: int
+    stored_bytes: int
+    bytes_per_second: NotRequired[float]
+    seconds_left: NotRequired[float]
+    failures: list[FailureJson]
+    version: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportStatus:
+    """An import as it is now.
+
+    Attributes:
+        done, left_out: how many ranges.
+        num_records, num_bytes: of the ranges that are done, as they are stored.
+        source_bytes: of the same in the source.
+        bytes_per_second: of the source, from the first range done to the last; None if it cannot be told.
+        failures: of ranges that were left out, or failed and are not done; the first of them.
+        version: that was published.
+    """
+
+    dataset: str
+    plan: ImportPlan
+    state: State
+    done: int
+    left_out: int
+    num_records: int
+    num_bytes: int
+    source_bytes: int
+    bytes_per_second: float | None
+    failures: tuple[FailureJson, ...]
+    version: str | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will be done."""
+        return self.state in ("done", "cancelled")
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether every range is done or left out."""
+        return self.done + self.left_out == self.plan.num_ranges
+
+    def to_json(self) -> ImportJson:
+        plan = self.plan
+        told: ImportJson = {
+            "dataset": self.dataset,
+            "import_id": plan.import_id,
+            "state": self.state,
+            "source": plan.request.shown_source,
+            "objects": plan.num_objects,
+            "passed_over": plan.passed_over,
+            "ranges": plan.num_ranges,
+            "ranges_done": self.done,
+            "ranges_left_out": self.left_out,
+            "rows": self.num_records,
+            "bytes": plan.num_bytes,
+            "bytes_done": self.source_bytes,
+            "stored_bytes": self.num_bytes,
+            "failures": list(self.failures),
+        }
+        if self.bytes_per_second is not None and not self.has_ended:
+            told["bytes_per_second"] = round(self.bytes_per_second, 1)
+            told["seconds_left"] = round((plan.num_bytes - self.source_bytes) / self.bytes_per_second, 1)
+        if self.version is not None:
+            told["version"] = self.version
+        return told
+
+
+def status_of(
+    dataset: str, plan: ImportPlan, ranges: Sequence[Range], notes: Notes, book: NoteBook
+) -> ImportStatus:
+    """What the notes say.
+
+    Args:
+        ranges: of the plan.
+    """
+    ended: Any = book.ended() or {}
+    done, left = notes.done, notes.left
+    failed = [index for index in notes.failed if not notes.is_decided(index)]
+    told = sorted([*left, *failed])[:_TOLD]
+    failures = tuple(found for index in told if (found := book.failure(index, notes)) is not None)
+    source_bytes = sum(ranges[index].num_bytes for index in done)
+    state: State = "running"
+    if ended:
+        state = ended["state"]
+    elif len(done) + len(left) == plan.num_ranges:
+        state = "publishing"
+    elif failed:
+        state = "stopped"
+    return ImportStatus(
+        dataset,
+        plan,
+        state,
+        len(done),
+        len(left),
+        sum(rows for rows, _ in done.values()),
+        sum(num_bytes for _, num_bytes in done.values()),
+        source_bytes,
+        _rate(notes, source_bytes),
+        failures,
+        ended.get("version"),
+    )
+
+
+def _rate(notes: Notes, source_bytes: int) -> float | None:
+    if notes.first is None or notes.last is None:
+        return None
+    seconds = (notes.last - notes.first).total_seconds()
+    # The time that the first range took is not known: it counts as the others do.
+    seconds *= len(notes.done) / max(1, len(notes.done) - 1)
+    return source_bytes / seconds if seconds > 0 and source_bytes else None

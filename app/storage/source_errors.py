@@ -1,0 +1,20 @@
+"""What can be wrong with the source of an import."""
+
+from __future__ import annotations
+
+from ..domain.urls import hide_secrets
+from ..errors import InputError, UnprocessableInput
+
+
+def source_changed(name: str) -> InputError:
+    """An object is no longer what the plan of the import says."""
+    return UnprocessableInput(
+        f"The object {hide_secrets(name)!r} of the source changed since the import was planned, or is gone. "
+        "Put it back, or begin an import with another key.",
+        code="source_changed",
+    )
+
+
+def nothing_at(url: str) -> InputError:
+    """The source has no object."""
+    return UnprocessableInput(f"There is nothing at {hide_secrets(url)!r}.", code="source_not_found")

@@ -1,0 +1,462 @@
+"""Imports: every row once and in order, however objects are cut, and whoever does which range how often."""
+
+import base64
+import gzip
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.domain.limits import Limits
+from app.errors import InputError, MalformedInput, NotFound, StorageUnavailable, UnprocessableInput
+from app.runtime.budget import Budget
+from app.runtime.memory import MemoryPool
+from app.runtime.spool import Spool
+from app.services.datasets.append.attempt import id_of_key
+from app.services.datasets.imports.drive import drive
+from app.services.datasets.imports.engines import HereEngine
+from app.services.datasets.imports.imports import Imports
+from app.services.datasets.imports.request import ImportRequest, form_of
+from app.services.datasets.imports.status import ImportStatus
+from app.services.datasets.objects.publish_options import PublishOptions
+from app.services.datasets.objects.slot import Dead, close_slot, read_slot
+from app.storage.obstore_store import open_store
+from tests.arrow_rows import as_arrow
+from tests.frames import frame
+from tests.rows import Client
+from tests.stores import FaultStore
+from tests.zstandard import zstd
+
+#: Texts that hold what a careless cut would take for the end of a row.
+TEXT = 'a "quoted" text,\nof two lines'
+
+
+def _rows(first: int, count: int) -> list[dict[str, Any]]:
+    return [{"id": first + i, "t": TEXT * (i % 3)} for i in range(count)]
+
+
+def write_ndjson(path: Path, first: int, count: int) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in _rows(first, count)))
+
+
+def write_csv(path: Path, first: int, count: int) -> None:
+    lines = ["id,t\n"]
+    for row in _rows(first, count):
+        text = row["t"].replace('"', '""')
+        lines.append(f'{row["id"]},"{text}"\n')
+    path.write_text("".join(lines))
+
+
+def write_parquet(path: Path, first: int, count: int) -> None:
+    pq.write_table(pa.Table.from_pylist(_rows(first, count)), path, row_group_size=7)
+
+
+def write_libsvm(path: Path, first: int, count: int) -> None:
+    path.write_text("".join(f"{first + i} 1:{i}\n" for i in range(count)))
+
+
+def write_json(path: Path, first: int, count: int) -> None:
+    path.write_text(json.dumps(_rows(first, count)))
+
+
+def write_npz(path: Path, first: int, count: int) -> None:
+    with path.open("wb") as file:
+        np.savez(file, id=np.arange(first, first + count))
+
+
+WRITERS: dict[str, Callable[[Path, int, int], None]] = {
+    "ndjson": write_ndjson,
+    "csv": write_csv,
+    "parquet": write_parquet,
+    "json": write_json,
+    "npz": write_npz,
+}
+
+
+class World:
+    """A folder to import from, and a store to import into."""
+
+    def __init__(self, folder: Path, client: Client) -> None:
+        self.folder = folder
+        self.client = client
+        self.imports = self.replica()
+
+    def replica(self, allowed: list[str] | None = None) -> Imports:
+        """Another process at the same store."""
+        datasets = Client(self.client.store).datasets
+        return Imports(
+            datasets, limits=Limits(), spool=Spool(None, 1 << 30), memory=MemoryPool(1 << 30), allowed=allowed
+        )
+
+    def request(self, pattern: str = "*", **given: Any) -> ImportRequest:
+        return ImportRequest(source=f"file://{self.folder}/{pattern}", **{"range_bytes": 300, **given})
+
+    def run(self, request: ImportRequest, *, name: str = "d", key: str = "k") -> ImportStatus:
+        import_id, _ = self.imports.begin(name, request, key)
+        return drive(self.imports, name, import_id, HereEngine(self.imports))
+
+    def read(self, name: str = "d", feature: str = "id") -> list[Any]:
+        rows = self.client.datasets.read_records(name, "latest", "train", budget=Budget())
+        return [value for batch in as_arrow(rows) for value in batch.column(feature).to_pylist()]
+
+    def shards(self, name: str) -> list[bytes]:
+        """The bytes of all shards."""
+        manifest = self.client.datasets.manifest(name, "latest")
+        names = [shard.file for split in manifest.splits.values() for shard in split.shards]
+        assert names
+        return [self.client.store.get(f"{name}/{manifest.version}/{file}") for file in names]
+
+
+@pytest.fixture
+def world(tmp_path: Path, client: Client) -> World:
+    return World(tmp_path, client)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("range_bytes", [1, 90, 1000, 10**6])
+def test_every_row_is_there_once_and_in_order(world: World, form: str, range_bytes: int) -> None:
+    for k in range(3):
+        WRITERS[form](world.folder / f"part-{k}.{form}", 100 * k, 40)
+    status = world.run(world.request(range_bytes=range_bytes))
+    assert (status.state, status.num_records, status.failures) == ("done", 120, ())
+    assert world.read() == [100 * k + i for k in range(3) for i in range(40)]
+    if form in ("ndjson", "csv", "parquet") and range_bytes == 90:
+        assert status.plan.num_ranges > 10
+
+
+def test_tfrecords_are_cut_between_records(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 50)
+    world.run(world.request("*.ndjson", publish=PublishOptions(num_shards=2)))
+    for k, data in enumerate(world.shards("d")):
+        (world.folder / f"x.tfrecord-{k:05}-of-00002").write_bytes(data)
+    status = world.run(world.request("x*", range_bytes=200), name="e")
+    assert status.plan.num_ranges > 10
+    assert world.read("e") == [[i] for i in range(50)]
+
+
+def test_a_record_that_looks_like_records_is_not_cut_in_two(world: World) -> None:
+    inner = b"".join(frame(bytes([k]) * 50) for k in range(20))
+    rows = [{"b": {"b64": base64.b64encode(value).decode()}} for value in (inner, b"after")]
+    (world.folder / "a.json").write_text(json.dumps(rows))
+    world.run(world.request())
+    [data] = world.shards("d")
+    (world.folder / "a.tfrecord").write_bytes(data)
+    status = world.run(world.request("*.tfrecord", range_bytes=100), name="e")
+    assert status.plan.num_ranges == 2
+    assert [value for [value] in world.read("e", "b")] == [inner, b"after"]
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_compressed_objects_are_read_whole(world: World, ending: str) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    data = (world.folder / "a.ndjson").read_bytes()
+    packed = gzip.compress(data) if ending == "gz" else zstd.compress(data)
+    (world.folder / f"b.ndjson.{ending}").write_bytes(packed)
+    status = world.run(world.request(f"*.{ending}", range_bytes=10))
+    assert (status.plan.num_ranges, status.num_records) == (1, 100)
+
+
+def test_many_processes_in_any_order_make_the_same_shards(world: World) -> None:
+    for k in range(3):
+        write_ndjson(world.folder / f"{k}.ndjson", 100 * k, 40)
+    request = world.request(publish=PublishOptions(shuffle=True, seed=7, num_shards=3))
+    world.run(request, name="one")
+    of = 3
+    for index in (2, 0, 1):
+        imports = world.replica()
+        import_id, _ = imports.begin("many", request, "k")
+        status = drive(imports, "many", import_id, HereEngine(imports), index=index, of=of)
+        assert (status.state == "done") == (index == 1)
+    imports = world.replica()
+    import_id, is_new = imports.begin("again", request, "k")
+    tasks = imports.tasks("again", import_id)
+    assert is_new
+    random.Random(1).shuffle(tasks)
+    for task in [*tasks, *tasks[:9]]:  # some of them twice
+        assert world.replica().work(task).state == "done"
+    imports.finish("again", import_id)
+    assert world.shards("one") == world.shards("many") == world.shards("again")
+
+
+def test_what_was_broken_off_goes_on(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    request = world.request()
+    import_id, is_new = world.imports.begin("d", request, "k")
+    tasks = world.imports.tasks("d", import_id)
+    for task in tasks[::2]:
+        world.imports.work(task)
+    other = world.replica()
+    assert is_new
+    assert other.begin("d", request, "k") == (import_id, False)
+    assert [task.index for task in other.tasks("d", import_id)] == [task.index for task in tasks[1::2]]
+    half = other.follow("d", import_id)
+    assert (half.state, half.done, half.is_decided) == ("running", len(tasks[::2]), False)
+    assert other.finish("d", import_id).state == "running"
+    assert drive(other, "d", import_id, HereEngine(other)).version == "1.0.0"
+    assert world.read() == list(range(100))
+    assert drive(other, "d", import_id, HereEngine(other)).version == "1.0.0"
+
+
+def test_an_append_whose_note_is_lost_is_not_repeated(world: World, store: FaultStore) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    task = world.imports.tasks("d", import_id)[0]
+
+    def fail(when: str, operation: str, key: str) -> None:
+        if when == "before" and operation == "put" and ".done." in key:
+            raise StorageUnavailable("gone")
+
+    store.fault = fail
+    with pytest.raises(StorageUnavailable):
+        world.imports.work(task)
+    store.fault = None
+    assert drive(world.imports, "d", import_id, HereEngine(world.imports)).num_records == 100
+    assert world.read() == list(range(100))
+
+
+def test_a_key_stands_for_one_import(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    with pytest.raises(UnprocessableInput) as caught:
+        world.imports.begin("d", world.request(on_error="skip"), "k")
+    assert caught.value.code == "idempotency_key_reused"
+    assert world.imports.begin("d", world.request(), "other")[0] != import_id
+
+
+@pytest.mark.parametrize("change", ["touched", "longer", "gone"])
+def test_a_changed_object_is_an_error_that_names_it(world: World, change: str) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 50)
+    path = world.folder / "b.ndjson"
+    write_ndjson(path, 100, 50)
+    state = path.stat()
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    if change == "touched":
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+    elif change == "longer":
+        path.write_text(path.read_text() + '{"id": 7, "t": ""}\n')
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    else:
+        path.unlink()
+    status = drive(world.imports, "d", import_id, HereEngine(world.imports))
+    assert status.state == "stopped"
+    assert [failure["code"] for failure in status.failures] == ["source_changed"]
+    assert "'b.ndjson'" in status.failures[0]["detail"]
+    # Put back, it goes on.
+    write_ndjson(path, 100, 50)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert drive(world.imports, "d", import_id, HereEngine(world.imports)).num_records == 100
+    assert world.read() == [*range(50), *range(100, 150)]
+
+
+def test_ranges_that_cannot_be_read_are_left_out_and_told(world: World) -> None:
+    rows = [json.dumps(row) for row in _rows(0, 100)]
+    rows[57] = '{"id": "no number", "t": ""}'
+    (world.folder / "a.ndjson").write_text("\n".join(rows) + "\n")
+    status = world.run(world.request(on_error="skip"))
+    assert status.state == "done"
+    assert status.left_out == 1
+    [failure] = status.failures
+    assert (failure["code"], failure["object"]) == ("inexact_integer", "a.ndjson")
+    text = (world.folder / "a.ndjson").read_bytes()[failure["start"] : failure["stop"]]
+    lost = [json.loads(line) for line in text.splitlines()]
+    assert lost[failure["row"]]["id"] == "no number"
+    ids = {row["id"] for row in lost}
+    assert world.read() == [i for i in range(100) if i not in ids]
+    assert status.num_records == 100 - len(lost)
+
+
+def test_what_was_stored_is_never_said_to_be_left_out(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    import_id, _ = world.imports.begin("d", world.request(on_error="skip"), "k")
+    for task in world.imports.tasks("d", import_id):
+        world.imports.work(task)
+    folder = f"d/_g1/imports/{import_id}/ranges"
+    for info in list(world.client.store.list(folder)):  # all notes are lost, and so is the source
+        world.client.store.delete(info.key)
+    (world.folder / "a.ndjson").unlink()
+    status = drive(world.imports, "d", import_id, HereEngine(world.imports))
+    assert (status.left_out, status.num_records) == (0, 100)
+
+
+def test_a_range_whose_slot_is_dead_is_appended_by_another_attempt(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    dataset = world.client.datasets.open("d")
+    first = id_of_key(f"{import_id}.0.0")
+    close_slot(dataset.store, dataset.layout, first)  # as collection does, a day later
+    tasks = world.imports.tasks("d", import_id)
+    assert world.imports.work(tasks[0]).state == "done"
+    assert isinstance(read_slot(dataset.store, dataset.layout, first), Dead)
+    status = drive(world.imports, "d", import_id, HereEngine(world.imports))
+    assert status.num_records == 100
+    assert world.read() == list(range(100))
+
+
+def test_the_next_attempt_is_known_when_the_dead_slot_is_gone(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    dataset = world.client.datasets.open("d")
+    first = id_of_key(f"{import_id}.0.0")
+    close_slot(dataset.store, dataset.layout, first)
+    world.imports.work(world.imports.tasks("d", import_id)[0])
+    dataset.store.delete(dataset.layout.slot(first))  # a week later
+    for info in list(dataset.store.list(f"d/_g1/imports/{import_id}/ranges")):
+        if ".done." in info.key:
+            dataset.store.delete(info.key)
+    assert world.imports.tasks("d", import_id)[0].attempt == 1
+    drive(world.imports, "d", import_id, HereEngine(world.imports))
+    assert world.read() == list(range(100))
+
+
+def test_a_range_that_was_left_out_is_not_tried_again(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    path = world.folder / "a.ndjson"
+    import_id, _ = world.imports.begin("d", world.request(on_error="skip"), "k")
+    [task, *_] = world.imports.tasks("d", import_id)
+    moved = path.rename(world.folder / "elsewhere")
+    assert world.imports.work(task).state == "left"
+    moved.rename(path)
+    assert world.replica().work(task).state == "left"
+    assert drive(world.imports, "d", import_id, HereEngine(world.imports)).left_out == 1
+
+
+def test_a_cancelled_import_does_nothing_more(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    tasks = world.imports.tasks("d", import_id)
+    world.imports.work(tasks[0])
+    assert world.imports.cancel("d", import_id).state == "cancelled"
+    assert world.replica().work(tasks[1]).state == "cancelled"
+    assert world.imports.tasks("d", import_id) == []
+    status = world.imports.finish("d", import_id)
+    assert (status.state, status.version, status.done) == ("cancelled", None, 1)
+
+
+def test_what_ended_stays_as_it_ended(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    status = world.run(world.request())
+    assert world.imports.cancel("d", status.plan.import_id).state == "done"
+
+
+def test_others_may_publish_the_rows_meanwhile(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    for task in world.imports.tasks("d", import_id):
+        world.imports.work(task)
+    world.client.publish()
+    assert world.imports.finish("d", import_id).version == "1.0.0"
+    assert world.read() == list(range(100))
+
+
+def test_the_schema_does_not_depend_on_which_range_comes_first(world: World) -> None:
+    (world.folder / "a.ndjson").write_text('{"x": 1.5}\n{"x": 2}\n' * 50)
+    (world.folder / "b.ndjson").write_text('{"x": 1}\n' * 50)
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    for task in reversed(world.imports.tasks("d", import_id)):
+        assert world.imports.work(task).state == "done"
+    world.imports.finish("d", import_id)
+    assert world.read(feature="x") == [1.5, 2] * 50 + [1] * 50
+
+
+def test_other_formats_are_passed_over_and_counted(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    (world.folder / "_SUCCESS").touch()
+    (world.folder / "notes.txt").write_text("x")
+    status = world.run(world.request())
+    assert (status.plan.num_objects, status.plan.passed_over) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        ([], "source_not_found"),
+        (["a.ndjson", "b.csv"], "unknown_source_format"),
+        (["a.bin"], "unknown_source_format"),
+        (["a.ndjson"], "no_records"),
+    ],
+    ids=["nothing", "several", "unknown", "empty"],
+)
+def test_a_source_that_cannot_be_imported_is_refused(world: World, names: list[str], code: str) -> None:
+    for name in names:
+        (world.folder / name).touch()
+    with pytest.raises(InputError) as caught:
+        world.imports.begin("d", world.request(), "k")
+    assert caught.value.code == code
+    with pytest.raises(NotFound):
+        world.client.datasets.open("d")
+
+
+def test_a_symbolic_link_does_not_lead_out_of_the_source(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    secret = tmp_path_factory.mktemp("secret") / "b.ndjson"
+    write_ndjson(secret, 900, 10)
+    (world.folder / "b.ndjson").symlink_to(secret)
+    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    assert world.run(world.request()).num_records == 10
+
+
+def test_only_sources_that_are_allowed_are_read(world: World) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 10)
+    outside = world.replica(allowed=["s3://bucket/in", f"file://{world.folder}/other"])
+    with pytest.raises(MalformedInput) as caught:
+        outside.begin("d", world.request(), "k")
+    assert caught.value.code == "source_not_allowed"
+    inside = world.replica(allowed=[f"file://{world.folder}"])
+    assert inside.begin("d", world.request(), "k")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a/b.jsonl.gz", "ndjson"),
+        ("x-train.tfrecord-00003-of-00010", "tfrecord"),
+        ("x.tfrecords", "tfrecord"),
+        ("part-0.snappy.parquet", "parquet"),
+        ("a.tsv", "csv"),
+        ("a.tfrecord.json", "json"),
+        ("README", None),
+    ],
+)
+def test_names_tell_the_format(name: str, form: str | None) -> None:
+    assert form_of(name) == form
+
+
+def test_a_plan_holds_many_ranges_in_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.services.datasets.imports.plan.PAGE", 7)
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    status = world.run(world.request(range_bytes=100))
+    assert len(status.plan.pages) == -(-status.plan.num_ranges // 7) > 3
+    assert world.read() == list(range(100))
+
+
+def test_a_planner_that_came_second_takes_the_plan_of_the_first(world: World, store: FaultStore) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 100)
+    ids = []
+
+    def race(when: str, operation: str, key: str) -> None:
+        if when == "before" and operation == "create" and key.endswith("/plan") and not ids:
+            ids.append("")
+            ids[0] = world.replica().begin("d", world.request(), "k")[0]
+
+    store.fault = race
+    import_id, _ = world.imports.begin("d", world.request(), "k")
+    assert ids == [import_id]
+    plan = world.imports.follow("d", import_id).plan
+    pages = [info.key for info in store.list(f"d/_g1/imports/{import_id}") if "/ranges/" not in info.key]
+    assert sorted(pages) == sorted([*(page.key for page in plan.pages), f"d/_g1/imports/{import_id}/plan"])
+
+
+def test_a_store_in_a_folder_takes_an_import(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_csv(tmp_path / "in" / "a.csv", 0, 40)
+    world = World(tmp_path / "in", Client(open_store(f"file://{tmp_path}/data")))
+    assert world.run(world.request()).version == "1.0.0"
+    assert world.read() == list(range(40))

@@ -1,0 +1,132 @@
+"""`shardsmith import`: real processes, also such that are killed."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_for
+
+#: Ranges of some 2 KB.
+SMALL = ("--range-mib", "0.002")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for k in range(4):
+        rows = ({"id": 1000 * k + i, "x": [i / 4, k / 4]} for i in range(500))
+        (folder / f"{k}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def command(source: Path, *arguments: str, data: str = "data") -> list[str]:
+    program = str(Path(sys.executable).with_name("shardsmith"))
+    where = ("--dataset", "d", "--data", str(source.parent / data), *SMALL)
+    return [program, "import", str(source), *where, *arguments]
+
+
+def run(source: Path, *arguments: str, data: str = "data") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(source, *arguments, data=data), capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def shards(source: Path, data: str) -> dict[str, str]:
+    files = sorted((source.parent / data / "d" / "1.0.0").glob("d-*"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_the_same_command_again_says_that_it_is_done(source: Path) -> None:
+    for _ in range(2):
+        result = run(source, "--processes", "1", "--json")
+        assert (result.returncode, result.stderr) == (0, "")
+        told = json.loads(result.stdout)
+        assert (told["state"], told["rows"], told["version"]) == ("done", 2000, "1.0.0")
+        assert told["ranges"] == told["ranges_done"] > 30
+
+
+@pytest.mark.campaign
+def test_processes_and_every_nth_range_make_the_same_shards(source: Path) -> None:
+    options = ("--shuffle", "--seed", "3", "--num-shards", "3")
+    assert run(source, *options, "--processes", "2").returncode == 0
+    for index in (1, 0):
+        part = run(source, *options, "--index", str(index), "--of", "2", data="parts")
+        assert part.returncode == 0
+    assert "Version 1.0.0 is published." in part.stdout
+    assert len(shards(source, "data")) == 3
+    assert shards(source, "data") == shards(source, "parts")
+
+
+def _children(pid: int) -> Iterator[int]:
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            yield int(child)
+            yield from _children(int(child))
+
+
+@pytest.mark.campaign
+def test_a_driver_that_is_killed_is_started_again(source: Path) -> None:
+    """With `kill -9`, twice: its processes end by themselves, and every row is there once in the end."""
+    notes = source.parent / "data" / "d" / "_g1" / "imports"
+
+    def num_done() -> int:
+        return len(list(notes.glob("*/ranges/*.done.*")))
+
+    for _ in range(2):
+        before = num_done()
+        with subprocess.Popen(
+            command(source, "--processes", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as driver:
+            wait_for(lambda before=before: num_done() > before + 2, within_s=120)  # type: ignore[misc]
+            children = list(_children(driver.pid))
+            driver.send_signal(signal.SIGKILL)
+        assert children
+        wait_for(lambda children=children: not any(map(_runs, children)), within_s=60)  # type: ignore[misc]
+    assert num_done() < 40
+    result = run(source, "--json", "--processes", "1")
+    told = json.loads(result.stdout)
+    assert (told["state"], told["rows"]) == ("done", 2000)
+    assert run(source, "--processes", "1", data="whole").returncode == 0
+    assert shards(source, "data") == shards(source, "whole")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_range_that_cannot_be_read_is_named(source: Path) -> None:
+    (source / "4.ndjson").write_text('{"id": 1, "x": [1, 2]}\n{"id": 1, "x": "a"}\n')
+    result = run(source, "--processes", "1")
+    assert result.returncode == 1
+    assert "of 4.ndjson: " in result.stdout
+    assert "It stopped." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--index", "2", "--of", "2"), 2, "--index counts from 0"),
+        (("--from", "xml"), 1, "is no format of rows"),
+        (("--split", "all"), 1, "(reserved_split_name)"),
+    ],
+    ids=["index", "format", "split"],
+)
+def test_what_cannot_be_done_is_one_line(
+    source: Path, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    result = run(source, *arguments)
+    assert (result.returncode, result.stdout) == (status, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr

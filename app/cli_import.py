@@ -174,13 +174,13 @@ def _key_of(request: ImportRequest) -> str:
 
 
 def _engine(local: Local, given: dict[str, Any]) -> Engine:
-    from .local import default_processes, imports_opener
+    from .local import OpenImports, default_processes
     from .services.datasets.imports.engines import HereEngine, LocalEngine, RayEngine
 
     settings = _settings(given)
     if local.settings.import_engine == "ray" and given["index"] is None:
         try:
-            return RayEngine(imports_opener(settings, 1), local.settings.ray_address)
+            return RayEngine(OpenImports.of(settings, 1), local.settings.ray_address)
         except ImportError as error:
             raise click.ClickException(
                 "Ray is not installed. Install it with: pip install 'shardsmith[ray]'"
@@ -189,7 +189,7 @@ def _engine(local: Local, given: dict[str, Any]) -> Engine:
     return (
         HereEngine(local.imports)
         if processes == 1
-        else LocalEngine(imports_opener(settings, processes), processes)
+        else LocalEngine(OpenImports.of(settings, processes), processes)
     )
 
 
@@ -228,16 +228,15 @@ def describe(status: ImportStatus) -> str:
     if plan.passed_over:
         lines.append(f"{plan.passed_over} objects of the source are of another format, and were passed over.")
     lines += [
-        f"Range {item['range']}, bytes {item['start']} to {item['stop']} of {item['object']}: {item['detail']} "
-        f"({item['code']})"
+        f"Range {item['range']}, bytes {item['start']} to {item['stop']} of {item['object']}: "
+        f"{item['detail']} ({item['code']})"
         for item in status.failures
     ]
     lines.append(
         {
             "done": "Done." if status.version is None else f"Version {status.version} is published.",
             "cancelled": "The import was cancelled.",
-            "stopped": "It stopped. Mend the source and give the same command again, or begin one with "
-            "--on-error skip.",
+            "stopped": "It stopped. The same command goes on once the source can be read.",
         }.get(status.state, "Other processes have the rest to do.")
     )
     return "\n".join(lines)

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from .errors import StorageError
@@ -56,14 +55,23 @@ def open_local(given: Mapping[str, Any], processes: int = 1) -> Local:
     return Local(settings, datasets, imports)
 
 
-def open_imports(given: Mapping[str, Any], processes: int) -> Imports:
-    """As `open_local`, in a process that does ranges of an import."""
-    return open_local(given, processes).imports
+@dataclass(frozen=True, slots=True)
+class OpenImports:
+    """Opens the store in a process that does ranges of an import; it can be sent there.
 
+    Attributes:
+        given, processes: as of `open_local`.
+    """
 
-def imports_opener(given: Mapping[str, Any], processes: int) -> partial[Imports]:
-    """`open_imports`, to be sent to other processes."""
-    return partial(open_imports, dict(given), processes)
+    given: tuple[tuple[str, Any], ...]
+    processes: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], processes: int) -> OpenImports:
+        return cls(tuple(given.items()), processes)
+
+    def __call__(self) -> Imports:
+        return open_local(dict(self.given), self.processes).imports
 
 
 def default_processes() -> int:

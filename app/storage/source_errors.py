@@ -10,7 +10,7 @@ def source_changed(name: str) -> InputError:
     """An object is no longer what the plan of the import says."""
     return UnprocessableInput(
         f"The object {hide_secrets(name)!r} of the source changed since the import was planned, or is gone. "
-        "Put it back, or begin an import with another key.",
+        "Put it back as it was, and go on.",
         code="source_changed",
     )
 

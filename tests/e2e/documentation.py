@@ -58,6 +58,8 @@ def run_commands(
         ran = subprocess.run(
             ["sh", "-c", command.replace(PRINTED_URL, service.url)],
             cwd=folder,
+            # The command line stands beside the interpreter.
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
             capture_output=True,
             text=True,
             timeout=timeout,

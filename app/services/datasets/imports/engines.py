@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final, Protocol
@@ -18,14 +18,17 @@ from ....errors import InProgress, OutcomeUnknown, Overloaded, ShardsmithError, 
 from ....runtime.turns import pause
 from .imports import Imports, Outcome, Task
 
-#: Makes what does a task, once in each process. It can be sent to another one.
-OpenImports = Callable[[], Imports]
-
 #: How often a task is tried whose store failed, and how long until it is tried again, doubled each time.
 _TRIES: Final = 5
 _FIRST_WAIT_S: Final = 1.0
 #: Tasks that wait in a process pool or at a cluster, for each that may run.
 _QUEUED: Final = 2
+
+
+class OpenImports(Protocol):
+    """Makes what does a task, once in each process. It can be sent to another one, and has a hash."""
+
+    def __call__(self) -> Imports: ...
 
 
 class Engine(Protocol):
@@ -177,17 +180,14 @@ class RayEngine:
         return outcome
 
 
-_opened: dict[bytes, Imports] = {}
+_opened: dict[OpenImports, Imports] = {}
 _lock = threading.Lock()
 
 
 def do_anywhere(open_imports: OpenImports, task: Task) -> Outcome:
     """Do a task in a process that may have opened the stores for an earlier one."""
-    import pickle
-
-    name = pickle.dumps(open_imports)
     with _lock:
-        imports = _opened.get(name)
+        imports = _opened.get(open_imports)
         if imports is None:
-            imports = _opened[name] = open_imports()
+            imports = _opened[open_imports] = open_imports()
     return do(imports, task)

@@ -439,7 +439,7 @@ def test_a_plan_holds_many_ranges_in_pages(world: World, monkeypatch: pytest.Mon
 
 def test_a_planner_that_came_second_takes_the_plan_of_the_first(world: World, store: FaultStore) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 100)
-    ids = []
+    ids: list[str] = []
 
     def race(when: str, operation: str, key: str) -> None:
         if when == "before" and operation == "create" and key.endswith("/plan") and not ids:

@@ -89,11 +89,15 @@ class Recorder:
             begun.set_attributes(attributes())
         return RequestSpan(begun)
 
+    def is_recording(self) -> bool:
+        """Whether the current request is recorded."""
+        return get_current_span().is_recording()
+
     def span(
         self, name: str, attributes: Attributes, *, is_client: bool = False
     ) -> AbstractContextManager[object]:
         """As `tracing.span`."""
-        if not get_current_span().is_recording():
+        if not self.is_recording():
             return _NOTHING
         return _Block(self._tracer.start_span(name, None, _kind(is_client), attributes))
 
@@ -116,7 +120,7 @@ class Recorder:
 
     def stage(self, name: str, attributes: Attributes, *, is_client: bool = False) -> Stage:
         """As `tracing.stage`."""
-        if not get_current_span().is_recording():
+        if not self.is_recording():
             return Stage()
         return _RecordedStage(self._tracer.start_span(name, None, _kind(is_client), attributes))
 

@@ -193,10 +193,14 @@ class WholeConversion:
 def begin_whole(num_bytes: int) -> WholeConversion | None:
     """What stages of a conversion note, if it is to be counted once; else they count by themselves.
 
+    They do so where the request is recorded, which takes a span for each.
+
     Args:
         num_bytes: of the body.
     """
-    if _counting is None or _recorder is not None or get_ident() != _MAIN_THREAD:
+    if _counting is None or get_ident() != _MAIN_THREAD:
+        return None
+    if _recorder is not None and _recorder.is_recording():
         return None
     return WholeConversion(num_bytes)
 

@@ -38,7 +38,7 @@ BODY = json.dumps([{"x": [0.5] * 8, "label": 3, "name": "a row"}]).encode()
 
 
 @contextmanager
-def server(storage_url: str) -> Iterator[tuple[str, int]]:
+def server(storage_url: str, **environment: str) -> Iterator[tuple[str, int]]:
     """A server process of its own, once it is ready: its address, and its id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -49,7 +49,7 @@ def server(storage_url: str) -> Iterator[tuple[str, int]]:
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, **settings},
+        env={**os.environ, **settings, **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:

@@ -107,13 +107,13 @@ class Sender(asyncio.Protocol):
             self.over.set_result(None)
 
 
-async def _requests_a_second(url: str, request: bytes) -> float:
+async def _requests_a_second(url: str, request: bytes, seconds: float) -> float:
     address = urlsplit(url)
     loop = asyncio.get_running_loop()
     begin = time.monotonic()
     opened = [
         await loop.create_connection(
-            lambda: Sender(request, begin + SECONDS), str(address.hostname), address.port or 80
+            lambda: Sender(request, begin + seconds), str(address.hostname), address.port or 80
         )
         for _ in range(CONNECTIONS)
     ]
@@ -121,13 +121,13 @@ async def _requests_a_second(url: str, request: bytes) -> float:
     return sum(sender.count for _, sender in opened) / (time.monotonic() - begin)
 
 
-def requests_a_second(url: str, path: str, body: bytes) -> float:
+def requests_a_second(url: str, path: str, body: bytes, seconds: float = SECONDS) -> float:
     """How many one server answers."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
-    return uvloop.run(_requests_a_second(url, head.encode() + body))
+    return uvloop.run(_requests_a_second(url, head.encode() + body, seconds))
 
 
 def measure_case(session: Session, case: Case, ours: tuple[str, int]) -> None:

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from app import otel, tracing
 from app.runtime.threads import Threads
+from app.telemetry.stages import CountingStage
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 
@@ -152,3 +153,13 @@ def test_baggage_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
     assert begun is not None
     assert begun[0] == "1" * 32
     assert caplog.messages == []
+
+
+@pytest.mark.usefixtures("spans")
+def test_a_small_conversion_is_counted_once_unless_its_request_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tracing, "_counting", CountingStage)
+    assert tracing.begin_whole(1) is not None  # as in a request that is not sampled
+    with tracing.root_span("request"):
+        assert tracing.begin_whole(1) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ seconds. After any other error, do first what the remedy says.
 """
 
 
+@cache  # walking the source takes a second
 def read_statuses() -> dict[str, list[int]]:
     """Every code that a client may be told, with its statuses.
 

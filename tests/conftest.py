@@ -11,14 +11,24 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers import running
 from tests.servers.running import MissingTool, RunningStore
 
+# No test is decided by how fast a machine is. All else is as hypothesis chose, which looks for CI.
+settings.register_profile(
+    "any machine",
+    settings(),
+    deadline=None,
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
+
 Start = Callable[[Path], AbstractContextManager[RunningStore]]
 
 #: What makes a test slow, or ask for more than Python; pyproject.toml says what each marker means.
-SLOW: Final = ("campaign", "exhaustive", "soak", "stores", "tensorflow", "tools", "waits")
+SLOW: Final = ("campaign", "exhaustive", "processes", "soak", "stores", "tensorflow", "tools", "waits")
 #: Needs TensorFlow to be imported at all.
 DIFFERENTIAL: Final = Path(__file__).with_name("differential")
 #: The fixtures below.
@@ -48,7 +58,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(DIFFERENTIAL):
+        if item.nodeid.startswith("tests/differential/"):
             item.add_marker("tensorflow")
         if not STORES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("stores")

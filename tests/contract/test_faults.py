@@ -116,7 +116,7 @@ class Watch:
         while True:
             self._statuses.add(self._client.get("/livez").status_code)
             self.peak_mib = max(self.peak_mib, self._service.resident_mib())
-            if self._over.wait(0.01):
+            if self._over.wait(0.02):
                 return
 
 

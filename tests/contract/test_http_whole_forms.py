@@ -133,6 +133,7 @@ def little_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 ROWS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("delivery", ["streamed", "checked"])
 @pytest.mark.parametrize("mib", [8, 16, 32])
 def test_body_and_answer_have_a_quarter_of_the_spool_together_and_neither_waits_for_it(

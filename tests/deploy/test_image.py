@@ -16,7 +16,7 @@ from tests.contract.test_form_table import test_examples as test_examples_in_eve
 from tests.contract.test_form_table import test_records as test_records_in_every_form  # noqa: F401  # client
 from tests.contract.test_form_table import test_tensors as test_tensors_in_every_form  # noqa: F401  # of here
 from tests.deploy.image import Image
-from tests.e2e.service import Service, free_port, start
+from tests.e2e.service import Service, free_port, ready
 
 pytestmark = pytest.mark.tools
 
@@ -159,19 +159,15 @@ def test_its_kernels_run_on_the_oldest_processor_that_they_are_for(
         pytest.skip(missing)
     (tmp_path / "data").mkdir()
     shutil.copy(emulator, tmp_path / "data" / "qemu")
-    port = free_port()
+    port = str(free_port())
     old = ("/var/lib/shardsmith/qemu", "-cpu", "Nehalem", PYTHON, "/opt/shardsmith/bin/shardsmith")
-    settings = {"SHARDSMITH_HOST": "127.0.0.1", "SHARDSMITH_PORT": str(port), "NUMBA_DEBUG_CACHE": "1"}
-    emulated = start(tmp_path, run=image.command(tmp_path / "data", *old, **settings))
-    service = Service(emulated.process, f"http://127.0.0.1:{port}", emulated.output, emulated.datasets)
+    settings = {"SHARDSMITH_HOST": "127.0.0.1", "SHARDSMITH_PORT": port, "NUMBA_DEBUG_CACHE": "1"}
     rows = [{"x": [number / 4, 1024.5], "text": "é" * 20, "n": number} for number in range(100)]
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, run=image.command(tmp_path / "data", *old, **settings), port=port) as service:
         answers = [
             httpx.post(f"{url}/v1/records/serialize", params={"to": "tfrecord"}, json=rows, timeout=60)
             for url in (service.url, client.base_url)
         ]
-    finally:
         service.stop()
     assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
     assert answers[0].content == answers[1].content

@@ -10,7 +10,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ import yaml
 
 from app.domain.limits import KIB, MIB
 from tests.deploy.manifests import CHART, ROOT
-from tests.e2e.service import Service, free_port, start
+from tests.e2e.service import Service, free_port, ready
 from tests.servers.running import RunningStore
 from tests.waiting import wait_for
 
@@ -160,17 +160,13 @@ def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
         process.wait()
 
 
-def watched(tmp_path: Path, prometheus: Prometheus, **settings: str) -> Service:
+@contextmanager
+def watched(tmp_path: Path, prometheus: Prometheus, **settings: str) -> Iterator[Service]:
     """A service that is ready, and that Prometheus has seen."""
     port = (tmp_path / "metrics_port").read_text()
-    service = start(tmp_path, SHARDSMITH_METRICS_PORT=port, **settings)
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_METRICS_PORT=port, **settings) as service:
         wait_for(lambda: answers(prometheus) and prometheus.has_data("shardsmith_ready == 1"))
-    except BaseException:
-        service.kill()
-        raise
-    return service
+        yield service
 
 
 def answers(prometheus: Prometheus) -> bool:
@@ -181,45 +177,41 @@ def answers(prometheus: Prometheus) -> bool:
 
 
 def test_each_panel_shows_something_of_a_service_at_work(tmp_path: Path, prometheus: Prometheus) -> None:
-    service = watched(tmp_path, prometheus, SHARDSMITH_COLLECT_INTERVAL_S="1")
-    names = count()
+    with watched(tmp_path, prometheus, SHARDSMITH_COLLECT_INTERVAL_S="1") as service:
+        names = count()
 
-    def work() -> None:
-        """Everything that the dashboard has a panel for."""
-        rows = b'{"x": 1.5}\n' * 20_000
-        name = f"{service.url}/v1/datasets/d{next(names)}"
-        with httpx.Client(base_url=service.url, timeout=60) as client, ThreadPoolExecutor(4) as pool:
-            assert client.post("/v1/records/serialize", content=rows, headers=NDJSON).status_code == 200
-            assert client.post("/v1/records/serialize", content=b"{", headers=NDJSON).status_code == 400
-            assert client.post(f"{name}/records", content=rows, headers=NDJSON).status_code == 201
-            small = [pool.submit(client.post, f"{name}/records", content=b'[{"x": 2}]', headers=JSON)]
-            assert {future.result().status_code for future in small} == {201}
-            version = client.post(f"{name}/versions")
-            assert version.status_code == 201
-            assert client.post(f"{name}/records", content=rows, headers=NDJSON).status_code == 201
-            assert client.get(f"{name}/versions/1.0.0/records").status_code == 200
+        def work() -> None:
+            """Everything that the dashboard has a panel for."""
+            rows = b'{"x": 1.5}\n' * 20_000
+            name = f"{service.url}/v1/datasets/d{next(names)}"
+            with httpx.Client(base_url=service.url, timeout=60) as client, ThreadPoolExecutor(4) as pool:
+                assert client.post("/v1/records/serialize", content=rows, headers=NDJSON).status_code == 200
+                assert client.post("/v1/records/serialize", content=b"{", headers=NDJSON).status_code == 400
+                assert client.post(f"{name}/records", content=rows, headers=NDJSON).status_code == 201
+                small = [pool.submit(client.post, f"{name}/records", content=b'[{"x": 2}]', headers=JSON)]
+                assert {future.result().status_code for future in small} == {201}
+                version = client.post(f"{name}/versions")
+                assert version.status_code == 201
+                assert client.post(f"{name}/records", content=rows, headers=NDJSON).status_code == 201
+                assert client.get(f"{name}/versions/1.0.0/records").status_code == 200
 
-    def missing() -> list[tuple[str, str]]:
-        return [(title, query) for title, query in queries("1m") if not prometheus.has_data(query)]
+        def missing() -> list[tuple[str, str]]:
+            return [(title, query) for title, query in queries("1m") if not prometheus.has_data(query)]
 
-    try:
         for _ in range(20):
             work()
             if not missing():
                 break
         assert missing() == []
         assert prometheus.firing() <= {"ShardsmithEventLoopLate", "ShardsmithQueueing"}, "on a busy machine"
-    finally:
-        service.kill()
 
 
 def test_alerts_fire_once_the_store_is_gone_and_end_once_it_is_back(
     tmp_path: Path, prometheus: Prometheus
 ) -> None:
-    service = watched(tmp_path, prometheus)
-    expected = {"ShardsmithStoreUnavailable", "ShardsmithNotReady", "ShardsmithNoReplicaReady"}
-    folder = tmp_path / "data"
-    try:
+    with watched(tmp_path, prometheus) as service:
+        expected = {"ShardsmithStoreUnavailable", "ShardsmithNotReady", "ShardsmithNoReplicaReady"}
+        folder = tmp_path / "data"
         wait_for(lambda: not expected & prometheus.firing())  # it starts unready
         folder.rename(tmp_path / "away")
         folder.write_bytes(b"no folder")
@@ -233,8 +225,6 @@ def test_alerts_fire_once_the_store_is_gone_and_end_once_it_is_back(
         folder.unlink()
         (tmp_path / "away").rename(folder)
         wait_for(lambda: not expected & prometheus.firing(), within_s=90)
-    finally:
-        service.kill()
     wait_for(lambda: "ShardsmithDown" in prometheus.firing(), within_s=90)
 
 
@@ -242,10 +232,10 @@ def test_alerts_fire_once_an_s3_hangs_or_is_gone(
     tmp_path: Path, prometheus: Prometheus, ceph_rgw_to_stop: RunningStore
 ) -> None:
     store = ceph_rgw_to_stop
-    service = watched(tmp_path, prometheus, SHARDSMITH_STORAGE_URL=store.url, **store.environment)
     expected = {"ShardsmithStoreUnavailable", "ShardsmithNotReady", "ShardsmithNoReplicaReady"}
-    url = f"{service.url}/v1/datasets/kept"
-    try:
+    settings = {"SHARDSMITH_STORAGE_URL": store.url, **store.environment}
+    with watched(tmp_path, prometheus, **settings) as service:
+        url = f"{service.url}/v1/datasets/kept"
         wait_for(lambda: not expected & prometheus.firing())  # it starts unready
         assert httpx.post(f"{url}/records", json=[{"id": 7}]).status_code == 201
         os.kill(store.process_id, signal.SIGSTOP)
@@ -258,22 +248,19 @@ def test_alerts_fire_once_an_s3_hangs_or_is_gone(
         assert rows == [{"id": 7}]
         os.kill(store.process_id, signal.SIGKILL)
         wait_for(lambda: expected <= prometheus.firing(), within_s=180)
-    finally:
-        service.kill()
 
 
 def test_alerts_fire_while_the_memory_pool_is_full(tmp_path: Path, prometheus: Prometheus) -> None:
     pool = 60 * MIB
-    service = watched(
+    with watched(
         tmp_path,
         prometheus,
         SHARDSMITH_MEMORY_BYTES=str(pool),
         SHARDSMITH_STREAMS="64",
         SHARDSMITH_MIN_RATE="1",
         SHARDSMITH_BODY_TIMEOUT_S="600",
-    )
-    query = "from=raw&dtype=uint8&shape=100000000"
-    try:
+    ) as service:
+        query = "from=raw&dtype=uint8&shape=100000000"
         with ExitStack() as clients:
             for _ in range(pool // HELD_BY_ONE):
                 clients.enter_context(begin_upload(service, f"/v1/tensors/serialize?{query}"))
@@ -285,8 +272,6 @@ def test_alerts_fire_while_the_memory_pool_is_full(tmp_path: Path, prometheus: P
 
             wait_for(refuse, within_s=90)
         wait_for(lambda: "ShardsmithMemoryPoolFull" not in prometheus.firing(), within_s=90)
-    finally:
-        service.kill()
 
 
 def begin_upload(service: Service, target: str) -> socket.socket:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.deploy.kubelet import Kubelet, Probe, Result
 from tests.deploy.manifests import base_pod
-from tests.e2e.service import Service, start
+from tests.e2e.service import Service, ready
 from tests.waiting import wait_for
 
 #: Liveness is asked so many times while the largest conversions run: three times what ends a container.
@@ -141,12 +141,8 @@ def test_two_failures_in_a_row_make_a_container_unready_and_one_success_ready() 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    started = start(tmp_path)
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path) as started:
         yield started
-    finally:
-        started.kill()
 
 
 def lines(count: int) -> Iterator[bytes]:

@@ -104,13 +104,19 @@ def served_alone() -> Sequence[str]:
     return (sys.executable, "-c", f"import sys; sys.modules.update(dict.fromkeys({hidden})); {RUN[-1]}")
 
 
-def start(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Service:
-    """A service that keeps everything in `folder`; it may not be ready, nor listen, yet."""
-    port = free_port()
+def start(folder: Path, *, run: Sequence[str] = RUN, port: str = "", **settings: str) -> Service:
+    """A service that keeps everything in `folder`; it may not be ready, nor listen, yet.
+
+    A test of one service has `started` or `ready` instead, which end it, too.
+
+    Args:
+        port: where it listens if `run` says that; a free port otherwise.
+    """
+    port = port or str(free_port())
     environment = {
         **os.environ,
         "SHARDSMITH_HOST": "127.0.0.1",
-        "SHARDSMITH_PORT": str(port),
+        "SHARDSMITH_PORT": port,
         "SHARDSMITH_STORAGE_URL": (folder / "data").as_uri(),
         **settings,
     }
@@ -121,14 +127,21 @@ def start(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Service
 
 
 @contextmanager
-def ready(folder: Path, *, run: Sequence[str] = RUN, **settings: str) -> Iterator[Service]:
-    """A service that is ready; killed at the end if it has not been stopped."""
-    service = start(folder, run=run, **settings)
+def started(folder: Path, *, run: Sequence[str] = RUN, port: str = "", **settings: str) -> Iterator[Service]:
+    """A service that may not be ready yet; killed at the end if it has not been stopped."""
+    service = start(folder, run=run, port=port, **settings)
     try:
-        service.wait_until_ready()
         yield service
     finally:
         service.kill()
+
+
+@contextmanager
+def ready(folder: Path, *, run: Sequence[str] = RUN, port: str = "", **settings: str) -> Iterator[Service]:
+    """A service that is ready; killed at the end if it has not been stopped."""
+    with started(folder, run=run, port=port, **settings) as service:
+        service.wait_until_ready()
+        yield service
 
 
 def free_port() -> int:

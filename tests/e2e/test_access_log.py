@@ -206,6 +206,7 @@ def test_what_goes_wrong_is_logged_with_the_id(service: Service, tmp_path: Path)
     assert [line["logger"] for line in told if line["level"] == "ERROR"] == ["app.api.problems"]
 
 
+@pytest.mark.processes
 def test_lines_for_requests_can_be_left_out_but_for_aborted_uploads(tmp_path: Path) -> None:
     with ready(tmp_path, SHARDSMITH_ACCESS_LOG="false") as service:
         answer = httpx.get(f"{service.url}/v1/forms")

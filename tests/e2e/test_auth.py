@@ -12,7 +12,7 @@ import pytest
 
 from app.settings import Settings
 from tests.contract.tokens import as_, token_file
-from tests.e2e.service import ROOT, RUN, Service, free_port, ready, start
+from tests.e2e.service import ROOT, RUN, Service, free_port, ready, started
 from tests.waiting import wait_for
 
 READ = {"scopes": ["read"]}
@@ -70,6 +70,7 @@ def refusal(folder: Path, **settings: str) -> str:
     return ended.stderr
 
 
+@pytest.mark.processes
 def test_it_does_not_start_unguarded_beyond_loopback_nor_with_a_broken_file(tmp_path: Path) -> None:
     assert "SHARDSMITH_ALLOW_UNAUTHENTICATED" in refusal(tmp_path, SHARDSMITH_HOST="0.0.0.0")  # noqa: S104
     path = tmp_path / "tokens.json"
@@ -94,7 +95,7 @@ def canaried(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service
     path = tmp_path / "tokens.json"
     entry = {"name": "all", "scopes": ["read", "write", "admin"]}
     path.write_text(token_file({TOKEN: entry}))
-    started = start(
+    with started(
         tmp_path,
         SHARDSMITH_TOKENS_FILE=str(path),
         SHARDSMITH_STORAGE_URL="s3://bucket/prefix",
@@ -106,12 +107,9 @@ def canaried(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service
         AWS_ACCESS_KEY_ID="public-id",
         AWS_SECRET_ACCESS_KEY=AWS,
         AWS_SESSION_TOKEN=AWS,
-    )
-    try:
-        wait_for(lambda: started.answers("/livez"))
-        yield started
-    finally:
-        started.kill()
+    ) as service:
+        wait_for(lambda: service.answers("/livez"))
+        yield service
 
 
 @pytest.mark.waits

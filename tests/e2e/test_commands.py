@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -202,7 +201,6 @@ def test_an_interrupted_installation_starts_over(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert "Making .venv" in process.stderr.readline()
     assert "Installing" in process.stderr.readline()
-    time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM

@@ -17,7 +17,7 @@ import pytest
 
 from tests.archives import files_of
 from tests.e2e.documentation import Page, matches, run_commands, run_program
-from tests.e2e.service import ROOT, Service, needs_curl, start
+from tests.e2e.service import ROOT, Service, needs_curl, ready
 
 # What TensorFlow and TFDS warn of while they are imported is theirs.
 pytestmark = [needs_curl, pytest.mark.tensorflow, pytest.mark.filterwarnings("default")]
@@ -44,12 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    started = start(tmp_path_factory.mktemp("service"))
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path_factory.mktemp("service")) as started:
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="module")

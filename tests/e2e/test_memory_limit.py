@@ -36,6 +36,7 @@ def assert_it_serves(service: Service) -> None:
     assert {status for _, status in ask_at_once(service, [APPEND])} == {201}
 
 
+@pytest.mark.processes
 @needs_control_groups
 def test_a_limit_below_what_the_service_takes_itself_ends_the_start(tmp_path: Path) -> None:
     with limited_to(256 * MIB) as group:

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from app.api.auth.routes import ACCESS
 from tests.e2e.metrics import Samples, moved, scrape, settled
-from tests.e2e.service import SSL_CONTEXT, Service, free_port, start
+from tests.e2e.service import SSL_CONTEXT, Service, free_port, ready, started
 from tests.images import encode, pixels
 from tests.served import read_to_end
 from tests.waiting import wait_for
@@ -67,12 +67,8 @@ def _num_requests(samples: Samples) -> float:
 @contextmanager
 def watched(folder: Path, **settings: str) -> Iterator[Watched]:
     port = free_port()
-    service = start(folder, SHARDSMITH_METRICS_PORT=str(port), **settings)
-    try:
-        service.wait_until_ready()
+    with ready(folder, SHARDSMITH_METRICS_PORT=str(port), **settings) as service:
         yield Watched(service, f"http://127.0.0.1:{port}/metrics")
-    finally:
-        service.kill()
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +309,7 @@ def test_processes_of_images_are_shown_and_their_ends_counted(running: Watched) 
     }
 
 
+@pytest.mark.processes
 def test_readiness_and_its_checks_are_shown(tmp_path: Path) -> None:
     with watched(tmp_path) as running:
         ready = running.scrape()
@@ -371,18 +368,16 @@ def _is_closed(connection: socket.socket) -> bool:
         return False
 
 
+@pytest.mark.processes
 def test_without_the_setting_there_are_none(service: Service) -> None:
     assert "metrics are at" not in service.log()
 
 
+@pytest.mark.processes
 def test_port_0_picks_a_free_one_which_the_log_tells(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_METRICS_PORT="0")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_METRICS_PORT="0") as service:
         [url] = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)", service.log())
         assert scrape(url)["shardsmith_ready{}"] == 1
-    finally:
-        service.kill()
 
 
 def test_a_port_that_is_taken_stops_the_start_with_one_line(tmp_path: Path) -> None:
@@ -390,8 +385,8 @@ def test_a_port_that_is_taken_stops_the_start_with_one_line(tmp_path: Path) -> N
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        service = start(tmp_path, SHARDSMITH_METRICS_PORT=str(port))
-        assert service.process.wait(60) == 1
+        with started(tmp_path, SHARDSMITH_METRICS_PORT=str(port)) as service:
+            assert service.process.wait(60) == 1
     assert service.log().splitlines()[-1] == (
         f"Shardsmith does not start: Metrics cannot be served on 127.0.0.1, port {port}: Address already in "
         "use. Set SHARDSMITH_METRICS_HOST and SHARDSMITH_METRICS_PORT to an address of this machine and a "
@@ -400,6 +395,7 @@ def test_a_port_that_is_taken_stops_the_start_with_one_line(tmp_path: Path) -> N
     assert "Traceback" not in service.log()
 
 
+@pytest.mark.processes
 def test_several_workers_have_their_metrics_together(tmp_path: Path) -> None:
     with watched(tmp_path, SHARDSMITH_WORKERS="2") as running:
         ready = settled(running.metrics_url, lambda now: now.get("shardsmith_workers{state=answering}") == 2)
@@ -484,6 +480,7 @@ def test_appends_and_publications_are_counted(running: Watched) -> None:
     }
 
 
+@pytest.mark.processes
 def test_a_publication_by_another_replica_is_noticed(running: Watched, tmp_path: Path) -> None:
     data = f"file://{_data(running)}"
     with watched(tmp_path, SHARDSMITH_STORAGE_URL=data) as other:
@@ -503,6 +500,7 @@ def _data(running: Watched) -> Path:
     return running.service.datasets
 
 
+@pytest.mark.processes
 def test_after_a_restart_collection_finds_what_waits(tmp_path: Path) -> None:
     with watched(tmp_path, SHARDSMITH_COLLECT_INTERVAL_S="0") as first:
         first.post("/v1/datasets/kept/records", ROWS)

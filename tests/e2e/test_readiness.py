@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.contract.tokens import TOKENS, as_, token_file
-from tests.e2e.service import ready, start
+from tests.e2e.service import ready, started
 from tests.mounts import mounted, remount
 from tests.waiting import wait_for
 
@@ -21,8 +21,7 @@ LARGE = b"[" + b"[1]," * (5 << 20) + b"[1]]"
 
 @pytest.mark.waits
 def test_requests_are_answered_while_kernels_of_others_are_compiled(tmp_path: Path) -> None:
-    service = start(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
-    try:
+    with started(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels")) as service:
         wait_for(lambda: service.answers("/livez"))
         conversion = f"{service.url}/v1/tensors/serialize?to=b64"
         answer = httpx.post(conversion, content=b"[1, 2]", headers=JSON, timeout=300)
@@ -35,8 +34,6 @@ def test_requests_are_answered_while_kernels_of_others_are_compiled(tmp_path: Pa
         assert httpx.get(f"{service.url}/startupz").status_code == 503
         assert service.stop() == 0, service.log()
         assert "Traceback" not in service.log()
-    finally:
-        service.kill()
 
 
 @pytest.mark.waits
@@ -66,11 +63,10 @@ def put_file_in_place_of(folder: Path) -> None:
     folder.touch()
 
 
+@pytest.mark.processes
 def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    service = start(tmp_path, SHARDSMITH_SPOOL_DIR=str(spool))
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_SPOOL_DIR=str(spool)) as service:
         put_file_in_place_of(spool)
         with httpx.Client(base_url=service.url, timeout=60) as client:
             wait_for(lambda: "spool_unavailable" in client.get("/readyz").text)
@@ -83,17 +79,13 @@ def test_a_spool_that_cannot_be_written_is_named_by_the_answer_and_by_readyz(tmp
             spool.unlink()
             wait_for(lambda: client.get("/readyz").status_code == 200)
             assert client.post("/v1/tensors/serialize", content=LARGE, headers=JSON).status_code == 200
-    finally:
-        service.kill()
 
 
 def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     tokens.write_text(token_file(TOKENS))
     spool = tmp_path / "spool"
-    service = start(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens), SHARDSMITH_SPOOL_DIR=str(spool))
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_TOKENS_FILE=str(tokens), SHARDSMITH_SPOOL_DIR=str(spool)) as service:
         put_file_in_place_of(spool)
         with httpx.Client(base_url=service.url, timeout=60) as client:
 
@@ -120,5 +112,3 @@ def test_only_who_has_a_token_is_told_more_than_the_names_of_the_checks(tmp_path
             shown = client.get("/docs").text + client.get("/openapi.json").text
             for kept in (str(tmp_path), json.dumps(f"{len(TOKENS)} in force")):
                 assert kept not in shown
-    finally:
-        service.kill()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.domain.limits import MIB
-from tests.e2e.service import STOPS_WITHIN_S, Service, free_port, needs_curl, ready, served_alone, start
+from tests.e2e.service import STOPS_WITHIN_S, Service, free_port, needs_curl, ready, served_alone
 from tests.waiting import wait_for
 
 IDLE_MB = 250
@@ -45,7 +45,9 @@ def test_prints_a_request_that_works(running: Service, tmp_path: Path) -> None:
     assert answer.stdout
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.processes)], ids=["term", "int"]
+)
 def test_ends_cleanly_when_asked(service: Service, how: signal.Signals) -> None:
     assert service.stop(how) == 0, service.log()
     assert "Traceback" not in service.log()
@@ -92,10 +94,8 @@ def test_it_is_unready_at_once_and_takes_connections_until_others_have_seen_it(t
 
 @pytest.mark.waits
 def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1")
     line = b'{"x": "%s"}\n' % (b"a" * 1000)
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_SHUTDOWN_GRACE_S="1") as service:
         url = httpx.URL(service.url)
         with socket.create_connection((url.host, url.port or 80)) as connection:
             connection.sendall(
@@ -106,23 +106,18 @@ def test_no_upload_survives_the_end_of_the_process(tmp_path: Path) -> None:
             wait_for(lambda: any("parts" in str(path) for path in parts.rglob("*")))
             assert service.stop() == 0, service.log()
         assert not [path for path in parts.rglob("*") if path.is_file() and "parts" in str(path)]
-    finally:
-        service.kill()
 
 
+@pytest.mark.processes
 def test_it_starts_beside_a_kubernetes_service_of_its_name(tmp_path: Path) -> None:
-    port = free_port()
-    service = start(
+    port = str(free_port())
+    with ready(
         tmp_path,
-        run=(str(Path(sys.executable).with_name("shardsmith")), "serve", "--port", str(port)),
+        run=(str(Path(sys.executable).with_name("shardsmith")), "serve", "--port", port),
         SHARDSMITH_PORT="tcp://10.96.12.7:8000",
         SHARDSMITH_SERVICE_HOST="10.96.12.7",
-    )
-    service.url = f"http://127.0.0.1:{port}"
-    try:
-        service.wait_until_ready()
+        port=port,
+    ) as service:
         warnings = [line for line in service.log().splitlines() if " WARNING " in line]
         assert len(warnings) == 1, service.log()
         assert "SHARDSMITH_PORT holds an address that Kubernetes sets" in warnings[0]
-    finally:
-        service.kill()

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import httpx
 
-from tests.e2e.service import READY_WITHIN_S, start
+from tests.e2e.service import READY_WITHIN_S, started
 from tests.servers.running import RunningStore
 
 
 def test_a_service_over_an_unsafe_store_is_never_ready(rclone_s3: RunningStore, tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_STORAGE_URL=f"{rclone_s3.url}/data", **rclone_s3.environment)
-    try:
+    settings = {"SHARDSMITH_STORAGE_URL": f"{rclone_s3.url}/data", **rclone_s3.environment}
+    with started(tmp_path, **settings) as service:
         deadline = time.monotonic() + READY_WITHIN_S
         while "create-only" not in (said := storage_check(service.url)):
             assert service.process.poll() is None, service.log()
@@ -28,8 +28,6 @@ def test_a_service_over_an_unsafe_store_is_never_ready(rclone_s3: RunningStore, 
         assert httpx.get(f"{service.url}/startupz").status_code == 503
         assert httpx.get(f"{service.url}/livez").status_code == 200
         assert rclone_s3.environment["AWS_SECRET_ACCESS_KEY"] not in service.log()
-    finally:
-        service.kill()
 
 
 def storage_check(url: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.service import RUN, Service, start
+from tests.e2e.service import RUN, Service, ready
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.waits
@@ -23,12 +23,8 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    started = start(tmp_path, SHARDSMITH_WORKERS="2")
-    try:
-        started.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_WORKERS="2") as started:
         yield started
-    finally:
-        started.kill()
 
 
 def worker_ids(service: Service) -> set[int]:
@@ -98,16 +94,12 @@ def test_one_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(service
 
 
 def test_one_that_hangs_is_replaced(tmp_path: Path) -> None:
-    service = start(tmp_path, run=IMPATIENT, SHARDSMITH_WORKERS="2")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, run=IMPATIENT, SHARDSMITH_WORKERS="2") as service:
         hung = min(worker_ids(service))
         os.kill(hung, signal.SIGSTOP)
         wait_for(lambda: hung not in worker_ids(service), PATIENCE_S)
         wait_for(lambda: len(worker_ids(service)) == 2, PATIENCE_S)
         assert f"(process {hung}) has not answered for 5 s and is killed" in service.log()
-    finally:
-        service.kill()
 
 
 def test_the_service_is_unready_while_one_hangs(service: Service) -> None:
@@ -130,13 +122,9 @@ def test_they_end_with_the_process_that_started_them(service: Service) -> None:
 
 
 def test_one_that_does_not_end_at_a_signal_is_killed(tmp_path: Path) -> None:
-    service = start(tmp_path, SHARDSMITH_WORKERS="2", SHARDSMITH_SHUTDOWN_GRACE_S="0")
-    try:
-        service.wait_until_ready()
+    with ready(tmp_path, SHARDSMITH_WORKERS="2", SHARDSMITH_SHUTDOWN_GRACE_S="0") as service:
         hung = min(worker_ids(service))
         os.kill(hung, signal.SIGSTOP)
         service.process.terminate()
         assert service.process.wait(60) == 1
         assert not is_there(hung)
-    finally:
-        service.kill()

@@ -17,7 +17,7 @@ from tests.simulation.simulate import simulate, small_sizes
 ROOT = Path(__file__).resolve().parents[2]
 #: Of which `bin/test` does the first, and `bin/test --rest` the others.
 RUNS = 300
-QUICK_RUNS = 100
+QUICK_RUNS = 60
 #: What a client notices by itself.
 NOTICED = {"lost", "duplicate", "unexpected", "torn", "changed", "stale", "answer", "aborted", "stuck"}
 

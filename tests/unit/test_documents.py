@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ FOREIGN: Final = {"app.py"}
 INTERNAL: Final = set(yaml.safe_load((ROOT / "openapi" / "errors.yaml").read_text("utf-8"))["internal"])
 
 
+@cache
 def names() -> list[str]:
     """Every file, as a path from the root."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]

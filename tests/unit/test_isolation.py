@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,11 @@ DECODERS: Final = {
 #: How a module is imported by a name that only appears when it runs, or bytes become code or objects.
 BY_NAME: Final = {"__import__", "import_module", "eval", "exec", "compile_command", "run_module"}
 OBJECTS: Final = {"dill", "joblib", "marshal", "pickle", "shelve"}
+
+
+@cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(module.read_text("utf-8"))
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -48,14 +54,14 @@ MODULES: Final = sorted({*(ROOT / "app").rglob("*.py")} - APART)
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_request_reaches_tensorflow_or_a_decoder_of_images(module: Path) -> None:
-    tree = ast.parse(module.read_text("utf-8"))
+    tree = tree_of(module)
     assert not set(imports(tree)) & (DECODERS | OBJECTS)
     assert not set(called(tree)) & BY_NAME
 
 
 def test_what_runs_apart_is_imported_nowhere() -> None:
     for module in MODULES:
-        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {getattr(node, "module", ""), *(alias.name for alias in node.names)}
                 assert not {path.stem for path in APART} & {str(name).rpartition(".")[2] for name in names}

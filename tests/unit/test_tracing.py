@@ -1,5 +1,6 @@
 """Tracing that is off, or cannot be had; `tests/e2e/test_traces.py` has what is recorded."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -19,24 +20,35 @@ from app.telemetry.stages import CountingStage
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {},
-        {"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_SAMPLER": "always_on"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
-        {**ENDPOINT, "OTEL_SDK_DISABLED": "true"},
-        {**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"},
-        {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:4318"},
-    ],
-)
-def test_nothing_is_imported_where_nobody_asks_for_traces(variables: dict[str, str]) -> None:
-    # FastAPI imports the API, by which nothing is recorded.
-    program = (
-        "import sys; from app import main, tracing; tracing.start_tracing(); "
-        "assert not tracing.is_on(); assert sys.modules.keys().isdisjoint(('app.otel', 'opentelemetry.sdk'))"
-    )
-    subprocess.run([sys.executable, "-c", program], env=variables, check=True)
+NOT_ASKED: list[dict[str, str]] = [
+    {},
+    {"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_SAMPLER": "always_on"},
+    {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+    {**ENDPOINT, "OTEL_SDK_DISABLED": "true"},
+    {**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"},
+    {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:4318"},
+]
+#: Prints which of the environments, one after the other, have tracing started or its SDK imported.
+START_IN_EACH = """
+import json, os, sys
+from app import main, tracing  # FastAPI imports the API of OpenTelemetry, by which nothing is recorded
+
+asked = []
+for variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    tracing.start_tracing()
+    if tracing.is_on() or not sys.modules.keys().isdisjoint(("app.otel", "opentelemetry.sdk")):
+        asked.append(variables)
+    for name in variables:
+        del os.environ[name]
+print(json.dumps(asked))
+"""
+
+
+def test_nothing_is_imported_where_nobody_asks_for_traces() -> None:
+    command = [sys.executable, "-c", START_IN_EACH, json.dumps(NOT_ASKED)]
+    ran = subprocess.run(command, env={}, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == []
 
 
 def test_what_is_off_adds_nothing_to_what_it_watches() -> None:

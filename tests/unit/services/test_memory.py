@@ -47,6 +47,7 @@ print(highest() - before)
 """
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_what_is_written_does_not_stay_in_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CODE, str(tmp_path / "data"), str(WRITTEN_MIB)]

@@ -24,6 +24,7 @@ from app.runtime.memory import MemoryPool
 from app.runtime.spool import Spool
 from app.runtime.streams import ByteStream
 from app.runtime.turns import Turns
+from tests.waiting import PATIENCE_S
 
 
 def request(body: bytes = b"x", *, headers: tuple[tuple[bytes, bytes], ...] | None = None) -> Request:
@@ -236,7 +237,7 @@ def test_what_waits_for_a_later_answer_holds_little_memory(made: Runner, memory:
 
     async def answer() -> bytes:
         asked = asyncio.create_task(made.run(request(), plan_of(work, "store")))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not held or memory.used >= MIB:
                 await asyncio.sleep(0.01)
         stored.set_result(Answer("text/plain", iter([b"stored"])))
@@ -251,10 +252,11 @@ def test_a_request_that_waited_too_long_is_refused_and_does_nothing(
     made: Runner, memory: MemoryPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Handed to busy threads, as it is where a thread has just come free and hangs again.
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
     done: list[str] = []
 
     def hang(_: Job, __: ByteStream) -> Answer:
+        begun.set()
         release.wait()
         return Answer("text/plain", iter([b"late"]))
 
@@ -264,7 +266,7 @@ def test_a_request_that_waited_too_long_is_refused_and_does_nothing(
 
     async def both() -> tuple[bytes, BaseException | Response]:
         hanging = asyncio.create_task(made.run(request(), plan_of(hang)))
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(begun.wait, PATIENCE_S)
         made._conversions._free = 1
         made._conversions._held.clear()
         monkeypatch.setattr(exchange, "LONGEST_IN_QUEUE_S", 0.01)

@@ -57,7 +57,7 @@ def test_a_number_goes_to_its_place_however_it_is_asked_for() -> None:
     assert numbers.tolist() == list(range(50_000))
 
 
-@pytest.mark.parametrize(("size", "expected"), [(2, 200), (3, 200), (4, 100), (5, 40)])
+@pytest.mark.parametrize(("size", "expected"), [(2, 200), (3, 200), (4, 50), (5, 10)])
 def test_every_order_of_a_few_comes_equally_often(size: int, expected: int) -> None:
     orders = list(permutations(range(size)))
     found = Counter(tuple(order(size, seed)) for seed in range(expected * len(orders)))

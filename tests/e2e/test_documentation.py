@@ -18,6 +18,8 @@ from tests.e2e.service import ROOT, Service, needs_curl, ready
 from tests.e2e.test_commands import environment, make_checkout
 
 RUNNABLE: Final = [page for page in map(Page, PAGES) if page.commands() or any(True for _ in page.programs())]
+#: With programs that append rows.
+SENDING: Final = ("README.md", "docs/how-to/send.md")
 #: The commands of the README are run by `bin/test`, those of all pages by `bin/test --all`.
 MARKS: Final = {"README.md": ()}
 
@@ -68,17 +70,18 @@ def test_every_program_runs_on_what_the_commands_made(page: Page, service: Servi
         if language in missing:
             continue
         printed = run_program(language, source, service, folder)
-        if language == "python":  # reads the first row that the page has appended
-            assert re.search(r"1\.5,? +0\.25", printed), printed
-        elif "http://" in source:
+        if appends(source):
             assert printed.startswith("201 "), printed
+        elif language == "python":  # reads the first row that the page has appended
+            assert re.search(r"1\.5,? +0\.25", printed), printed
     if missing:
         pytest.skip(f"not installed here: {', '.join(sorted(missing))}; .ci/run installs them")
 
 
 def test_the_pages_have_the_commands_and_programs_that_this_test_is_for() -> None:
-    readme = Page(ROOT / "README.md")
-    assert {language for language, _ in readme.programs()} == {"go", "java", "js", "python"}
+    readme, page = (Page(ROOT / name) for name in SENDING)
+    assert {language for language, _ in readme.programs()} == {"go", "python"}
+    assert {language for language, _ in page.programs()} == {"java", "js", "python"}
     assert sum(len(page.commands()) for page in RUNNABLE) >= 40
 
 
@@ -172,17 +175,27 @@ def test_every_block_for_a_shell_runs(page: Page, tmp_path: Path) -> None:
 
 @needs_curl
 @pytest.mark.tools
-def test_rows_that_the_readme_sends_are_stored_once(tmp_path: Path) -> None:
-    readme = Page(ROOT / "README.md")
+@pytest.mark.parametrize("name", SENDING)
+def test_rows_that_programs_send_are_stored_once(name: str, tmp_path: Path) -> None:
+    page = Page(ROOT / name)
+    programs = [
+        (language, source)
+        for language, source in page.programs()
+        if appends(source) and is_installed(language)
+    ]
     with ready(tmp_path) as started:
-        run_commands(readme, started, tmp_path)
-        languages = [language for language in ("go", "java", "js") if is_installed(language)]
+        run_commands(page, started, tmp_path)
         for _ in range(2):  # a retry
-            for language in languages:
-                [source] = readme.blocks(language)
+            for language, source in programs:
                 run_program(language, source, started, tmp_path)
-        waiting = httpx.get(f"{started.url}/v1/datasets/flowers/appends").json()["appends"]
-    assert len(waiting) == len(languages)
+        [listed] = httpx.get(f"{started.url}/v1/datasets").json()["datasets"]
+        waiting = httpx.get(f"{started.url}/v1/datasets/{listed['dataset']}/appends").json()["appends"]
+    assert len(waiting) == len(programs)
+
+
+def appends(source: str) -> bool:
+    """Whether a program sends rows."""
+    return "Idempotency-Key" in source
 
 
 def test_every_setting_is_listed_with_its_default() -> None:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.telemetry import workers
 from app.telemetry.workers import MergedMetrics, WorkerMetrics
+from tests.waiting import PATIENCE_S
 
 
 class Fleet:
@@ -48,7 +49,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    monkeypatch.setattr(workers, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(workers, "_PATIENCE_S", PATIENCE_S)
     return Fleet(tmp_path, monkeypatch)
 
 
@@ -93,9 +94,12 @@ def test_workers_that_were_replaced_count_once(fleet: Fleet) -> None:
     assert fleet.read()["shardsmith_worker_restarts_total"] == 3
 
 
-def test_a_worker_that_hangs_counts_with_what_it_said_last(fleet: Fleet) -> None:
+def test_a_worker_that_hangs_counts_with_what_it_said_last(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet.start(1, 2, oldest=7, ready=1)
     fleet.read()
+    monkeypatch.setattr(workers, "_PATIENCE_S", 2.0)
     (fleet.folder / "1.sock").unlink()
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(fleet.folder / "1.sock"))

@@ -30,7 +30,18 @@ from .api.execution.runner import Runner
 from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
 from .api.openapi import build_openapi
-from .api.routes import care, datasets, examples, forms, health, pages, records, tensors, versions
+from .api.routes import (
+    care,
+    datasets,
+    examples,
+    forms,
+    health,
+    imports,
+    pages,
+    records,
+    tensors,
+    versions,
+)
 from .api.state import Services
 from .codecs import kernels
 from .errors import SpoolUnavailable, StorageError
@@ -44,6 +55,8 @@ from .runtime.spool import Spool
 from .runtime.turns import Turns
 from .services.datasets.background import BackgroundCollection
 from .services.datasets.datasets import PUBLISH_WAIT_S, Datasets
+from .services.datasets.imports.imports import Imports
+from .services.datasets.imports.runs import ImportRuns
 from .services.readiness import Check, Readiness
 from .settings import Settings, SettingsError, read_settings, refuse_unknown
 from .shutdown import Server
@@ -60,7 +73,7 @@ logger = logging.getLogger(__name__)
 _SWITCH_INTERVAL_S: Final = 0.0005
 
 #: Those of small requests first.
-_ROUTES: Final = (tensors, examples, records, datasets, versions, care, forms, health, pages)
+_ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, health, pages)
 
 #: The condition of readiness that all workers have in common.
 WORKERS: Final = "workers"
@@ -221,10 +234,13 @@ def _wire(
         images=images,
         publish_wait_s=publish_wait_s,
     )
+    importing = Imports(known, limits=settings.limits, spool=spool, memory=memory, allowed=settings.sources)
     return Services(
         limits=settings.limits,
         spool=spool,
         datasets=known,
+        imports=importing,
+        import_runs=ImportRuns(importing),
         images=images,
         readiness=Readiness(
             store,

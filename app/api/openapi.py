@@ -148,6 +148,28 @@ _OPEN_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
             "inputs": {"description": "Of the Open Inference Protocol, or arrays by name."},
         },
     },
+    "ImportBody": {
+        "type": "object",
+        "required": ["source"],
+        "properties": {
+            "source": {"type": "string"},
+            "from": {"type": "string"},
+            "split": {"type": "string"},
+            "schema": _DECLARED,
+            "range_bytes": {**_INTEGER, "minimum": 1},
+            "on_error": {"type": "string", "enum": ["stop", "skip"]},
+            "evolve": {"type": "string", "enum": ["none", "widen"]},
+            "message": {"type": "string", "enum": ["example", "sequence_example"]},
+            "undeclared": {"type": "string", "enum": ["error", "drop"]},
+            "nonfinite": {"type": "string", "enum": ["error", "null", "bare"]},
+            "lossy": {"type": "string", "enum": ["allow", "error"]},
+            "delimiter": {"type": "string"},
+            "publish": {
+                "anyOf": [_ANY_OBJECT, {"type": "null"}],
+                "description": "Parameters of a publication; null appends alone.",
+            },
+        },
+    },
     "DatasetBody": {
         "type": "object",
         "properties": {

@@ -8,6 +8,8 @@ from ..domain.limits import Limits
 from ..runtime.images import ImageCodecs
 from ..runtime.spool import Spool
 from ..services.datasets.datasets import Datasets
+from ..services.datasets.imports.imports import Imports
+from ..services.datasets.imports.runs import ImportRuns
 from ..services.readiness import Readiness
 
 
@@ -18,5 +20,7 @@ class Services:
     limits: Limits
     spool: Spool
     datasets: Datasets
+    imports: Imports
+    import_runs: ImportRuns
     images: ImageCodecs
     readiness: Readiness

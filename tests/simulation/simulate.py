@@ -25,7 +25,7 @@ from tests.simulation.scheduler import DAY, HOUR, Event, Scheduler, StepLimit
 from tests.simulation.store import Faults
 from tests.simulation.writing import PATIENCE_S, Appending, Publishing
 
-__all__ = ["Outcome", "simulate", "small_sizes"]
+__all__ = ["Outcome", "draw_events", "simulate", "small_sizes"]
 
 #: Requests that the scheduler counts apart, so that something happens right at them.
 _MOMENTS: Final = (
@@ -128,7 +128,7 @@ class _Run:
             rng,
             switching=rng.choice((0.05, 0.2, 0.5, 1.0)),
             latency=rng.choice((0.01, 0.1, 1.0)),
-            events=_events(rng),
+            events=draw_events(rng),
             trace=trace,
         )
         self.ledger = Ledger()
@@ -256,7 +256,7 @@ class _Run:
         self.ledger.violate("stuck", f"publish of {dataset} does not come to an end")
 
 
-def _events(rng: random.Random) -> dict[str, list[Event]]:
+def draw_events(rng: random.Random) -> dict[str, list[Event]]:
     events: dict[str, list[Event]] = {}
     for happening, most in (("kill", 3), ("pause", 3), ("crowd", 2)):
         for _ in range(int(rng.random() * (most + 1))):

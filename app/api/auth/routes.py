@@ -42,6 +42,8 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/v1/datasets/{dataset}/appends": {"GET": "read"},
     "/v1/datasets/{dataset}/appends/{append_id}": {"GET": "read"},
     "/v1/datasets/{dataset}/collect": {"POST": "admin"},
+    "/v1/datasets/{dataset}/imports": {"POST": "write"},
+    "/v1/datasets/{dataset}/imports/{import_id}": {"GET": "read", "DELETE": "admin"},
     "/v1/datasets/{dataset}/versions": {"GET": "read", "POST": "write"},
     _VERSION: {"GET": "read", "DELETE": "admin"},
     f"{_VERSION}/abort": {"POST": "admin"},

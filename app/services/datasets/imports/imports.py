@@ -79,13 +79,13 @@ class Outcome:
 
     Attributes:
         state: `left`: the range cannot be read, and is left out; `failed`: the same, and the import stops;
-            `cancelled`: nothing was done.
+            `ended`: the import has, and nothing was done.
         source_bytes: of the range.
         failure: what was wrong.
     """
 
     index: int
-    state: Literal["done", "left", "failed", "cancelled"]
+    state: Literal["done", "left", "failed", "ended"]
     source_bytes: int
     num_records: int = 0
     num_bytes: int = 0
@@ -268,7 +268,7 @@ class Imports:
         part = ranges[task.index]
         book = NoteBook(dataset, task.import_id)
         if book.ended() is not None:
-            return Outcome(task.index, "cancelled", part.num_bytes)
+            return Outcome(task.index, "ended", part.num_bytes)
         attempt = task.attempt
         while True:
             outcome = self._try(dataset, plan, task.index, attempt, part, book)

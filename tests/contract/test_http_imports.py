@@ -1,0 +1,121 @@
+"""Imports over HTTP: begun, followed and cancelled; only from where the operator allows."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.main import create_app_with
+from app.settings import Settings
+from openapi.recorded import serving
+from tests.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def incoming(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("incoming")
+    for k in range(2):
+        rows = ({"id": 100 * k + i} for i in range(50))
+        (folder / f"{k}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "bad.jsonl").write_text('{"id": 1}\n{"id": "a"}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def importing(incoming: Path) -> Iterator[httpx.Client]:
+    settings = Settings(storage_url="memory://", import_sources=f"s3://bucket/in, file://{incoming}")
+    with serving(create_app_with(settings)) as client:
+        yield client
+
+
+def followed(importing: httpx.Client, place: str) -> dict[str, Any]:
+    """The import once it goes on no more."""
+    told: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        told.clear()
+        told.update(importing.get(place).json())
+        return told["state"] in ("done", "stopped", "cancelled")
+
+    wait_for(is_over, 60)
+    return told
+
+
+def test_an_import_is_begun_followed_and_found_again(importing: httpx.Client, incoming: Path) -> None:
+    request = {"source": f"file://{incoming}/*.ndjson", "range_bytes": 100, "publish": {"num_shards": 2}}
+    headers = {"Idempotency-Key": "monday"}
+    begun = importing.post("/v1/datasets/a/imports", json=request, headers=headers)
+    assert begun.status_code == 201
+    place = begun.headers["Location"]
+    assert place == f"/v1/datasets/a/imports/{begun.json()['import_id']}"
+    told = followed(importing, place)
+    assert (told["state"], told["rows"], told["version"]) == ("done", 100, "1.0.0")
+    assert told["ranges"] == told["ranges_done"] > 10
+    assert (told["failures"], told["source"]) == ([], request["source"])
+    rows = importing.get("/v1/datasets/a/versions/latest/records?to=json").json()
+    assert [row["id"] for row in rows] == [*range(50), *range(100, 150)]
+    again = importing.post("/v1/datasets/a/imports", json=request, headers=headers)
+    assert (again.status_code, again.json()) == (200, told)
+    other = importing.post("/v1/datasets/a/imports", json={**request, "split": "test"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+
+
+def test_a_range_that_cannot_be_read_is_told(importing: httpx.Client, incoming: Path) -> None:
+    begun = importing.post("/v1/datasets/b/imports", json={"source": f"file://{incoming}/bad.jsonl"})
+    assert begun.status_code == 422  # the schema comes from the first rows
+    importing.put("/v1/datasets/b", json={"schema": {"features": {"id": {"dtype": "int64"}}}})
+    begun = importing.post("/v1/datasets/b/imports", json={"source": f"file://{incoming}/bad.jsonl"})
+    told = followed(importing, begun.headers["Location"])
+    assert told["state"] == "stopped"
+    [failure] = told["failures"]
+    assert (failure["object"], failure["row"], failure["start"]) == ("bad.jsonl", 1, 0)
+    cancelled = importing.delete(begun.headers["Location"])
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    assert importing.get(begun.headers["Location"]).json() == cancelled.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"source": "s3://bucket/out"}, "source_not_allowed"),
+        ({"source": "s3://bucket/in/../out"}, "source_not_allowed"),
+        ({"source": "s3://bucket/in%2f..%2fout"}, "source_not_allowed"),
+        ({"source": "s3://bucket/inner"}, "source_not_allowed"),
+        ({"source": "s3://other/in"}, "source_not_allowed"),
+        ({"source": "gs://bucket/in"}, "source_not_allowed"),
+        ({"source": "file:///etc"}, "source_not_allowed"),
+        ({"source": "/etc"}, "source_not_allowed"),
+        ({"source": "http://169.254.169.254/latest"}, "source_not_allowed"),
+        ({}, "invalid_import"),
+        ([], "invalid_import"),
+        ({"source": 1}, "invalid_import"),
+        ({"source": "s3://bucket/in", "spilt": "test"}, "invalid_import"),
+        ({"source": "s3://bucket/in", "from": "xml"}, "invalid_import"),
+        ({"source": "s3://bucket/in", "range_bytes": 0}, "invalid_import"),
+        ({"source": "s3://bucket/in", "publish": {"shufle": True}}, "invalid_import"),
+        ({"source": "s3://bucket/in", "delimiter": ";;"}, "invalid_import"),
+    ],
+    ids=[
+        "other prefix", "dots", "encoded", "longer name", "bucket", "scheme", "folder", "path", "metadata",
+        "empty", "list", "number", "unknown", "format", "no bytes", "publish", "delimiter",
+    ],
+)  # fmt: skip
+def test_imports_that_are_refused(importing: httpx.Client, body: object, code: str) -> None:
+    answer = importing.post("/v1/datasets/c/imports", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert importing.get("/v1/datasets/c").status_code == 404
+
+
+def test_by_default_nothing_is_allowed(client: httpx.Client, incoming: Path) -> None:
+    answer = client.post("/v1/datasets/c/imports", json={"source": f"file://{incoming}"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "source_not_allowed")
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_an_import_that_never_was_is_not_found(importing: httpx.Client, method: str) -> None:
+    importing.put("/v1/datasets/e")
+    answer = importing.request(method, f"/v1/datasets/e/imports/{'0' * 32}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "import_not_found")

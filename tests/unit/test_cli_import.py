@@ -136,3 +136,21 @@ def test_what_cannot_be_done_is_one_line(
     result = call(source, *arguments)
     assert (result.exit_code, result.stdout) == (status, "")
     assert said in result.stderr
+
+
+@pytest.mark.campaign
+def test_a_ray_cluster_makes_the_same_shards(source: Path) -> None:
+    pytest.importorskip("ray")
+    options = ("--shuffle", "--seed", "3", "--num-shards", "3")
+    ran = run(source, *options, "--engine", "ray", data="cluster")
+    assert (ran.returncode, "Version 1.0.0 is published." in ran.stdout) == (0, True), ran.stderr
+    assert run(source, *options, "--processes", "1").returncode == 0
+    assert shards(source, "cluster") == shards(source, "data")
+
+
+def test_ray_is_imported_where_it_is_asked_for_alone(source: Path) -> None:
+    call = command(source, "--processes", "1")[1:]
+    program = f"import sys; from shardsmith.cli import main; main({call!r}, standalone_mode=False)"
+    check = "; sys.exit('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program + check], check=False, timeout=300)
+    assert done.returncode == 0

@@ -117,7 +117,8 @@ def test_where_there_is_get_there_is_head(path: str, method: str) -> None:
     example = load(methods[method]["operationId"])
     with fresh_service() as client:
         answer = play(client, {**example, "request": {**example["request"], "method": "HEAD"}})
-    assert answer.status_code == example["response"]["status"]
+    # Of what was never begun there is nothing to show but that.
+    assert answer.status_code == (404 if example["response"]["status"] == 404 else 200)
     assert answer.content == b""
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,24 +73,6 @@ def _count_unshared() -> int:
 _UNSHARED: Final = _count_unshared()
 
 
-class _Arrays:
-    """Arrays that are used again as soon as nobody holds a view of them.
-
-    Touching new pages costs more than what is then written there.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, NDArray[Any]] = {}
-
-    def take(self, name: str, size: int, dtype: type[np.generic]) -> NDArray[Any]:
-        """An array of `size` elements or up to a quarter more, with anything in it."""
-        kept = self._kept.pop(name, None)
-        if kept is None or not size <= len(kept) <= size + size // 4 or sys.getrefcount(kept) != _UNSHARED:
-            kept = np.empty(size, dtype)
-        self._kept[name] = kept
-        return kept
-
-
 class _Space:
     """Memory that the kernel writes entries and strings to.
 
@@ -103,21 +85,33 @@ class _Space:
         "chars",
         "kinds",
         "offsets",
+        "room",
         "stack_bytes",
         "stack_kinds",
         "stack_words",
+        "text_bytes",
         "word_bytes",
         "words",
     )
 
-    def __init__(self, arrays: _Arrays, room: int, text_bytes: int) -> None:
-        take = arrays.take
-        self.kinds, self.words = take("kinds", room, np.uint8), take("words", room, np.uint64)
-        self.stack_kinds = take("stack kinds", room, np.uint8)
-        self.stack_words = take("stack words", room, np.uint64)
-        self.chars, self.offsets = take("chars", text_bytes, np.uint8), take("offsets", room, np.int64)
+    def __init__(self, room: int, text_bytes: int) -> None:
+        self.room, self.text_bytes = room, text_bytes
+        self.kinds, self.words = np.empty(room, np.uint8), np.empty(room, np.uint64)
+        self.stack_kinds, self.stack_words = np.empty(room, np.uint8), np.empty(room, np.uint64)
+        self.chars, self.offsets = np.empty(text_bytes, np.uint8), np.empty(room, np.int64)
         self.offsets[0] = 0
         self.word_bytes, self.stack_bytes = self.words.view(np.uint8), self.stack_words.view(np.uint8)
+
+    def fits(self, room: int, text_bytes: int) -> bool:
+        """Whether it is as large as that, but not more than twice, and nobody holds a view of it."""
+        return (
+            room <= self.room <= 2 * room
+            and text_bytes <= self.text_bytes <= 2 * text_bytes
+            and sys.getrefcount(self.kinds) == _UNSHARED
+            and sys.getrefcount(self.words) == _UNSHARED + 1  # `word_bytes` is a view
+            and sys.getrefcount(self.chars) == _UNSHARED
+            and sys.getrefcount(self.offsets) == _UNSHARED
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,7 +172,7 @@ class _OfThread(threading.local):
     """
 
     def __init__(self) -> None:
-        self.space = _Space(_Arrays(), _SMALL_TEXT + _FEW_ENTRIES, _SMALL_TEXT)
+        self.space = _Space(_SMALL_TEXT + _FEW_ENTRIES, _SMALL_TEXT)
         self.table: _KeyTable | None = None
 
 
@@ -195,7 +189,6 @@ class TapeReader:
     """
 
     __slots__ = (
-        "_arrays",
         "_bases",
         "_budget",
         "_density",
@@ -205,6 +198,8 @@ class TapeReader:
         "_names",
         "_no_entries",
         "_options",
+        "_read_bytes",
+        "_space",
     )
 
     def __init__(self, names: Iterable[str], budget: Budget, *, bare: bool, enclosed_by: int = 0) -> None:
@@ -213,11 +208,12 @@ class TapeReader:
         self._known = _number_keys(self._names, _FEW_KEYS)
         self._bases = np.empty(max(budget.limits.max_json_depth, 1), np.int64)
         self._options = _options(bare, budget.limits.max_json_depth, enclosed_by)
-        self._density: float | None = None
+        self._density = 1 / _BYTES_AN_ENTRY
+        self._read_bytes = 0
         self._key_room = _FEW_KEYS
         self._no_entries = True
         self._follow: Ints | None = None
-        self._arrays: _Arrays | None = None
+        self._space: _Space | None = None
 
     def read(self, text: NDArray[np.uint8], starts: Ints, ends: Ints) -> Tape:
         """The values of `text[start:end]` each.
@@ -233,13 +229,13 @@ class TapeReader:
             tape = self._read(text, starts, ends, _THREAD.space, None)
             if tape is not None:
                 return tape
-        arrays = self._arrays = self._arrays or _Arrays()
         room = max(_FEW_ENTRIES, int(len(text) * self._estimate_density(text))) + len(starts)
         while True:
-            num_bytes = self._size(room, len(text))
+            room, text_bytes = self._fit_space(room, len(text))
+            num_bytes = self._size(room, text_bytes)
             self._budget.charge(num_bytes, "The parsed JSON")
             try:
-                space = _Space(arrays, room, len(text))
+                space = self._space = self._space or _Space(room, text_bytes)
                 tape = self._read(text, starts, ends, space, num_bytes)
             except BaseException:
                 self._budget.release(num_bytes)
@@ -277,7 +273,7 @@ class TapeReader:
                         break  # Whether it is too large shows where all of it is there: this is an estimate.
                     self._budget.charge(needed, "The parsed JSON")
                     num_charged = needed
-                    space, table = _Space(_Arrays(), room, num_bytes), self._take_table()
+                    space, table = _Space(room, num_bytes), self._take_table()
                 position = int(table.state[entries.POSITION])
                 if num_read > num_bytes or num_read - position > _LONGEST:
                     break
@@ -297,10 +293,21 @@ class TapeReader:
 
     def _estimate_density(self, text: NDArray[np.uint8]) -> float:
         """Entries for each byte of a text."""
-        if len(text) <= _SAMPLE_BYTES:
-            return 1 / _BYTES_AN_ENTRY if self._density is None else self._density
+        if len(text) <= max(_SAMPLE_BYTES, 2 * self._read_bytes):
+            return self._density
         density = _sample_density(text)
-        return density if self._density is None else min(density, self._density)
+        return min(density, self._density) if self._read_bytes else density
+
+    def _fit_space(self, room: int, text_bytes: int) -> tuple[int, int]:
+        """How large the space has to be: as the last one, if that fits so much; else that one goes."""
+        space = self._space
+        if space is None:
+            return room, text_bytes
+        if space.fits(room, text_bytes):
+            return space.room, space.text_bytes
+        self._space = None
+        # The next texts may be a little larger than this one.
+        return room + room // 16, text_bytes + text_bytes // 16
 
     def _size(self, room: int, text_bytes: int) -> int:
         return _ENTRY_BYTES * room + 2 * text_bytes + _KEY_BYTES * (self._key_room + len(self._known.names))
@@ -345,7 +352,7 @@ class TapeReader:
         known, told = table.known, table.state.tolist()
         size, top, num_keys = told[entries.SIZE], told[entries.TOP], told[entries.KEYS]
         num_strings, num_chars = told[entries.STRINGS], told[entries.CHARS]
-        self._density = _MARGIN * size / max(text_bytes, 1)
+        self._density, self._read_bytes = _MARGIN * size / max(text_bytes, 1), text_bytes
         keys, names = known.keys, known.names
         num_bytes = _NAME_BYTES * (num_keys - len(names))
         if num_charged is None:

@@ -339,7 +339,7 @@ def _row_bytes(feature: Feature) -> int:
 
 
 def _refuse_sequences(block: Block) -> None:
-    if not isinstance(block, RowBlock) or not block.num_rows:
+    if not isinstance(block, RowBlock) or not ROW_MEMBERS.issubset(block.names()):
         return
     first = block.head(1)
     if set(first.names()) == ROW_MEMBERS:

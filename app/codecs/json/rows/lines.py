@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....domain.limits import KIB, MIB
+from ....domain.limits import KIB
 from ....runtime.budget import Budget
 from ....runtime.streams import ByteStream
 from ... import kernels
@@ -18,8 +18,9 @@ from ...kernels.json import rows
 #: Read at a time: what the processor's own cache holds, beside where it is put.
 _CHUNK: Final = 256 * KIB
 _BOM: Final = b"\xef\xbb\xbf"
-#: Lines are handed out when they are so long together, even if they are fewer than was asked for.
-_MAX_TEXT: Final = 1 * MIB
+#: Rows are handed out when they are so long together, even if they are fewer than was asked for: what they
+#: become on their way to TFRecord then takes no more memory than a thread keeps (`allocator.py`).
+MAX_TEXT: Final = 512 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class LineReader:
         if self._end + len(piece) > len(self._buffer):
             buffer = self._buffer
             if held + len(piece) > len(buffer):
-                buffer = np.empty(max(held + len(piece), min(2 * len(buffer), _MAX_TEXT + _CHUNK)), np.uint8)
+                buffer = np.empty(max(held + len(piece), MAX_TEXT + _CHUNK if len(buffer) else 0), np.uint8)
             buffer[:held] = self._buffer[self._begin : self._end]
             self._buffer, self._begin, self._end = buffer, 0, held
         begin, self._end = self._end, self._end + len(piece)
@@ -104,7 +105,7 @@ class LineReader:
         if not self._state[rows.COUNT]:
             self._starts, self._ends = np.empty((2, self.max_rows), np.int64)
         held = self._buffer[self._begin : self._end]
-        return kernels.load().find_lines(held, _MAX_TEXT, self._starts, self._ends, self._state)
+        return kernels.load().find_lines(held, MAX_TEXT, self._starts, self._ends, self._state)
 
     def _take_rest(self) -> Lines:
         if self._state[rows.BEGIN] < self._end - self._begin:

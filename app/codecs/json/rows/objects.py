@@ -20,15 +20,13 @@ from ....runtime.budget import Budget
 from ....runtime.streams import Arriving, WholeBody
 from ... import kernels
 from ...columns import MAX_BATCH_ROWS, Ints
-from .lines import Lines
+from .lines import MAX_TEXT, Lines
 
 INSTANCES: Final = "instances"
 
 #: The array begins within so many bytes, and so many stand around it at most.
 _HEAD_BYTES: Final = 64 * KIB
 _AROUND_BYTES: Final = 1 * MIB
-#: Rows are handed out when they are so long together, even if they are fewer than was asked for.
-_MAX_TEXT: Final = 1 * MIB
 #: Where objects lie is kept of the first so many times MAX_BATCH_ROWS; the others are looked for twice.
 _KEPT: Final = 8
 _SPAN_BYTES: Final = 16 * (MAX_BATCH_ROWS + 1)
@@ -213,7 +211,7 @@ class ObjectReader:
         first = 0
         while first < len(starts):
             begin = int(starts[first])
-            stop = max(first + 1, int(np.searchsorted(ends, begin + _MAX_TEXT, "right")))
+            stop = max(first + 1, int(np.searchsorted(ends, begin + MAX_TEXT, "right")))
             rows = slice(first, min(stop, first + self.max_rows))
             size = int(ends[rows][-1]) - begin
             self._budget.charge(size, "Rows of JSON")

@@ -37,8 +37,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from typing_extensions import TypedDict
+
+#: Options that an error may name. It says `infer=all`; whoever shows it writes them as its users do.
+_OPTIONS: Final = (
+    "archive", "bytes", "dtype", "evolve", "exclude", "from", "index", "infer", "labels", "layout", "lossy",
+    "message", "nonfinite", "on_error", "reader", "redirect", "shape", "shuffle", "sparse", "undeclared",
+)  # fmt: skip
+#: Where an error names an option, an empty match; or text in quotes, which may be a client's and stays.
+OPTION: Final = re.compile(rf"(?<!\w)'[^']*'(?!\w)|(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
@@ -49,13 +48,6 @@ _CODES: Final = {
     405: "method_not_allowed",
 }
 
-#: Options that have the name of a query parameter. Below this layer an error says `infer=all`. So may text
-#: of a client that it quotes, which stays as it is.
-_OPTIONS: Final = (
-    "archive", "bytes", "dtype", "evolve", "exclude", "from", "index", "infer", "labels", "layout", "lossy",
-    "message", "nonfinite", "on_error", "reader", "redirect", "shape", "shuffle", "sparse", "undeclared",
-)  # fmt: skip
-_OPTION: Final = re.compile(rf"(?<!\w)'[^']*'(?!\w)|(?:(?<=[\s(])|^)(?=(?:{'|'.join(_OPTIONS)})=)")
 #: What errors are told in HTTP's words, by code.
 _IN_HTTP: Final = {
     "late_field": "The header Content-Length has it.",
@@ -118,7 +110,7 @@ def problem(
 def _in_http_words(code: str, detail: str) -> str:
     """What to do, as a client of HTTP does it: options are query parameters."""
     how = _IN_HTTP.get(code)
-    return _OPTION.sub(lambda found: found[0] or "?", detail if how is None else f"{detail} {how}")
+    return errors.OPTION.sub(lambda found: found[0] or "?", detail if how is None else f"{detail} {how}")
 
 
 def problem_response(

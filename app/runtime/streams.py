@@ -126,6 +126,29 @@ class FarFile(ABC):
         return b""
 
 
+class OwnFile(ABC):
+    """A file of whoever runs this process: a `ByteStream`, and a `WholeBody` that needs no copy.
+
+    A mapping of a file that becomes shorter is fatal: not for files that clients can change.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def read(self, n: int, /) -> bytes:
+        """As `ByteStream`."""
+
+    @abstractmethod
+    def read_at(self, offset: int, n: int, /) -> bytes:
+        """As `ByteFile`."""
+
+    @abstractmethod
+    def view(self) -> memoryview:
+        """As `WholeBody`."""
+
+
 class MemoryStream:
     """A `ViewStream` over bytes in memory."""
 

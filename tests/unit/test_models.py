@@ -47,6 +47,7 @@ LIBRARIES = {
 SEAMS = {
     "app.codecs.forms",
     "app.codecs.options",
+    "app.codecs.sniff",
     # The models of rows and of arrays, which the forms read and write.
     "app.codecs.columns",
     "app.codecs.array",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import cycle
 from typing import Final, Literal, Required, cast
@@ -11,7 +11,7 @@ from typing import Final, Literal, Required, cast
 import numpy as np
 from typing_extensions import TypedDict
 
-from ...codecs.array import AnyTensor, Array, RaggedTensor, SparseTensor
+from ...codecs.array import AnyTensor, Array, ElementReader, RaggedTensor, SparseTensor
 from ...codecs.columns import Column, Records, Strings
 from ...codecs.messages.examples.infer import shape_of_length
 from ...codecs.schemas.features_json import serialize_features
@@ -33,6 +33,9 @@ DESCRIPTIONS: Final[dict[Description, tuple[str, ...]]] = {
     "features": ("application/json",),
     "python": ("text/x-python",),
 }
+
+#: Elements of an arriving array that are looked at together.
+_TAKEN: Final = 64 * 1024
 
 _SERIALIZERS: Final[dict[str, Callable[[Schema], bytes]]] = {
     "schema": lambda schema: _json(schema.to_json()),
@@ -117,8 +120,10 @@ def _serialize(schema: Schema, description: Description) -> bytes:
     return _SERIALIZERS[description](schema if description == "schema" else schema.as_stored())
 
 
-def describe_tensors(tensors: Sequence[AnyTensor]) -> bytes:
+def describe_tensors(tensors: Iterable[AnyTensor]) -> bytes:
     """Name, kind, dtype, shape, size and statistics of each tensor, in their order.
+
+    An array that is still arriving is drawn to its end.
 
     The shape of a sparse one is its dense_shape; of a ragged one, null stands for a length that varies.
     The elements are those that are there.
@@ -214,5 +219,12 @@ def _statistics_of(array: Array) -> LengthStatistics | NumberStatistics:
         lengths.add(np.diff(array.strings.offsets))
         return lengths
     numbers = NumberStatistics(array.dtype)
-    numbers.add(array.values)
+    if not array.is_arriving:
+        numbers.add(array.values)
+        return numbers
+    elements, left = ElementReader(array), num_elements(array.shape)
+    while left:
+        numbers.add(elements.take(min(left, _TAKEN)))
+        left -= min(left, _TAKEN)
+    elements.close()
     return numbers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -85,6 +85,19 @@ def decode_tensors(
         held = [in_memory(tensor, budget) for tensor in found]
         decoding.count()
     return held
+
+
+def open_tensors(
+    source: ByteStream, form: FormName, options: TensorDecodeOptions, workspace: Workspace
+) -> Iterable[AnyTensor]:
+    """The tensors of `source` as they are drawn, each before the next; numbers may still be arriving.
+
+    Raises:
+        InputError: it cannot be read; also as they are drawn.
+        StorageFull: it has to be whole, and there is no room to spool it.
+    """
+    codec = TENSOR_CODECS[form]
+    return codec.decode(as_needed(source, codec, workspace), options, workspace.budget)
 
 
 def convert_tensors(

@@ -6,14 +6,14 @@ from typing import Any
 
 from ...codecs.forms import Codec
 from ...runtime.arriving_body import IN_MEMORY, ArrivingBody
-from ...runtime.streams import ByteStream, FarFile, MemoryFile, MemoryStream, WholeBody
+from ...runtime.streams import ByteStream, FarFile, MemoryFile, MemoryStream, OwnFile, WholeBody
 from ...runtime.workspace import Workspace
 
 
 def as_needed(
     source: ByteStream, codec: Codec[Any, Any], workspace: Workspace, num_bytes: int | None = None
 ) -> ByteStream | WholeBody:
-    """What the decoder of `codec` reads: `source` itself, or all of it.
+    """What the decoder of `codec` reads: `source` itself, or all of it. A file is both, and is not copied.
 
     Args:
         num_bytes: of the body, where it is known. A large one may still be arriving then.
@@ -23,7 +23,7 @@ def as_needed(
         StorageFull: there is no room on the spool (`spool_full`).
         StreamInterrupted: the sender went away.
     """
-    if codec.needs != "file":
+    if codec.needs != "file" or isinstance(source, OwnFile):
         return source
     if isinstance(source, FarFile):  # given to decoders that read at offsets
         return source

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from .local import Local
-    from .services.datasets.imports.engines import Engine
-    from .services.datasets.imports.request import ImportRequest
-    from .services.datasets.imports.status import ImportStatus
+    from ..local import Local
+    from ..services.datasets.imports.engines import Engine
+    from ..services.datasets.imports.request import ImportRequest
+    from ..services.datasets.imports.status import ImportStatus
 
 _MIB: Final = 1024 * 1024
 _PUBLISH: Final = (
@@ -93,9 +93,9 @@ def import_command(source: str, **given: Any) -> None:
     pattern such as s3://bucket/logs/*.parquet takes what matches. The same command again goes on with an
     import that was broken off, and does nothing once it is done.
     """
-    from .errors import CannotStart, InputError, ShardsmithError
-    from .services.datasets.imports.drive import drive
-    from .services.datasets.imports.engines import EngineDied
+    from ..errors import CannotStart, InputError, ShardsmithError
+    from ..services.datasets.imports.drive import drive
+    from ..services.datasets.imports.engines import EngineDied
 
     index, of = given["index"], given["of"]
     if (index is None) != (of is None) or (of is not None and index >= of):
@@ -125,7 +125,7 @@ def import_command(source: str, **given: Any) -> None:
 
 
 def _open(given: dict[str, Any]) -> Local:
-    from .local import open_local
+    from ..local import open_local
 
     return open_local(_settings(given), given["processes"] or 1)
 
@@ -141,8 +141,8 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 def _request(source: str, given: dict[str, Any]) -> ImportRequest:
     from .codecs.schemas.declared import parse_schema
     from .domain.sharding.division import parse_fractions
-    from .services.datasets.imports.request import ImportRequest
-    from .services.datasets.objects.publish_options import PublishOptions
+    from ..services.datasets.imports.request import ImportRequest
+    from ..services.datasets.objects.publish_options import PublishOptions
 
     publish = None
     if given["publish"]:
@@ -174,8 +174,8 @@ def _key_of(request: ImportRequest) -> str:
 
 
 def _engine(local: Local, given: dict[str, Any]) -> Engine:
-    from .local import OpenImports, default_processes
-    from .services.datasets.imports.engines import HereEngine, LocalEngine, RayEngine
+    from ..local import OpenImports, default_processes
+    from ..services.datasets.imports.engines import HereEngine, LocalEngine, RayEngine
 
     settings = _settings(given)
     if local.settings.import_engine == "ray" and given["index"] is None:

@@ -1,0 +1,79 @@
+"""`shardsmith describe` and `shardsmith repair`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import cast
+
+import click
+
+from ..codecs.forms import MESSAGE_FORMS
+from ..services.convert.describe import Description, describe_records, describe_tensors
+from ..services.convert.repair import repair_records
+from ..transforms.images.processes import ImageProcesses
+from .conversion import Target
+from .reading import Given, open_input, read_rows, read_tensors, refuse_inapplicable
+from .sources import STANDARD, Run, Source
+from .terminal import count_text, printable, progress, size_text
+
+
+def describe(name: str, to: str, out: str, *, force: bool, given: Given) -> None:
+    """Write what an input holds: its statistics, or its schema in a form that others read."""
+    run, source = Run(), Source(name)
+    target = Target(out, is_text=True, force=force)
+    with ExitStack() as resources, progress(source.name, source.size) as shown:
+        received = 0
+
+        def count(num_bytes: int) -> None:
+            nonlocal received
+            received += num_bytes
+            shown.add(num_bytes)
+
+        workspace = resources.enter_context(run.workspace(lambda: received))
+        images = ImageProcesses()
+        resources.callback(images.close)
+        stream = source.open(resources, count)
+        found = open_input(stream, "" if name == STANDARD else name, given, workspace)
+        refuse_inapplicable(given, found.sniffed.form, None)
+        if found.sniffed.kind == "tensors":
+            if to != "json":
+                raise click.UsageError(
+                    f"Tensors have no schema to write as {to}. Say --as rows, or --to json."
+                )
+            described = describe_tensors(read_tensors(found, given, workspace, images))
+        else:
+            records = read_rows(found, given, workspace, images)
+            is_inferred = given.get("schema") is None and given.get("infer") != "all"
+            is_message = found.sniffed.form in MESSAGE_FORMS and not found.sniffed.as_bytes
+            find_lengths = is_inferred and is_message and given.get("message") != "bytes"
+            described = describe_records(records, cast(Description, to), find_lengths=find_lengths)
+        target.write(iter([described]))
+
+
+def repair(name: str, out: str, *, force: bool, as_json: bool) -> None:
+    """Write the good records of a TFRecord, and say what is lost."""
+    run, source = Run(), Source(name)
+    target = Target(out, is_text=False, force=force)
+    with ExitStack() as resources, progress(source.name, source.size) as shown:
+        received = 0
+
+        def count(num_bytes: int) -> None:
+            nonlocal received
+            received += num_bytes
+            shown.add(num_bytes)
+
+        workspace = resources.enter_context(run.workspace(lambda: received))
+        repaired = repair_records(source.open(resources, count), None, workspace.budget)
+        target.write(repaired.chunks)
+    if as_json:
+        click.echo(json.dumps(repaired.to_json()), err=True)
+        return
+    losses = repaired.losses
+    lost = (
+        f"{count_text(losses.num_bytes, 'byte')} in {count_text(losses.num_ranges, 'place')} lost"
+        if losses.num_ranges
+        else "nothing is lost"
+    )
+    found = f"{count_text(repaired.num_records, 'record')}, {size_text(repaired.num_bytes)}"
+    click.echo(printable(f"{source.name}: {found}; {lost}"), err=True)

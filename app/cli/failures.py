@@ -1,0 +1,85 @@
+"""What is said where a command fails, and its exit status. docs/reference/command-line.md lists both."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final, NoReturn
+
+import click
+
+from .. import errors
+from .terminal import printable
+
+#: The nearest class in an exception's ancestry decides. Wrong usage is click's 2.
+STATUS: Final[dict[type[Exception], int]] = {
+    errors.ShardsmithError: 1,
+    errors.CannotStart: 1,
+    OSError: 1,
+    errors.InputError: 3,
+    errors.NotFound: 4,
+    FileNotFoundError: 4,
+    errors.Conflict: 5,
+    FileExistsError: 5,
+    errors.Unauthenticated: 6,
+    errors.InsufficientScope: 6,
+    errors.IssuerUnavailable: 7,
+    errors.StorageError: 7,
+    errors.Overloaded: 7,
+    errors.StreamInterrupted: 7,
+    errors.CorruptData: 8,
+}
+#: What a check ends with that found damage in a file, or in a version.
+DAMAGED_FILE: Final = STATUS[errors.InputError]
+DAMAGED_VERSION: Final = STATUS[errors.CorruptData]
+#: As shells say of a process that SIGINT has ended.
+_INTERRUPTED: Final = 130
+
+
+class Commands(click.Group):
+    """The commands; what one raises on purpose becomes a line on standard error and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            raise  # the reader has enough: click ends quietly
+        except (errors.ShardsmithError, errors.CannotStart, OSError) as error:
+            _fail(error, as_json=as_json)
+
+
+def _fail(error: errors.ShardsmithError | errors.CannotStart | OSError, *, as_json: bool) -> NoReturn:
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    found = _document(error)
+    if as_json:
+        click.echo(json.dumps({"error": found}), err=True)
+    else:
+        click.echo(f"shardsmith: {_line(found)}", err=True)
+    sys.exit(status)
+
+
+def _document(error: errors.ShardsmithError | errors.CannotStart | OSError) -> dict[str, Any]:
+    if isinstance(error, errors.ShardsmithError):
+        place = error.location
+        where = {"row": place.row, "feature": place.feature, "offset": place.offset, "pointer": place.pointer}
+        detail = errors.OPTION.sub(lambda found: found[0] or "--", error.detail).replace(
+            "--on_error", "--on-error"
+        )
+        return {"code": error.code, "detail": detail} | {k: v for k, v in where.items() if v is not None}
+    if isinstance(error, OSError):
+        name = "" if error.filename is None else f"{error.filename}: "
+        return {"code": "system_error", "detail": f"{name}{error.strerror or error}."}
+    return {"code": "cannot_start", "detail": str(error)}
+
+
+def _line(found: dict[str, Any]) -> str:
+    places = [
+        f"feature {place!r}" if name == "feature" else f"{name} {place}"
+        for name, place in found.items()
+        if name not in ("code", "detail")
+    ]
+    return printable(f"{found['detail']} [{', '.join([found['code'], *places])}]")

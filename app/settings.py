@@ -26,8 +26,8 @@ _OF_A_LINK: Final = re.compile(
 )
 #: Settings that have the names of such variables.
 _PORTS: Final = frozenset({"port", "metrics_port"})
-#: Variables of the tests.
-_OF_TESTS: Final = "SHARDSMITH_TEST_"
+#: Variables of the tests, and of the command line where it talks to a service.
+_OF_OTHERS: Final = ("SHARDSMITH_TEST_", "SHARDSMITH_CLIENT_")
 
 
 class SettingsError(CannotStart):
@@ -306,7 +306,7 @@ def refuse_unknown(environment: Mapping[str, str]) -> None:
 def _complaint(name: str, value: str, known: list[str]) -> str | None:
     upper = name.upper()
     field = upper.removeprefix(_PREFIX)
-    if field in known or upper.startswith(_OF_TESTS) or _OF_A_LINK.fullmatch(upper) or _is_link(value):
+    if field in known or upper.startswith(_OF_OTHERS) or _OF_A_LINK.fullmatch(upper) or _is_link(value):
         return None
     nearest = difflib.get_close_matches(field, known, n=1)
     return f"{name} is no setting. " + (

@@ -12,7 +12,8 @@ from .. import __version__
 from .failures import Commands
 from .files import convert, describe, inspect, repair, validate
 from .importing import import_command
-from .serving import serve
+from .serving import doctor, serve
+from .stored import get, ls, publish, put, rows
 
 
 @click.group(
@@ -33,5 +34,8 @@ def main(context: click.Context) -> None:
         context.invoke(serve)
 
 
-for command in (serve, inspect, convert, describe, validate, repair, import_command):
+for command in (
+    *(serve, doctor, inspect, convert, describe, validate, repair),
+    *(put, publish, ls, rows, get, import_command),
+):
     main.add_command(command)

@@ -14,8 +14,8 @@ from ..services.convert.repair import repair_records
 from ..transforms.images.processes import ImageProcesses
 from .conversion import Target
 from .reading import Given, open_input, read_rows, read_tensors, refuse_inapplicable
+from .screen.terminal import count_text, printable, progress, size_text
 from .sources import STANDARD, Run, Source
-from .terminal import count_text, printable, progress, size_text
 
 
 def describe(name: str, to: str, out: str, *, force: bool, given: Given) -> None:
@@ -35,7 +35,7 @@ def describe(name: str, to: str, out: str, *, force: bool, given: Given) -> None
         resources.callback(images.close)
         stream = source.open(resources, count)
         found = open_input(stream, "" if name == STANDARD else name, given, workspace)
-        refuse_inapplicable(given, found.sniffed.form, None)
+        refuse_inapplicable(given, found.sniffed.form, found.sniffed.kind)
         if found.sniffed.kind == "tensors":
             if to != "json":
                 raise click.UsageError(

@@ -37,8 +37,8 @@ from .reading import (
     refuse_inapplicable,
     tensor_options,
 )
+from .screen.terminal import SafeText, progress, size_text
 from .sources import STANDARD, Run, Source
-from .terminal import SafeText, progress, size_text
 
 #: Formats that a terminal can show.
 _TEXT: Final = frozenset({"json", "ndjson", "csv", "libsvm", "b64"})
@@ -123,7 +123,7 @@ def convert(given_in: str, given_out: str, *, force: bool, as_json: bool, given:
                 f"{found.sniffed.form} -> {written}: one of the two holds {one} alone, the other {other}."
             )
         found = replace(found, sniffed=replace(found.sniffed, kind=kind))
-        refuse_inapplicable(given, found.sniffed.form, written)
+        refuse_inapplicable(given, found.sniffed.form, kind, written)
         compression = given.get("compression")
         if written == "tfrecord" and compression is None and container in ("gzip", "zlib"):
             compression, container = container, None
@@ -208,9 +208,6 @@ def _tensors(
     workspace: Workspace,
     images: ImageCodecs,
 ) -> tuple[Iterator[Buffer], dict[str, Any]]:
-    rows_only = [name for name in ("schema", "transforms", "message") if given.get(name) is not None]
-    if rows_only:
-        raise click.UsageError(f"--{rows_only[0]} is for rows, and these are tensors. Leave it out.")
     if given.get("layout") == "rows" or given.get("layout") == "columns":
         raise click.UsageError("--layout of tensors is flat, nested or oip.")
     if given.get("lossy") == "error":
@@ -256,7 +253,7 @@ def _say(
         document = {"input": name, "from": found.sniffed.form, "to": written, "num_bytes": num_bytes, **told}
         click.echo(json.dumps(document), err=True)
         return
-    from .terminal import count_text, printable
+    from .screen.terminal import count_text, printable
 
     lost = told.get("lost", {"num_ranges": 0})
     notes = [

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from .. import errors
-from .terminal import printable
+from .screen.terminal import printable
 
 #: The nearest class in an exception's ancestry decides. Wrong usage is click's 2.
 STATUS: Final[dict[type[Exception], int]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import options
-from .failures import DAMAGED_FILE
+from .failures import DAMAGED_FILE, DAMAGED_VERSION
 
 _force = click.option("--force", is_flag=True, help="Replace a file that is there.")
 
@@ -78,12 +78,29 @@ def describe(source: str, to: str, output: str, force: bool, **given: Any) -> No
 
 
 @click.command()
-@click.argument("inputs", metavar="FILE|URL|-...", nargs=-1, required=True)
+@click.argument("inputs", metavar="FILE|URL|-...", nargs=-1)
+@click.option("--dataset", "-d", help="Check a published version instead.")
+@click.option("--version", default="latest", help="Of the dataset: x.y.z, or latest.")
 @options.reading
 @options.nonfinite
+@options.place
 @options.as_json
-def validate(inputs: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Read files to their ends, and say what is damaged and where. The exit status is 3 if something is."""
+def validate(inputs: tuple[str, ...], dataset: str | None, version: str, as_json: bool, **given: Any) -> None:
+    """Read files to their ends, and say what is damaged and where.
+
+    With --dataset a published version is checked against its manifest. The exit status is 3 for a damaged
+    file, and 8 for a damaged version.
+    """
+    if (dataset is None) == (not inputs):
+        raise click.UsageError("Name files, or a dataset with --dataset.")
+    if dataset is None and (given["data"] or given["token_file"]):
+        raise click.UsageError("--data and --token-file are for a dataset. Name one with --dataset.")
+    if dataset is not None:
+        from . import storing
+
+        if storing.validate(dataset, version, as_json=as_json, given=given):
+            sys.exit(DAMAGED_VERSION)
+        return
     from . import inspection
 
     if inspection.validate(inputs, as_json=as_json, given=given):

@@ -139,8 +139,8 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _request(source: str, given: dict[str, Any]) -> ImportRequest:
-    from .codecs.schemas.declared import parse_schema
-    from .domain.sharding.division import parse_fractions
+    from ..codecs.schemas.declared import parse_schema
+    from ..domain.sharding.division import parse_fractions
     from ..services.datasets.imports.request import ImportRequest
     from ..services.datasets.objects.publish_options import PublishOptions
 

@@ -25,11 +25,11 @@ from ..services.convert.describe import describe_records, describe_tensors
 from ..services.convert.records import encode_records
 from ..services.convert.tensors import open_tensors
 from ..transforms.images.processes import ImageProcesses
-from .cells import image_of, row_cells, shape_text, values_text
-from .pictures import can_show, decode, half_blocks
 from .reading import Given, Input, open_input, read_rows, refuse_inapplicable, tensor_options
+from .screen.cells import image_of, row_cells, shape_text, values_text
+from .screen.pictures import can_show, decode, half_blocks
+from .screen.terminal import count_text, printable, progress, size_text, table, terminal_width
 from .sources import STANDARD, Run, Source
-from .terminal import count_text, printable, progress, size_text, table, terminal_width
 
 #: Lost ranges and features that are listed, and pictures.
 _RANGES: Final = 20
@@ -138,7 +138,7 @@ class _Inspection:
             resources.callback(images.close)
             name = "" if source.given == STANDARD else source.given
             found = open_input(source.open(resources, count), name, given, workspace)
-            refuse_inapplicable(given, found.sniffed.form, None)
+            refuse_inapplicable(given, found.sniffed.form, found.sniffed.kind)
             sniffed = found.sniffed
             findings.form, findings.kind, findings.container = sniffed.form, sniffed.kind, sniffed.container
             findings.num_bytes = source.size

@@ -49,17 +49,28 @@ _DEFAULTS: Final = {
     "nonfinite": "string",
 }
 
+#: Options that rows, or tensors, know nothing of.
+_OF_TENSORS: Final = ("dtype", "shape", "kind")
+_OF_ROWS: Final = ("schema", "message", "transforms", "null_", "archive", "labels")
 #: Formats of named arrays.
 _ARRAYS: Final = frozenset({"npz", "safetensors", "oip"})
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Bytes, what they are, and what has been looked at of them."""
+    """Bytes, and what they are.
+
+    Attributes:
+        source: what the compression around them leaves.
+        num_bytes: of it, where that is known.
+        raw: the same as they come; one of the two is read.
+    """
 
     source: ByteStream
     sniffed: Sniffed
     num_bytes: int | None
+    raw: ByteStream
+    raw_bytes: int | None
 
 
 def open_input(source: ByteStream, name: str, given: Given, workspace: Workspace) -> Input:
@@ -77,10 +88,10 @@ def open_input(source: ByteStream, name: str, given: Given, workspace: Workspace
     codecs: Mapping[FormName, object] = RECORDS_CODECS if found.kind == "records" else TENSOR_CODECS
     if found.form not in codecs:
         raise click.UsageError(f"The format {found.form} holds no {given.get('as_') or found.kind}.")
-    num_bytes = source.size if isinstance(source, OwnFile) else None
-    if found.container is not None:
-        stream, num_bytes = InflatedStream(stream, found.container, workspace.budget), None
-    return Input(stream, found, num_bytes)
+    raw, num_bytes = stream, source.size if isinstance(source, OwnFile) else None
+    if found.container is None:
+        return Input(stream, found, num_bytes, raw, num_bytes)
+    return Input(InflatedStream(stream, found.container, workspace.budget), found, None, raw, num_bytes)
 
 
 def _head(source: ByteStream) -> tuple[bytes, ByteStream]:
@@ -115,13 +126,18 @@ def _as_given(form: FormName, head: bytes, name: str) -> Sniffed:
     return replace(found, container=seen.container or form_of_name(name)[1] if form != "tfrecord" else None)
 
 
-def refuse_inapplicable(given: Given, read: FormName | None, written: FormName | None) -> None:
+def refuse_inapplicable(given: Given, read: FormName, kind: Kind, written: FormName | None = None) -> None:
     """Refuse an option that would change nothing.
 
     Raises:
         click.UsageError: which one, and what it is for.
     """
     options = [(n, v) for n, v in given.items() if v is not None and _DEFAULTS.get(n) != v]
+    for name in _OF_TENSORS if kind == "records" else _OF_ROWS:
+        if given.get(name) is not None:
+            one, other = ("tensors", "rows") if kind == "records" else ("rows", "tensors")
+            option = name.rstrip("_").replace("_", "-")
+            raise click.UsageError(f"--{option} is for {one}, and these are {other}. Leave it out.")
     found = inapplicable(options, read=read, written=written)
     if found is not None:
         name, value, forms = found

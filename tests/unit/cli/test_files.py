@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.cli.terminal import printable, shorten, table, width_of
+from app.cli.screen.terminal import printable, shorten, table, width_of
 from tests.images import encode
 
 ROOT = Path(__file__).parents[3]

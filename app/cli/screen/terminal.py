@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 
 import click
 
-from ..domain.limits import MIB
+from ...domain.limits import MIB
 
 #: What lasts less shows no progress.
 _SHOWN_AFTER_S: Final = 1.0

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..codecs.columns import Batch, Column, Strings
-from ..codecs.content import extend_sign
-from ..codecs.images.header import read_header
-from ..domain.dtypes import DType
-from ..domain.feature import Feature
-from ..domain.schema import Schema
-from ..errors import InputError
+from ...codecs.columns import Batch, Column, Strings
+from ...codecs.content import extend_sign
+from ...codecs.images.header import read_header
+from ...domain.dtypes import DType
+from ...domain.feature import Feature
+from ...domain.schema import Schema
+from ...errors import InputError
 from .terminal import count_text, size_text
 
 #: Values of a cell that are shown, and bytes of a string.

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codecs.images.decode import UINT8, UINT16, decoding_bytes, prepare_image
-from ..codecs.images.header import read_header
-from ..errors import InputError, Overloaded
-from ..runtime.budget import Budget
-from ..runtime.images import ImageCodecs, Refusal
+from ...codecs.images.decode import UINT8, UINT16, decoding_bytes, prepare_image
+from ...codecs.images.header import read_header
+from ...errors import InputError, Overloaded
+from ...runtime.budget import Budget
+from ...runtime.images import ImageCodecs, Refusal
 
 #: More colours than 256, as most terminals of today say that they have them.
 _TRUE_COLOUR: Final = ("truecolor", "24bit")

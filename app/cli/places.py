@@ -1,0 +1,309 @@
+"""Where datasets are: in a store that this process opens, or behind a service. Both answer the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import click
+
+from ..codecs.columns import Records
+from ..codecs.forms import FormName
+from ..codecs.options import RecordsEncodeOptions
+from ..codecs.sniff import Sniffed
+from ..domain.limits import MIB
+from ..domain.losses import Losses
+from ..domain.manifest import Manifest
+from ..domain.sharding.division import parse_fractions
+from ..local import open_local
+from ..runtime.budget import Budget
+from ..runtime.streams import Buffer, ByteStream
+from ..runtime.workspace import Workspace
+from ..services.convert.records import encode_records, open_records
+from ..services.datasets.append.request import AppendBody, AppendRequest
+from ..services.datasets.datasets import Datasets
+from ..services.datasets.objects.publish_options import PublishOptions
+from .http_client import Service
+from .reading import Given, Input, declared_schema, nonfinite_in, rows_options
+from .sources import Run
+
+_ENCODINGS: Final = {"gzip": "gzip", "zstd": "zstd", "zlib": "deflate"}
+_POLL_S: Final = 0.5
+_MOST_SCHEMA: Final = 8 * 1024
+
+
+class Place(Protocol):
+    """Datasets, wherever they are. Every call may raise a `ShardsmithError`."""
+
+    def names(self) -> list[str]: ...
+
+    def dataset(self, name: str) -> dict[str, Any]: ...
+
+    def versions(self, name: str) -> list[str]: ...
+
+    def manifest(self, name: str, version: str) -> Manifest: ...
+
+    def put(
+        self, name: str, split: str, found: Input, key: str | None, given: Given, workspace: Workspace
+    ) -> dict[str, Any]:
+        """Append all rows; `replayed` says that they were there."""
+        ...
+
+    def publish(self, name: str, given: Given) -> dict[str, Any]:
+        """The manifest of the new version."""
+        ...
+
+    def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
+        """Rows of a version, as columns."""
+        ...
+
+    def encoded(
+        self, name: str, query: Mapping[str, Any], to: FormName, workspace: Workspace, /
+    ) -> Iterator[Buffer]:
+        """The same, in a format."""
+        ...
+
+    def read_file(self, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
+        """A file of a version, from an offset on."""
+        ...
+
+    def validate(self, name: str, version: str) -> dict[str, Any]: ...
+
+
+def open_place(run: Run, given: Given, resources: ExitStack) -> Place:
+    """The service or the store that the options name, or else the store of the settings.
+
+    Raises:
+        click.UsageError: both are named.
+        StorageError: it is no store, or cannot be used.
+    """
+    if given.get("url"):
+        if given.get("data"):
+            raise click.UsageError("--data and --url are two places. Name one of them.")
+        return _Remote(Service(given["url"], given.get("token_file"), resources), resources)
+    if given.get("token_file"):
+        raise click.UsageError("--token-file is for a service. Name it with --url.")
+    data = given.get("data")
+    if data is None:
+        return _Local(run, open_local({}).datasets, resources)
+    url = data if "://" in data else Path(data).resolve().as_uri()
+    return _Local(run, open_local({"storage_url": url}).datasets, resources)
+
+
+class _Local:
+    def __init__(self, run: Run, datasets: Datasets, resources: ExitStack) -> None:
+        self._run = run
+        self._datasets = datasets
+        resources.callback(datasets.close)
+
+    def names(self) -> list[str]:
+        return list(self._datasets.list())
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        return dict(self._datasets.get(name).to_json())
+
+    def versions(self, name: str) -> list[str]:
+        return list(self._datasets.versions(name))
+
+    def manifest(self, name: str, version: str) -> Manifest:
+        return self._datasets.manifest(name, version)
+
+    def put(
+        self, name: str, split: str, found: Input, key: str | None, given: Given, workspace: Workspace
+    ) -> dict[str, Any]:
+        losses = Losses() if given.get("damaged") == "skip" else None
+        decode = rows_options(given, found.sniffed, self._run.limits)
+        request = AppendRequest(
+            dataset=name,
+            split=split,
+            form=found.sniffed.form,
+            decode=replace(decode, losses=losses),
+            encode=RecordsEncodeOptions(
+                lossy=given.get("lossy") == "allow", exact=given.get("lossy") == "error"
+            ),
+            key=key,
+        )
+        body = AppendBody(found.source, lambda: key or "", workspace)
+        stored = self._datasets.append(request, body).result().stored
+        told: dict[str, Any] = {**stored.to_json(), "replayed": stored.replayed}
+        if losses is not None:
+            told["lost"] = losses.to_json()
+        return told
+
+    def publish(self, name: str, given: Given) -> dict[str, Any]:
+        options = PublishOptions(
+            num_shards=given["num_shards"],
+            shard_bytes=given["shard_bytes"],
+            compression=given["compression"],
+            shuffle=given["shuffle"],
+            seed=given["seed"] or None,
+            fractions=None if given["fractions"] is None else parse_fractions(given["fractions"]),
+            by=given["by"],
+            base=given["base"],
+            publish_key=given["key"],
+        )
+        return dict(self._datasets.publish(name, options).to_json())
+
+    def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
+        return self._datasets.read_records(
+            name,
+            query["version"],
+            query["split"],
+            offset=query["offset"],
+            length=query["length"],
+            budget=workspace.budget,
+        )
+
+    def encoded(
+        self, name: str, query: Mapping[str, Any], to: FormName, workspace: Workspace
+    ) -> Iterator[Buffer]:
+        # The rows were admitted when they were appended.
+        options = RecordsEncodeOptions(lossy=True)
+        return encode_records(self.records(name, query, workspace), to, options, workspace.budget).chunks
+
+    def read_file(self, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
+        stored = self._datasets.open_file(name, version, file)
+        while offset < stored.size:
+            piece = stored.read_at(offset, 8 * MIB)
+            yield piece
+            offset += len(piece)
+
+    def validate(self, name: str, version: str) -> dict[str, Any]:
+        return dict(self._datasets.validate(name, version, Budget(self._run.limits)).to_json())
+
+
+class _Remote:
+    def __init__(self, service: Service, resources: ExitStack) -> None:
+        self._service = service
+        self._resources = resources
+
+    def names(self) -> list[str]:
+        return [found["dataset"] for found in self._service.send("GET", "datasets").json()["datasets"]]
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        return dict(self._service.send("GET", "datasets", name).json())
+
+    def versions(self, name: str) -> list[str]:
+        return list(self._service.send("GET", "datasets", name, "versions").json()["versions"])
+
+    def manifest(self, name: str, version: str) -> Manifest:
+        # Its names become names of files: they are checked as those of a manifest in the store are.
+        return Manifest.from_json(self._service.send("GET", "datasets", name, "versions", version).json())
+
+    def put(
+        self, name: str, split: str, found: Input, key: str | None, given: Given, workspace: Workspace
+    ) -> dict[str, Any]:
+        message = given.get("message") or found.sniffed.message
+        delimiter = "tab" if found.sniffed.delimiter == "\t" else found.sniffed.delimiter
+        query = {
+            "split": split,
+            "from": found.sniffed.form,
+            "schema": _schema_text(given, workspace),
+            "message": None if message == "example" else message,
+            "nonfinite": None if nonfinite_in(given) == "error" else nonfinite_in(given),
+            "infer": None if given["infer"] == "head" else given["infer"],
+            "undeclared": None if given["undeclared"] == "error" else given["undeclared"],
+            "delimiter": given.get("delimiter") or (delimiter if found.sniffed.form == "csv" else None),
+            "null": given.get("null_"),
+            "archive": given.get("archive"),
+            "labels": given.get("labels"),
+            "lossy": given.get("lossy"),
+            "damaged": None if given["damaged"] == "refuse" else given["damaged"],
+        }
+        headers = {} if key is None else {"Idempotency-Key": key}
+        if found.sniffed.container is not None:
+            headers["Content-Encoding"] = _ENCODINGS[found.sniffed.container]
+        answer = self._service.send(
+            "POST",
+            *("datasets", name, "records"),
+            query=query,
+            headers=headers,
+            body=_chunks(found.raw),
+            num_bytes=found.raw_bytes,
+        )
+        return dict(answer.json())
+
+    def publish(self, name: str, given: Given) -> dict[str, Any]:
+        names = ("num_shards", "shard_bytes", "compression", "shuffle", "seed", "fractions", "by", "base")
+        query = {name: given[name] for name in names if given[name] not in (None, False, 0)}
+        headers = {} if given["key"] is None else {"Idempotency-Key": given["key"]}
+        answer = self._service.send("POST", "datasets", name, "versions", query=query, headers=headers)
+        document = dict(answer.json())
+        while answer.status == 202:
+            time.sleep(_POLL_S)
+            if "version" not in document:
+                answer = self._service.send(
+                    "POST", "datasets", name, "versions", query=query, headers=headers
+                )
+            else:
+                answer = self._service.send("GET", "datasets", name, "versions", document["version"])
+            document = dict(answer.json())
+        return document
+
+    def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
+        stream = _Stream(self.encoded(name, query, "arrow", workspace))
+        options = rows_options({}, Sniffed("arrow", "records"), workspace.budget.limits)
+        return open_records(stream, "arrow", options, workspace)
+
+    def encoded(self, name: str, query: Mapping[str, Any], to: FormName, _: Workspace) -> Iterator[Buffer]:
+        given = {key: value for key, value in query.items() if key != "version"}
+        answer = self._service.send(
+            "GET", "datasets", name, "versions", query["version"], "records", query={**given, "to": to}
+        )
+        return answer.pieces()
+
+    def read_file(self, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        with ExitStack() as resources:
+            answer = self._service.send(
+                "GET",
+                "datasets",
+                name,
+                "versions",
+                version,
+                "files",
+                file,
+                headers=headers,
+                resources=resources,
+            )
+            yield from answer.pieces()
+
+    def validate(self, name: str, version: str) -> dict[str, Any]:
+        return dict(self._service.send("POST", "datasets", name, "versions", version, "validate").json())
+
+
+class _Stream:
+    """Pieces as a stream."""
+
+    def __init__(self, pieces: Iterator[Buffer]) -> None:
+        self._pieces = pieces
+        self._left = b""
+
+    def read(self, n: int, /) -> bytes:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._left = bytes(piece)
+        piece, self._left = self._left[:n], self._left[n:]
+        return piece
+
+
+def _chunks(source: ByteStream) -> Iterator[bytes]:
+    while piece := source.read(MIB):
+        yield piece
+
+
+def _schema_text(given: Given, workspace: Workspace) -> str | None:
+    text: str | None = given.get("schema")
+    if text is None:
+        return None
+    declared_schema(text, workspace.budget.limits)  # its faults are told here
+    text = text if text.lstrip().startswith("{") else Path(text).read_text("utf-8")
+    if len(text.encode()) > _MOST_SCHEMA:
+        raise click.UsageError("--schema is longer than 8 KiB. Create the dataset with it first.")
+    return text

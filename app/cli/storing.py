@@ -1,0 +1,320 @@
+"""What the commands that work on datasets do, wherever these are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ..codecs.columns import Batch, Records
+from ..domain.limits import MIB
+from ..domain.manifest import FileEntry, Manifest, ShardEntry
+from ..domain.names import check_dataset_name, parse_version
+from ..errors import CorruptData
+from ..runtime.streams import ByteStream
+from .conversion import Target
+from .places import Place, open_place
+from .reading import Given, check_form, open_input, refuse_inapplicable
+from .screen.cells import row_cells
+from .screen.terminal import Progress, count_text, printable, progress, size_text, table
+from .sources import STANDARD, Run, Source
+
+#: Rows of a table, unless another number is asked for.
+_TABLE_ROWS: Final = 20
+_TEXT: Final = frozenset({"json", "ndjson", "csv", "libsvm", "b64"})
+
+
+def put(names: Sequence[str], dataset: str, split: str, *, again: bool, as_json: bool, given: Given) -> None:
+    """Append each file, one after the other."""
+    run = Run()
+    with ExitStack() as resources:
+        place = open_place(run, given, resources)
+        for name in names:
+            told = _put_one(run, place, Source(name), dataset, split, again=again, given=given)
+            if as_json:
+                click.echo(json.dumps({"input": name, **told}))
+                continue
+            done = (
+                "was stored before"
+                if told.get("replayed")
+                else f"{count_text(told['num_records'], 'row')} stored"
+            )
+            rounded = f"; rounded to float32: {', '.join(told['rounded'])}" if told.get("rounded") else ""
+            lost = told.get("lost", {}).get("num_bytes", 0)
+            damage = f"; damaged: {count_text(lost, 'byte')} left out" if lost else ""
+            click.echo(printable(f"{name}: {done} ({told['append_id']}){rounded}{damage}"))
+
+
+def _put_one(
+    run: Run, place: Place, source: Source, dataset: str, split: str, *, again: bool, given: Given
+) -> dict[str, Any]:
+    key = None if source.given == STANDARD else _key(source, dataset, split, given, again=again)
+    with ExitStack() as resources, progress(source.name, source.size) as shown:
+        received = 0
+
+        def count(num_bytes: int) -> None:
+            nonlocal received
+            received += num_bytes
+            shown.add(num_bytes)
+
+        workspace = resources.enter_context(run.workspace(lambda: received))
+        name = "" if source.given == STANDARD else source.given
+        found = open_input(source.open(resources, count), name, {**given, "as_": "rows"}, workspace)
+        refuse_inapplicable(given, found.sniffed.form, "records")
+        return place.put(dataset, split, found, key, given, workspace)
+
+
+def _key(source: Source, dataset: str, split: str, given: Given, *, again: bool) -> str:
+    """The same for the same file, options and split, so that it is stored once, however often it is sent."""
+    if again:
+        return f"put-{uuid.uuid4().hex}"
+    place = ("data", "url", "token_file")
+    options = sorted((name, value) for name, value in given.items() if name not in place)
+    described = hashlib.sha256(repr([dataset, split, options]).encode())
+    with ExitStack() as resources, progress(f"reading {source.name}", source.size) as shown:
+        stream = source.open(resources, shown.add)
+        for piece in _pieces(stream):
+            described.update(piece)
+    return f"put-{described.hexdigest()}"
+
+
+def _pieces(stream: ByteStream) -> Iterator[bytes]:
+    while piece := stream.read(MIB):
+        yield piece
+
+
+def publish(dataset: str, *, as_json: bool, given: Given) -> None:
+    """Publish what waits, and say what the version holds."""
+    with ExitStack() as resources:
+        manifest = open_place(Run(), given, resources).publish(dataset, given)
+        if as_json:
+            click.echo(json.dumps(manifest))
+            return
+        click.echo(f"{dataset} {manifest['version']}")
+        _show_splits(Manifest.from_json(manifest))
+
+
+def _show_splits(manifest: Manifest) -> None:
+    lines = [
+        [name, f"{sum(shard.num_records for shard in split.shards):,}", str(len(split.shards)),
+         size_text(sum(shard.num_bytes for shard in split.shards))]
+        for name, split in manifest.splits.items()
+    ]  # fmt: skip
+    for line in table(["split", "rows", "shards", "size"], lines):
+        click.echo(line)
+
+
+def ls(dataset: str | None, version: str | None, *, as_json: bool, given: Given) -> None:
+    """List what there is."""
+    with ExitStack() as resources:
+        place = open_place(Run(), given, resources)
+        if dataset is None:
+            names = place.names()
+            click.echo(
+                json.dumps(names) if as_json else "\n".join(map(printable, names)), nl=bool(names) or as_json
+            )
+        elif version is None:
+            _list_versions(place, dataset, as_json=as_json)
+        else:
+            manifest = place.manifest(dataset, version)
+            if as_json:
+                click.echo(json.dumps(manifest.to_json()))
+                return
+            lines = [
+                [file.file, size_text(file.num_bytes), file.sha256[:16]]
+                for file in list(manifest.by_file.values())
+            ]
+            for line in table(["file", "size", "SHA-256"], lines):
+                click.echo(line)
+
+
+def _list_versions(place: Place, dataset: str, *, as_json: bool) -> None:
+    found, versions = place.dataset(dataset), place.versions(dataset)
+    if as_json:
+        click.echo(json.dumps({**found, "versions": versions}))
+        return
+    waiting = found["waiting"]
+    latest = found["latest_version"]
+    click.echo(printable(f"{dataset}: {count_text(len(versions), 'version')}"))
+    for version in versions:
+        click.echo(printable(f"  {version}{' (latest)' if version == latest else ''}"))
+    click.echo(printable("waiting: " + ", ".join(f"{value} {name}" for name, value in waiting.items())))
+
+
+def rows(dataset: str, *, given: Given) -> None:
+    """Write rows of a version, or show them."""
+    run = Run()
+    query = {name: given[name] for name in ("version", "split", "offset", "length")}
+    is_table = given["to"] is None and given["output"] == STANDARD and sys.stdout.isatty()
+    with ExitStack() as resources:
+        place = open_place(run, given, resources)
+        workspace = resources.enter_context(run.workspace(lambda: 1 << 62))
+        if is_table:
+            length = _TABLE_ROWS if query["length"] is None else query["length"]
+            records = place.records(dataset, {**query, "length": length}, workspace)
+            _show_table(records, query["offset"])
+            return
+        form = check_form(given["to"] or "ndjson")
+        target = Target(given["output"], is_text=form in _TEXT, force=given["force"])
+        target.write(place.encoded(dataset, query, form, workspace))
+
+
+def _show_table(records: Records, first: int) -> None:
+    lines: list[list[str]] = []
+    for batch in records.batches:
+        lines += [[str(first + len(lines) + n), *cells] for n, cells in enumerate(_cells(records, batch))]
+    for line in table(["", *records.schema.names], lines):
+        click.echo(line)
+
+
+def _cells(records: Records, batch: Batch) -> list[list[str]]:
+    return list(row_cells(records.schema, batch, 0, batch.num_rows))
+
+
+def get(dataset: str, version: str, output: str, jobs: int, *, as_json: bool, given: Given) -> None:
+    """Download all files of a version, several at a time.
+
+    Raises:
+        CorruptData: a file is not what the manifest says; nothing of it is left.
+    """
+    with ExitStack() as resources:
+        place = open_place(Run(), given, resources)
+        manifest = place.manifest(dataset, version)
+        number = str(parse_version(manifest.version))
+        folder = Path(output) / check_dataset_name(dataset) / number
+        folder.mkdir(parents=True, exist_ok=True)
+        files = list(manifest.by_file.values())
+        total = sum(file.num_bytes for file in files)
+        with progress(f"{dataset} {number}", total) as shown, ThreadPoolExecutor(jobs) as pool:
+            download = _Download(place, dataset, number, folder, shown)
+            fetched = [pool.submit(download.fetch, file) for file in files]
+            try:
+                num_new = sum(future.result() for future in fetched)
+            except BaseException:
+                download.stop()
+                pool.shutdown(cancel_futures=True)
+                raise
+        if as_json:
+            found = {
+                "folder": str(folder),
+                "version": number,
+                "files": len(files),
+                "fetched": num_new,
+                "num_bytes": total,
+            }
+            click.echo(json.dumps(found))
+            return
+        there = len(files) - num_new
+        before = f", {there} of them were there" if there else ""
+        click.echo(
+            printable(
+                f"{folder}: {count_text(len(files), 'file')}, {size_text(total)}, every SHA-256 holds{before}"
+            )
+        )
+
+
+class _Download:
+    """Files of one version into one folder. What is interrupted is left as `.part`, and gone on with."""
+
+    def __init__(self, place: Place, dataset: str, version: str, folder: Path, shown: Progress) -> None:
+        self._place = place
+        self._dataset = dataset
+        self._version = version
+        self._folder = folder
+        self._shown = shown
+        self._lock = threading.Lock()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Leave off: another file has failed, or somebody has had enough."""
+        self._is_stopped = True
+
+    def fetch(self, file: FileEntry | ShardEntry) -> bool:
+        """Whether the file was fetched; it may be there already.
+
+        Raises:
+            CorruptData: what came is not what the manifest says.
+        """
+        path = self._folder / file.file
+        if (
+            path.is_file()
+            and path.stat().st_size == file.num_bytes
+            and self._digest(path).hexdigest() == file.sha256
+        ):
+            return False
+        part = path.with_name(f"{path.name}.part")
+        # What is left of another file, or longer than it can be, is no beginning of this one.
+        if part.exists() and part.stat().st_size > file.num_bytes:
+            part.unlink()
+        digest = self._digest(part) if part.exists() else hashlib.sha256()
+        had = part.stat().st_size if part.exists() else 0
+        self._append(part, file, digest, had)
+        if digest.hexdigest() != file.sha256 and had:
+            part.unlink()
+            digest = hashlib.sha256()
+            self._append(part, file, digest, 0)
+        if digest.hexdigest() != file.sha256:
+            with suppress(FileNotFoundError):
+                part.unlink()
+            raise CorruptData(
+                f"{file.file} does not have the SHA-256 that its manifest says. Nothing of it is kept."
+            )
+        part.replace(path)
+        return True
+
+    def _append(self, part: Path, file: FileEntry | ShardEntry, digest: Any, offset: int) -> None:
+        if offset == file.num_bytes and offset:
+            return
+        with part.open("ab") as out:
+            for piece in self._place.read_file(self._dataset, self._version, file.file, offset):
+                if self._is_stopped:
+                    return
+                out.write(piece)
+                digest.update(piece)
+                offset += len(piece)
+                if offset > file.num_bytes:
+                    break
+                self._add(len(piece))
+            out.flush()
+            os.fsync(out.fileno())
+
+    def _digest(self, path: Path) -> Any:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(MIB):
+                digest.update(piece)
+                self._add(len(piece))
+        return digest
+
+    def _add(self, num_bytes: int) -> None:
+        with self._lock:
+            self._shown.add(num_bytes)
+
+
+def validate(dataset: str, version: str, *, as_json: bool, given: Given) -> bool:
+    """Check every byte of a version; whether something is wrong with it."""
+    with ExitStack() as resources:
+        report = open_place(Run(), given, resources).validate(dataset, version)
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        verdict = "good" if report["valid"] else "damaged"
+        found = f"{count_text(report['num_records'], 'row')} in {count_text(report['num_shards'], 'shard')}"
+        click.echo(
+            printable(f"{dataset} {report['version']}: {verdict} ({found}, {size_text(report['num_bytes'])})")
+        )
+        for problem in islice(report["problems"], 20):
+            place = f", offset {problem['offset']}" if problem["offset"] is not None else ""
+            click.echo(printable(f"  {problem['file']}: {problem['detail']} [{problem['code']}{place}]"))
+    return not report["valid"]

@@ -124,8 +124,9 @@ def test_a_download_is_verified_and_goes_on_where_it_was_interrupted(place: list
 def test_what_is_damaged_in_the_store_is_not_handed_out(tmp_path: Path) -> None:
     place = ["--data", str(tmp_path / "store")]
     manifest = published(place, "broken")
-    file = manifest["splits"]["train"]["shards"][0]["file"]
-    (stored,) = (tmp_path / "store").rglob(file)
+    shard = manifest["splits"]["train"]["shards"][0]
+    file, size = shard["file"], shard["num_bytes"]
+    (stored,) = (path for path in (tmp_path / "store").rglob(file) if path.stat().st_size == size)
     data = bytearray(stored.read_bytes())
     data[-1] ^= 1
     stored.chmod(0o644)

@@ -285,6 +285,28 @@ def test_what_was_stored_is_never_said_to_be_left_out(world: World) -> None:
     assert (status.left_out, status.num_records) == (0, 100)
 
 
+def test_a_range_that_another_process_stores_meanwhile_is_not_left_out(
+    world: World, store: FaultStore
+) -> None:
+    path = world.folder / "a.ndjson"
+    write_ndjson(path, 0, 10)
+    import_id, _ = world.imports.begin("d", world.request(on_error="skip", range_bytes=10**6), "k")
+    [task] = world.imports.tasks("d", import_id)
+    slot = world.client.datasets.open("d").layout.slot(id_of_key(f"{import_id}.0.0"))
+    moved = path.rename(world.folder / "elsewhere")
+
+    def come_first(when: str, operation: str, key: str) -> None:
+        if (when, operation, key) == ("before", "create", slot) and moved.exists():
+            moved.rename(path)
+            assert world.replica().work(task).state == "done"
+
+    store.fault = come_first
+    assert world.imports.work(task).state == "done"
+    status = drive(world.imports, "d", import_id, HereEngine(world.imports))
+    assert (status.left_out, status.failures) == (0, ())
+    assert world.read() == list(range(10))
+
+
 def test_a_range_whose_slot_is_dead_is_appended_by_another_attempt(world: World) -> None:
     write_ndjson(world.folder / "a.ndjson", 0, 100)
     import_id, _ = world.imports.begin("d", world.request(), "k")

@@ -152,7 +152,7 @@ def _request(source: str, given: dict[str, Any]) -> ImportRequest:
         publish = PublishOptions(**options)
     file = given["schema_file"]
     return ImportRequest(
-        source=source if "://" in source else f"file://{Path(source).absolute()}",
+        source=source if "://" in source else Path(source).absolute().as_uri(),
         form=given["form"],
         split=given["split"],
         schema=None if file is None else parse_schema(file.read_bytes()),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from .immutable import immutable
 from .stored_values import count, text
+from .urls import hide_secrets
+
+#: Of one import, and so objects of a source: 25 TB by ranges of 256 MiB. Each leaves an object or two behind.
+MAX_RANGES: Final = 100_000
 
 
 @immutable()
@@ -22,6 +26,11 @@ class SourceObject:
     name: str
     size: int
     etag: str
+
+    @property
+    def shown_name(self) -> str:
+        """The name; of a URL without what may be a secret."""
+        return hide_secrets(self.name) if "://" in self.name else self.name
 
 
 @immutable()

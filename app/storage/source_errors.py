@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from ..domain.import_ranges import SourceObject
 from ..domain.urls import hide_secrets
 from ..errors import InputError, UnprocessableInput
 
 
-def source_changed(name: str) -> InputError:
+def source_changed(item: SourceObject) -> InputError:
     """An object is no longer what the plan of the import says."""
     return UnprocessableInput(
-        f"The object {hide_secrets(name)!r} of the source changed since the import was planned, or is gone. "
+        f"The object {item.shown_name!r} of the source changed since the import was planned, or is gone. "
         "Put it back as it was, and go on.",
         code="source_changed",
     )

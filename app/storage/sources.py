@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -19,7 +19,7 @@ from obstore.exceptions import BaseError, PreconditionError
 
 from ..domain.import_ranges import SourceObject
 from ..domain.urls import hide_secrets
-from ..errors import MalformedInput, StorageError, StorageUnavailable
+from ..errors import MalformedInput, StorageError, StorageUnavailable, UnprocessableInput
 from ..runtime.streams import Buffer
 from ..runtime.turns import waiting
 from .failures import failure
@@ -33,10 +33,20 @@ T = TypeVar("T")
 _REMOTE: Final = ("s3", "gs", "az")
 _TIMEOUTS: Final = Timeouts()
 _PATTERN: Final = re.compile(r"[*?\[]")
+#: Dots, slashes, percent signs and NUL, encoded.
+_ENCODED: Final = re.compile(r"%(2e|2f|5c|25|00)", re.IGNORECASE)
+_BEHIND_PATH: Final = re.compile(r"[?#]")
 
 
 class Source(Protocol):
-    """The objects of one place. Safe to use from several threads."""
+    """The objects of one place. Safe to use from several threads.
+
+    Attributes:
+        folder: what names begin with that lie below the place.
+    """
+
+    @property
+    def folder(self) -> str: ...
 
     def list(self) -> Iterator[SourceObject]:
         """All of them, in no particular order.
@@ -76,6 +86,12 @@ def open_source(url: str) -> Source:
     if separator and scheme == "file" and rest.startswith("/"):
         return _FolderSource(Path(unquote(rest)))
     if is_web_url(url):
+        if "@" in urlsplit(url).netloc:
+            raise MalformedInput(
+                f"{hide_secrets(url)[:200]!r} says who signs in, which would be kept in the plan. Use a URL "
+                "that needs no password.",
+                code="invalid_source",
+            )
         return WebObjects(url)
     raise MalformedInput(
         f"{hide_secrets(url)[:200]!r} names no source. Use s3://, gs://, az://, file:///folder, or https://.",
@@ -86,7 +102,7 @@ def open_source(url: str) -> Source:
 def is_allowed(url: str, allowed: Sequence[str]) -> bool:
     """Whether a source lies at one of the URLs that are allowed, or below it.
 
-    A path that could lead elsewhere, by `..` or an encoded character, is never allowed.
+    A path that could lead elsewhere, by `..` or an encoded slash, is never allowed.
     """
     place = _place_of(url)
     return place is not None and any(
@@ -96,15 +112,18 @@ def is_allowed(url: str, allowed: Sequence[str]) -> bool:
 
 
 def _place_of(url: str) -> tuple[tuple[str, str], tuple[str, ...]] | None:
-    """Scheme and authority, and the parts of the path; None where it may lead elsewhere."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
+    """Scheme and authority, and the parts of the path; None where it may lead elsewhere.
+
+    Only on the web do a query and a fragment end the path: of a bucket or a folder it is all of the rest.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or _ENCODED.search(url) or "\\" in url or not url.isprintable():
         return None
-    names = tuple(name for name in parts.path.split("/") if name)
-    if not parts.scheme or any(name in (".", "..") for name in names) or "%" in url or "\\" in url:
-        return None
-    return (parts.scheme, parts.netloc), names
+    if scheme in ("http", "https"):
+        rest = _BEHIND_PATH.split(rest, maxsplit=1)[0]
+    authority, *parts = rest.split("/")
+    names = tuple(name for name in parts if name)
+    return None if "." in names or ".." in names else ((scheme, authority), names)
 
 
 def _split_pattern(path: str) -> tuple[str, str]:
@@ -123,6 +142,7 @@ class _BucketSource:
         self._store = open_remote(f"{scheme}://{bucket}", _TIMEOUTS)
         self._hints = HINTS[type(self._store)]
         self._prefix, self._pattern = _split_pattern(path)
+        self.folder = self._prefix
 
     def list(self) -> Iterator[SourceObject]:
         found = False
@@ -156,9 +176,9 @@ class _BucketSource:
         try:
             data = self._call(item.name, get)
         except (ObjectNotFound, PreconditionError):
-            raise source_changed(item.name) from None
+            raise source_changed(item) from None
         if len(data) != length:
-            raise source_changed(item.name)
+            raise source_changed(item)
         return data
 
     def _call(self, key: str, call: Callable[[], T]) -> T:
@@ -182,13 +202,16 @@ def _describe(meta: obstore.ObjectMeta) -> SourceObject:
 class _FolderSource:
     """Files below a folder, or one file. They are named by their paths below it.
 
-    Symbolic links are followed as long as they stay below the folder.
+    A path that is there is no pattern. Symbolic links to files are followed as long as they stay below the
+    folder.
     """
 
+    folder: Final = ""
+
     def __init__(self, path: Path) -> None:
-        folder, pattern = _split_pattern(str(path))
+        folder, pattern = (str(path), "") if path.exists() else _split_pattern(str(path))
         self._pattern = pattern[len(folder) :].lstrip("/")
-        self._path = Path(folder)
+        self._path = Path(folder or "/")
         self._is_file = self._path.is_file()
         self._root = self._path.parent if self._is_file else self._path
 
@@ -197,10 +220,21 @@ class _FolderSource:
             yield self._describe(self._path.name)
             return
         found = False
-        for folder, _, names in os.walk(self._root):
-            for name in names:
+        if not self._root.is_dir():
+            raise nothing_at(f"file://{self._path}")
+        for folder, folders, names in os.walk(self._root, onerror=_refuse):
+            for name in (*folders, *names):
                 path = (Path(folder) / name).relative_to(self._root).as_posix()
-                if self._contains(path) and (not self._pattern or fnmatchcase(path, self._pattern)):
+                if self._pattern and not fnmatchcase(path, self._pattern):
+                    continue
+                # Passed over, its rows would be missing, and nobody would know.
+                if not self._contains(path):
+                    raise UnprocessableInput(
+                        f"The symbolic link {path!a:.200} leads out of the folder of the source. Name "
+                        "where it leads, or put the files into the folder.",
+                        code="source_link",
+                    )
+                if name in names:
                     found = True
                     yield self._describe(path)
         if not found:
@@ -208,7 +242,7 @@ class _FolderSource:
 
     def read(self, item: SourceObject, offset: int, length: int) -> Buffer:
         if not self._contains(item.name):
-            raise source_changed(item.name)
+            raise source_changed(item)
         try:
             with (self._root / item.name).open("rb", buffering=0) as file:
                 data = bytearray(length)
@@ -219,13 +253,13 @@ class _FolderSource:
                 # Afterwards: what was written while it was read has changed it by now.
                 state = os.fstat(file.fileno())
         except FileNotFoundError:
-            raise source_changed(item.name) from None
+            raise source_changed(item) from None
         except OSError as error:
             raise StorageUnavailable(
                 f"The file {item.name!r} of the source cannot be read: {error.strerror}."
             ) from error
         if filled < length or _state_of(state) != item.etag:
-            raise source_changed(item.name)
+            raise source_changed(item)
         return view.toreadonly()
 
     def _contains(self, path: str) -> bool:
@@ -233,8 +267,19 @@ class _FolderSource:
         return os.path.realpath(os.path.join(root, path)).startswith(root.rstrip("/") + "/")  # noqa: PTH118
 
     def _describe(self, path: str) -> SourceObject:
-        state = (self._root / path).stat()
+        try:
+            state = (self._root / path).stat()
+        except OSError as error:
+            raise _cannot_list(error) from error
         return SourceObject(path, state.st_size, _state_of(state))
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise _cannot_list(error) from error
+
+
+def _cannot_list(error: OSError) -> StorageError:
+    return StorageUnavailable(f"The source cannot be listed: {error.filename!a:.200}: {error.strerror}.")
 
 
 def _state_of(state: os.stat_result) -> str:

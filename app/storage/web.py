@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import http.client
+import io
+import string
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import IO, Final, NoReturn
-from urllib.parse import urljoin, urlsplit
+from typing import IO, Final
+from urllib.parse import quote, urljoin, urlsplit
 
-from ..domain.import_ranges import SourceObject
-from ..domain.limits import MIB
+from ..domain.import_ranges import MAX_RANGES, SourceObject
+from ..domain.limits import KIB, MIB
 from ..domain.urls import hide_secrets
-from ..errors import LimitExceeded, StorageUnavailable, UnprocessableInput
+from ..errors import InputError, LimitExceeded, StorageUnavailable, UnprocessableInput
 from ..runtime.streams import Buffer
 from ..runtime.turns import pause, waiting
 from .source_errors import nothing_at, source_changed
 
+#: Until a server says something, and until it has said all.
 _TIMEOUT_S: Final = 60.0
+_LONGEST_ANSWER_S: Final = 600.0
 _TRIES: Final = 4
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_LIST: Final = 16 * MIB
@@ -25,7 +30,10 @@ _LONGEST_LIST: Final = 16 * MIB
 
 def is_web_url(url: str) -> bool:
     """Whether it can be fetched here."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
@@ -43,6 +51,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if (old.scheme, old.netloc) != (new.scheme, new.netloc):
+            fp.close()
             raise UnprocessableInput(
                 f"{hide_secrets(req.full_url)} is redirected to another server, {new.netloc}. Name that URL.",
                 code="source_redirected",
@@ -54,23 +63,30 @@ class WebObjects:
     """One object at a URL; or those that a list names, which is a text that ends in `.txt`.
 
     A line of the list is a URL, relative to that of the list; empty lines and those that begin with `#`
-    count nothing. All lie on the server of the list.
+    count nothing. All lie on the server of the list, which names each once.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.folder = url.partition("?")[0].rpartition("/")[0] + "/"
         self._opener = urllib.request.build_opener(_SameOrigin())
 
     def list(self) -> Iterator[SourceObject]:
         if not urlsplit(self._url).path.endswith(".txt"):
             yield self._describe(self._url)
             return
-        with self._open(urllib.request.Request(self._url)) as answer:  # noqa: S310 (checked by `is_web_url`)
-            data = answer.read(_LONGEST_LIST + 1)
+        for url in self._listed():
+            yield self._describe(url)
+
+    def _listed(self) -> dict[str, None]:
+        """The URLs of the list; none is fetched before all are known to be right."""
+        _, data = self._fetch(self._url, {}, _LONGEST_LIST + 1)
         if len(data) > _LONGEST_LIST:
             raise LimitExceeded("The list of the source is longer than 16 MiB.", code="too_many_ranges")
-        for line in data.decode("utf-8", "replace").splitlines():
-            if not (name := line.strip()) or name.startswith("#"):
+        urls: dict[str, None] = {}
+        for line in io.BytesIO(data):
+            name = line.decode("utf-8", "replace").strip()
+            if not name or name.startswith("#"):
                 continue
             url = urljoin(self._url, name)
             if urlsplit(url)[:2] != urlsplit(self._url)[:2]:
@@ -78,31 +94,40 @@ class WebObjects:
                     f"The list names {hide_secrets(url)}, which is on another server.",
                     code="source_redirected",
                 )
-            yield self._describe(url)
+            if url in urls:
+                raise UnprocessableInput(
+                    f"The list names {hide_secrets(url)} twice, so that its rows would be there twice.",
+                    code="invalid_source",
+                )
+            urls[url] = None
+            if len(urls) > MAX_RANGES:
+                raise LimitExceeded(
+                    f"The list names more than {MAX_RANGES} objects. Import them in parts.",
+                    code="too_many_ranges",
+                )
+        return urls
 
     def read(self, item: SourceObject, offset: int, length: int) -> Buffer:
         if not length:
             return b""
-        request = urllib.request.Request(  # noqa: S310 (checked by `is_web_url`)
-            item.name,
-            headers={"Range": f"bytes={offset}-{offset + length - 1}", "Accept-Encoding": "identity"},
-        )
-        with self._open(request) as answer:
-            data = answer.read(length + 1)
-            total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-            if answer.status == 200 and (offset or length != item.size):
-                raise UnprocessableInput(
-                    f"The server of {hide_secrets(item.name)} does not serve ranges.", code="no_ranges"
-                )
-            same = _state_of(answer.headers) == item.etag and (not total or total == str(item.size))
-        if not same or len(data) != length:
-            raise source_changed(item.name)
+        wanted = f"{offset}-{offset + length - 1}"
+        headers, data = self._fetch(item.name, {"Range": f"bytes={wanted}"}, length + 1, item)
+        served, _, total = headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+        if _state_of(headers) != item.etag or total not in ("", "*", str(item.size)):
+            raise source_changed(item)
+        # Without a range, it is all of the object.
+        if served != wanted and (served or offset or length != item.size):
+            raise UnprocessableInput(
+                f"The server of {item.shown_name} does not serve the ranges that are asked for.",
+                code="no_ranges",
+            )
+        if len(data) != length:
+            raise source_changed(item)
         return data
 
     def _describe(self, url: str) -> SourceObject:
-        request = urllib.request.Request(url, method="HEAD", headers={"Accept-Encoding": "identity"})  # noqa: S310
-        with self._open(request) as answer:
-            length, etag = answer.headers.get("Content-Length", ""), _state_of(answer.headers)
+        headers, _ = self._fetch(url, {}, 0)
+        length, etag = headers.get("Content-Length", ""), _state_of(headers)
         if not length.isdigit() or not etag:
             raise UnprocessableInput(
                 f"The server says neither how long {hide_secrets(url)} is nor when it changed.",
@@ -110,29 +135,61 @@ class WebObjects:
             )
         return SourceObject(url, int(length), etag)
 
-    def _open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+    def _fetch(
+        self, url: str, headers: dict[str, str], most: int, item: SourceObject | None = None
+    ) -> tuple[http.client.HTTPMessage, bytes]:
+        """The headers of an answer, and at most so many bytes of it; of 0 bytes only the headers are asked.
+
+        Args:
+            item: that is read, and that was there when it was listed.
+        """
+        request = urllib.request.Request(  # noqa: S310 (checked by `is_web_url`)
+            quote(url, safe=string.punctuation),
+            headers={"Accept-Encoding": "identity", **headers},
+            method="GET" if most else "HEAD",
+        )
         wait = _FIRST_WAIT_S
         for tries_left in reversed(range(_TRIES)):
             try:
-                with waiting():
-                    answer: http.client.HTTPResponse = self._opener.open(request, timeout=_TIMEOUT_S)
-                return answer
+                with waiting(), self._opener.open(request, timeout=_TIMEOUT_S) as answer:
+                    return answer.headers, _read(answer, most)
             except urllib.error.HTTPError as error:
+                error.close()
                 if error.code < 500 and error.code != 429:
-                    _refuse(request.full_url, error.code)
+                    raise _refusal(url, error.code, item) from None
                 cause: Exception = error
             except (OSError, http.client.HTTPException) as error:
                 cause = error
             if tries_left:
                 pause(wait)
                 wait *= 2
-        raise StorageUnavailable(f"{hide_secrets(request.full_url)} cannot be fetched: {cause}.")
+        raise StorageUnavailable(f"{hide_secrets(url)} cannot be fetched: {cause}.")
 
 
-def _refuse(url: str, status: int) -> NoReturn:
+def _read(answer: http.client.HTTPResponse, most: int) -> bytes:
+    """At most so many bytes of an answer.
+
+    Raises:
+        OSError, http.client.HTTPException: the connection breaks off, or is too slow.
+    """
+    data = bytearray()
+    deadline = time.monotonic() + _LONGEST_ANSWER_S
+    while len(data) < most and (piece := answer.read1(min(64 * KIB, most - len(data)))):
+        data += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError("the server is too slow")
+    # What it has promised, and has not sent.
+    if len(data) < most and answer.length:
+        raise http.client.IncompleteRead(b"", answer.length)
+    return bytes(data)
+
+
+def _refusal(url: str, status: int, item: SourceObject | None) -> InputError:
+    if item is not None and status in (404, 410, 416):
+        return source_changed(item)
     if status in (404, 410):
-        raise nothing_at(url)
-    raise UnprocessableInput(f"{hide_secrets(url)} was answered {status}.", code="source_refused")
+        return nothing_at(url)
+    return UnprocessableInput(f"{hide_secrets(url)} was answered {status}.", code="source_refused")
 
 
 def _state_of(headers: http.client.HTTPMessage) -> str:

@@ -16,9 +16,10 @@ from hashlib import sha256
 from typing import Final, Literal
 
 from ....codecs.forms import FormName
-from ....domain.import_ranges import Range, SourceObject
+from ....domain.import_ranges import MAX_RANGES, Range, SourceObject
 from ....domain.limits import Limits
 from ....domain.names import check_append_id, check_dataset_name, check_idempotency_key
+from ....domain.urls import hide_secrets
 from ....errors import (
     Conflict,
     InputError,
@@ -45,7 +46,7 @@ from ..objects.slot import Dead, close_slot, read_slot
 from ..objects.stored_json import dump_json
 from .cutting import cut
 from .notes import FailureJson, NoteBook, describe_failure
-from .plan import MAX_RANGES, ImportPlan, create_plan, find_plan, open_plan, read_page
+from .plan import ImportPlan, create_plan, find_plan, open_plan, read_page
 from .reading import CountedSource, open_range
 from .request import ImportRequest, form_of
 from .status import ImportStatus, status_of
@@ -130,17 +131,12 @@ class Imports:
             LimitExceeded: too many ranges (`too_many_ranges`).
         """
         check_dataset_name(dataset)
-        if self._allowed is not None and not is_allowed(request.source, self._allowed):
-            raise MalformedInput(
-                f"Nothing may be imported from {request.shown_source!r}. The operator names what may be in "
-                "SHARDSMITH_IMPORT_SOURCES.",
-                code="source_not_allowed",
-            )
+        _require_allowed(request.source, self._allowed)
         import_id = secrets.token_hex(16) if key is None else id_of_key(check_idempotency_key(key))
         if key is not None and (found := self._find(dataset, import_id)) is not None:
             return self._require_same(found, request), False
         source = open_source(request.source)
-        objects, form, passed_over = _choose_objects(source, request)
+        objects, form, passed_over = _choose_objects(source, request, self._allowed)
         with self._workspace(source) as (counted, workspace):
             pool = self._datasets.pool
             ranges = [
@@ -361,15 +357,38 @@ def _is_dead(dataset: Dataset, append_id: str) -> bool:
         return False
 
 
-def _choose_objects(source: Source, request: ImportRequest) -> tuple[list[SourceObject], FormName, int]:
+def _require_allowed(url: str, allowed: Sequence[str] | None) -> None:
+    if allowed is not None and not is_allowed(url, allowed):
+        raise MalformedInput(
+            f"Nothing may be imported from {hide_secrets(url)!r}. The operator names what may be in "
+            "SHARDSMITH_IMPORT_SOURCES.",
+            code="source_not_allowed",
+        )
+
+
+def _is_hidden(name: str, folder: str) -> bool:
+    """Whether a part of a name begins with `_` or `.`; a column's value (`_day=1`) does not count."""
+    path = name.partition("?")[0] if "://" in name else name
+    parts = path.removeprefix(folder).split("/")
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
+
+
+def _choose_objects(
+    source: Source, request: ImportRequest, allowed: Sequence[str] | None
+) -> tuple[list[SourceObject], FormName, int]:
     """The objects to import by name, their format, and how many others there are.
 
-    Names that begin with `_` or `.` are notes of those who wrote the others, as in Spark.
+    Names that begin with `_` or `.`, also of folders, are of what is not finished or no rows, as in Spark.
+
+    Raises:
+        MalformedInput: a list leads to where nothing may be imported from (`source_not_allowed`).
     """
     objects: list[SourceObject] = []
     passed_over = 0
     for item in source.list():
-        if item.name.rsplit("/", 1)[-1].startswith(("_", ".")):
+        if "://" in item.name:
+            _require_allowed(item.name, allowed)
+        if _is_hidden(item.name, source.folder):
             passed_over += 1
         else:
             objects.append(item)

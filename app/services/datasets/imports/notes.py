@@ -56,7 +56,7 @@ def describe_failure(index: int, part: Range, error: ShardsmithError) -> Failure
     """What is said of an error."""
     told: FailureJson = {
         "range": index,
-        "object": part.source.name,
+        "object": part.source.shown_name,
         "start": part.start,
         "stop": part.stop,
         "code": error.code,

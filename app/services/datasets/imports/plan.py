@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ....codecs.forms import FormName
-from ....domain.import_ranges import Range
+from ....domain.import_ranges import MAX_RANGES, Range
 from ....domain.stored_values import count, text
 from ....errors import CorruptData, InputError, LimitExceeded, NotFound, StorageError
 from ....storage.create_once import create_once, new_nonce
@@ -22,8 +22,6 @@ from .request import ImportRequest
 
 #: Ranges in an object of the plan.
 PAGE: Final = 1000
-#: 25 TB by ranges of 256 MiB; each leaves an object or two behind.
-MAX_RANGES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)

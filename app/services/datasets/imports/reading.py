@@ -38,10 +38,12 @@ class CountedSource:
 
     Attributes:
         received: bytes.
+        folder: as of the source.
     """
 
     def __init__(self, source: Source) -> None:
         self.received = 0
+        self.folder = source.folder
         self._source = source
 
     def list(self) -> Iterator[SourceObject]:

@@ -1,0 +1,112 @@
+"""Sources of imports: what they list, and what lies at a URL that is allowed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.errors import InputError, MalformedInput, StorageUnavailable
+from app.storage.sources import is_allowed, open_source
+
+
+@pytest.mark.parametrize(
+    ("url", "is_inside"),
+    [
+        ("s3://b/data", True),
+        ("s3://b//data/x", True),
+        ("s3://b/data/*.csv", True),
+        ("s3://b/data/part-?.csv", True),
+        ("s3://b/data/a%20b", True),
+        ("s3://b/data*", False),
+        ("s3://b/data?private/*", False),
+        ("s3://b/data#private/x", False),
+        ("s3://b/da\nta/x", False),
+        ("s3://b/data/../x", False),
+        ("s3://b/data/%2e%2E/x", False),
+        ("s3://b/data/%252e%252e/x", False),
+        ("s3://B/data", False),
+        ("S3://b/data", False),
+        ("s3://b", False),
+        ("gs://b/data", False),
+        ("file:///srv/in", True),
+        ("file:///srv/in?private/*", False),
+        ("file:///srv/in/x%00", False),
+        ("file://host/srv/in", False),
+        ("https://h/d", True),
+        ("https://h/d?signature=x/../y", True),
+        ("https://h/d#x", True),
+        ("https://H/d", False),
+        ("https://h./d", False),
+        ("https://h:443/d", False),
+        ("https://u:p@h/d", False),
+        ("https://h@evil/d", False),
+        ("https://evil#@h/d", False),
+        ("https://evil?@h/d", False),
+        ("https://h\\@evil/d", False),
+        ("http://h/d", False),
+        ("https://h/d/%2e%2e/e", False),
+    ],
+)
+def test_a_source_is_allowed_where_it_lies_at_or_below_a_url(url: str, is_inside: bool) -> None:
+    assert is_allowed(url, ["s3://b/data", "file:///srv/in", "https://h/d"]) is is_inside
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[x", "ftp://h/x", "https://", "s3://", "x", "https://u:p4ss@h/x.csv"]
+)
+def test_what_is_no_source_is_refused(url: str) -> None:
+    with pytest.raises(MalformedInput) as caught:
+        open_source(url)
+    assert caught.value.code == "invalid_source"
+    assert "p4ss" not in caught.value.detail
+
+
+def _names(url: str) -> list[str]:
+    return sorted(item.name for item in open_source(url).list())
+
+
+def test_a_pattern_may_begin_at_the_root(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    first, rest = tmp_path.parts[1], "/".join(tmp_path.parts[2:])
+    assert open_source(f"file:///[{first[0]}]{first[1:]}/{rest}/a.csv").folder == ""
+    source = open_source(f"file:///{first}/{rest}/*.csv")
+    assert [item.name for item in source.list()] == ["a.csv"]
+
+
+def test_a_path_that_is_there_is_no_pattern(tmp_path: Path) -> None:
+    folder = tmp_path / "in[1]?"
+    folder.mkdir()
+    (folder / "a b#%20.csv").touch()
+    assert _names(folder.as_uri()) == ["a b#%20.csv"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_link_that_leads_out_is_an_error_that_names_it(tmp_path: Path, kind: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.csv").touch()
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (inside / "b.csv").touch()
+    (inside / "link").symlink_to(outside if kind == "folder" else outside / "a.csv")
+    with pytest.raises(InputError, match="'link'") as caught:
+        _names(inside.as_uri())
+    assert caught.value.code == "source_link"
+    assert _names(f"{inside.as_uri()}/*.csv") == ["b.csv"]
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    # Deeper than a path can name, so that nobody can list it, whatever their rights.
+    descriptors = [os.open(tmp_path, os.O_RDONLY)]
+    try:
+        for _ in range(20):
+            os.mkdir("d" * 250, dir_fd=descriptors[-1])
+            descriptors.append(os.open("d" * 250, os.O_RDONLY, dir_fd=descriptors[-1]))
+        with pytest.raises(StorageUnavailable):
+            _names(tmp_path.as_uri())
+    finally:
+        for descriptor in reversed(descriptors[:-1]):
+            os.rmdir("d" * 250, dir_fd=descriptor)
+        for descriptor in descriptors:
+            os.close(descriptor)

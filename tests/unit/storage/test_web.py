@@ -1,0 +1,161 @@
+"""Objects at URLs: read as they were listed, or not at all."""
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from app.errors import InputError, StorageUnavailable
+from app.storage import web
+from app.storage.sources import open_source
+
+DATA = bytes(range(200))
+
+Answer = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: "Server"
+
+    def do_HEAD(self) -> None:
+        self.server.requests.append(f"HEAD {self.path}")
+        self.say(200, {"Content-Length": str(len(DATA)), "ETag": '"1"'})
+
+    def do_GET(self) -> None:
+        self.server.requests.append(f"GET {self.path}")
+        self.server.answer(self)
+
+    def say(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    answer: Answer
+    requests: list[str]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(web, "_FIRST_WAIT_S", 0.0)
+    with Server(("127.0.0.1", 0), Handler) as found:
+        found.requests = []
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def serve(begin: int, end: int, *, total: int = len(DATA), etag: str = '"1"', cut: int = 0) -> Answer:
+    """Answers with these bytes, and promises `cut` more."""
+
+    def answer(handler: Handler) -> None:
+        headers = {
+            "Content-Length": str(end - begin + cut),
+            "ETag": etag,
+            "Content-Range": f"bytes {begin}-{end + cut - 1}/{total}",
+        }
+        handler.say(206, headers, DATA[begin:end])
+
+    return answer
+
+
+def _read(server: Server, answer: Answer, offset: int = 50, length: int = 10) -> bytes:
+    source = open_source(f"{server.url}/x.csv?signature=geheim")
+    [item] = source.list()
+    server.answer = answer
+    return bytes(source.read(item, offset, length))
+
+
+def test_a_range_is_read(server: Server) -> None:
+    assert _read(server, serve(50, 60)) == DATA[50:60]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (serve(0, 10), "no_ranges"),
+        (serve(51, 61), "no_ranges"),
+        (serve(50, 59), "no_ranges"),
+        (serve(50, 60, total=201), "source_changed"),
+        (serve(50, 60, etag='"2"'), "source_changed"),
+        (lambda handler: handler.say(200, {"ETag": '"1"', "Content-Length": "200"}, DATA), "no_ranges"),
+        (lambda handler: handler.say(404, {}), "source_changed"),
+        (lambda handler: handler.say(416, {}), "source_changed"),
+        (lambda handler: handler.say(403, {}), "source_refused"),
+        (lambda handler: handler.say(302, {"Location": "http://127.0.0.2/"}), "source_redirected"),
+    ],
+    ids=["begin", "later", "shorter", "longer", "etag", "whole", "gone", "short", "refused", "redirected"],
+)
+def test_another_range_or_object_is_an_error(server: Server, answer: Answer, code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        _read(server, answer)
+    assert caught.value.code == code
+    assert "geheim" not in caught.value.detail
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
+    broken = [serve(50, 53, cut=7), serve(50, 50, cut=10)]
+
+    def answer(handler: Handler) -> None:
+        (broken.pop() if broken else serve(50, 60))(handler)
+
+    assert _read(server, answer) == DATA[50:60]
+    assert not broken
+
+
+def test_what_always_breaks_off_is_no_fault_of_the_object(server: Server) -> None:
+    # Else `on_error=skip` would leave its rows out.
+    with pytest.raises(StorageUnavailable) as caught:
+        _read(server, serve(50, 53, cut=7))
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_server_that_takes_too_long_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "_LONGEST_ANSWER_S", 0.0)
+    with pytest.raises(StorageUnavailable, match="too slow"):
+        _read(server, serve(50, 60))
+
+
+def _list(server: Server, text: str) -> list[str]:
+    def answer(handler: Handler) -> None:
+        handler.say(200, {"Content-Length": str(len(text.encode()))}, text.encode())
+
+    server.answer = answer
+    return [item.name for item in open_source(f"{server.url}/in/files.txt").list()]
+
+
+def test_a_list_names_objects_of_its_server(server: Server) -> None:
+    names = _list(server, "# ours\r\n\na b.csv\n/ä.csv?x=y\nsub/c.csv")
+    assert names == [f"{server.url}/{name}" for name in ("in/a b.csv", "ä.csv?x=y", "in/sub/c.csv")]
+    assert server.requests[1:] == ["HEAD /in/a%20b.csv", "HEAD /%C3%A4.csv?x=y", "HEAD /in/sub/c.csv"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a.csv\nhttp://elsewhere/b.csv\n", "source_redirected"),
+        ("a.csv\n../in/a.csv\n", "invalid_source"),
+        ("".join(f"{i}\n" for i in range(100_001)), "too_many_ranges"),
+        ("#" * (16 << 20) + "\n", "too_many_ranges"),
+    ],
+    ids=["elsewhere", "twice", "many", "long"],
+)
+def test_a_list_that_is_refused_asks_for_no_object(server: Server, text: str, code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        _list(server, text)
+    assert caught.value.code == code
+    assert server.requests == ["GET /in/files.txt"]

@@ -42,6 +42,7 @@ BENCHMARKS = (
     "bench_hostile",
     "bench_random_read",
     "bench_training_stream",
+    "bench_feed",
     "bench_afternoon",
     "bench_small_requests",
     "bench_stream_tensor",

@@ -48,6 +48,8 @@ def called(tree: ast.AST) -> Iterator[str]:
 APART: Final = {
     ROOT / "app" / "transforms" / "tensorflow_process.py",
     ROOT / "app" / "transforms" / "images" / "program.py",
+    # In programs of clients.
+    ROOT / "app" / "client" / "adapters.py",
 }
 MODULES: Final = sorted({*(ROOT / "app").rglob("*.py")} - APART)
 

@@ -1,0 +1,1 @@
+"""For programs that use the service: imports nothing of it, only httpx and numpy."""

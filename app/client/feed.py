@@ -1,0 +1,424 @@
+"""Batches for training, straight from the service, which go on where a training was cut off.
+
+    from shardsmith.client.feed import Feed
+
+    feed = Feed("http://127.0.0.1:8000", "flowers", global_batch=256, seed=7)
+    for epoch in range(3):
+        for batch in feed:
+            train_step(batch["petals"], batch["label"])
+
+`feed.state_dict()` goes into a checkpoint, and `feed.load_state_dict(state)` takes it up again, with any
+number of workers. `adapters.py` makes tf.data, PyTorch and Keras datasets of a feed. Needed are httpx and
+numpy (`pip install 'shardsmith[client]'`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from .arrow import ArrowStream, Batch, Features, no_rows
+
+T = TypeVar("T")
+
+#: Answers after which another try makes sense: too much to do, or a proxy without a replica.
+_PASSING: Final = frozenset({408, 429, 502, 503, 504})
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 10.0
+#: Steps that threads which read ahead are from one another, at most.
+_MAX_SKIPPED: Final = 64
+#: Between two bytes: a window of the shuffle may have to be read first.
+_TIMEOUT: Final = httpx.Timeout(60.0)
+
+
+class FeedError(Exception):
+    """The service refused, or did not answer for too long."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of an epoch.
+
+    Attributes:
+        num_rows: of the epoch.
+        size: rows of a step, over all workers.
+        drop_remainder: rows that do not fill a last step are left out.
+    """
+
+    num_rows: int
+    size: int
+    drop_remainder: bool
+
+    def left(self, row: int) -> int:
+        """How many steps there are from a row of the epoch on."""
+        rows = max(0, self.num_rows - row)
+        return rows // self.size if self.drop_remainder else -(-rows // self.size)
+
+    def after(self, epoch: int, row: int, steps: int) -> tuple[int, int]:
+        """The epoch and the row at which the next step begins, `steps` after those at `row` of `epoch`."""
+        left = self.left(row)
+        if steps < left:
+            return epoch, row + steps * self.size
+        epochs, steps = divmod(steps - left, self.left(0))
+        return epoch + 1 + epochs, steps * self.size
+
+    def rows_of(self, row: int, worker: int, num_workers: int) -> int:
+        """How many rows a worker gets of the step that begins at `row`."""
+        size = min(self.size, self.num_rows - row)
+        return size * (worker + 1) // num_workers - size * worker // num_workers
+
+
+class Feed:
+    """The batches of one worker; iterating gives those left of an epoch, and then the next epoch's.
+
+    A batch is an array for each feature, of this worker's part of a step. A connection that breaks is opened
+    again, and goes on with the next batch: none is lost, none comes twice. `feed[i]` is step i of the epoch,
+    `len(feed)` how many there are; several threads may ask for these.
+
+    Args:
+        url: of the service, `http://host:port`.
+        dataset, split: what to read.
+        version: `latest` is looked up once, and stays the version of this feed and of its states.
+        global_batch: rows of a step over all workers; a multiple of `num_workers`.
+        worker, num_workers: which part of each step, from 0. They are no part of a state.
+        shuffle_buffer, seed: of the order; 0 keeps the order of the version.
+        drop_remainder: leave out a last step that is not full.
+        transforms: for the values, by feature: lists of steps as the service takes them.
+        token: sent as `Authorization: Bearer`.
+        patience_s: how long the service may fail, from the last batch on, before the feed does.
+
+    Raises:
+        FeedError: there is no such dataset, version or split, or it cannot be fed like this.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        dataset: str,
+        split: str = "train",
+        *,
+        version: str = "latest",
+        global_batch: int,
+        worker: int = 0,
+        num_workers: int = 1,
+        shuffle_buffer: int = 10_000,
+        seed: int = 0,
+        drop_remainder: bool = True,
+        transforms: Mapping[str, Any] | None = None,
+        token: str | None = None,
+        patience_s: float = 300.0,
+    ) -> None:
+        if not 0 <= worker < num_workers or global_batch < 1 or global_batch % num_workers:
+            raise FeedError(
+                f"worker {worker} of {num_workers} has no part of steps of {global_batch} rows: workers are "
+                f"counted from 0, and global_batch is a multiple of num_workers."
+            )
+        self.dataset, self.split = dataset, split
+        self.worker, self.num_workers = worker, num_workers
+        self.global_batch = global_batch
+        self._url = url.rstrip("/")
+        self._order = {"shuffle_buffer": shuffle_buffer, "seed": seed}
+        self._transforms = None if transforms is None else json.dumps(transforms, sort_keys=True)
+        self._headers = {"Accept-Encoding": "identity"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._patience_s = patience_s
+        self._drop_remainder = drop_remainder
+        self._client: httpx.Client | None = None
+        self._process = os.getpid()
+        self._stream: Generator[Batch, None, None] | None = None
+        #: Where the stream that is open goes on.
+        self._stream_at: tuple[int, int] | None = None
+        self._lock = threading.Lock()
+        #: Batches that came before one that was asked for first.
+        self._skipped: dict[tuple[int, int], Batch] = {}
+        #: Where counting began, and how many steps were handed out since.
+        self._base = (0, 0)
+        self._steps_done = 0
+        try:
+            self._pin(version)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch."""
+        return self._at()[0]
+
+    @property
+    def features(self) -> Features:
+        """By name, the dtype and shape of each feature, as in a schema, after the transforms."""
+        return self._features
+
+    def __len__(self) -> int:
+        """How many steps a whole epoch has."""
+        return self.steps.left(0)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch from where the feed is, up to the end of it."""
+        for _ in range(self.steps.left(self._at()[1])):
+            batch = self._read(*self._at())
+            self._steps_done += 1  # before it is handed out: a state that is taken then has it
+            yield batch
+
+    def __getitem__(self, step: int) -> Batch:
+        """The batch of a step of the epoch; one after the other they come as fast as by iterating."""
+        if not 0 <= step < len(self):
+            raise IndexError(f"Step {step} is none of the {len(self)} of an epoch.")
+        return self._read(self.epoch, step * self.global_batch)
+
+    def ahead(self, steps: int) -> Batch:
+        """The batch so many steps after the next one, also in later epochs; the feed stays where it is."""
+        return self._read(*self.steps.after(*self._base, self._steps_done + steps))
+
+    def left(self, steps: int = 0) -> int:
+        """How many steps an epoch still has, `steps` after the next one."""
+        return self.steps.left(self.steps.after(*self._base, self._steps_done + steps)[1])
+
+    def start_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch."""
+        self._move(epoch, 0)
+
+    def state_dict(self, *, steps_done: int | None = None) -> dict[str, Any]:
+        """Where the feed is, as values of JSON.
+
+        Args:
+            steps_done: how many steps the training has done since the feed was made, moved, or given a state.
+                Whoever reads batches ahead says so; otherwise all that were handed out are taken for done.
+        """
+        done = self._steps_done if steps_done is None else steps_done
+        epoch, row = self.steps.after(*self._base, done)
+        return {**self._identity(), "version": self.version, "epoch": epoch, "row": row}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, which may be one of another worker, or of steps of another size.
+
+        Raises:
+            FeedError: it is a state of other rows, or of another order.
+        """
+        for name, value in self._identity().items():
+            if state[name] != value:
+                raise FeedError(
+                    f"The state is one with {name}={state[name]!r}; this feed has {value!r}. Make the feed "
+                    f"with the same value."
+                )
+        if state["version"] != self.version:
+            self._pin(state["version"])
+        self._move(int(state["epoch"]), int(state["row"]))
+
+    def close(self) -> None:
+        """Close the connection; the feed opens it again when it is used."""
+        self._close_stream()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes: without the connection."""
+        nothing = dict.fromkeys(("_client", "_stream", "_stream_at", "_lock"))
+        return {**self.__dict__, **nothing, "_skipped": {}}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "split": self.split,
+            **self._order,
+            "transforms": self._transforms,
+        }
+
+    def _at(self) -> tuple[int, int]:
+        return self.steps.after(*self._base, self._steps_done)
+
+    def _move(self, epoch: int, row: int) -> None:
+        self._base, self._steps_done = (epoch, row), 0
+
+    def _pin(self, version: str) -> None:
+        """Take the version as it is published."""
+        answer = self._patiently(lambda: self._get_json(f"{self._versions}/{version}"))
+        splits = answer["splits"]
+        if self.split not in splits:
+            raise FeedError(
+                f"Version {answer['version']} has no split {self.split!r}; it has {sorted(splits)}."
+            )
+        self.version: str = answer["version"]
+        self.steps = Steps(splits[self.split]["num_records"], self.global_batch, self._drop_remainder)
+        if not len(self):
+            raise FeedError(
+                f"An epoch has {self.steps.num_rows} rows, less than a step of {self.global_batch}. Choose a "
+                f"smaller global_batch."
+            )
+        self._close_stream()
+        self._skipped.clear()
+        one = {"length": 1} if self._transforms is None else {"length": 1, "transforms": self._transforms}
+        with closing(self._patiently(lambda: self._open(one))) as answer:
+            self._features = ArrowStream(answer.read).features
+
+    def _read(self, epoch: int, row: int) -> Batch:
+        """The batch of the step that begins at a row."""
+        num_rows = self.steps.rows_of(row, self.worker, self.num_workers)
+        if not num_rows:
+            return no_rows(self._features)
+        with self._lock:
+            batch = self._skipped.pop((epoch, row), None)
+            if batch is None:
+                self._skip_to(epoch, row)
+                batch = self._patiently(lambda: self._next(epoch, row))
+        if any(len(values) != num_rows for values in batch.values()):
+            raise FeedError(
+                f"The batch at row {row} of epoch {epoch} has not the {num_rows} rows of its step."
+            )
+        return batch
+
+    def _skip_to(self, epoch: int, row: int) -> None:
+        """Read on to a step a little later in the stream; threads that read ahead ask in any order."""
+        if self._stream_at is None or self._stream_at[0] != epoch:
+            return
+        begin = self._stream_at[1]
+        if (row - begin) % self.global_batch == 0 and 0 < row - begin <= _MAX_SKIPPED * self.global_batch:
+            for passed in range(begin, row, self.global_batch):
+                self._skipped[epoch, passed] = self._patiently(partial(self._next, epoch, passed))
+            while len(self._skipped) > _MAX_SKIPPED:
+                del self._skipped[next(iter(self._skipped))]
+
+    def _next(self, epoch: int, row: int) -> Batch:
+        if self._stream is None or self._stream_at != (epoch, row):
+            self._close_stream()
+            self._stream = self._batches(epoch, row)
+        batch = next(self._stream, None)
+        if batch is None:
+            raise _Passing(f"The answer ended at row {row} of epoch {epoch}, before the epoch did.")
+        self._stream_at = (epoch, row + self.global_batch)
+        return batch
+
+    def _batches(self, epoch: int, row: int) -> Generator[Batch, None, None]:
+        parameters: dict[str, Any] = {
+            "start": row,
+            "global_batch": self.global_batch,
+            "worker": self.worker,
+            "num_workers": self.num_workers,
+            "drop_remainder": str(self._drop_remainder).lower(),
+        }
+        if self._order["shuffle_buffer"]:
+            parameters |= {**self._order, "epoch": epoch}
+        if self._transforms is not None:
+            parameters["transforms"] = self._transforms
+        with closing(self._open(parameters)) as answer:
+            yield from ArrowStream(answer.read)
+
+    def _open(self, parameters: Mapping[str, Any]) -> _Answer:
+        path = f"{self._versions}/{self.version}/records"
+        request = self._http.build_request(
+            "GET", path, params={"split": self.split, "to": "arrow", **parameters}
+        )
+        return _Answer(self._http.send(request, stream=True))
+
+    def _get_json(self, url: str) -> Any:
+        with closing(_Answer(self._http.send(self._http.build_request("GET", url), stream=True))) as answer:
+            return answer.json()
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """What `call` gives in the end, tried again where it may go better."""
+        began: float | None = None
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                return call()
+            except (httpx.TransportError, _Passing) as error:
+                self._close_stream()
+                now = time.monotonic()
+                began = now if began is None else began
+                if now - began >= self._patience_s:
+                    raise FeedError(f"The service has failed for {self._patience_s:g} s: {error}") from error
+                asked_s = error.retry_after_s if isinstance(error, _Passing) else 0.0
+            # Spread out, so that workers that failed together do not come back together.
+            time.sleep(max(asked_s, wait_s * random.uniform(0.5, 1.0)))  # noqa: S311  # not a secret
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _close_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = self._stream_at = None
+
+    @property
+    def _versions(self) -> str:
+        return f"{self._url}/v1/datasets/{self.dataset}/versions"
+
+    @property
+    def _http(self) -> httpx.Client:
+        if self._client is None or self._process != os.getpid():
+            # A process that was forked must not read from the connection of its parent.
+            self._client, self._process = httpx.Client(headers=self._headers, timeout=_TIMEOUT), os.getpid()
+            self._stream = self._stream_at = None
+        return self._client
+
+
+class _Passing(Exception):
+    """A failure after which another try makes sense, at the earliest after so many seconds."""
+
+    def __init__(self, detail: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+class _Answer:
+    """An answer that succeeded, read as far as it is asked for."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._answer = answer
+        self._chunks = answer.iter_raw()
+        self._rest = memoryview(b"")
+        if not answer.is_success:
+            with closing(self):
+                raise self._problem()
+
+    def read(self, n: int) -> bytearray:
+        """Exactly the next `n` bytes."""
+        if len(self._rest) >= n:
+            taken, self._rest = self._rest[:n], self._rest[n:]
+            return bytearray(taken)
+        data = bytearray(self._rest)
+        while len(data) < n:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                raise _Passing("The answer was cut short.")
+            data += chunk
+        self._rest = memoryview(data)[n:].toreadonly()
+        return data[:n] if len(self._rest) else data
+
+    def json(self) -> Any:
+        return json.loads(self._answer.read())
+
+    def close(self) -> None:
+        self._answer.close()
+
+    def _problem(self) -> Exception:
+        status = self._answer.status_code
+        text = self._answer.read().decode(errors="replace")
+        try:
+            detail = str(json.loads(text)["detail"])
+        except (ValueError, LookupError, TypeError):
+            detail = text[:200]
+        if status not in _PASSING:
+            return FeedError(f"{status}: {detail}")
+        seconds = self._answer.headers.get("Retry-After", "")
+        return _Passing(f"{status}: {detail}", float(seconds) if seconds.isdecimal() else 0.0)

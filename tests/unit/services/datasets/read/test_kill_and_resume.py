@@ -1,0 +1,74 @@
+"""Trainings that are killed and go on with other numbers of workers see what one that was not killed sees."""
+
+import random
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from app.codecs.columns import in_batches
+from app.domain.sharding.row_order import RowOrder
+from app.runtime.budget import Budget
+from app.services.datasets.objects.publish_options import PublishOptions
+from app.services.datasets.publish.shards import writer as shard_writer
+from app.storage.obstore_store import open_store
+from tests.arrow_rows import as_arrow
+from tests.rows import Client
+
+ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def client() -> Client:
+    """A version of some forty pieces, in three shards."""
+    client = Client(open_store("memory://"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_writer, "PIECE_BYTES", 1000)
+        client.append(range(ROWS))
+        client.publish(PublishOptions(num_shards=3))
+    return client
+
+
+def steps(client: Client, num_steps: int | None = None, **order: Any) -> list[list[Any]]:
+    """The rows of each step of one worker; it is killed after `num_steps`."""
+    found = client.datasets.read_records("d", "latest", "train", order=RowOrder(**order), budget=Budget())
+    size = order["global_batch"] // order["num_workers"]
+    batches = as_arrow(in_batches(found, size, Budget()))
+    return [batch.column("x").to_pylist() for batch in islice(batches, num_steps)]
+
+
+def check(client: Client, seed: int) -> None:
+    chance = random.Random(seed)
+    order = {
+        "shuffle_buffer": chance.choice([0, 1, 7, 100, 300, 5000]),
+        "seed": seed,
+        "epoch": chance.randrange(5),
+        "global_batch": chance.choice([24, 48, 120]),
+        "drop_remainder": True,
+    }
+    expected = steps(client, **order, num_workers=1)
+    assert len(expected) == ROWS // order["global_batch"]
+    done: list[list[Any]] = []
+    for num_workers in (1, 3, 2, 8):
+        left = len(expected) - len(done)
+        count = left if num_workers == 8 else chance.randrange(left + 1)
+        start = len(done) * order["global_batch"]
+        workers = [
+            steps(client, count, **order, start=start, worker=worker, num_workers=num_workers)
+            for worker in range(num_workers)
+        ]
+        done += [[row for part in parts for row in part] for parts in zip(*workers, strict=True)]
+    assert done == expected
+    rows = [row for step in done for row in step]
+    assert len(set(rows)) == len(rows)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_training_goes_on_with_other_workers(client: Client, seed: int) -> None:
+    check(client, seed)
+
+
+@pytest.mark.exhaustive
+def test_a_thousand_trainings_go_on_with_other_workers(client: Client) -> None:
+    for seed in range(1000):
+        check(client, seed)

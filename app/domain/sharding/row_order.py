@@ -136,6 +136,9 @@ class RowOrder:
 
 def _shuffled(keys: NDArray[np.uint64]) -> Ints:
     """Along the last axis, the numbers 0, 1, ... in the order of their keys."""
+    # A window may be far larger than all rows: of none of its size, nothing is made as long as one.
+    if not keys.size:
+        return keys.astype(np.int64)
     # They are the lower bits of what is sorted, so that no two are equal.
     size = keys.shape[-1]
     bits = np.uint64((1 << max(0, size - 1).bit_length()) - 1)

@@ -1,5 +1,6 @@
 """Orders and shares: determined by their numbers alone."""
 
+import tracemalloc
 from itertools import chain
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.domain.sharding.row_order import RowOrder
+from app.domain.sharding.row_order import MAX_SHUFFLE_BUFFER, RowOrder
 from app.domain.sharding.windows import Windows
 
 STEPS = st.sampled_from([0, 24, 48, 240])
@@ -163,3 +164,15 @@ def test_each_row_of_a_window_may_come_to_each_place_of_it(size: int) -> None:
     assert abs(rows.mean(axis=0) - (size - 1) / 2).max() < 5 * spread
     follows = np.mean(rows[:, 1:] == rows[:, :-1] + 1)
     assert abs(follows - 1 / size) < 5 * np.sqrt(1 / size / rows.size)
+
+
+def test_a_window_far_larger_than_all_rows_takes_no_more_memory() -> None:
+    windows = Windows.of(10, 1, MAX_SHUFFLE_BUFFER)
+    tracemalloc.start()
+    try:
+        rows = RowOrder(MAX_SHUFFLE_BUFFER, 1).arrange_rows(windows, 0, 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sorted(rows) == list(range(10))
+    assert peak < 1_000_000

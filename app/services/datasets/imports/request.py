@@ -14,6 +14,7 @@ from ....domain.names import check_split_name
 from ....domain.schema import Message, Schema
 from ....domain.urls import hide_secrets
 from ....errors import MalformedInput
+from ....storage.web import is_web_url
 from ..append.request import AppendRequest
 from ..objects.publish_options import PublishOptions
 
@@ -47,8 +48,9 @@ _BY_ITSELF: Final = frozenset({"schema", "publish"})
 
 
 def form_of(name: str) -> FormName | None:
-    """The format that the ending of a name stands for."""
-    base = name.rsplit("/", 1)[-1].partition("?")[0]
+    """The format that the ending of a name stands for; of a URL, that of its path."""
+    path = name.partition("?")[0] if is_web_url(name) else name
+    base = path.rsplit("/", 1)[-1]
     return next((form for form, ending in _ENDINGS if _ends(base, ending)), None)
 
 

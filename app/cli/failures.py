@@ -31,6 +31,8 @@ STATUS: Final[dict[type[Exception], int]] = {
 }
 #: What a check ends with that found damage in a file, or in a version.
 DAMAGED_FILE: Final = STATUS[errors.InputError]
+#: What an import ends with that stopped at rows that cannot be read.
+UNREADABLE: Final = STATUS[errors.InputError]
 DAMAGED_VERSION: Final = STATUS[errors.CorruptData]
 #: As shells say of a process that SIGINT has ended.
 _INTERRUPTED: Final = 130

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .failures import UNREADABLE
+
 if TYPE_CHECKING:
     from ..local import Local
     from ..services.datasets.imports.engines import Engine
@@ -93,35 +95,29 @@ def import_command(source: str, **given: Any) -> None:
     pattern such as s3://bucket/logs/*.parquet takes what matches. The same command again goes on with an
     import that was broken off, and does nothing once it is done.
     """
-    from ..errors import CannotStart, InputError, ShardsmithError
+    from ..errors import CannotStart
     from ..services.datasets.imports.drive import drive
     from ..services.datasets.imports.engines import EngineDied
 
     index, of = given["index"], given["of"]
     if (index is None) != (of is None) or (of is not None and index >= of):
         raise click.UsageError("--index counts from 0 and is less than --of; give both, or neither.")
+    local = _open(given)
+    request = _request(source, given)
+    import_id, _ = local.imports.begin(given["dataset"], request, given["key"] or _key_of(request))
+    engine = _engine(local, given)
+    status = local.imports.follow(given["dataset"], import_id)
     try:
-        local = _open(given)
-        request = _request(source, given)
-        import_id, _ = local.imports.begin(given["dataset"], request, given["key"] or _key_of(request))
-        engine = _engine(local, given)
-        status = local.imports.follow(given["dataset"], import_id)
         with _Bar(status, of or 1) as bar:
             status = drive(
                 local.imports, given["dataset"], import_id, engine,
                 index=index or 0, of=of or 1, on_outcome=lambda done: bar.add(done.source_bytes),
             )  # fmt: skip
-    except InputError as error:
-        raise click.ClickException(f"{error.detail} ({error.code})") from error
-    except (CannotStart, EngineDied) as error:
-        raise click.ClickException(str(error)) from error
-    except ShardsmithError as error:
-        raise click.ClickException(
-            f"{error.detail} ({error.code}) The same command again goes on from here."
-        ) from error
+    except EngineDied as error:
+        raise CannotStart(str(error)) from error
     click.echo(json.dumps(status.to_json()) if given["as_json"] else describe(status))
     if status.state == "stopped":
-        sys.exit(1)
+        sys.exit(UNREADABLE)
 
 
 def _open(given: dict[str, Any]) -> Local:
@@ -174,6 +170,7 @@ def _key_of(request: ImportRequest) -> str:
 
 
 def _engine(local: Local, given: dict[str, Any]) -> Engine:
+    from ..errors import CannotStart
     from ..local import OpenImports, default_processes
     from ..services.datasets.imports.engines import HereEngine, LocalEngine, RayEngine
 
@@ -182,7 +179,7 @@ def _engine(local: Local, given: dict[str, Any]) -> Engine:
         try:
             return RayEngine(OpenImports.of(settings, 1), local.settings.ray_address)
         except ImportError as error:
-            raise click.ClickException(
+            raise CannotStart(
                 "Ray is not installed. Install it with: pip install 'shardsmith[ray]'"
             ) from error
     processes = given["processes"] or (1 if given["index"] is not None else default_processes())

@@ -116,7 +116,7 @@ def _runs(pid: int) -> bool:
 def test_a_range_that_cannot_be_read_is_named(source: Path) -> None:
     (source / "4.ndjson").write_text('{"id": 1, "x": [1, 2]}\n{"id": 1, "x": "a"}\n')
     result = call(source, "--processes", "1")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "of 4.ndjson: " in result.stdout
     assert "It stopped." in result.stdout
 
@@ -125,8 +125,8 @@ def test_a_range_that_cannot_be_read_is_named(source: Path) -> None:
     ("arguments", "status", "said"),
     [
         (("--index", "2", "--of", "2"), 2, "--index counts from 0"),
-        (("--from", "xml"), 1, "is no format of rows"),
-        (("--split", "all"), 1, "(reserved_split_name)"),
+        (("--from", "xml"), 3, "is no format of rows"),
+        (("--split", "all"), 3, "[reserved_split_name]"),
     ],
     ids=["index", "format", "split"],
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import cast
 
 import click
 
 from ..codecs.forms import MESSAGE_FORMS
+from ..errors import MalformedInput
+from ..runtime.streams import Buffer
 from ..services.convert.describe import Description, describe_records, describe_tensors
-from ..services.convert.repair import repair_records
+from ..services.convert.repair import Repair, repair_records
 from ..transforms.images.processes import ImageProcesses
 from .conversion import Target
 from .reading import Given, open_input, read_rows, read_tensors, refuse_inapplicable
@@ -65,7 +68,7 @@ def repair(name: str, out: str, *, force: bool, as_json: bool) -> None:
 
         workspace = resources.enter_context(run.workspace(lambda: received))
         repaired = repair_records(source.open(resources, count), None, workspace.budget)
-        target.write(repaired.chunks)
+        target.write(_with_records(repaired))
     if as_json:
         click.echo(json.dumps(repaired.to_json()), err=True)
         return
@@ -77,3 +80,17 @@ def repair(name: str, out: str, *, force: bool, as_json: bool) -> None:
     )
     found = f"{count_text(repaired.num_records, 'record')}, {size_text(repaired.num_bytes)}"
     click.echo(printable(f"{source.name}: {found}; {lost}"), err=True)
+
+
+def _with_records(repaired: Repair) -> Iterator[Buffer]:
+    """The good records.
+
+    Raises:
+        MalformedInput: at the end, if there are none, so that no empty file seems to be what was saved.
+    """
+    yield from repaired.chunks
+    if repaired.losses.num_ranges and not repaired.num_records:
+        raise MalformedInput(
+            "It has no good record: this is no TFRecord, or all of it is damaged. Nothing is written.",
+            code="corrupt_record",
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -64,7 +65,10 @@ class Target:
             if sys.stdout.isatty() and not is_text:
                 raise click.UsageError("A terminal cannot show this format. Name a file, or a pipe.")
         elif self._path.exists() and not force and self._path.is_file():
-            raise FileExistsError(17, "It exists; --force replaces it", given)
+            raise self._exists()
+        elif not self._path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(self._path.parent))
+        self._force = force
 
     def write(self, chunks: Iterator[Buffer]) -> None:
         """Write all chunks. A file that cannot be completed leaves nothing."""
@@ -81,10 +85,26 @@ class Target:
         try:
             with unfinished.open("xb") as file:
                 self._copy(chunks, file)
-            unfinished.replace(self._path)
+            self._finish(unfinished, self._path)
         finally:
             with suppress(FileNotFoundError):
                 unfinished.unlink()
+
+    def _finish(self, unfinished: Path, path: Path) -> None:
+        """Give the file its name. One that was made meanwhile stays, unless it is forced."""
+        if not self._force:
+            try:
+                path.hardlink_to(unfinished)
+                return
+            except FileExistsError:
+                raise self._exists() from None
+            except OSError:  # a file system without links
+                if path.exists():
+                    raise self._exists() from None
+        unfinished.replace(path)
+
+    def _exists(self) -> FileExistsError:
+        return FileExistsError(errno.EEXIST, "It exists; --force replaces it", str(self._path))
 
     def _copy(self, chunks: Iterator[Buffer], file: Any) -> None:
         for chunk in chunks:

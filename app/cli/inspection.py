@@ -96,6 +96,14 @@ def _fault_json(fault: InputError) -> dict[str, Any]:
     }
 
 
+class _NotMessages(Exception):
+    """The first records of a TFRecord are not all the messages that the first one is."""
+
+    def __init__(self, fault: InputError) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
 class _Inspection:
     """Looks at one input, and prints what it finds as soon as it is found."""
 
@@ -115,15 +123,14 @@ class _Inspection:
         source = Source(name)
         try:
             return self._look(run, source, self._given)
-        except InputError as error:
-            is_tfrecord = "message" not in str(error.code) and self._given.get("message") is None
-            if not (source.is_read_again and is_tfrecord and getattr(error, "first_look", False)):
-                raise
-            self._print(f"Its records are not read as Examples: {error.detail}")
-            return self._look(run, source, {**self._given, "message": "bytes"})
+        except _NotMessages as error:
+            if not source.is_read_again or self._given.get("message") is not None:
+                raise error.fault from None
+            self._print(printable(f"Its records are shown as bytes: {error.fault.detail}"))
+            return self._look(run, source, {**self._given, "message": "bytes"}, fault=error.fault)
 
-    def _look(self, run: Run, source: Source, given: Given) -> Findings:
-        findings = Findings(source.name, source.size)
+    def _look(self, run: Run, source: Source, given: Given, *, fault: InputError | None = None) -> Findings:
+        findings = Findings(source.name, source.size, fault=fault)
         with ExitStack() as resources, progress(source.name, source.size) as shown:
             received = 0
 
@@ -169,7 +176,7 @@ class _Inspection:
             first = next(records.batches, None)
         except InputError as error:
             if found.sniffed.form == "tfrecord" and not found.sniffed.as_bytes:
-                error.first_look = True  # type: ignore[attr-defined]  # noted for `run`
+                raise _NotMessages(error) from error
             raise
         findings.schema = cast(dict[str, Any], records.schema.to_json())
         self._show_schema(records)

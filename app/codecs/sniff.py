@@ -127,11 +127,20 @@ def sniff(head: bytes, name: str = "") -> Sniffed:
     if found is None and container == "zlib":
         container, content = None, head  # two bytes are a weak mark
         found = _by_bytes(content, is_all=len(head) < HEAD_BYTES, named=named)
+    if found is None and named == "tensorproto" and _is_example(content):
+        named = None
     if found is None and named is not None:
         kind: Kind = "records" if named in RECORDS_CODECS and named not in TENSOR_CODECS else "tensors"
         kind = "records" if named in ("tfrecord", "json", "arrow") else kind
         found = Sniffed(named, kind, reason="by the end of its name")
         container = container or (None if named == "tfrecord" else compressed)
+    if found is None and not head:
+        raise UnknownForm("It is empty, and its name does not tell its format. Set from= to say it.")
+    if found is None and _is_example(content):
+        raise UnknownForm(
+            "This is one serialized tf.train.Example by itself, without the length and the checksums around "
+            "it that make a TFRecord. Write it with tf.io.TFRecordWriter."
+        )
     if found is None:
         raise UnknownForm(
             "Neither the first bytes nor the name tell what this is. Say what it is with "
@@ -292,6 +301,11 @@ def _lines(text: str) -> Sniffed | None:
 def _delimiter(text: str) -> str:
     first = text.partition("\n")[0]
     return max(_DELIMITERS, key=first.count)
+
+
+def _is_example(content: bytes) -> bool:
+    """Whether all of this is one Example, which is no file of its own."""
+    return 0 < len(content) < HEAD_BYTES and _message_of(content, len(content)) == "example"
 
 
 def _proto(head: bytes, named: FormName | None) -> Sniffed | None:

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.cli.conversion import Target
 from app.cli.screen.terminal import printable, shorten, table, width_of
+from tests.frames import frame
 from tests.images import encode
 
 ROOT = Path(__file__).parents[3]
@@ -55,6 +58,12 @@ def inspected(name: str, *arguments: str) -> dict[str, Any]:
 def tfrecord() -> bytes:
     done("convert", "rows.csv", "rows.tfrecord")
     return Path("rows.tfrecord").read_bytes()
+
+
+def example(name: str, value: int | str) -> bytes:
+    Path("example.ndjson").write_text(json.dumps({name: value}) + "\n", "utf-8")
+    done("convert", "example.ndjson", "example.tfrecord", "--force")
+    return Path("example.tfrecord").read_bytes()[12:-4]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +247,54 @@ def test_damage_is_told_with_its_offset_and_the_rest_is_saved() -> None:
     done("validate", "good.tfrecord")
     assert shardsmith("convert", "bad.tfrecord", "x.json").exit_code == 3
     done("convert", "bad.tfrecord", "x.json", "--damaged", "skip")
+
+
+def test_what_holds_no_record_is_not_repaired_to_an_empty_file() -> None:
+    result = shardsmith("repair", "rows.csv", "saved.tfrecord")
+    assert (result.exit_code, "no good record" in result.stderr) == (3, True)
+    assert not Path("saved.tfrecord").exists()
+    Path("empty.tfrecord").touch()
+    done("repair", "empty.tfrecord", "saved.tfrecord")
+
+
+@pytest.mark.parametrize("command", ["inspect", "validate"])
+def test_a_record_that_is_no_example_among_examples_is_damage(command: str) -> None:
+    """In the first batch as well as behind it, where the others are shown as bytes."""
+    Path("mixed.tfrecord").write_bytes(tfrecord() + frame(b"hello\x1b[31m\xff"))
+    result = shardsmith(command, "mixed.tfrecord")
+    assert (result.exit_code, "\x1b" in result.output) == (3, False)
+    assert "Record 3 is not a valid tf.train.Example" in result.stdout
+    hostile = frame(example("a\x1b[31m", 1)) + frame(example("a\x1b[31m", "x"))
+    Path("mixed.tfrecord").write_bytes(hostile)
+    assert "\x1b" not in shardsmith(command, "mixed.tfrecord").output
+
+
+@pytest.mark.parametrize("name", ["row", "row.pb"])
+def test_a_bare_example_is_said_to_be_one(name: str) -> None:
+    data = example("a", 1)
+    Path(name).write_bytes(data)
+    result = shardsmith("inspect", name)
+    assert (result.exit_code, "one serialized tf.train.Example" in result.stderr) == (3, True)
+    Path(name).write_bytes(b"\n\n\n\n of other things, and so on\n")
+    assert "tf.train.Example" not in shardsmith("inspect", "row").stderr
+    Path(name).write_bytes(b"")
+    assert "tf.train.Example" not in shardsmith("inspect", name).stderr
+
+
+def test_a_file_that_is_made_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = Target._copy
+
+    def make_it_first(self: Target, chunks: Iterator[Any], file: Any) -> None:
+        copy(self, chunks, file)
+        Path("out.ndjson").write_text("of another", "utf-8")
+
+    monkeypatch.setattr(Target, "_copy", make_it_first)
+    assert shardsmith("convert", "rows.csv", "out.ndjson").exit_code == 5
+    assert Path("out.ndjson").read_text("utf-8") == "of another"
+    done("convert", "rows.csv", "out.ndjson", "--force")
+    assert Path("out.ndjson").read_bytes() != b"of another"
+    result = shardsmith("convert", "rows.csv", "none/out.ndjson")
+    assert (result.exit_code, "none: There is no such folder" in result.stderr) == (4, True)
 
 
 def test_a_file_of_rows_that_is_cut_off_is_shown_up_to_there() -> None:

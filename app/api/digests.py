@@ -1,89 +1,10 @@
-"""Digests: what makes two requests the same, and what an answer says of its bytes."""
+"""What an answer says of its bytes."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
-from collections.abc import Sequence
-
-from ..domain.schema import Schema
-from ..runtime.streams import ByteStream
-
-_CHUNK = 1024 * 1024
-#: What stands before the boundary between two parts.
-_BEFORE_BOUNDARY = b"\r\n--"
 
 
 def digest_field(sha256: bytes) -> str:
     """The value of `Repr-Digest` or `Content-Digest` (RFC 9530)."""
     return f"sha-256=:{base64.b64encode(sha256).decode()}:"
-
-
-class HashingStream:
-    """A `ByteStream` that remembers the SHA-256 of what passed through it.
-
-    Args:
-        boundary: of parts; left out of the digest, since clients draw another one for every try. Where it
-            stands counts.
-    """
-
-    def __init__(self, source: ByteStream, boundary: bytes = b"") -> None:
-        self._source = source
-        self._hash = hashlib.sha256()
-        self._delimiter = _BEFORE_BOUNDARY + boundary if boundary else b""
-        #: What may be the beginning of a delimiter. The first one need not end a line.
-        self._rest = b"\r\n"
-        #: Where delimiters stand: a file may hold what is one without its boundary.
-        self._places = hashlib.sha256()
-        self._num_hashed = 0
-
-    def read(self, n: int, /) -> bytes:
-        piece = self._source.read(n)
-        if not self._delimiter:
-            self._hash.update(piece)
-            return piece
-        *texts, last = (self._rest + piece).split(self._delimiter)
-        for text in texts:
-            self._add(text)
-            self._places.update(b"%d " % self._num_hashed)
-        end = max(0, len(last) - len(self._delimiter) + 1) if piece else len(last)
-        self._add(last[:end])
-        self._rest = last[end:]
-        return piece
-
-    def _add(self, text: bytes) -> None:
-        self._hash.update(text)
-        self._num_hashed += len(text)
-
-    def hexdigest(self) -> str:
-        """Of the whole source: what the reader left is drawn first."""
-        while self.read(_CHUNK):
-            pass
-        whole = self._hash.copy()
-        if self._delimiter:
-            whole.update(self._places.digest())
-        return whole.hexdigest()
-
-
-def request_digest(
-    rows: HashingStream,
-    content_type: str,
-    schema: Schema | None,
-    parameters: Sequence[tuple[str, str]],
-    json_bytes: int | None = None,
-) -> str:
-    """SHA-256 of what makes two appends the same, in hexadecimal.
-
-    That is the rows, their Content-Type (and Inference-Header-Content-Length, where there is one) and
-    `parameters`: those of the query that are not at their defaults, sorted. A multipart body is taken apart
-    first (its schema counts, its boundary does not): clients draw another boundary for every try.
-    """
-    described = [
-        rows.hexdigest(),
-        content_type,
-        None if schema is None else schema.to_json(),
-        parameters,
-        *(() if json_bytes is None else (json_bytes,)),
-    ]
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

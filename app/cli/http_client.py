@@ -18,11 +18,16 @@ from .. import __version__, errors
 from ..domain.limits import KIB, MIB
 from ..domain.urls import hide_secrets
 
+#: Characters that stay in a URL as they are; `%` too, since escapes were written by whoever wrote it.
+_OF_URLS: Final = "%:/?#[]@!$&'()*+,;=~"
 _TIMEOUT_S: Final = 120.0
 _REDIRECTS: Final = 5
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 #: Of a problem document; more is none.
 _MOST_PROBLEM: Final = 64 * KIB
+
+#: Of an answer that is read as a whole: manifests are the largest.
+_MOST_JSON: Final = 256 * MIB
 
 #: Status -> the error of which a service made it; the others are what their class says.
 _ERRORS: Final[Mapping[int, type[errors.ShardsmithError]]] = {
@@ -68,9 +73,28 @@ class Answer:
         if expected is not None and found != expected:
             raise _interrupted()
 
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(b"".join(self.pieces()))
+    def json(self, member: str | None = None) -> dict[str, Any]:
+        """The body, which is an object of JSON, with that member if one is named.
+
+        Raises:
+            StorageUnavailable: it is not, as that of a server of something else.
+        """
+        data = bytearray()
+        for piece in self.pieces():
+            data += piece
+            if len(data) > _MOST_JSON:
+                raise _no_service()
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            raise _no_service() from None
+        if not isinstance(found, dict) or (member is not None and member not in found):
+            raise _no_service()
+        return found
+
+
+def _no_service() -> errors.StorageUnavailable:
+    return errors.StorageUnavailable("What answers there is no Shardsmith service. Check the address.")
 
 
 def _interrupted() -> errors.StreamInterrupted:
@@ -96,10 +120,13 @@ def request(
     Raises:
         ShardsmithError: what the service says in its answer; nothing can be reached under that address.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # a port that is no number, brackets that do not match
+        host, port = None, None
+    if host is None or parts.scheme not in ("http", "https"):
         raise click.UsageError(f"{hide_secrets(url)!r} is no URL of HTTP.")
-    host, port = parts.hostname, parts.port
     connection = (
         http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=ssl.create_default_context())
         if parts.scheme == "https"
@@ -109,7 +136,7 @@ def request(
     sent = {"User-Agent": f"shardsmith/{__version__}", "Accept-Encoding": "identity", **(headers or {})}
     if num_bytes is not None:
         sent["Content-Length"] = str(num_bytes)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_OF_URLS)
     try:
         try:
             chunked = body is not None and num_bytes is None
@@ -200,7 +227,7 @@ class Service:
         Raises:
             ShardsmithError: it is an error.
         """
-        given = {name: _parameter(value) for name, value in (query or {}).items() if value is not None}
+        given = {name: parameter_text(value) for name, value in (query or {}).items() if value is not None}
         url = f"{self._url}/v1/{self.path(*segments)}" + (f"?{urlencode(given)}" if given else "")
         sent = {**self._headers, **(headers or {})}
         used = resources or self._resources
@@ -216,5 +243,6 @@ class Service:
 TOKEN_VARIABLE: Final = "SHARDSMITH_CLIENT_TOKEN"  # noqa: S105  # the name of it
 
 
-def _parameter(value: Any) -> str:
+def parameter_text(value: Any) -> str:
+    """The value of a query parameter."""
     return str(value).lower() if isinstance(value, bool) else str(value)

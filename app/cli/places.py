@@ -24,15 +24,17 @@ from ..runtime.budget import Budget
 from ..runtime.streams import Buffer, ByteStream
 from ..runtime.workspace import Workspace
 from ..services.convert.records import encode_records, open_records
+from ..services.datasets.append.digests import HashingStream, request_digest
 from ..services.datasets.append.request import AppendBody, AppendRequest
 from ..services.datasets.datasets import Datasets
 from ..services.datasets.objects.publish_options import PublishOptions
-from .http_client import Service
-from .reading import Given, Input, declared_schema, nonfinite_in, rows_options
+from .http_client import Service, parameter_text
+from .reading import Given, Input, declared_schema, nonfinite_in, rows_options, schema_text
 from .sources import Run
 
 _ENCODINGS: Final = {"gzip": "gzip", "zstd": "zstd", "zlib": "deflate"}
 _POLL_S: Final = 0.5
+_DEFAULT_SPLIT: Final = "train"
 _MOST_SCHEMA: Final = 8 * 1024
 
 
@@ -127,7 +129,15 @@ class _Local:
             ),
             key=key,
         )
-        body = AppendBody(found.source, lambda: key or "", workspace)
+        hashed = HashingStream(found.source)
+        parameters = _put_parameters(split, found, given, workspace)
+        declared = declared_schema(given.get("schema"), workspace.budget.limits)
+
+        def digest() -> str:  # as of a request of `_Remote`: a file is stored once, whichever way it comes
+            said = [(name, parameter_text(value)) for name, value in parameters.items() if value is not None]
+            return request_digest(hashed, "", declared, sorted(said))
+
+        body = AppendBody(found.source if key is None else hashed, digest, workspace)
         stored = self._datasets.append(request, body).result().stored
         told: dict[str, Any] = {**stored.to_json(), "replayed": stored.replayed}
         if losses is not None:
@@ -182,13 +192,15 @@ class _Remote:
         self._resources = resources
 
     def names(self) -> list[str]:
-        return [found["dataset"] for found in self._service.send("GET", "datasets").json()["datasets"]]
+        return [
+            found["dataset"] for found in self._service.send("GET", "datasets").json("datasets")["datasets"]
+        ]
 
     def dataset(self, name: str) -> dict[str, Any]:
         return dict(self._service.send("GET", "datasets", name).json())
 
     def versions(self, name: str) -> list[str]:
-        return list(self._service.send("GET", "datasets", name, "versions").json()["versions"])
+        return list(self._service.send("GET", "datasets", name, "versions").json("versions")["versions"])
 
     def manifest(self, name: str, version: str) -> Manifest:
         # Its names become names of files: they are checked as those of a manifest in the store are.
@@ -197,23 +209,9 @@ class _Remote:
     def put(
         self, name: str, split: str, found: Input, key: str | None, given: Given, workspace: Workspace
     ) -> dict[str, Any]:
-        message = given.get("message") or found.sniffed.message
-        delimiter = "tab" if found.sniffed.delimiter == "\t" else found.sniffed.delimiter
-        query = {
-            "split": split,
-            "from": found.sniffed.form,
-            "schema": _schema_text(given, workspace),
-            "message": None if message == "example" else message,
-            "nonfinite": None if nonfinite_in(given) == "error" else nonfinite_in(given),
-            "infer": None if given["infer"] == "head" else given["infer"],
-            "undeclared": None if given["undeclared"] == "error" else given["undeclared"],
-            "delimiter": given.get("delimiter") or (delimiter if found.sniffed.form == "csv" else None),
-            "null": given.get("null_"),
-            "archive": given.get("archive"),
-            "labels": given.get("labels"),
-            "lossy": given.get("lossy"),
-            "damaged": None if given["damaged"] == "refuse" else given["damaged"],
-        }
+        query = _put_parameters(split, found, given, workspace)
+        if len((query["schema"] or "").encode()) > _MOST_SCHEMA:
+            raise click.UsageError("--schema is longer than 8 KiB. Create the dataset with it first.")
         headers = {} if key is None else {"Idempotency-Key": key}
         if found.sniffed.container is not None:
             headers["Content-Encoding"] = _ENCODINGS[found.sniffed.container]
@@ -298,12 +296,30 @@ def _chunks(source: ByteStream) -> Iterator[bytes]:
         yield piece
 
 
+def _put_parameters(split: str, found: Input, given: Given, workspace: Workspace) -> dict[str, Any]:
+    """The parameters of an append over HTTP; those at their defaults are None."""
+    message = given.get("message") or found.sniffed.message
+    delimiter = "tab" if found.sniffed.delimiter == "\t" else found.sniffed.delimiter
+    return {
+        "split": None if split == _DEFAULT_SPLIT else split,
+        "from": found.sniffed.form,
+        "schema": _schema_text(given, workspace),
+        "message": None if message == "example" else message,
+        "nonfinite": None if nonfinite_in(given) == "error" else nonfinite_in(given),
+        "infer": None if given["infer"] == "head" else given["infer"],
+        "undeclared": None if given["undeclared"] == "error" else given["undeclared"],
+        "delimiter": given.get("delimiter") or (delimiter if found.sniffed.form == "csv" else None),
+        "null": given.get("null_"),
+        "archive": given.get("archive"),
+        "labels": given.get("labels"),
+        "lossy": given.get("lossy"),
+        "damaged": None if given["damaged"] == "refuse" else given["damaged"],
+    }
+
+
 def _schema_text(given: Given, workspace: Workspace) -> str | None:
     text: str | None = given.get("schema")
     if text is None:
         return None
     declared_schema(text, workspace.budget.limits)  # its faults are told here
-    text = text if text.lstrip().startswith("{") else Path(text).read_text("utf-8")
-    if len(text.encode()) > _MOST_SCHEMA:
-        raise click.UsageError("--schema is longer than 8 KiB. Create the dataset with it first.")
-    return text
+    return schema_text(text)

@@ -216,8 +216,12 @@ def declared_schema(text: str | None, limits: Limits) -> Schema | None:
     """
     if text is None:
         return None
-    data = text.encode() if text.lstrip().startswith("{") else Path(text).read_bytes()
-    return check_transforms(parse_schema(data, limits))
+    return check_transforms(parse_schema(schema_text(text).encode("utf-8", "surrogateescape"), limits))
+
+
+def schema_text(text: str) -> str:
+    """What `--schema` says: the text of the file that it names, or itself."""
+    return text if text.lstrip().startswith("{") else Path(text).read_text("utf-8", "surrogateescape")
 
 
 def read_tensors(

@@ -9,7 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from ..codecs.columns import Batch, Records
+from ..codecs.sniff import Sniffed
 from ..domain.limits import MIB
 from ..domain.manifest import FileEntry, Manifest, ShardEntry
 from ..domain.names import check_dataset_name, parse_version
@@ -25,7 +26,7 @@ from ..errors import CorruptData
 from ..runtime.streams import ByteStream
 from .conversion import Target
 from .places import Place, open_place
-from .reading import Given, check_form, open_input, refuse_inapplicable
+from .reading import Given, check_form, open_input, refuse_inapplicable, schema_text
 from .screen.cells import row_cells
 from .screen.terminal import Progress, count_text, printable, progress, size_text, table
 from .sources import STANDARD, Run, Source
@@ -59,7 +60,6 @@ def put(names: Sequence[str], dataset: str, split: str, *, again: bool, as_json:
 def _put_one(
     run: Run, place: Place, source: Source, dataset: str, split: str, *, again: bool, given: Given
 ) -> dict[str, Any]:
-    key = None if source.given == STANDARD else _key(source, dataset, split, given, again=again)
     with ExitStack() as resources, progress(source.name, source.size) as shown:
         received = 0
 
@@ -72,16 +72,22 @@ def _put_one(
         name = "" if source.given == STANDARD else source.given
         found = open_input(source.open(resources, count), name, {**given, "as_": "rows"}, workspace)
         refuse_inapplicable(given, found.sniffed.form, "records")
+        is_named = source.given != STANDARD
+        key = _key(source, dataset, split, found.sniffed, given, again=again) if is_named else None
         return place.put(dataset, split, found, key, given, workspace)
 
 
-def _key(source: Source, dataset: str, split: str, given: Given, *, again: bool) -> str:
+def _key(source: Source, dataset: str, split: str, seen: Sniffed, given: Given, *, again: bool) -> str:
     """The same for the same file, options and split, so that it is stored once, however often it is sent."""
     if again:
         return f"put-{uuid.uuid4().hex}"
     place = ("data", "url", "token_file")
-    options = sorted((name, value) for name, value in given.items() if name not in place)
-    described = hashlib.sha256(repr([dataset, split, options]).encode())
+    options = {name: value for name, value in given.items() if name not in place}
+    if options.get("schema") is not None:
+        options["schema"] = schema_text(options["schema"])
+    # Its name may decide what a file is: as another format the same bytes are other rows.
+    read_as = [seen.form, seen.container, seen.message, seen.as_bytes, seen.delimiter]
+    described = hashlib.sha256(repr([dataset, split, read_as, sorted(options.items())]).encode())
     with ExitStack() as resources, progress(f"reading {source.name}", source.size) as shown:
         stream = source.open(resources, shown.add)
         for piece in _pieces(stream):
@@ -200,6 +206,8 @@ def get(dataset: str, version: str, output: str, jobs: int, *, as_json: bool, gi
             download = _Download(place, dataset, number, folder, shown)
             fetched = [pool.submit(download.fetch, file) for file in files]
             try:
+                for done in as_completed(fetched):
+                    done.result()
                 num_new = sum(future.result() for future in fetched)
             except BaseException:
                 download.stop()
@@ -245,6 +253,7 @@ class _Download:
 
         Raises:
             CorruptData: what came is not what the manifest says.
+            CancelledError: `stop` was called; what there is of the file is left.
         """
         path = self._folder / file.file
         if (
@@ -279,7 +288,7 @@ class _Download:
         with part.open("ab") as out:
             for piece in self._place.read_file(self._dataset, self._version, file.file, offset):
                 if self._is_stopped:
-                    return
+                    raise CancelledError
                 out.write(piece)
                 digest.update(piece)
                 offset += len(piece)

@@ -23,6 +23,7 @@ from ...domain.schema import Schema
 from ...errors import InputError, LimitExceeded, MalformedInput
 from ...runtime.budget import Budget
 from ...runtime.streams import ByteStream, read_all
+from ...services.datasets.append.digests import HashingStream, request_digest
 from ...services.datasets.append.request import AppendBody, AppendRequest, may_be_grouped
 from ...services.datasets.append.result import AppendJson, AppendResult
 from ...services.datasets.datasets import Appended, AppendStatusJson, DatasetJson
@@ -34,7 +35,6 @@ from ..answers import VersionJson, json_answer, manifest_json, no_content, under
 from ..auth.principal import visible_to
 from ..body.multipart import boundary_of
 from ..body.schemas import declared_schema, unwrap
-from ..digests import HashingStream, request_digest
 from ..execution.job import Answer, Declined, Job, LaneName, Plan, Work
 from ..execution.small import BODY_BYTES
 from ..negotiation import choose_input, parse_json_bytes

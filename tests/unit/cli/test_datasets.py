@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.cli.places import _Local
+from app.cli.storing import _Download
+from app.errors import StorageUnavailable
 from tests.e2e.service import Service, ready
+
+SCHEMA = json.dumps({"features": {"id": {"dtype": "int64"}, "name": {"dtype": "text"}}})
 
 pytestmark = pytest.mark.filterwarnings("default::ResourceWarning")
 
@@ -87,6 +94,79 @@ def test_a_file_is_stored_once_however_often_it_is_put(place: list[str]) -> None
     assert done("ls", "once", *place)["waiting"]["num_records"] == 6
 
 
+@pytest.mark.parametrize("options", [(), ("--schema", SCHEMA), ("--nonfinite", "null", "--split", "test")])
+def test_a_file_is_stored_once_in_whichever_way_it_is_put(tmp_path: Path, options: tuple[str, ...]) -> None:
+    store = tmp_path / "store"
+    assert shardsmith("convert", "one.csv", "one.tsv.gz").exit_code == 0
+    with ready(tmp_path, SHARDSMITH_STORAGE_URL=store.as_uri()) as service:
+        for file in ("one.csv", "one.tsv.gz"):
+            stored = [
+                done("put", file, "--dataset", "both", *options, *place)[0]["append_id"]
+                for place in (["--data", str(store)], ["--url", service.url])
+            ]
+            assert stored[0] == stored[1]
+    assert done("ls", "both", "--data", str(store))["waiting"]["num_records"] == 4
+
+
+def test_the_same_bytes_read_in_another_way_are_other_rows(place: list[str]) -> None:
+    text = '{"id": 1, "name": "ann"}\n'
+    Path("one.ndjson").write_text(text, "utf-8")
+    Path("schema.json").write_text(SCHEMA, "utf-8")
+    arguments = ("--dataset", "ways", "--schema", "schema.json", *place)
+    (first,) = done("put", "one.ndjson", *arguments)
+    (second,) = done("put", "one.ndjson", *arguments)
+    assert second["append_id"] == first["append_id"]
+    Path("schema.json").write_text(SCHEMA + " ", "utf-8")  # which might say something else
+    (third,) = done("put", "one.ndjson", *arguments)
+    assert third["append_id"] != first["append_id"]
+    Path("rows.csv").write_text("1 1:2\n", "utf-8")  # a column without a row
+    Path("rows.svm").write_text("1 1:2\n", "utf-8")
+    assert done("put", "rows.svm", "--dataset", "kinds", *place)[0]["num_records"] == 1
+    result = shardsmith("put", "rows.csv", "--dataset", "kinds", *place)
+    assert (result.exit_code, "idempotency" in result.stderr) == (3, False)
+
+
+def test_a_download_that_is_left_off_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file fails while another is in its middle: the other is gone on with later."""
+    place = ["--data", str(tmp_path / "store")]
+    shards = published(place, "stopped")["splits"]["train"]["shards"]
+    first, second = (shard["file"] for shard in shards)
+    read_file, has_begun, has_failed = _Local.read_file, threading.Event(), threading.Event()
+
+    def read(self: _Local, name: str, version: str, file: str, offset: int) -> Iterator[bytes]:
+        if file == first:
+            data = b"".join(read_file(self, name, version, file, offset))
+            yield data[:10]
+            has_begun.set()
+            assert has_failed.wait(60)
+            yield data[10:]
+        elif file == second:
+            assert has_begun.wait(60)
+            raise StorageUnavailable("The store is gone.")
+        else:
+            yield from read_file(self, name, version, file, offset)
+
+    def stop(self: _Download) -> None:
+        stop_for_good(self)
+        has_failed.set()
+
+    stop_for_good = _Download.stop
+    folder = Path("there", "stopped", "1.0.0")
+    folder.mkdir(parents=True)
+    part = folder / f"{first}.part"
+    stored = next(path for path in (tmp_path / "store").rglob(first) if path.stat().st_size)
+    part.write_bytes(stored.read_bytes()[:5])  # of a time before
+    with monkeypatch.context() as patched:
+        patched.setattr(_Local, "read_file", read)
+        patched.setattr(_Download, "stop", stop)
+        assert shardsmith("get", "stopped", "-o", "there", *place).exit_code == 7
+    assert part.read_bytes() == stored.read_bytes()[:15]
+    done("get", "stopped", "-o", "there", *place)
+    assert (folder / first).read_bytes() == stored.read_bytes()
+
+
 def test_a_compressed_file_is_put_as_what_is_in_it(place: list[str]) -> None:
     assert shardsmith("convert", "one.csv", "one.ndjson.gz").exit_code == 0
     assert shardsmith("convert", "one.csv", "one.tsv.zst").exit_code == 0
@@ -152,6 +232,41 @@ def test_no_service_is_a_failure_to_try_again(tmp_path: Path) -> None:
     result = shardsmith("ls", "--url", "http://127.0.0.1:9")
     assert (result.exit_code, "does not answer" in result.stderr) == (7, True)
     assert shardsmith("ls", "--url", "http://127.0.0.1:9", "--data", str(tmp_path)).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [("http://127.0.0.1:none", 2), ("http://[", 2), ("http://127.0.0.1:99999", 2), ("localhost", 2)],
+)
+def test_what_is_no_address_is_said_to_be_none(url: str, status: int) -> None:
+    result = shardsmith("ls", "--url", url)
+    assert (result.exit_code, "is no URL of HTTP" in result.stderr) == (status, True)
+    assert shardsmith("inspect", f"{url}/a.csv").exit_code == status or url == "localhost"
+
+
+@pytest.mark.parametrize("body", [b"<html></html>", b"[]", b"{}", b"[" * 100_000])
+def test_another_server_is_no_service(body: bytes) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            result = shardsmith("ls", "--url", f"http://127.0.0.1:{server.server_port}")
+            named = shardsmith("inspect", f"http://127.0.0.1:{server.server_port}/ä b.csv?x=ü")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert (result.exit_code, "no Shardsmith service" in result.stderr) == (7, True)
+    assert named.exception is None or isinstance(named.exception, SystemExit)
 
 
 def test_a_token_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.digests import HashingStream
+from app.services.datasets.append.digests import HashingStream
 from tests.archives import form_of
 from tests.bodies import stream_of
 

@@ -29,6 +29,8 @@ STATUS: Final[dict[type[Exception], int]] = {
     errors.StreamInterrupted: 7,
     errors.CorruptData: 8,
 }
+#: Codes whose class says less than they do.
+_STATUS_OF_CODE: Final = {"source_not_found": STATUS[errors.NotFound]}
 #: What a check ends with that found damage in a file, or in a version.
 DAMAGED_FILE: Final = STATUS[errors.InputError]
 #: What an import ends with that stopped at rows that cannot be read.
@@ -48,6 +50,14 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             sys.exit(_INTERRUPTED)
+        except click.UsageError as error:
+            if as_json:
+                document = {"code": "usage", "detail": error.format_message()}
+                click.echo(json.dumps({"error": document}), err=True)
+                sys.exit(error.exit_code)
+            # It may repeat what a stranger named a file.
+            lines = map(printable, error.format_message().expandtabs(4).splitlines())
+            raise click.UsageError("\n".join(lines), error.ctx) from error
         except BrokenPipeError:
             raise  # the reader has enough: click ends quietly
         except (errors.ShardsmithError, errors.CannotStart, OSError) as error:
@@ -55,8 +65,9 @@ class Commands(click.Group):
 
 
 def _fail(error: errors.ShardsmithError | errors.CannotStart | OSError, *, as_json: bool) -> NoReturn:
-    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     found = _document(error)
+    of_class = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    status = _STATUS_OF_CODE.get(found["code"], of_class)
     if as_json:
         click.echo(json.dumps({"error": found}), err=True)
     else:

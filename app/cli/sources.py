@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import click
 
@@ -27,7 +28,8 @@ from ..storage.obstore_store import open_store
 
 #: Read of an object in a store at a time.
 _PIECE: Final = 8 * MIB
-_STORES: Final = ("s3://", "gs://", "az://", "file://")
+_STORES: Final = ("s3://", "gs://", "az://")
+_FILE: Final = "file://"
 
 STANDARD: Final = "-"
 
@@ -101,6 +103,8 @@ class Source:
         self.name = "standard input" if given == STANDARD else hide_secrets(given)
         self.size: int | None = None
         self._path = None if given == STANDARD or "://" in given else Path(given)
+        if given.startswith(_FILE):  # no store, which would make its folder
+            self._path = Path(unquote(given.removeprefix(_FILE)))
         self._store: tuple[ObjectStore, str] | None = None
         if self._path is not None:
             self._look()

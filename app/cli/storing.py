@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from ..codecs.columns import Batch, Records
+from ..codecs.forms import RECORDS_CODECS
 from ..codecs.sniff import Sniffed
 from ..domain.limits import MIB
 from ..domain.manifest import FileEntry, Manifest, ShardEntry
@@ -172,6 +173,8 @@ def rows(dataset: str, *, given: Given) -> None:
             _show_table(records, query["offset"])
             return
         form = check_form(given["to"] or "ndjson")
+        if form not in RECORDS_CODECS or not RECORDS_CODECS[form].kinds:
+            raise click.UsageError(f"Rows are not written as {form}.")
         target = Target(given["output"], is_text=form in _TEXT, force=given["force"])
         target.write(place.encoded(dataset, query, form, workspace))
 

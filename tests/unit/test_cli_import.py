@@ -121,6 +121,11 @@ def test_a_range_that_cannot_be_read_is_named(source: Path) -> None:
     assert "It stopped." in result.stdout
 
 
+def test_a_source_that_is_not_there_is_not_found(source: Path) -> None:
+    result = call(source / "none")
+    assert (result.exit_code, "[source_not_found]" in result.stderr) == (4, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

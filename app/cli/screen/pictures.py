@@ -47,12 +47,12 @@ def half_blocks(pixels: NDArray[Any], width: int) -> Iterator[str]:
     """The lines that show an image in so many columns.
 
     Args:
-        pixels: `[height, width, channels]` of uint8, with 1, 2, 3 or 4 channels.
-        width: the most columns.
+        pixels: `[height, width, channels]` of uint8 or uint16, with 1, 2, 3 or 4 channels.
+        width: the most columns; one at least is taken.
     """
-    colours = _rgb(pixels)
+    colours = _rgb(pixels >> 8 if pixels.dtype == np.uint16 else pixels)
     height, across = colours.shape[:2]
-    columns = min(width, across)
+    columns = max(1, min(width, across))
     rows = max(2, round(height * columns / across))
     small = _resample(colours, rows + rows % 2, columns)
     paint = _paint_true if os.environ.get("COLORTERM") in _TRUE_COLOUR else _paint_256

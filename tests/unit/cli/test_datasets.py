@@ -79,6 +79,7 @@ def test_rows_go_in_and_come_out(place: list[str]) -> None:
     ]
     assert shardsmith("rows", "flowers", "-o", "out.csv", "--to", "csv", *place).exit_code == 0
     assert Path("out.csv").read_text("utf-8").splitlines() == ["id,name", "1,ann", "2,bob", "3,cy"]
+    assert shardsmith("rows", "flowers", "--to", "npy", *place).exit_code == 2
     assert done("validate", "--dataset", "flowers", *place)["valid"]
     assert shardsmith("publish", "flowers", *place).exit_code == 5
 

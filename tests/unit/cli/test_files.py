@@ -281,6 +281,31 @@ def test_a_bare_example_is_said_to_be_one(name: str) -> None:
     assert "tf.train.Example" not in shardsmith("inspect", name).stderr
 
 
+def test_a_file_may_be_named_by_its_url() -> None:
+    Path("of all.csv").write_bytes(Path("rows.csv").read_bytes())
+    assert inspected(Path("of all.csv").resolve().as_uri())["num_records"] == 3
+    assert shardsmith("inspect", Path("none").resolve().as_uri() + "/rows.csv").exit_code == 4
+    assert not Path("none").exists()
+
+
+def test_a_wrong_use_is_a_document_for_programs_and_cannot_steer_the_terminal() -> None:
+    result = shardsmith("convert", "rows.csv", "rows.xyz", "--json")
+    assert (result.exit_code, json.loads(result.stderr)["error"]["code"]) == (2, "usage")
+    result = CliRunner().invoke(main, ["inspect", "a\x1b[31m://b"], color=True)
+    assert (result.exit_code, "\x1b" in result.stderr, "\\x1b[31m" in result.stderr) == (2, False, True)
+
+
+@pytest.mark.parametrize("columns", ["1", "2", "30"])
+def test_a_picture_of_16_bits_fits_a_terminal_of_any_width(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    Path("dark.png").write_bytes(encode(np.full((8, 8, 1), 64 << 8, np.uint16), "PNG"))
+    result = CliRunner().invoke(main, ["inspect", "--images", "dark.png", "--dtype", "uint16"], color=True)
+    assert (result.exit_code, "38;2;64;64;64" in result.stdout) == (0, True), result.output
+
+
 def test_a_file_that_is_made_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = Target._copy
 

@@ -135,13 +135,34 @@ def render_instead_of_installing(blocks: list[str], folder: Path) -> None:
         "kubectl create": f"{kubectl} create --dry-run=client --output=yaml",
         "kubectl --namespace shardsmith create": f"{kubectl} create --dry-run=client --output=yaml",
     }
-    lines = [line for line in "".join(blocks).splitlines() if not line.startswith("docker ")]
+    needs_a_cluster = ("docker ", "kubectl --namespace shardsmith rollout", *OF_A_CLUSTER)
+    lines = [line for line in "".join(blocks).splitlines() if not line.startswith(needs_a_cluster)]
     for line in lines:
         [command] = [command for command in without_a_cluster if line.startswith(command)]
         ran = run_shell(line.replace(command, without_a_cluster[command]), folder, **os.environ)
         assert ran.returncode == 0, f"{line}\n{ran.stderr}"
         assert "kind: " in ran.stdout
     assert len(lines) == len(without_a_cluster)
+
+
+#: Commands that ask a cluster, or what a tunnel to it leads to.
+OF_A_CLUSTER: Final = (
+    "kubectl --namespace shardsmith get pods",
+    "kubectl --namespace shardsmith describe pod POD ",
+    "kubectl --namespace shardsmith logs POD ",
+    "kubectl --namespace shardsmith port-forward ",
+    "curl ",
+)
+
+
+def parse_without_running(blocks: list[str], folder: Path) -> None:
+    """Of the runbook: all of it asks a running cluster. The shell checks that it can be read."""
+    for line in "".join(blocks).splitlines():
+        assert line.startswith(OF_A_CLUSTER), line
+    ran = subprocess.run(
+        ["sh", "-n"], input="".join(blocks), cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 def run_shell(command: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -161,6 +182,7 @@ RUN_BLOCKS: Final[dict[str, Callable[[list[str], Path], None]]] = {
     "README.md": run_in_a_checkout,
     "docs/auth.md": make_a_token_and_use_it,
     "docs/how-to/kubernetes.md": render_instead_of_installing,
+    "docs/how-to/runbook.md": parse_without_running,
 }
 
 

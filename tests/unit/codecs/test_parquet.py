@@ -287,7 +287,7 @@ def test_every_byte_of_a_footer_that_is_changed_is_refused_or_harmless(replaceme
         "amplification_exceeded",
         "payload_too_large",
     }
-    assert {"", "invalid_parquet"} < codes
+    assert {"", "invalid_parquet"} <= codes
 
 
 def test_a_flipped_bit_in_a_page_with_a_checksum() -> None:

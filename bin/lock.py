@@ -26,13 +26,31 @@ from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Lock -> what it holds beside the service's own dependencies; each is part of the one before.
+#: Lock -> what it holds; each is part of the one before.
 LOCKS = {
     "requirements-bench.lock": ("--group", "bench", "--all-extras"),
     "requirements-dev.lock": ("--group", "dev", "--all-extras"),
-    "requirements-test.lock": ("--group", "test", "--extra", "botocore", "--extra", "otel"),
-    "requirements-image.lock": ("--group", "build", "--extra", "botocore", "--extra", "otel"),
-    "requirements.lock": ("--group", "build"),
+    "requirements-test.lock": (
+        "--group",
+        "test",
+        "--extra",
+        "service",
+        "--extra",
+        "botocore",
+        "--extra",
+        "otel",
+    ),
+    "requirements-image.lock": (
+        "--group",
+        "build",
+        "--extra",
+        "service",
+        "--extra",
+        "botocore",
+        "--extra",
+        "otel",
+    ),
+    "requirements.lock": ("--group", "build", "--extra", "service"),
 }
 HEADER = """\
 # Made by bin/lock from pyproject.toml; do not edit.

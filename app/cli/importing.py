@@ -180,7 +180,7 @@ def _engine(local: Local, given: dict[str, Any]) -> Engine:
             return RayEngine(OpenImports.of(settings, 1), local.settings.ray_address)
         except ImportError as error:
             raise CannotStart(
-                "Ray is not installed. Install it with: pip install 'shardsmith[ray]'"
+                "Ray is not installed. Install it with: pip install 'shardsmith[service,ray]'"
             ) from error
     processes = given["processes"] or (1 if given["index"] is not None else default_processes())
     return (

@@ -92,7 +92,11 @@ def attributes(owner: type | Callable[..., object], of: set[str]) -> Iterator[as
 
 
 def test_the_version_installed_is_one_that_was_read() -> None:
-    [requirement] = [found for found in map(Requirement, PROJECT["dependencies"]) if found.name == "uvicorn"]
+    [requirement] = [
+        found
+        for found in map(Requirement, PROJECT["optional-dependencies"]["service"])
+        if found.name == "uvicorn"
+    ]
     assert requirement.specifier.contains(version("uvicorn"))
     major, minor, *_ = version("uvicorn").split(".")
     assert not requirement.specifier.contains(f"{major}.{int(minor) + 1}"), "only what was read is let in"

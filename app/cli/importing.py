@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,6 +87,9 @@ _COMPRESSIONS: Final = click.Choice(["none", "gzip", "zlib"])
     "--index", type=click.IntRange(0), help="Do only every --of'th range, from this one, in this process."
 )
 @click.option("--of", "of", type=click.IntRange(1), help="How many such processes there are.")
+@click.option(
+    "--wait", is_flag=True, help="With --index: wait for the others, and write only every --of'th shard."
+)
 @click.option("--data", help="Where datasets live, in place of SHARDSMITH_STORAGE_URL.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def import_command(source: str, **given: Any) -> None:
@@ -102,16 +106,18 @@ def import_command(source: str, **given: Any) -> None:
     index, of = given["index"], given["of"]
     if (index is None) != (of is None) or (of is not None and index >= of):
         raise click.UsageError("--index counts from 0 and is less than --of; give both, or neither.")
+    if given["wait"] and of is None:
+        raise click.UsageError("--wait is for one process of several. Give --index and --of with it.")
     local = _open(given)
     request = _request(source, given)
     import_id, _ = local.imports.begin(given["dataset"], request, given["key"] or _key_of(request))
-    engine = _engine(local, given)
     status = local.imports.follow(given["dataset"], import_id)
     try:
-        with _Bar(status, of or 1) as bar:
+        with closing(_engine(local, given)) as engine, _Bar(status, of or 1) as bar:
             status = drive(
                 local.imports, given["dataset"], import_id, engine,
-                index=index or 0, of=of or 1, on_outcome=lambda done: bar.add(done.source_bytes),
+                index=index or 0, of=of or 1, wait=given["wait"],
+                on_outcome=lambda done: bar.add(done.source_bytes),
             )  # fmt: skip
     except EngineDied as error:
         raise CannotStart(str(error)) from error

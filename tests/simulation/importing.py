@@ -13,6 +13,7 @@ from app.services.datasets.datasets import Datasets
 from app.services.datasets.imports.imports import Imports, Task
 from app.services.datasets.imports.request import ImportRequest
 from app.services.datasets.imports.status import ImportStatus
+from app.services.datasets.publish.unwritten import UnwrittenShards
 from tests.simulation.care import Collecting
 from tests.simulation.cluster import SPOOL, Client, Cluster
 from tests.simulation.ledger import Ledger
@@ -20,10 +21,13 @@ from tests.simulation.scheduler import HOUR, Scheduler
 from tests.simulation.simulate import draw_events
 from tests.simulation.store import Faults
 
-__all__ = ["ImportRun"]
+__all__ = ["SHARDS", "ImportRun"]
 
 DATASET = "d"
 KEY = "import-1"
+#: Of the version.
+SHARDS = 3
+NOT_THERE = ("dataset_not_found", "version_not_found")
 #: How often a driver begins again before it leaves the rest to others.
 _LIVES = 8
 
@@ -59,7 +63,12 @@ class Importing(Client):
         self.rng.shuffle(todo)
         for task in todo:
             self.do(task)
-        ended = self.ask(lambda datasets: imports_of(datasets).finish(DATASET, import_id))
+        share = self.rng.randrange(2)
+        ended = self.ask(
+            lambda datasets: imports_of(datasets).finish(
+                DATASET, import_id, lambda shards, write_here: write_here(shards.share(share, 2))
+            )
+        )
         self.judge(ended.error)
         return ended.value is not None and ended.value.has_ended
 
@@ -77,6 +86,19 @@ class Importing(Client):
         )  # fmt: skip
         if error is not None and error.code not in allowed:
             self.ledger.violate("answer", f"{error.code}: {error.detail}")
+
+
+class WritingShards(Importing):
+    """Has replicas write some shards of the version, also before it is planned and once it is published."""
+
+    def run(self) -> None:
+        for _ in range(2 * _LIVES):
+            self.pause(1.0, 30.0, HOUR)
+            numbers = tuple(self.rng.sample(range(SHARDS), k=self.rng.randrange(1, SHARDS + 1)))
+            shards = UnwrittenShards(DATASET, "1.0.0", numbers, shuffled=True)
+            written = self.ask(lambda datasets, shards=shards: datasets.write_shards(shards))  # type: ignore[misc]
+            if written.error is not None and written.error.code not in NOT_THERE:
+                self.judge(written.error)
 
 
 class ImportRun:
@@ -113,6 +135,8 @@ class ImportRun:
         with self.scheduler.clocks():
             for number in range(3):
                 self.scheduler.spawn(f"driver{number}", Importing(self.cluster, self.request).run)
+            for number in range(2):
+                self.scheduler.spawn(f"writer{number}", WritingShards(self.cluster, self.request).run)
             if self.rng.random() < 0.5:
                 self.scheduler.spawn("collect", lambda: Collecting(self.cluster).run(DATASET, 4))
             self.scheduler.run()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -13,7 +14,8 @@ from app.services.datasets.imports.notes import NoteBook
 from app.services.datasets.imports.plan import ImportPlan
 from app.services.datasets.imports.request import ImportRequest
 from app.services.datasets.objects.publish_options import PublishOptions
-from tests.simulation.importing import ImportRun
+from app.services.datasets.publish.executor import Executor
+from tests.simulation.importing import SHARDS, ImportRun
 from tests.simulation.scheduler import StepLimit
 from tests.simulation.simulate import small_sizes
 
@@ -34,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def request_(folder: Path) -> ImportRequest:
     # Not divided: a second attempt of a range is another append, whose rows would go elsewhere.
-    publish = PublishOptions(shuffle=True, seed=5, num_shards=2)
+    publish = PublishOptions(shuffle=True, seed=5, num_shards=SHARDS)
     return ImportRequest(source=f"file://{folder}", range_bytes=60, publish=publish)
 
 
@@ -98,14 +100,25 @@ def _no_sequence() -> Callable[..., object]:
     return broken
 
 
+def _copies_other_records() -> Callable[..., object]:
+    """Whoever writes some shards writes the records of the first ones into them."""
+
+    def broken(executor, n, work, numbers, inputs):  # type: ignore[no-untyped-def]
+        first = [replace(work.shards[number], start=0) for number in numbers]
+        executor._shards(n, work, first, inputs)
+
+    return broken
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "broken"),
     [
         (ImportPlan, "key_of", _random_keys),
         (Imports, "_append", _noted_before),
         (ImportRequest, "append", _no_sequence),
+        (Executor, "_write_some", _copies_other_records),
     ],
-    ids=["random keys", "noted before", "no sequence"],
+    ids=["random keys", "noted before", "no sequence", "other records"],
 )
 def test_broken_code_is_found(
     kind: type, name: str, broken: Callable[[], object], folder: Path, request_: ImportRequest

@@ -52,8 +52,9 @@ from .objects.stored_json import dump_json
 from .publications import Publications, Underway
 from .publish.new_appends import NewAppends
 from .publish.progress import Progress, progress_of
-from .publish.publisher import Publisher, abort_version
+from .publish.publisher import Publisher, abort_version, write_shards
 from .publish.room import Room
+from .publish.unwritten import Spread, UnwrittenShards
 from .publish.waiting import WaitingAppends, WaitingJson
 from .read.reader import Reader
 from .read.stored_file import StoredFile
@@ -311,6 +312,7 @@ class Datasets:
         destination: Destination | None = None,
         on_plan: Callable[[str], None] | None = None,
         room: Room | None = None,
+        spread: Spread | None = None,
     ) -> Manifest:
         """Publish every acknowledged append as the next version.
 
@@ -320,6 +322,7 @@ class Datasets:
             destination: where that append went.
             on_plan: told the version as soon as it is fixed.
             room: what was reserved for it; taken now where it is not given.
+            spread: has other processes write shards by `write_shards`.
 
         Raises:
             Conflict: another publication is in progress (`publish_in_progress`, with `version`), or
@@ -339,13 +342,27 @@ class Datasets:
         with Room(self._memory) if room is None else room.retain() as room:
             try:
                 with count_publication(lambda: self._is_closed):
-                    manifest = Publisher(dataset, room).publish(options, wants, on_plan)
+                    manifest = Publisher(dataset, room, spread).publish(options, wants, on_plan)
                 backend.unpublished.changed.set()
                 return manifest
             except (CorruptData, NotFound, StorageUnavailable):
                 # Collection takes the files of a deleted dataset from under a publication.
                 dataset.require_alive()
                 raise
+
+    def write_shards(self, shards: UnwrittenShards) -> None:
+        """Write shards of a version that is being published, as far as they are still to be written.
+
+        Any process may, also several the same ones; whoever began the publication, or takes it up, ends it.
+
+        Raises:
+            NotFound: no such version was begun (`version_not_found`).
+            Conflict: another release began it (`encoder_mismatch`).
+            StorageError: the store failed; the same again goes on.
+            Overloaded: there is no memory for it.
+        """
+        with Room(self._memory) as room:
+            write_shards(self._backend.open(shards.dataset), room, shards)
 
     def publish_within(
         self,

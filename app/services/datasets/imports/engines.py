@@ -1,7 +1,7 @@
-"""What runs the ranges of an import: processes of this machine, or tasks of a Ray cluster.
+"""What runs an import: processes of this machine, or tasks of a Ray cluster.
 
-An engine is given tasks and yields their outcomes as they come. It keeps nothing: whatever becomes of it, the
-notes on the store say what is left.
+An engine is given tasks, ranges to append or shards to write, and yields their outcomes as they come. It
+keeps nothing: whatever becomes of it, the notes on the store say what is left.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from ....errors import InProgress, OutcomeUnknown, Overloaded, ShardsmithError, StorageError
 from ....runtime.turns import pause
+from ..publish.unwritten import UnwrittenShards
 from .imports import Imports, Outcome, Task
 
 #: How often a task is tried whose store failed, and how long until it is tried again, doubled each time.
@@ -31,17 +32,31 @@ class OpenImports(Protocol):
     def __call__(self) -> Imports: ...
 
 
+#: A range to append, or shards to write; and what became of it: of shards, only that they are written.
+AnyTask = Task | UnwrittenShards
+AnyOutcome = Outcome | None
+
+
 class Engine(Protocol):
     """Does tasks. Closed early, it begins no further ones."""
 
-    def __call__(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]: ...
+    @property
+    def width(self) -> int:
+        """How many tasks it does at a time."""
+        ...
+
+    def __call__(self, tasks: Sequence[AnyTask]) -> Generator[AnyOutcome, None, None]: ...
+
+    def close(self) -> None:
+        """End its processes, once they have done what they are at. Used again, it starts others."""
+        ...
 
 
 class EngineDied(Exception):
     """A process of the engine was killed; what it has done is noted."""
 
 
-def do(imports: Imports, task: Task) -> Outcome:
+def do(imports: Imports, task: AnyTask) -> AnyOutcome:
     """Do a task; where the store fails, do it again after a while.
 
     Raises:
@@ -50,21 +65,33 @@ def do(imports: Imports, task: Task) -> Outcome:
     delay = _FIRST_WAIT_S
     for _ in range(_TRIES - 1):
         try:
-            return imports.work(task)
+            return _do_once(imports, task)
         except (InProgress, OutcomeUnknown, Overloaded, StorageError):
             pause(delay)
             delay *= 2
-    return imports.work(task)
+    return _do_once(imports, task)
+
+
+def _do_once(imports: Imports, task: AnyTask) -> AnyOutcome:
+    if isinstance(task, Task):
+        return imports.work(task)
+    imports.write_shards(task)
+    return None
 
 
 class HereEngine:
     """Does one task after the other in this process."""
 
+    width = 1
+
     def __init__(self, imports: Imports) -> None:
         self._imports = imports
 
-    def __call__(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
+    def __call__(self, tasks: Sequence[AnyTask]) -> Generator[AnyOutcome, None, None]:
         return (do(self._imports, task) for task in tasks)
+
+    def close(self) -> None:
+        """It has no processes."""
 
 
 class LocalEngine:
@@ -77,24 +104,32 @@ class LocalEngine:
 
     def __init__(self, open_imports: OpenImports, processes: int) -> None:
         self._open = open_imports
-        self._processes = processes
+        self.width = processes
+        self._pool: ProcessPoolExecutor | None = None
 
-    def __call__(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
-        # Threads of this process hold locks, which a fork would copy.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(
-            min(self._processes, max(1, len(tasks))), context, initializer=_begin, initargs=(self._open,)
-        )
+    def __call__(self, tasks: Sequence[AnyTask]) -> Generator[AnyOutcome, None, None]:
+        if self._pool is None:
+            # Threads of this process hold locks, which a fork would copy.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.width, context, initializer=_begin, initargs=(self._open,))
+        ended = False
         try:
-            yield from _drain(pool, iter(tasks), _QUEUED * self._processes)
+            yield from _drain(self._pool, iter(tasks), _QUEUED * self.width)
+            ended = True
         except BrokenProcessPool as error:
             raise EngineDied("A process of the import was killed.") from error
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            if not ended:
+                self.close()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
 
-def _drain(pool: ProcessPoolExecutor, tasks: Iterator[Task], most: int) -> Iterator[Outcome]:
-    under_way: set[Future[Outcome]] = set()
+def _drain(pool: ProcessPoolExecutor, tasks: Iterator[AnyTask], most: int) -> Iterator[AnyOutcome]:
+    under_way: set[Future[AnyOutcome]] = set()
     while True:
         while len(under_way) < most and (task := next(tasks, None)) is not None:
             under_way.add(pool.submit(_do_here, task))
@@ -122,7 +157,7 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _do_here(task: Task) -> Outcome:
+def _do_here(task: AnyTask) -> AnyOutcome:
     if _imports is None:
         raise RuntimeError("the process has not begun")
     return do(_imports, task)
@@ -147,15 +182,19 @@ class RayEngine:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
 
-    def __call__(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
+    @property
+    def width(self) -> int:
+        """The processors of the cluster as it is now."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def __call__(self, tasks: Sequence[AnyTask]) -> Generator[AnyOutcome, None, None]:
         ray = self._ray
         # A death of a worker is not an error of the task: it is done again, elsewhere.
         remote = ray.remote(num_cpus=1, max_retries=10)(do_anywhere)
         left, under_way = iter(tasks), set[Any]()
-        most = max(1, int(_QUEUED * ray.cluster_resources().get("CPU", 1)))
         try:
             while True:
-                while len(under_way) < most and (task := next(left, None)) is not None:
+                while len(under_way) < _QUEUED * self.width and (task := next(left, None)) is not None:
                     under_way.add(remote.remote(self._open, task))
                 if not under_way:
                     return
@@ -167,10 +206,13 @@ class RayEngine:
             for reference in under_way:
                 ray.cancel(reference)
 
-    def _outcome(self, reference: Any) -> Outcome:
+    def close(self) -> None:
+        """Its processes are the cluster's."""
+
+    def _outcome(self, reference: Any) -> AnyOutcome:
         ray = self._ray
         try:
-            outcome: Outcome = ray.get(reference)
+            outcome: AnyOutcome = ray.get(reference)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ShardsmithError):
                 raise error.cause from None
@@ -184,7 +226,7 @@ _opened: dict[OpenImports, Imports] = {}
 _lock = threading.Lock()
 
 
-def do_anywhere(open_imports: OpenImports, task: Task) -> Outcome:
+def do_anywhere(open_imports: OpenImports, task: AnyTask) -> AnyOutcome:
     """Do a task in a process that may have opened the stores for an earlier one."""
     with _lock:
         imports = _opened.get(open_imports)

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from ....codecs.forms import FormName
 from ....domain.import_ranges import MAX_RANGES, Range, SourceObject
 from ....domain.limits import Limits
+from ....domain.manifest import Manifest
 from ....domain.names import check_append_id, check_dataset_name, check_idempotency_key
 from ....domain.urls import hide_secrets
 from ....errors import (
@@ -44,6 +45,7 @@ from ..objects.dataset import Dataset
 from ..objects.kept import Kept
 from ..objects.slot import Dead, close_slot, read_slot
 from ..objects.stored_json import dump_json
+from ..publish.unwritten import Spread, UnwrittenShards
 from .cutting import cut
 from .notes import FailureJson, NoteBook, describe_failure
 from .plan import ImportPlan, create_plan, find_plan, open_plan, read_page
@@ -317,10 +319,26 @@ class Imports:
         book.done(index, num_records, num_bytes)
         return Outcome(index, "done", part.num_bytes, num_records, num_bytes)
 
-    def finish(self, dataset: str, import_id: str) -> ImportStatus:
+    def write_shards(self, shards: UnwrittenShards) -> None:
+        """As `Datasets.write_shards`."""
+        self._datasets.write_shards(shards)
+
+    def are_written(self, shards: UnwrittenShards) -> bool:
+        """Whether no shard of that version is left to write.
+
+        Raises:
+            Conflict: its publication was given up (`publish_aborted`).
+        """
+        progress = self._datasets.follow(shards.dataset, shards.version)
+        return isinstance(progress, Manifest) or progress.shards_done == progress.shards_total
+
+    def finish(self, dataset: str, import_id: str, spread: Spread | None = None) -> ImportStatus:
         """Publish and end an import of which every range is decided; another is left as it is.
 
         Any number of processes may do so at a time.
+
+        Args:
+            spread: has several processes write the shards.
 
         Raises:
             ShardsmithError: the publication failed; the same again goes on.
@@ -328,19 +346,19 @@ class Imports:
         status = self.follow(dataset, import_id)
         if status.has_ended or not status.is_decided:
             return status
-        version = self._publish(dataset, status) if status.num_records else None
+        version = self._publish(dataset, status, spread) if status.num_records else None
         end = {"state": "done"} if version is None else {"state": "done", "version": version}
         NoteBook(self._datasets.open(dataset), import_id).end(end)
         return self.follow(dataset, import_id)
 
-    def _publish(self, dataset: str, status: ImportStatus) -> str | None:
+    def _publish(self, dataset: str, status: ImportStatus, spread: Spread | None) -> str | None:
         options = status.plan.request.publish
         if options is None:
             return None
         keyed = options.with_key(status.plan.publish_key)
         while True:
             try:
-                return str(self._datasets.publish(dataset, keyed).version)
+                return str(self._datasets.publish(dataset, keyed, spread=spread).version)
             except Conflict as error:
                 if error.code == "nothing_to_publish":
                     # Others have published the rows meanwhile.

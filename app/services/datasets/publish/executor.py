@@ -6,6 +6,7 @@ follows from the plan, except the manifest, which only one of them creates.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ from .shards.reencoding import Reencoded
 from .shards.shuffle import ShuffledShard, ShuffledSplit
 from .shards.source import ShardSource
 from .shards.writer import RecordSource, WrittenShard, is_stored, read_done, write_done, write_shard
+from .unwritten import Spread, UnwrittenShards
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +58,10 @@ class Executor:
     Args:
         dataset: whose plans.
         room: for executing them; what is executed can be finished without.
+        spread: has several processes write shards, where there are several.
     """
 
-    def __init__(self, dataset: Dataset, room: Room | None = None) -> None:
+    def __init__(self, dataset: Dataset, room: Room | None = None, spread: Spread | None = None) -> None:
         self._dataset = dataset
         self._store = dataset.store
         self._log = dataset.log
@@ -67,6 +70,7 @@ class Executor:
         self._pool = dataset.pool
         self._spool = dataset.spool
         self._room = room
+        self._spread = spread
 
     def execute(self, plan: Plan) -> Manifest | Aborted:
         """Do what is still to be done for `plan`, and say what became of it.
@@ -77,25 +81,12 @@ class Executor:
             StorageError: the store failed; to be taken up again.
             Overloaded: no room for the longest records of a plan that was begun elsewhere; nothing was done.
         """
-        work = plan.work
-        if is_foreign(plan):
-            raise Conflict(
-                f"Version {self._layout.version(plan.n)} was begun by another release of the service, "
-                f"which has to finish it.",
-                code="encoder_mismatch",
-            )
-        if work is None:
-            raise CorruptData(f"{self._layout.plan(plan.n)} is not of the known form.")
+        work = self._work_of(plan)
         try:
-            inputs = read_inputs(self._dataset, work)
-            if self._room is not None:
-                longest = [pieces.longest_record for pieces in inputs.values()]
-                self._room.require_for(
-                    longest,
-                    shuffled=work.shuffle_seed is not None,
-                    reencoded=work.schema.needs_reencoding,
-                )
-            shards = self._shards(plan.n, work, inputs)
+            inputs = self._read_inputs(work)
+            if self._spread is not None:
+                self._write_by_several(plan.n, work, inputs, self._spread)
+            shards = self._shards(plan.n, work, work.shards, inputs)
             verdict = self._publish(plan.n, work, shards, inputs)
         except LostData as error:
             # Inputs also vanish when somebody else has published the plan and tidied up: then it is
@@ -104,6 +95,40 @@ class Executor:
         if isinstance(verdict, Manifest):
             self.finish(plan, verdict)
         return verdict
+
+    def write(self, plan: Plan, numbers: Sequence[int]) -> None:
+        """Write some shards of `plan` that are not written yet; to publish them is left to others.
+
+        Nothing is said of shards that cannot be written because what they are made of is gone: either the
+        plan is published, or whoever publishes it finds out.
+
+        Raises:
+            As `execute`.
+        """
+        work = self._work_of(plan)
+        with contextlib.suppress(LostData):
+            self._write_some(plan.n, work, numbers, self._read_inputs(work))
+
+    def _work_of(self, plan: Plan) -> Work:
+        if is_foreign(plan):
+            raise Conflict(
+                f"Version {self._layout.version(plan.n)} was begun by another release of the service, "
+                f"which has to finish it.",
+                code="encoder_mismatch",
+            )
+        if plan.work is None:
+            raise CorruptData(f"{self._layout.plan(plan.n)} is not of the known form.")
+        return plan.work
+
+    def _read_inputs(self, work: Work) -> Inputs:
+        """What a plan says, once there is room for it."""
+        inputs = read_inputs(self._dataset, work)
+        if self._room is not None:
+            longest = [pieces.longest_record for pieces in inputs.values()]
+            self._room.require_for(
+                longest, shuffled=work.shuffle_seed is not None, reencoded=work.schema.needs_reencoding
+            )
+        return inputs
 
     def finish(self, plan: Plan, manifest: Manifest) -> None:
         """What follows a publication, which stands whether or not this succeeds.
@@ -139,27 +164,46 @@ class Executor:
         parts = [part for commit in commits for part in commit.parts(self._layout)]
         deque(map_in(self._pool, self._store.delete, parts), maxlen=0)
 
-    def _shards(self, n: int, work: Work, inputs: Inputs) -> list[WrittenShard]:
-        """Write all shards that no executor has written yet."""
+    def _write_by_several(self, n: int, work: Work, inputs: Inputs, spread: Spread) -> None:
+        missing = tuple(number for number, done in enumerate(self._all_done(n, work.shards)) if done is None)
+        if len(missing) < 2:
+            return
+        name, version = self._layout.dataset, str(self._layout.version(n))
+        spread(
+            UnwrittenShards(name, version, missing, shuffled=work.shuffle_seed is not None),
+            lambda shards: self._write_some(n, work, shards.numbers, inputs),
+        )
+
+    def _write_some(self, n: int, work: Work, numbers: Sequence[int], inputs: Inputs) -> None:
+        self._shards(n, work, [work.shards[number] for number in numbers], inputs)
+
+    def _shards(self, n: int, work: Work, shards: Sequence[ShardPlan], inputs: Inputs) -> list[WrittenShard]:
+        """Write those shards that no executor has written yet."""
+        found = self._all_done(n, shards)
         with ExitStack() as stack:
-            shuffled = self._shuffle_splits(n, work, inputs, stack)
+            shuffled = self._shuffle_splits(work, shards, found, inputs, stack)
             buffers = stack.enter_context(piece_buffers())
-            written = []
-            for shard in work.shards:
-                done = self._done(n, shard)
+            written: list[WrittenShard] = []
+            for shard, known in zip(shards, found, strict=True):
+                # While the ones before were written, another executor may have come to this one.
+                done = known or (self._done(n, shard) if written else None)
                 written.append(done or self._write(n, work, shard, inputs, shuffled, buffers))
             return written
 
     def _shuffle_splits(
-        self, n: int, work: Work, inputs: Inputs, stack: ExitStack
+        self,
+        work: Work,
+        shards: Sequence[ShardPlan],
+        found: Sequence[WrittenShard | None],
+        inputs: Inputs,
+        stack: ExitStack,
     ) -> Mapping[str, ShuffledSplit]:
         """The splits in their new order, of which the shards are read that are not written yet."""
         if work.shuffle_seed is None:
             return {}
-        done = map_in(self._pool, lambda shard: self._done(n, shard), work.shards)
         ranges: dict[str, list[tuple[int, int]]] = {}
-        for shard, found in zip(work.shards, done, strict=True):
-            if found is None:
+        for shard, known in zip(shards, found, strict=True):
+            if known is None:
                 ranges.setdefault(shard.split, []).append((shard.start, shard.stop))
         splits = {}
         for split, missing in ranges.items():
@@ -174,6 +218,9 @@ class Executor:
             )
             stack.callback(splits[split].close)
         return splits
+
+    def _all_done(self, n: int, shards: Sequence[ShardPlan]) -> list[WrittenShard | None]:
+        return list(map_in(self._pool, lambda shard: self._done(n, shard), shards))
 
     def _done(self, n: int, shard: ShardPlan) -> WrittenShard | None:
         """What an executor noted of a shard, where that still lies there."""

@@ -22,6 +22,7 @@ from .executor import Executor, is_foreign
 from .new_appends import NewAppends
 from .progress import notes_of
 from .room import Room
+from .unwritten import Spread, UnwrittenShards
 
 #: An executor that has written nothing for so long, by the store's clock, is taken for dead.
 _STALLED: Final = timedelta(seconds=60)
@@ -32,13 +33,13 @@ _ROUNDS: Final = 20
 class Publisher:
     """Publishes one incarnation of a dataset. Lives for one request."""
 
-    def __init__(self, dataset: Dataset, room: Room) -> None:
+    def __init__(self, dataset: Dataset, room: Room, spread: Spread | None = None) -> None:
         self._dataset = dataset
         self._store = dataset.store
         self._layout = dataset.layout
         self._log = dataset.log
         self._drafter = Drafter(dataset, room)
-        self._executor = Executor(dataset, room)
+        self._executor = Executor(dataset, room, spread)
         self._new = NewAppends(dataset)
 
     def publish(
@@ -237,6 +238,19 @@ class Publisher:
             code="publish_aborted",
             extra={"version": version},
         )
+
+
+def write_shards(dataset: Dataset, room: Room, shards: UnwrittenShards) -> None:
+    """See `Datasets.write_shards`."""
+    log, layout = dataset.log, dataset.layout
+    n = layout.number(parse_version(shards.version))
+    if n == 0 or n > log.newest():
+        raise NotFound(
+            f"Dataset {dataset.name!r} has no version {shards.version!r} that was begun.",
+            code="version_not_found",
+        )
+    if log.verdict(n) is None:
+        Executor(dataset, room).write(log.plan(n), shards.numbers)
 
 
 def abort_version(dataset: Dataset, version: str) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 
 from . import __version__
 from .api.admission import Load
+from .api.execution.events import Listeners
 from .api.execution.runner import Runner
 from .api.http1.connections import Connections
 from .api.state import Services
@@ -24,6 +25,7 @@ def show_state(
     memory: MemoryPool,
     turns: Turns,
     runner: Runner,
+    listeners: Listeners,
     images: ImageProcesses,
 ) -> None:
     """Show the state of this application; another one that is shown later takes its place.
@@ -35,6 +37,7 @@ def show_state(
         memory: that requests hold.
         turns: at computing.
         runner: has the threads.
+        listeners: are sent events.
         images: decodes images.
     """
     readiness, spool, datasets = services.readiness, services.spool, services.datasets
@@ -47,6 +50,7 @@ def show_state(
 
     metrics.HTTP_REQUESTS_IN_PROGRESS.set_function(lambda: load.under_way)
     metrics.HTTP_REQUESTS_LIMIT.set(max_requests)
+    metrics.HTTP_LISTENERS.set_function(lambda: listeners.num_listening)
     metrics.HTTP_ADMITTED.set_function(lambda: load.let_in)
 
     for lane in runner.lanes:

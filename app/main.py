@@ -26,6 +26,7 @@ from .api.auth.options import AuthConfigurationError, AuthOptions, Oidc
 from .api.auth.wiring import Auth
 from .api.cors import allow_origins
 from .api.downloads.files import Downloads
+from .api.execution.events import Listeners
 from .api.execution.runner import Runner
 from .api.http1.limits import ConnectionLimits
 from .api.http1.protocol import hardened_protocol
@@ -134,6 +135,7 @@ def create_app_with(
         body_timeout_s=settings.body_timeout_s,
         encodes_answers=settings.encode_answers,
     )
+    listeners = Listeners(services, memory, load)
     collection = BackgroundCollection(services.datasets, settings.collect_interval_s)
     watch = services.datasets.unpublished_watch() if settings.metrics_port is not None else None
 
@@ -161,6 +163,7 @@ def create_app_with(
             auth.stop()
             services.readiness.stop()
             services.datasets.close()
+            listeners.close()
             runner.close()
             images.close()
             stop_tracing()
@@ -176,6 +179,7 @@ def create_app_with(
     app.state.services = services
     app.state.runner = runner
     app.state.downloads = Downloads(runner.go_on, memory)
+    app.state.listeners = listeners
     # FastAPI's documented hook. Built once: anyone may ask for it.
     app.openapi = cache(lambda: build_openapi(app))  # type: ignore[method-assign]
     # The last is the outermost.
@@ -189,6 +193,7 @@ def create_app_with(
         memory=memory,
         turns=turns,
         runner=runner,
+        listeners=listeners,
         images=images,
     )
     return app
@@ -303,6 +308,7 @@ def serve(
         config,
         on_start=on_listen,
         on_leave=leave,
+        on_close=app.state.listeners.leave,
         on_beat=partial(_beat, worker, services.readiness) if worker else lambda: None,
         delay_s=settings.shutdown_delay_s,
         grace_s=settings.shutdown_grace_s,

@@ -39,6 +39,7 @@ class Server(uvicorn.Server):
         config: of uvicorn; how long it waits for connections is set here.
         on_start: called once it listens.
         on_leave: makes `/readyz` say that it is about to end.
+        on_close: ends answers that would go on; called once no connections are taken any more.
         on_beat: called every second, as long as the event loop turns.
         delay_s: from SIGTERM to the closing of the listener; part of `grace_s`.
         grace_s: what requests under way have from SIGTERM on.
@@ -50,6 +51,7 @@ class Server(uvicorn.Server):
         *,
         on_start: Callable[[], None],
         on_leave: Callable[[], None],
+        on_close: Callable[[], None] = lambda: None,
         on_beat: Callable[[], None] = lambda: None,
         delay_s: float,
         grace_s: float,
@@ -59,6 +61,7 @@ class Server(uvicorn.Server):
         config.timeout_graceful_shutdown = math.ceil(self._answers_for_s) + _TELLING_S
         self._on_start = on_start
         self._on_leave = on_leave
+        self._on_close = on_close
         self._on_beat = on_beat
         self._delay_s = delay_s
         self._grace_s = grace_s
@@ -75,6 +78,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         cut = asyncio.get_running_loop().call_later(self._answers_for_s, self._give_up_requests)
+        self._on_close()
         try:
             await super().shutdown(sockets)
         finally:

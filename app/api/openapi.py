@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from ..codecs.archives.form_data import MULTIPART
 from ..domain.dtypes import DTYPES
 from .auth.routes import ACCESS
+from .execution.events import MEDIA_TYPE as EVENTS
 from .negotiation import Forms, FormT
 from .problems import ProblemJson
 
@@ -312,6 +313,18 @@ def json_response(
             str(key): _json_answer(*answer, headers.get(key, ())) for key, answer in answers.items()
         }
     }
+
+
+def json_or_events(description: str, model: Any) -> dict[str, Any]:
+    """For `openapi_extra`: a JSON answer of this type, or server-sent events that have one each."""
+    answer = _json_answer(description, model, ())
+    answer["content"][EVENTS] = {
+        "schema": {
+            "type": "string",
+            "description": "Server-sent events: the same JSON as `data`, once at first and at each change.",
+        }
+    }
+    return {"responses": {"200": answer}}
 
 
 def _json_answer(description: str, model: Any, names: Sequence[str]) -> dict[str, Any]:

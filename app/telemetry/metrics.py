@@ -127,6 +127,9 @@ HTTP_REQUESTS_IN_PROGRESS = _gauge(
 HTTP_REQUESTS_LIMIT = _gauge(
     "shardsmith_http_requests_limit", "The most requests under way at a time (SHARDSMITH_MAX_REQUESTS)."
 )
+HTTP_LISTENERS = _gauge(
+    "shardsmith_http_listeners", "Clients that are sent events; none is a request under way."
+)
 HTTP_CONNECTIONS = _gauge("shardsmith_http_connections", "Open connections.")
 HTTP_CONNECTIONS_LIMIT = _gauge(
     "shardsmith_http_connections_limit", "The most open connections (SHARDSMITH_MAX_CONNECTIONS)."

@@ -77,6 +77,26 @@ def test_a_range_that_cannot_be_read_is_told(importing: httpx.Client, incoming: 
     assert importing.get(begun.headers["Location"]).json() == cancelled.json()
 
 
+def test_an_import_is_followed_by_events(importing: httpx.Client, incoming: Path) -> None:
+    importing.put("/v1/datasets/f", json={"schema": {"features": {"id": {"dtype": "int64"}}}})
+    begun = importing.post("/v1/datasets/f/imports", json={"source": f"file://{incoming}/bad.jsonl"})
+    place, accept = begun.headers["Location"], {"Accept": "text/event-stream"}
+    stopped = followed(importing, place)
+    with importing.stream("GET", place, headers=accept) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        lines = answer.iter_lines()
+        assert [next(lines), json.loads(next(lines).removeprefix("data: "))] == ["retry: 2000", stopped]
+        cancelled = importing.delete(place).json()
+        last, data = (line for line in lines if line)
+        assert (last, json.loads(data.removeprefix("data: "))) == ("id: end", cancelled)
+    assert importing.get(place, headers={**accept, "Last-Event-ID": "end"}).status_code == 204
+    head = importing.head(place, headers=accept)
+    assert (head.status_code, head.headers["Content-Type"]) == (200, "text/event-stream")
+    missing = importing.get(f"/v1/datasets/f/imports/{'0' * 32}", headers=accept)
+    assert (missing.status_code, missing.json()["code"]) == (404, "import_not_found")
+    assert importing.get(place, headers={"Accept": "text/html"}).json() == cancelled
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

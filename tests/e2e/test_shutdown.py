@@ -83,6 +83,23 @@ def test_an_upload_that_outlives_the_grace_is_told_so(
         assert httpx.get(f"{again.url}/v1/datasets/late").status_code == 404, "nothing was stored"
 
 
+def test_listeners_do_not_hold_a_shutdown_up(tmp_path: Path) -> None:
+    source = tmp_path / "in.ndjson"
+    source.write_text('{"id": 1}\n{"id": "a"}\n', encoding="utf-8")
+    settings = {"SHARDSMITH_IMPORT_SOURCES": source.as_uri(), "SHARDSMITH_SHUTDOWN_GRACE_S": "600"}
+    with ready(tmp_path, **settings) as service, httpx.Client(base_url=service.url, timeout=60) as client:
+        client.put("/v1/datasets/a", json={"schema": {"features": {"id": {"dtype": "int64"}}}})
+        begun = client.post("/v1/datasets/a/imports", json={"source": source.as_uri()})
+        place = begun.headers["Location"]
+        wait_for(lambda: client.get(place).json()["state"] == "stopped")
+        with client.stream("GET", place, headers={"Accept": "text/event-stream"}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("retry: ")
+            service.process.terminate()
+            assert "id: end" not in list(lines), "the client is to come again"
+        assert service.process.wait(60) == 0, service.log()
+
+
 #: The service with a store that takes its time for some keys, which the arguments name: for what makes an
 #: append count, and for what is read first of a version.
 SLOW_STORE = """

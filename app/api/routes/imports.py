@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from ...codecs.forms import MEDIA_TYPES
@@ -17,11 +17,13 @@ from ...runtime.streams import ByteStream, read_all
 from ...services.datasets.imports.request import ImportRequest
 from ...services.datasets.imports.status import ImportJson
 from ..answers import json_answer
+from ..execution.events import Sight, asks_for_events, follow
 from ..execution.job import Answer, Job, Plan
 from ..negotiation import choose_input
-from ..openapi import json_body, json_response
-from ..operation import NegotiatingHeaders, Operation
+from ..openapi import json_body, json_or_events, json_response
+from ..operation import Handler, NegotiatingHeaders, Operation
 from ..query.imports import parse_import
+from ..state import Services
 
 router = APIRouter(
     prefix="/v1/datasets/{dataset}/imports",
@@ -95,11 +97,21 @@ def _read_request(body: ByteStream, budget: Budget) -> ImportRequest:
 @router.get(
     "/{import_id}",
     operation_id="get_import",
-    openapi_extra=json_response(200, "How far it is.", ImportJson),
+    openapi_extra=json_or_events("How far it is.", ImportJson),
 )
 @router.head("/{import_id}", include_in_schema=False)
-def get_import(dataset: str, import_id: str) -> Plan:
-    """How far an import is, read off the store: any replica can tell."""
+def get_import(dataset: str, import_id: str, headers: NegotiatingHeaders) -> Plan | Handler:
+    """How far an import is, read off the store: any replica can tell.
+
+    As events, each change is sent as it comes, until the import has ended.
+    """
+
+    def look(_: Request, services: Services) -> Sight:
+        status = services.imports.follow(dataset, import_id)
+        return Sight(status.to_json(), is_last=status.has_ended)
+
+    if asks_for_events(headers):
+        return follow(look)
 
     def work(job: Job, _: ByteStream) -> Answer:
         return json_answer(job.services.imports.follow(dataset, import_id).to_json())

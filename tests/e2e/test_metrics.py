@@ -204,6 +204,7 @@ def test_gauges_show_what_requests_hold_and_let_go(running: Watched) -> None:
     assert idle["shardsmith_http_requests_in_progress{}"] == 0
     assert idle["shardsmith_http_requests_limit{}"] == 2
     assert idle["shardsmith_http_connections_limit{}"] == 500
+    assert idle["shardsmith_http_listeners{}"] == 0
     assert idle["shardsmith_http_admitted_ratio{}"] == 1
     assert idle["shardsmith_threads_limit{lane=conversion}"] == 4
     assert idle["shardsmith_threads_in_use{lane=conversion}"] == 0

@@ -6,16 +6,17 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from .errors import StorageError
+from .errors import NotFound, StorageError
 from .resources import available_processors, memory_for_requests
 from .runtime.memory import MemoryPool
 from .runtime.spool import Spool
 from .services.datasets.datasets import Datasets
 from .services.datasets.imports.imports import Imports
 from .settings import Settings, SettingsError, read_settings, refuse_unknown
-from .storage.obstore_store import open_store
+from .storage.obstore_store import local_path, open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,24 @@ class Local:
     imports: Imports
 
 
-def open_local(given: Mapping[str, Any], processes: int = 1) -> Local:
+def open_local(given: Mapping[str, Any], processes: int = 1, *, creates: bool = True) -> Local:
     """Open the store that the environment names.
 
     Args:
         given: settings that take precedence over the environment.
         processes: that share the memory of this machine.
+        creates: a folder that is not there is made; else a mistyped name would seem to be an empty store.
 
     Raises:
         CannotStart: the settings cannot be used.
+        NotFound: there is no such folder.
     """
     refuse_unknown(os.environ)
     settings = read_settings(**given)
     try:
+        is_folder = settings.storage_url.startswith("file://")
+        if not creates and is_folder and not (folder := local_path(settings.storage_url)).is_dir():
+            raise NotFound(f"There is no store at {str(folder)!r}. Check the name; `put` makes a new one.")
         store = open_store(settings.storage_url)
     except StorageError as error:
         raise SettingsError(f"SHARDSMITH_STORAGE_URL: {error}") from error
@@ -53,6 +59,11 @@ def open_local(given: Mapping[str, Any], processes: int = 1) -> Local:
     datasets = Datasets(store, limits=settings.limits, spool=spool, memory=memory, publish_wait_s=sys.maxsize)
     imports = Imports(datasets, limits=settings.limits, spool=spool, memory=memory)
     return Local(settings, datasets, imports)
+
+
+def url_of(given: str) -> str:
+    """A folder or a file that somebody named as a path, as a URL; a URL stays as it is."""
+    return given if "://" in given else Path(given).absolute().as_uri()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ _ANSWER_HEADERS: Final = (
     "Content-Range",
     "Dropped-Features",
     "ETag",
+    "Idempotency-Replayed",
     "Inference-Header-Content-Length",
     "Location",
     "Lost-Bytes",

@@ -82,6 +82,11 @@ _HEADERS: Final[dict[str, dict[str, Any]]] = {
         ("ETag", {"type": "string"}, "A strong validator, for `If-Match`, `If-None-Match` and `If-Range`."),
         ("Content-Range", {"type": "string"}, "Which bytes of the file, where it is one range."),
         ("Location", {"type": "string", "format": "uri-reference"}, "Of what was created, or goes on."),
+        (
+            "Idempotency-Replayed",
+            {"type": "string"},
+            "`true` where an earlier request with the key stored it.",
+        ),
         ("Retry-After", _INTEGER, "Seconds to wait before the same request is sent again."),
     )
 }
@@ -301,18 +306,24 @@ def conversion(
 
 
 def json_response(
-    status: int, description: str, model: Any, *, also: Mapping[int, tuple[str, Any]] | None = None
+    status: int,
+    description: str,
+    model: Any,
+    *,
+    also: Mapping[int, tuple[str, Any]] | None = None,
+    headers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """For `openapi_extra`: a JSON answer of this type, and `also` others, by status."""
+    """For `openapi_extra`: a JSON answer of this type, and `also` others, by status.
+
+    Args:
+        headers: of the first one, beside those that its status has.
+    """
     answers = {status: (description, model), **(also or {})}
-    headers = {201: ("Location",), 202: ("Location", "Retry-After")}
+    of_status = {201: ("Location",), 202: ("Location", "Retry-After")}
     if 201 in answers:
-        headers[200] = ("Location",)  # it was created before
-    return {
-        "responses": {
-            str(key): _json_answer(*answer, headers.get(key, ())) for key, answer in answers.items()
-        }
-    }
+        of_status[200] = ("Location",)  # it was created before
+    named = {key: (*of_status.get(key, ()), *(headers if key == status else ())) for key in answers}
+    return {"responses": {str(key): _json_answer(*answer, named[key]) for key, answer in answers.items()}}
 
 
 def json_or_events(description: str, model: Any) -> dict[str, Any]:

@@ -1,41 +1,21 @@
-"""The command line. `serve` is what `shardsmith` does when it is given no command.
-
-Each module declares the commands of a group, and imports what does the work once it is asked for: completion
-and `--help` answer at once.
-"""
+"""The command line. What it needs is an extra of the package: without it, one sentence says so."""
 
 from __future__ import annotations
 
-import click
-
-from .. import __version__
-from .failures import Commands
-from .files import convert, describe, inspect, repair, validate
-from .importing import import_command
-from .serving import doctor, serve
-from .stored import get, ls, publish, put, rows
+import sys
 
 
-@click.group(
-    cls=Commands,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Settings are environment variables, SHARDSMITH_*; docs/settings.md lists them. The exit status "
-    "says what went wrong; docs/reference/command-line.md has them all.",
-)
-@click.version_option(__version__, prog_name="shardsmith")
-@click.pass_context
-def main(context: click.Context) -> None:
-    """Tensors in, TFRecord shards out, and back again.
+def main() -> None:
+    """Do what the arguments of this process say."""
+    try:
+        from .commands import main as run
 
-    Without a command it serves.
-    """
-    if context.invoked_subcommand is None:
-        context.invoke(serve)
-
-
-for command in (
-    *(serve, doctor, inspect, convert, describe, validate, repair),
-    *(put, publish, ls, rows, get, import_command),
-):
-    main.add_command(command)
+        run()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == (__package__ or "").partition(".")[0]:
+            raise  # a module of our own
+        sys.exit(
+            f"shardsmith: the package {missing} is not installed. Install what the command line and the "
+            "service need with: pip install 'shardsmith[service]'"
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import cast
 
 import click
@@ -14,39 +13,27 @@ from ..errors import MalformedInput
 from ..runtime.streams import Buffer
 from ..services.convert.describe import Description, describe_records, describe_tensors
 from ..services.convert.repair import Repair, repair_records
-from ..transforms.images.processes import ImageProcesses
 from .conversion import Target
 from .reading import Given, open_input, read_rows, read_tensors, refuse_inapplicable
-from .screen.terminal import count_text, printable, progress, size_text
-from .sources import STANDARD, Run, Source
+from .screen.terminal import count_text, printable, size_text
+from .sources import Run, Source
 
 
 def describe(name: str, to: str, out: str, *, force: bool, given: Given) -> None:
     """Write what an input holds: its statistics, or its schema in a form that others read."""
     run, source = Run(), Source(name)
-    target = Target(out, is_text=True, force=force)
-    with ExitStack() as resources, progress(source.name, source.size) as shown:
-        received = 0
-
-        def count(num_bytes: int) -> None:
-            nonlocal received
-            received += num_bytes
-            shown.add(num_bytes)
-
-        workspace = resources.enter_context(run.workspace(lambda: received))
-        images = ImageProcesses()
-        resources.callback(images.close)
-        stream = source.open(resources, count)
-        found = open_input(stream, "" if name == STANDARD else name, given, workspace)
+    target = Target(out, "json", force=force)
+    with run.open(source) as opened:
+        found = open_input(opened, given)
         refuse_inapplicable(given, found.sniffed.form, found.sniffed.kind)
         if found.sniffed.kind == "tensors":
             if to != "json":
                 raise click.UsageError(
                     f"Tensors have no schema to write as {to}. Say --as rows, or --to json."
                 )
-            described = describe_tensors(read_tensors(found, given, workspace, images))
+            described = describe_tensors(read_tensors(found, given, opened.workspace, opened.images))
         else:
-            records = read_rows(found, given, workspace, images)
+            records = read_rows(found, given, opened.workspace, opened.images)
             is_inferred = given.get("schema") is None and given.get("infer") != "all"
             is_message = found.sniffed.form in MESSAGE_FORMS and not found.sniffed.as_bytes
             find_lengths = is_inferred and is_message and given.get("message") != "bytes"
@@ -57,17 +44,9 @@ def describe(name: str, to: str, out: str, *, force: bool, given: Given) -> None
 def repair(name: str, out: str, *, force: bool, as_json: bool) -> None:
     """Write the good records of a TFRecord, and say what is lost."""
     run, source = Run(), Source(name)
-    target = Target(out, is_text=False, force=force)
-    with ExitStack() as resources, progress(source.name, source.size) as shown:
-        received = 0
-
-        def count(num_bytes: int) -> None:
-            nonlocal received
-            received += num_bytes
-            shown.add(num_bytes)
-
-        workspace = resources.enter_context(run.workspace(lambda: received))
-        repaired = repair_records(source.open(resources, count), None, workspace.budget)
+    target = Target(out, "tfrecord", force=force)
+    with run.open(source) as opened:
+        repaired = repair_records(opened.stream, None, opened.workspace.budget)
         target.write(_with_records(repaired))
     if as_json:
         click.echo(json.dumps(repaired.to_json()), err=True)

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Container, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,6 @@ from ..runtime.workspace import Workspace
 from ..services.convert.records import encode_records
 from ..services.convert.tensors import TensorConversion, convert_tensors
 from ..transforms.apply import SkippedRows
-from ..transforms.images.processes import ImageProcesses
 from .reading import (
     Given,
     Input,
@@ -38,7 +37,7 @@ from .reading import (
     refuse_inapplicable,
     tensor_options,
 )
-from .screen.terminal import SafeText, progress, size_text
+from .screen.terminal import SafeText, count_text, printable, size_text
 from .sources import STANDARD, Run, Source
 
 #: Formats that a terminal can show.
@@ -50,7 +49,8 @@ class Target:
 
     Args:
         given: a path, or `-`.
-        is_text: a terminal can show it.
+        form: of what is written.
+        container: around it.
         force: an existing file is replaced.
 
     Raises:
@@ -58,11 +58,11 @@ class Target:
         click.UsageError: bytes would go to a terminal.
     """
 
-    def __init__(self, given: str, *, is_text: bool, force: bool) -> None:
+    def __init__(self, given: str, form: FormName, container: object = None, *, force: bool) -> None:
         self._path = None if given == STANDARD else Path(given)
         self.num_bytes = 0
         if self._path is None:
-            if sys.stdout.isatty() and not is_text:
+            if sys.stdout.isatty() and (form not in _TEXT or container is not None):
                 raise click.UsageError("A terminal cannot show this format. Name a file, or a pipe.")
         elif self._path.exists() and not force and self._path.is_file():
             raise self._exists()
@@ -85,7 +85,10 @@ class Target:
         try:
             with unfinished.open("xb") as file:
                 self._copy(chunks, file)
+                file.flush()
+                os.fsync(file.fileno())
             self._finish(unfinished, self._path)
+            _sync_folder(self._path.parent)
         finally:
             with suppress(FileNotFoundError):
                 unfinished.unlink()
@@ -113,6 +116,16 @@ class Target:
             file.write(view if not isinstance(file, SafeText) else bytes(view))
 
 
+def _sync_folder(folder: Path) -> None:
+    """A name that was told to be there outlives a power failure, as far as the system can promise that."""
+    with suppress(OSError):  # some file systems sync no folders
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
 def convert(given_in: str, given_out: str, *, force: bool, as_json: bool, given: Given) -> None:
     """Convert one input to one output, and say on standard error what became of it.
 
@@ -121,19 +134,8 @@ def convert(given_in: str, given_out: str, *, force: bool, as_json: bool, given:
     """
     run, source = Run(), Source(given_in)
     named, container = form_of_name(given_out)
-    with ExitStack() as resources, progress(source.name, source.size) as shown:
-        received = 0
-
-        def count(num_bytes: int) -> None:
-            nonlocal received
-            received += num_bytes
-            shown.add(num_bytes)
-
-        workspace = resources.enter_context(run.workspace(lambda: received))
-        images = ImageProcesses()
-        resources.callback(images.close)
-        name = "" if given_in == STANDARD else given_in
-        found = open_input(source.open(resources, count), name, given, workspace)
+    with run.open(source) as opened:
+        found = open_input(opened, given)
         written = _output_form(given, named, given_out)
         kind = kind_between(found.sniffed, given, written)
         holders: Container[str] = RECORDS_CODECS if kind == "records" else TENSOR_CODECS
@@ -151,11 +153,11 @@ def convert(given_in: str, given_out: str, *, force: bool, as_json: bool, given:
             container = None
         if container == "zlib":
             raise click.UsageError("Only TFRecord is written as .zlib. Use .gz or .zst.")
-        target = Target(given_out, is_text=written in _TEXT and container is None, force=force)
-        if kind == "records":
-            chunks, told = _rows(found, written, compression, given_out, given, workspace, images)
-        else:
-            chunks, told = _tensors(found, written, compression, given_out, given, workspace, images)
+        target = Target(given_out, written, container, force=force)
+        convert_all = _rows if kind == "records" else _tensors
+        chunks, told = convert_all(
+            found, written, compression, given_out, given, opened.workspace, opened.images
+        )
         if container == "gzip" or container == "zstd":
             chunks = compress_as_it_comes(chunks, container)
         target.write(chunks)
@@ -273,8 +275,6 @@ def _say(
         document = {"input": name, "from": found.sniffed.form, "to": written, "num_bytes": num_bytes, **told}
         click.echo(json.dumps(document), err=True)
         return
-    from .screen.terminal import count_text, printable
-
     lost = told.get("lost", {"num_ranges": 0})
     notes = [
         count_text(told["num_records"], "row") if "num_records" in told else "",

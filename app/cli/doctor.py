@@ -21,6 +21,7 @@ from ..codecs.kernels import cache
 from ..domain.limits import MIB
 from ..domain.urls import hide_secrets
 from ..errors import CannotStart, ShardsmithError
+from ..local import url_of
 from ..resources import available_memory, available_processors, memory_for_requests
 from ..settings import Settings, read_settings, refuse_unknown
 from ..storage.obstore_store import open_store
@@ -123,9 +124,7 @@ def _storage(given: Given) -> str:
 
 def _storage_url(settings: Settings, given: Given) -> str:
     data: str | None = given.get("data")
-    if data is None:
-        return settings.storage_url
-    return data if "://" in data else Path(data).resolve().as_uri()
+    return settings.storage_url if data is None else url_of(data)
 
 
 def _service(given: Given) -> str:

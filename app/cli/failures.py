@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 
 from .. import errors
 from .screen.terminal import printable
+
+#: What is raised on purpose.
+Failure = errors.ShardsmithError | errors.CannotStart | OSError
+FAILURES: Final = (errors.ShardsmithError, errors.CannotStart, OSError)
 
 #: The nearest class in an exception's ancestry decides. Wrong usage is click's 2.
 STATUS: Final[dict[type[Exception], int]] = {
@@ -60,22 +64,22 @@ class Commands(click.Group):
             raise click.UsageError("\n".join(lines), error.ctx) from error
         except BrokenPipeError:
             raise  # the reader has enough: click ends quietly
-        except (errors.ShardsmithError, errors.CannotStart, OSError) as error:
-            _fail(error, as_json=as_json)
+        except FAILURES as error:
+            sys.exit(tell(error, as_json=as_json))
 
 
-def _fail(error: errors.ShardsmithError | errors.CannotStart | OSError, *, as_json: bool) -> NoReturn:
+def tell(error: Failure, *, as_json: bool) -> int:
+    """Say on standard error what is wrong; the exit status that it has."""
     found = _document(error)
     of_class = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    status = _STATUS_OF_CODE.get(found["code"], of_class)
     if as_json:
         click.echo(json.dumps({"error": found}), err=True)
     else:
         click.echo(f"shardsmith: {_line(found)}", err=True)
-    sys.exit(status)
+    return _STATUS_OF_CODE.get(found["code"], of_class)
 
 
-def _document(error: errors.ShardsmithError | errors.CannotStart | OSError) -> dict[str, Any]:
+def _document(error: Failure) -> dict[str, Any]:
     if isinstance(error, errors.ShardsmithError):
         place = error.location
         where = {"row": place.row, "feature": place.feature, "offset": place.offset, "pointer": place.pointer}

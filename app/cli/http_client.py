@@ -186,7 +186,13 @@ def fetch(url: str, resources: ExitStack) -> tuple[int | None, Iterator[bytes]]:
         if answer.status not in _MOVED:
             require_success(answer)
             return answer.num_bytes, answer.pieces()
-        url = urljoin(url, answer.headers.get("Location", ""))
+        led = urljoin(url, answer.headers.get("Location", ""))
+        if url.startswith("https:") and not led.startswith("https:"):
+            raise errors.NotFound(
+                f"{hide_secrets(url)[:200]} leads to {hide_secrets(led)[:200]}, where others could read "
+                "and change what comes. Name that address itself if you trust it."
+            )
+        url = led
     raise errors.NotFound(f"{hide_secrets(url)[:200]} leads on and on.")
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,6 +13,7 @@ import click
 from .failures import UNREADABLE
 
 if TYPE_CHECKING:
+    from ..domain.limits import Limits
     from ..local import Local
     from ..services.datasets.imports.engines import Engine
     from ..services.datasets.imports.request import ImportRequest
@@ -33,9 +33,8 @@ _COMPRESSIONS: Final = click.Choice(["none", "gzip", "zlib"])
 @click.option("--from", "form", help="Format of the objects; by default the endings of their names tell.")
 @click.option(
     "--schema",
-    "schema_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the schema of the rows; by default the dataset's, or that of the first rows.",
+    metavar="FILE|JSON",
+    help="The schema of the rows; by default the dataset's, or that of the first rows.",
 )
 @click.option("--message", type=click.Choice(["example", "sequence_example"]), help="What a TFRecord holds.")
 @click.option(
@@ -109,7 +108,7 @@ def import_command(source: str, **given: Any) -> None:
     if given["wait"] and of is None:
         raise click.UsageError("--wait is for one process of several. Give --index and --of with it.")
     local = _open(given)
-    request = _request(source, given)
+    request = _request(source, given, local.settings.limits)
     import_id, _ = local.imports.begin(given["dataset"], request, given["key"] or _key_of(request))
     status = local.imports.follow(given["dataset"], import_id)
     try:
@@ -134,17 +133,19 @@ def _open(given: dict[str, Any]) -> Local:
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     """Settings that take precedence over the environment."""
-    found = {"storage_url": given["data"], "import_engine": given["engine"]}
-    if found["storage_url"] is not None and "://" not in found["storage_url"]:
-        found["storage_url"] = Path(found["storage_url"]).absolute().as_uri()
+    from ..local import url_of
+
+    data = None if given["data"] is None else url_of(given["data"])
+    found = {"storage_url": data, "import_engine": given["engine"]}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _request(source: str, given: dict[str, Any]) -> ImportRequest:
-    from ..codecs.schemas.declared import parse_schema
+def _request(source: str, given: dict[str, Any], limits: Limits) -> ImportRequest:
     from ..domain.sharding.division import parse_fractions
+    from ..local import url_of
     from ..services.datasets.imports.request import ImportRequest
     from ..services.datasets.objects.publish_options import PublishOptions
+    from .reading import declared_schema
 
     publish = None
     if given["publish"]:
@@ -152,12 +153,11 @@ def _request(source: str, given: dict[str, Any]) -> ImportRequest:
         if options["fractions"] is not None:
             options["fractions"] = parse_fractions(options["fractions"])
         publish = PublishOptions(**options)
-    file = given["schema_file"]
     return ImportRequest(
-        source=source if "://" in source else Path(source).absolute().as_uri(),
+        source=url_of(source),
         form=given["form"],
         split=given["split"],
-        schema=None if file is None else parse_schema(file.read_bytes()),
+        schema=declared_schema(given["schema"], limits),
         range_bytes=max(1, int(given["range_mib"] * _MIB)),
         on_error=given["on_error"],
         evolve=given["evolve"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, cast
@@ -24,12 +23,12 @@ from ..runtime.workspace import Workspace
 from ..services.convert.describe import describe_records, describe_tensors
 from ..services.convert.records import encode_records
 from ..services.convert.tensors import open_tensors
-from ..transforms.images.processes import ImageProcesses
+from .failures import DAMAGED_FILE, FAILURES, tell
 from .reading import Given, Input, open_input, read_rows, refuse_inapplicable, tensor_options
 from .screen.cells import image_of, row_cells, shape_text, values_text
 from .screen.pictures import can_show, decode, half_blocks
-from .screen.terminal import count_text, printable, progress, size_text, table, terminal_width
-from .sources import STANDARD, Run, Source
+from .screen.terminal import count_text, printable, size_text, table, terminal_width
+from .sources import Run, Source
 
 #: Lost ranges and features that are listed, and pictures.
 _RANGES: Final = 20
@@ -131,29 +130,17 @@ class _Inspection:
 
     def _look(self, run: Run, source: Source, given: Given, *, fault: InputError | None = None) -> Findings:
         findings = Findings(source.name, source.size, fault=fault)
-        with ExitStack() as resources, progress(source.name, source.size) as shown:
-            received = 0
-
-            def count(num_bytes: int) -> None:
-                nonlocal received
-                received += num_bytes
-                if not self._head:
-                    shown.add(num_bytes)
-
-            workspace = resources.enter_context(run.workspace(lambda: received))
-            images = ImageProcesses()
-            resources.callback(images.close)
-            name = "" if source.given == STANDARD else source.given
-            found = open_input(source.open(resources, count), name, given, workspace)
+        with run.open(source, is_shown=not self._head) as opened:
+            found = open_input(opened, given)
             refuse_inapplicable(given, found.sniffed.form, found.sniffed.kind)
             sniffed = found.sniffed
             findings.form, findings.kind, findings.container = sniffed.form, sniffed.kind, sniffed.container
             findings.num_bytes = source.size
             self._title(findings, sniffed.reason)
             if sniffed.kind == "records":
-                self._look_at_rows(found, given, findings, workspace, images)
+                self._look_at_rows(found, given, findings, opened.workspace, opened.images)
             else:
-                self._look_at_tensors(found, given, findings, workspace, images)
+                self._look_at_tensors(found, given, findings, opened.workspace, opened.images)
         return findings
 
     def _print(self, line: str = "") -> None:
@@ -394,9 +381,9 @@ def inspect(
     return damaged
 
 
-def validate(names: Sequence[str], *, as_json: bool, given: Given) -> bool:
-    """Read inputs to their ends; whether one of them is damaged."""
-    run, damaged = Run(), False
+def validate(names: Sequence[str], *, as_json: bool, given: Given) -> int:
+    """Read inputs to their ends; the exit status of the first that is damaged or cannot be read, else 0."""
+    run, status = Run(), 0
     documents = []
     for name in names:
         inspection = _Inspection(given, 0, head=False, pictures=False, quiet=True)
@@ -404,7 +391,14 @@ def validate(names: Sequence[str], *, as_json: bool, given: Given) -> bool:
             findings = inspection.run(run, name)
         except InputError as error:
             findings = Findings(Source(name).name, None, fault=error)
-        damaged |= findings.is_damaged
+        except BrokenPipeError:
+            raise
+        except FAILURES as error:
+            told = tell(error, as_json=as_json)
+            status = status or told
+            continue
+        if findings.is_damaged:
+            status = status or DAMAGED_FILE
         if as_json:
             kept = ("input", "num_bytes", "format", "num_records", "lost", "fault")
             documents.append({key: value for key, value in findings.to_json().items() if key in kept})
@@ -415,6 +409,6 @@ def validate(names: Sequence[str], *, as_json: bool, given: Given) -> bool:
         if findings.is_damaged:
             for line in check_lines(findings):
                 click.echo(f"  {line}")
-    if as_json:
-        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
-    return damaged
+    if as_json and documents:
+        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+    return status

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Final, Protocol
 
 import click
@@ -19,21 +19,30 @@ from ..domain.limits import MIB
 from ..domain.losses import Losses
 from ..domain.manifest import Manifest
 from ..domain.sharding.division import parse_fractions
-from ..local import open_local
+from ..domain.sharding.row_order import RowOrder
+from ..errors import ShardsmithError
+from ..local import open_local, url_of
 from ..runtime.budget import Budget
-from ..runtime.streams import Buffer, ByteStream
+from ..runtime.streams import Buffer
 from ..runtime.workspace import Workspace
 from ..services.convert.records import encode_records, open_records
 from ..services.datasets.append.digests import HashingStream, request_digest
 from ..services.datasets.append.request import AppendBody, AppendRequest
 from ..services.datasets.datasets import Datasets
 from ..services.datasets.objects.publish_options import PublishOptions
+from ..services.datasets.publish.progress import Progress as PublicationProgress
+from ..transforms.images.processes import ImageProcesses
 from .http_client import Service, parameter_text
-from .reading import Given, Input, declared_schema, nonfinite_in, rows_options, schema_text
-from .sources import Run
+from .reading import Given, Input, declared_schema, nonfinite_in, rows_options, schema_text, transformed
+from .screen.terminal import Progress
+from .sources import Run, pieces_of
 
 _ENCODINGS: Final = {"gzip": "gzip", "zstd": "zstd", "zlib": "deflate"}
 _POLL_S: Final = 0.5
+_PUBLISH: Final = (
+    *("num_shards", "shard_bytes", "compression", "shuffle", "seed", "fractions", "divide", "by", "base"),
+    "exclude",
+)
 _DEFAULT_SPLIT: Final = "train"
 _MOST_SCHEMA: Final = 8 * 1024
 
@@ -55,8 +64,12 @@ class Place(Protocol):
         """Append all rows; `replayed` says that they were there."""
         ...
 
-    def publish(self, name: str, given: Given) -> dict[str, Any]:
-        """The manifest of the new version."""
+    def publish(self, name: str, given: Given, shown: Progress) -> dict[str, Any]:
+        """The manifest of the new version.
+
+        Args:
+            shown: told the percentage that is done.
+        """
         ...
 
     def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
@@ -76,11 +89,15 @@ class Place(Protocol):
     def validate(self, name: str, version: str) -> dict[str, Any]: ...
 
 
-def open_place(run: Run, given: Given, resources: ExitStack) -> Place:
+def open_place(run: Run, given: Given, resources: ExitStack, *, creates: bool = False) -> Place:
     """The service or the store that the options name, or else the store of the settings.
+
+    Args:
+        creates: the store may be new.
 
     Raises:
         click.UsageError: both are named.
+        NotFound: there is no such store.
         StorageError: it is no store, or cannot be used.
     """
     if given.get("url"):
@@ -90,17 +107,17 @@ def open_place(run: Run, given: Given, resources: ExitStack) -> Place:
     if given.get("token_file"):
         raise click.UsageError("--token-file is for a service. Name it with --url.")
     data = given.get("data")
-    if data is None:
-        return _Local(run, open_local({}).datasets, resources)
-    url = data if "://" in data else Path(data).resolve().as_uri()
-    return _Local(run, open_local({"storage_url": url}).datasets, resources)
+    settings = {} if data is None else {"storage_url": url_of(data)}
+    return _Local(run, open_local(settings, creates=creates).datasets, resources)
 
 
 class _Local:
     def __init__(self, run: Run, datasets: Datasets, resources: ExitStack) -> None:
         self._run = run
         self._datasets = datasets
+        self._images = ImageProcesses()
         resources.callback(datasets.close)
+        resources.callback(self._images.close)
 
     def names(self) -> list[str]:
         return list(self._datasets.list())
@@ -144,29 +161,42 @@ class _Local:
             told["lost"] = losses.to_json()
         return told
 
-    def publish(self, name: str, given: Given) -> dict[str, Any]:
+    def publish(self, name: str, given: Given, shown: Progress) -> dict[str, Any]:
         options = PublishOptions(
             num_shards=given["num_shards"],
             shard_bytes=given["shard_bytes"],
             compression=given["compression"],
+            index=given["index"],
             shuffle=given["shuffle"],
             seed=given["seed"] or None,
             fractions=None if given["fractions"] is None else parse_fractions(given["fractions"]),
+            divide=given["divide"],
             by=given["by"],
             base=given["base"],
+            exclude=() if given["exclude"] is None else tuple(given["exclude"].split(",")),
             publish_key=given["key"],
         )
-        return dict(self._datasets.publish(name, options).to_json())
+        planned: list[str] = []
+
+        def look() -> None:
+            found = self._datasets.follow(name, planned[-1]) if planned else None
+            if isinstance(found, PublicationProgress):
+                shown.reach(found.percent or 0)
+
+        with _looking(look, shown):
+            return dict(self._datasets.publish(name, options, on_plan=planned.append).to_json())
 
     def records(self, name: str, query: Mapping[str, Any], workspace: Workspace) -> Records:
-        return self._datasets.read_records(
+        records = self._datasets.read_records(
             name,
             query["version"],
             query["split"],
             offset=query["offset"],
             length=query["length"],
+            order=RowOrder(query["shuffle_buffer"] or 0, query["seed"] or 0, query["epoch"] or 0),
             budget=workspace.budget,
         )
+        return transformed(records, query, workspace, self._images)
 
     def encoded(
         self, name: str, query: Mapping[str, Any], to: FormName, workspace: Workspace
@@ -220,18 +250,20 @@ class _Remote:
             *("datasets", name, "records"),
             query=query,
             headers=headers,
-            body=_chunks(found.raw),
+            body=pieces_of(found.raw),
             num_bytes=found.raw_bytes,
         )
-        return dict(answer.json())
+        return {**answer.json(), "replayed": answer.headers.get("Idempotency-Replayed") == "true"}
 
-    def publish(self, name: str, given: Given) -> dict[str, Any]:
-        names = ("num_shards", "shard_bytes", "compression", "shuffle", "seed", "fractions", "by", "base")
-        query = {name: given[name] for name in names if given[name] not in (None, False, 0)}
+    def publish(self, name: str, given: Given, shown: Progress) -> dict[str, Any]:
+        query = {name: given[name] for name in _PUBLISH if given[name]}
+        if given["index"] is not None:
+            query["index"] = given["index"]
         headers = {} if given["key"] is None else {"Idempotency-Key": given["key"]}
         answer = self._service.send("POST", "datasets", name, "versions", query=query, headers=headers)
         document = dict(answer.json())
         while answer.status == 202:
+            shown.reach(document.get("percent", 0))
             time.sleep(_POLL_S)
             if "version" not in document:
                 answer = self._service.send(
@@ -291,9 +323,25 @@ class _Stream:
         return piece
 
 
-def _chunks(source: ByteStream) -> Iterator[bytes]:
-    while piece := source.read(MIB):
-        yield piece
+@contextmanager
+def _looking(look: Callable[[], None], shown: Progress) -> Iterator[None]:
+    """Look how far it is now and then, where somebody wants to know."""
+    ended = Event()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            with suppress(ShardsmithError):  # the work itself says what is wrong
+                look()
+
+    watching = None if shown.is_hidden else Thread(target=watch, daemon=True)
+    if watching is not None:
+        watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watching is not None:
+            watching.join()
 
 
 def _put_parameters(split: str, found: Input, given: Given, workspace: Workspace) -> dict[str, Any]:

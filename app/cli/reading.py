@@ -31,6 +31,7 @@ from ..services.convert.records import open_records
 from ..services.convert.tensors import decode_tensors
 from ..transforms.apply import SkippedRows, apply_transforms
 from ..transforms.parse import TRANSFORMS, check_transforms, with_transforms
+from .sources import Opened
 
 #: What is given on a command line, by the name of the option.
 Given = Mapping[str, Any]
@@ -73,13 +74,14 @@ class Input:
     raw_bytes: int | None
 
 
-def open_input(source: ByteStream, name: str, given: Given, workspace: Workspace) -> Input:
-    """What `source` is, and its content, of which nothing has been read yet.
+def open_input(opened: Opened, given: Given) -> Input:
+    """What a source is, and its content, of which nothing has been read yet.
 
     Raises:
         UnknownForm: neither its bytes nor its name say what it is, and no option does.
         click.UsageError: the option names no format, or one that does not hold what `--as` says.
     """
+    source, name = opened.stream, opened.source.file_name
     head, stream = _head(source)
     from_ = given.get("from_")
     found = sniff(head, name) if from_ is None else _as_given(check_form(from_), head, name)
@@ -91,7 +93,9 @@ def open_input(source: ByteStream, name: str, given: Given, workspace: Workspace
     raw, num_bytes = stream, source.size if isinstance(source, OwnFile) else None
     if found.container is None:
         return Input(stream, found, num_bytes, raw, num_bytes)
-    return Input(InflatedStream(stream, found.container, workspace.budget), found, None, raw, num_bytes)
+    return Input(
+        InflatedStream(stream, found.container, opened.workspace.budget), found, None, raw, num_bytes
+    )
 
 
 def _head(source: ByteStream) -> tuple[bytes, ByteStream]:
@@ -166,6 +170,17 @@ def read_rows(
     """
     options = replace(rows_options(given, found.sniffed, workspace.budget.limits), losses=losses)
     records = open_records(found.source, found.sniffed.form, options, workspace, found.num_bytes)
+    return transformed(records, given, workspace, images, skipped)
+
+
+def transformed(
+    records: Records,
+    given: Given,
+    workspace: Workspace,
+    images: ImageCodecs,
+    skipped: SkippedRows | None = None,
+) -> Records:
+    """The rows after the transforms of their schema, and those of `--transforms`."""
     if given.get("transforms"):
         value = parse_json(given["transforms"].encode(), workspace.budget.anew()).value
         if not isinstance(value, dict):

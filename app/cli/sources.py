@@ -8,7 +8,8 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -25,6 +26,8 @@ from ..runtime.workspace import Workspace
 from ..settings import Settings, read_settings
 from ..storage.object_store import ObjectStore
 from ..storage.obstore_store import open_store
+from ..transforms.images.processes import ImageProcesses
+from .screen.terminal import progress
 
 #: Read of an object in a store at a time.
 _PIECE: Final = 8 * MIB
@@ -89,6 +92,12 @@ class _Pieces:
         return piece
 
 
+def pieces_of(stream: ByteStream) -> Iterator[bytes]:
+    """All of a stream."""
+    while piece := stream.read(MIB):
+        yield piece
+
+
 class Source:
     """Something to read, once or several times.
 
@@ -115,6 +124,11 @@ class Source:
         elif given != STANDARD and not given.startswith(("http://", "https://")):
             raise click.UsageError(f"{self.name} is neither a file nor one of http, https, s3, gs, az, file.")
         self.is_read_again = given != STANDARD
+
+    @property
+    def file_name(self) -> str:
+        """What may tell its format; empty where there is none."""
+        return self.given if self.is_read_again else ""
 
     def _look(self) -> None:
         if self._path is not None:
@@ -153,6 +167,16 @@ class Source:
             yield piece
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source that is being read, and what may be used for it."""
+
+    source: Source
+    stream: ByteStream
+    workspace: Workspace
+    images: ImageProcesses
+
+
 class Run:
     """What one command may use: limits and spool of the settings, and memory for one body at a time."""
 
@@ -160,6 +184,23 @@ class Run:
         self.settings: Settings = read_settings()
         self.limits: Limits = self.settings.limits
         self.spool = Spool(self.settings.spool_dir, self.settings.spool_max_bytes)
+
+    @contextmanager
+    def open(self, source: Source, *, is_shown: bool = True) -> Iterator[Opened]:
+        """Read a source, and show how far that is unless `is_shown` says otherwise."""
+        with ExitStack() as resources, progress(source.name, source.size) as shown:
+            received = 0
+
+            def count(num_bytes: int) -> None:
+                nonlocal received
+                received += num_bytes
+                if is_shown:
+                    shown.add(num_bytes)
+
+            workspace = resources.enter_context(self.workspace(lambda: received))
+            images = ImageProcesses()
+            resources.callback(images.close)
+            yield Opened(source, source.open(resources, count), workspace, images)
 
     def workspace(self, received: Callable[[], int]) -> Workspace:
         """Memory and room for what is read.

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from itertools import islice
@@ -24,24 +24,25 @@ from ..domain.limits import MIB
 from ..domain.manifest import FileEntry, Manifest, ShardEntry
 from ..domain.names import check_dataset_name, parse_version
 from ..errors import CorruptData
-from ..runtime.streams import ByteStream
 from .conversion import Target
 from .places import Place, open_place
 from .reading import Given, check_form, open_input, refuse_inapplicable, schema_text
 from .screen.cells import row_cells
 from .screen.terminal import Progress, count_text, printable, progress, size_text, table
-from .sources import STANDARD, Run, Source
+from .sources import STANDARD, Run, Source, pieces_of
 
 #: Rows of a table, unless another number is asked for.
 _TABLE_ROWS: Final = 20
-_TEXT: Final = frozenset({"json", "ndjson", "csv", "libsvm", "b64"})
+_ROWS: Final = (
+    "version", "split", "offset", "length", "shuffle_buffer", "seed", "epoch", "transforms",
+)  # fmt: skip
 
 
 def put(names: Sequence[str], dataset: str, split: str, *, again: bool, as_json: bool, given: Given) -> None:
     """Append each file, one after the other."""
     run = Run()
     with ExitStack() as resources:
-        place = open_place(run, given, resources)
+        place = open_place(run, given, resources, creates=True)
         for name in names:
             told = _put_one(run, place, Source(name), dataset, split, again=again, given=given)
             if as_json:
@@ -61,21 +62,12 @@ def put(names: Sequence[str], dataset: str, split: str, *, again: bool, as_json:
 def _put_one(
     run: Run, place: Place, source: Source, dataset: str, split: str, *, again: bool, given: Given
 ) -> dict[str, Any]:
-    with ExitStack() as resources, progress(source.name, source.size) as shown:
-        received = 0
-
-        def count(num_bytes: int) -> None:
-            nonlocal received
-            received += num_bytes
-            shown.add(num_bytes)
-
-        workspace = resources.enter_context(run.workspace(lambda: received))
-        name = "" if source.given == STANDARD else source.given
-        found = open_input(source.open(resources, count), name, {**given, "as_": "rows"}, workspace)
+    with run.open(source) as opened:
+        found = open_input(opened, {**given, "as_": "rows"})
         refuse_inapplicable(given, found.sniffed.form, "records")
-        is_named = source.given != STANDARD
+        is_named = source.is_read_again
         key = _key(source, dataset, split, found.sniffed, given, again=again) if is_named else None
-        return place.put(dataset, split, found, key, given, workspace)
+        return place.put(dataset, split, found, key, given, opened.workspace)
 
 
 def _key(source: Source, dataset: str, split: str, seen: Sniffed, given: Given, *, again: bool) -> str:
@@ -91,20 +83,15 @@ def _key(source: Source, dataset: str, split: str, seen: Sniffed, given: Given, 
     described = hashlib.sha256(repr([dataset, split, read_as, sorted(options.items())]).encode())
     with ExitStack() as resources, progress(f"reading {source.name}", source.size) as shown:
         stream = source.open(resources, shown.add)
-        for piece in _pieces(stream):
+        for piece in pieces_of(stream):
             described.update(piece)
     return f"put-{described.hexdigest()}"
 
 
-def _pieces(stream: ByteStream) -> Iterator[bytes]:
-    while piece := stream.read(MIB):
-        yield piece
-
-
 def publish(dataset: str, *, as_json: bool, given: Given) -> None:
     """Publish what waits, and say what the version holds."""
-    with ExitStack() as resources:
-        manifest = open_place(Run(), given, resources).publish(dataset, given)
+    with ExitStack() as resources, progress(f"publishing {dataset}", 100, in_bytes=False) as shown:
+        manifest = open_place(Run(), given, resources).publish(dataset, given, shown)
         if as_json:
             click.echo(json.dumps(manifest))
             return
@@ -162,7 +149,10 @@ def _list_versions(place: Place, dataset: str, *, as_json: bool) -> None:
 def rows(dataset: str, *, given: Given) -> None:
     """Write rows of a version, or show them."""
     run = Run()
-    query = {name: given[name] for name in ("version", "split", "offset", "length")}
+    query = {name: given[name] for name in _ROWS}
+    for name in ("seed", "epoch"):
+        if query[name] is not None and not query["shuffle_buffer"]:
+            raise click.UsageError(f"--{name} is of a shuffle. Say --shuffle-buffer, too.")
     is_table = given["to"] is None and given["output"] == STANDARD and sys.stdout.isatty()
     with ExitStack() as resources:
         place = open_place(run, given, resources)
@@ -170,12 +160,12 @@ def rows(dataset: str, *, given: Given) -> None:
         if is_table:
             length = _TABLE_ROWS if query["length"] is None else query["length"]
             records = place.records(dataset, {**query, "length": length}, workspace)
-            _show_table(records, query["offset"])
+            _show_table(records, 0 if query["shuffle_buffer"] else query["offset"])
             return
         form = check_form(given["to"] or "ndjson")
         if form not in RECORDS_CODECS or not RECORDS_CODECS[form].kinds:
             raise click.UsageError(f"Rows are not written as {form}.")
-        target = Target(given["output"], is_text=form in _TEXT, force=given["force"])
+        target = Target(given["output"], form, force=given["force"])
         target.write(place.encoded(dataset, query, form, workspace))
 
 

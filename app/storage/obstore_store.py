@@ -263,11 +263,11 @@ def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
     Raises:
         StorageError: the URL is not one of those, or its store cannot be set up.
     """
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, _ = url.partition("://")
     if separator and scheme == "memory":
         return ObstoreStore(MemoryStore())
     if separator and scheme == "file":
-        root = LocalRoot(_local_path(url, rest))
+        root = LocalRoot(local_path(url))
         return ObstoreStore(LocalStore(root.path), root)
     if separator and scheme in ("s3", "gs", "az"):
         if scheme == "s3":
@@ -280,8 +280,13 @@ def open_store(url: str, timeouts: Timeouts = _TIMEOUTS) -> ObstoreStore:
     )
 
 
-def _local_path(url: str, rest: str) -> Path:
-    path = unquote(rest.removeprefix("localhost"))
+def local_path(url: str) -> Path:
+    """The folder of a store on this machine.
+
+    Raises:
+        StorageError: the URL is not that of one.
+    """
+    path = unquote(url.removeprefix("file://").removeprefix("localhost"))
     if not path.startswith(("/", "./", "../")):
         raise StorageError(
             f"{hide_secrets(url)[:200]!r} is neither absolute, file:///folder, nor relative, file://./folder.",

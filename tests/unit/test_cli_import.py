@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import main
+from app.cli.commands import main
 from tests.waiting import wait_for
 
 #: Ranges of some 2 KB.
@@ -155,7 +155,7 @@ def test_a_ray_cluster_makes_the_same_shards(source: Path) -> None:
 
 def test_ray_is_imported_where_it_is_asked_for_alone(source: Path) -> None:
     call = command(source, "--processes", "1")[1:]
-    program = f"import sys; from shardsmith.cli import main; main({call!r}, standalone_mode=False)"
+    program = f"import sys; from shardsmith.cli.commands import main; main({call!r}, standalone_mode=False)"
     check = "; sys.exit('ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program + check], check=False, timeout=300)
     assert done.returncode == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
@@ -198,6 +200,7 @@ def delete_dataset(dataset: str) -> Plan:
                     UnderwayJson,
                 )
             },
+            headers=("Idempotency-Replayed",),
         ),
     },
 )
@@ -284,7 +287,12 @@ def _stored(stored: AppendResult, losses: Losses | None = None, *, counts_skippe
     """What an append without a publication is answered."""
     location = f"/v1/datasets/{stored.dataset}/appends/{stored.append_id}"
     appended = _append_json(stored, losses, counts_skipped=counts_skipped)
-    return json_answer(appended, status=201, headers={"Location": location})
+    return json_answer(appended, status=201, headers={"Location": location, **_replayed(stored)})
+
+
+def _replayed(stored: AppendResult) -> dict[str, str]:
+    """The rows were there already: an earlier request with the same key had stored them."""
+    return {"Idempotency-Replayed": "true"} if stored.replayed else {}
 
 
 def _append_json(stored: AppendResult, losses: Losses | None, *, counts_skipped: bool) -> AppendJson:
@@ -304,12 +312,18 @@ def _appended(result: Appended, losses: Losses | None, request: Request, *, coun
     if isinstance(published, Underway):
         underway = published.to_json(stored.dataset)
         return underway_answer({**underway, "append": append}, _place_of(published, stored.dataset))
-    return _published(stored.dataset, published, {**manifest_json(published, request), "append": append})
+    body: AppendedVersionJson = {**manifest_json(published, request), "append": append}
+    return _published(stored.dataset, published, body, _replayed(stored))
 
 
-def _published(dataset: str, manifest: Manifest, body: VersionJson | AppendedVersionJson) -> Answer:
+def _published(
+    dataset: str,
+    manifest: Manifest,
+    body: VersionJson | AppendedVersionJson,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
     location = f"/v1/datasets/{dataset}/versions/{manifest.version}"
-    return json_answer(body, status=201, headers={"Location": location})
+    return json_answer(body, status=201, headers={"Location": location, **headers})
 
 
 def _place_of(underway: Underway, dataset: str) -> str:

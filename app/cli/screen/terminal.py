@@ -102,34 +102,47 @@ def count_text(count: int, what: str) -> str:
 
 
 class Progress:
-    """How far work has come, on standard error; shown once it has lasted a second, and only on a terminal."""
+    """How far work has come, on standard error; shown once it has lasted a second, and only on a terminal.
 
-    def __init__(self, label: str, total: int | None) -> None:
+    Attributes:
+        is_hidden: nobody looks.
+    """
+
+    def __init__(self, label: str, total: int | None, *, in_bytes: bool) -> None:
         self._label = printable(label)[:40]
         self._total = total
+        self._in_bytes = in_bytes
         self._began = time.time()
         self._done = self._shown = 0
         self._bar: Any = None  # the class of click.progressbar has no public name
-        self._hidden = not sys.stderr.isatty()
+        self.is_hidden = not sys.stderr.isatty()
 
-    def add(self, num_bytes: int) -> None:
-        """So many bytes more are done."""
-        if self._hidden:
+    def reach(self, done: int) -> None:
+        """So much is done in all."""
+        self.add(done - self._done)
+
+    def add(self, more: int) -> None:
+        """So much more is done."""
+        if self.is_hidden:
             return
-        self._done += num_bytes
+        self._done += more
         elapsed = time.time() - self._began
-        if elapsed < _SHOWN_AFTER_S or (self._done - self._shown < MIB and self._bar is not None):
+        step = MIB if self._in_bytes else 1
+        if elapsed < _SHOWN_AFTER_S or (self._done - self._shown < step and self._bar is not None):
             return
         if self._bar is None:
             self._bar = click.progressbar(
                 length=self._total,
                 label=self._label,
                 file=sys.stderr,
-                item_show_func=lambda _: f"{size_text(self._done / (time.time() - self._began))}/s",
+                item_show_func=self._rate if self._in_bytes else None,
             )
             self._bar.start = self._bar.last_eta = self._began
         self._bar.update(self._done - self._shown, 0)
         self._shown = self._done
+
+    def _rate(self, _: object) -> str:
+        return f"{size_text(self._done / (time.time() - self._began))}/s"
 
     def end(self) -> None:
         """Leave the line."""
@@ -138,9 +151,9 @@ class Progress:
 
 
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[Progress]:
-    """Progress of work on `total` bytes, where it is known how many there are."""
-    shown = Progress(label, total)
+def progress(label: str, total: int | None, *, in_bytes: bool = True) -> Iterator[Progress]:
+    """Progress of work on `total` bytes, where it is known how many there are; or, else, in percent."""
+    shown = Progress(label, total, in_bytes=in_bytes)
     try:
         yield shown
     finally:

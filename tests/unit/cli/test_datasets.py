@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import main
+from app.cli.commands import main
 from app.cli.places import _Local
 from app.cli.storing import _Download
 from app.errors import StorageUnavailable
@@ -107,6 +107,54 @@ def test_a_file_is_stored_once_in_whichever_way_it_is_put(tmp_path: Path, option
             ]
             assert stored[0] == stored[1]
     assert done("ls", "both", "--data", str(store))["waiting"]["num_records"] == 4
+
+
+def test_a_file_that_was_stored_before_is_said_to_be(place: list[str]) -> None:
+    arguments = ("put", "one.csv", "--dataset", "told", *place)
+    assert [done(*arguments)[0]["replayed"] for _ in range(2)] == [False, True]
+    assert "was stored before" in shardsmith(*arguments).stdout
+
+
+def test_a_version_leaves_out_what_is_excluded_and_deals_out_the_rest(place: list[str]) -> None:
+    left_out = done("put", "one.csv", "--dataset", "dealt", "--split", "raw", *place)[0]["append_id"]
+    done("put", "two.ndjson", "--dataset", "dealt", "--split", "raw", *place)
+    options = ("--exclude", left_out, "--fractions", "a:1", "--divide", "raw", "--no-index")
+    manifest = done("publish", "dealt", *options, *place)
+    counts = {name: of["num_records"] for name, of in manifest["splits"].items()}
+    assert {name: count for name, count in counts.items() if count} == {"a": 1}
+    done("get", "dealt", "-o", "there", *place)
+    assert not list(Path("there").rglob("*.idx"))
+
+
+def test_rows_come_shuffled_and_transformed(place: list[str]) -> None:
+    Path("many.ndjson").write_text("".join(f'{{"x": {n}}}\n' for n in range(50)), "utf-8")
+    done("put", "many.ndjson", "--dataset", "mixed", *place)
+    done("publish", "mixed", *place)
+
+    def values(*options: str) -> list[float]:
+        result = shardsmith("rows", "mixed", *options, *place)
+        assert result.exit_code == 0, result.stderr
+        return [json.loads(line)["x"] for line in result.stdout.splitlines()]
+
+    shuffled = values("--shuffle-buffer", "50", "--seed", "3")
+    assert shuffled != list(range(50))
+    assert sorted(shuffled) == list(range(50))
+    assert shuffled == values("--shuffle-buffer", "50", "--seed", "3")
+    assert shuffled != values("--shuffle-buffer", "50", "--seed", "3", "--epoch", "1")
+    scaled = values("--length", "3", "--transforms", '{"x": [{"step": "clip", "min": 1, "max": 1}]}')
+    assert scaled == [1, 1, 1]
+    assert shardsmith("rows", "mixed", "--seed", "3", *place).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ls",), ("ls", "x"), ("rows", "x"), ("get", "x"), ("publish", "x"), ("validate", "--dataset", "x")],
+    ids=" ".join,
+)
+def test_a_mistyped_store_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
+    result = shardsmith(*command, "--data", "typo")
+    assert (result.exit_code, "There is no store at" in result.stderr) == (4, True), result.stderr
+    assert not (tmp_path / "typo").exists()
 
 
 def test_the_same_bytes_read_in_another_way_are_other_rows(place: list[str]) -> None:

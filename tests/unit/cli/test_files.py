@@ -8,13 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import main
+from app.cli.commands import main
 from app.cli.conversion import Target
 from app.cli.screen.terminal import printable, shorten, table, width_of
 from tests.frames import frame
@@ -281,6 +281,69 @@ def test_a_bare_example_is_said_to_be_one(name: str) -> None:
     assert "tf.train.Example" not in shardsmith("inspect", name).stderr
 
 
+def test_files_behind_one_that_cannot_be_read_are_checked_all_the_same() -> None:
+    Path("rows.csv").write_text(CSV, "utf-8")
+    Path("cut.ndjson").write_text('{"id": ', "utf-8")
+    result = shardsmith("validate", "none.csv", "rows.csv", "cut.ndjson")
+    assert result.exit_code == 4
+    assert result.stderr.startswith("shardsmith: none.csv: ")
+    assert [line.split(" ")[:2] for line in result.stdout.splitlines() if not line.startswith(" ")] == [
+        ["rows.csv:", "good"],
+        ["cut.ndjson:", "damaged"],
+    ]
+    result = shardsmith("validate", "--json", "rows.csv", "none.csv")
+    assert result.exit_code == 4
+    assert [found["input"] for found in json.loads(result.stdout)] == ["rows.csv"]
+
+
+def test_an_output_is_on_the_disk_before_it_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And then its folder, which has the name."""
+    Path("rows.csv").write_text(CSV, "utf-8")
+    synced: list[tuple[str, bool]] = []
+    sync = os.fsync
+
+    def watch(number: int) -> None:
+        synced.append((str(Path(f"/proc/self/fd/{number}").readlink()), Path("rows.tfrecord").exists()))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    assert shardsmith("convert", "rows.csv", "rows.tfrecord").exit_code == 0
+    (file, had_name), (folder, has_name) = synced
+    assert (file.endswith(".part"), had_name) == (True, False)
+    assert (folder, has_name) == (str(Path.cwd()), True)
+
+
+def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
+    """Python alone, as `pip install shardsmith` leaves it."""
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from app.cli import main; main()"
+    alone = [sys.executable, "-I", "-S", "-c", program, str(ROOT)]
+    result = subprocess.run([*alone, "inspect", "x"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'shardsmith[service]'" in result.stderr
+    module = subprocess.run(
+        [sys.executable, "-m", "app.cli", "--version"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (module.returncode, module.stdout.startswith("shardsmith")) == (0, True), module.stderr
+
+
+def test_an_address_of_https_leads_to_none_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Moved:
+        status = 302
+        headers: ClassVar = {"Location": "http://example.com/rows.csv"}
+
+    asked: list[str] = []
+
+    def request(_: str, url: str, *__: object, **___: object) -> Moved:
+        asked.append(url)
+        return Moved()
+
+    monkeypatch.setattr("app.cli.http_client.request", request)
+    result = shardsmith("inspect", "https://example.com/rows.csv?key=secret")
+    assert (result.exit_code, "leads to http://example.com" in result.stderr) == (4, True)
+    assert "secret" not in result.stderr
+    assert asked == ["https://example.com/rows.csv?key=secret"]
+
+
 def test_a_file_may_be_named_by_its_url() -> None:
     Path("of all.csv").write_bytes(Path("rows.csv").read_bytes())
     assert inspected(Path("of all.csv").resolve().as_uri())["num_records"] == 3
@@ -375,7 +438,7 @@ def run_on_a_terminal(*arguments: str) -> tuple[int, str]:
     master, slave = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "LINES": "24", "COLORTERM": "truecolor", "TERM": "xterm"}
     environment.pop("NO_COLOR", None)
-    code = "from app.cli import main; main()"
+    code = "from app.cli.commands import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdin=slave, stdout=slave, stderr=slave, env={**environment, "PYTHONPATH": str(ROOT)},
@@ -414,7 +477,7 @@ def test_a_terminal_gets_pictures_and_no_binary() -> None:
 
 def test_a_command_imports_nothing_heavy_to_say_what_it_takes() -> None:
     code = (
-        "import sys; from app.cli import main\n"
+        "import sys; from app.cli.commands import main\n"
         "try: main(['convert', '--help'])\n"
         "except SystemExit: pass\n"
         "print(sorted({'numpy', 'pyarrow', 'pydantic', 'numba', 'fastapi'} & set(sys.modules)))"

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from ..failures import DAMAGED_FILE, DAMAGED_VERSION
 from . import options
-from .failures import DAMAGED_FILE, DAMAGED_VERSION
 
 _force = click.option("--force", is_flag=True, help="Replace a file that is there.")
 
@@ -31,7 +31,7 @@ def inspect(
     Its first bytes say what it is, and its name where those do not. The first rows come at once, the rest
     when all of it has been read. The exit status is 3 if it is damaged.
     """
-    from . import inspection
+    from .. import inspection
 
     if inspection.inspect(inputs, num_rows, head=head, pictures=pictures, as_json=as_json, given=given):
         sys.exit(DAMAGED_FILE)
@@ -53,7 +53,7 @@ def convert(source: str, target: str, force: bool, as_json: bool, **given: Any) 
     IN is a file, a URL or - (standard input); OUT a file or - (standard output). The name of OUT says its
     format, and .gz, .zst or .zlib behind it that it is compressed. OUT appears whole at the end.
     """
-    from . import conversion
+    from .. import conversion
 
     conversion.convert(source, target, force=force, as_json=as_json, given=given)
 
@@ -72,7 +72,7 @@ def convert(source: str, target: str, force: bool, as_json: bool, **given: Any) 
 @_force
 def describe(source: str, to: str, output: str, force: bool, **given: Any) -> None:
     """Write the statistics of a file, or its schema in a form that others read."""
-    from . import checking
+    from .. import checking
 
     checking.describe(source, to, output, force=force, given=given)
 
@@ -88,23 +88,23 @@ def describe(source: str, to: str, output: str, force: bool, **given: Any) -> No
 def validate(inputs: tuple[str, ...], dataset: str | None, version: str, as_json: bool, **given: Any) -> None:
     """Read files to their ends, and say what is damaged and where.
 
-    With --dataset a published version is checked against its manifest. The exit status is 3 for a damaged
-    file, and 8 for a damaged version.
+    Files behind one that cannot be read are checked all the same. With --dataset a published version is
+    checked against its manifest. The exit status is that of the first file at fault, 3 for a damaged one; and
+    8 for a damaged version.
     """
     if (dataset is None) == (not inputs):
         raise click.UsageError("Name files, or a dataset with --dataset.")
     if dataset is None and (given["data"] or given["token_file"]):
         raise click.UsageError("--data and --token-file are for a dataset. Name one with --dataset.")
     if dataset is not None:
-        from . import storing
+        from .. import storing
 
         if storing.validate(dataset, version, as_json=as_json, given=given):
             sys.exit(DAMAGED_VERSION)
         return
-    from . import inspection
+    from .. import inspection
 
-    if inspection.validate(inputs, as_json=as_json, given=given):
-        sys.exit(DAMAGED_FILE)
+    sys.exit(inspection.validate(inputs, as_json=as_json, given=given))
 
 
 @click.command()
@@ -114,6 +114,6 @@ def validate(inputs: tuple[str, ...], dataset: str | None, version: str, as_json
 @options.as_json
 def repair(source: str, target: str, force: bool, as_json: bool) -> None:
     """Write the good records of a damaged TFRecord, and say what is lost."""
-    from . import checking
+    from .. import checking
 
     checking.repair(source, target, force=force, as_json=as_json)

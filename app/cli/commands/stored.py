@@ -30,7 +30,7 @@ def put(inputs: tuple[str, ...], dataset: str, split: str, again: bool, as_json:
     A file that was stored in the same split in the same way is not stored twice: the same command again goes
     on where it was interrupted.
     """
-    from . import storing
+    from .. import storing
 
     storing.put(inputs, dataset, split, again=again, as_json=as_json, given=given)
 
@@ -42,19 +42,22 @@ def put(inputs: tuple[str, ...], dataset: str, split: str, again: bool, as_json:
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "zlib"]), default="none", help="Of every shard."
 )
+@click.option("--index/--no-index", default=None, help="Of record offsets; with it unless compressed.")
 @click.option("--shuffle", is_flag=True, help="Shuffle each split as a whole, by --seed.")
 @click.option("--seed", type=int, default=0, help="Of shuffle and division.")
 @click.option("--fractions", help="Deal new rows out to splits: train:0.8,test:0.2.")
+@click.option("--divide", help="The split whose new rows are dealt out: train.")
 @click.option("--by", help="Deal out by the value of this feature.")
 @click.option(
     "--base", type=click.Choice(["latest", "none"]), default="latest", help="Add to the last version, or not."
 )
+@click.option("--exclude", metavar="IDS", help="Appends to leave out for good, separated by commas.")
 @click.option("--key", help="The same key and options again give the same version.")
 @options.place
 @options.as_json
 def publish(dataset: str, as_json: bool, **given: Any) -> None:
     """Publish every append that waits as the next version."""
-    from . import storing
+    from .. import storing
 
     storing.publish(dataset, as_json=as_json, given=given)
 
@@ -66,7 +69,7 @@ def publish(dataset: str, as_json: bool, **given: Any) -> None:
 @options.as_json
 def ls(dataset: str | None, version: str | None, as_json: bool, **given: Any) -> None:
     """List datasets; of a dataset, its versions and what waits; of a version, its files."""
-    from . import storing
+    from .. import storing
 
     storing.ls(dataset, version, as_json=as_json, given=given)
 
@@ -77,13 +80,17 @@ def ls(dataset: str | None, version: str | None, as_json: bool, **given: Any) ->
 @click.option("--split", default="train", help="The split to read.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="Rows to skip.")
 @click.option("--length", type=click.IntRange(0), help="Rows to read at most; 20 in a table, else all.")
+@click.option("--shuffle-buffer", type=click.IntRange(0, 2**31), help="Shuffle, in windows of so many rows.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Of the shuffle; 0 if not given.")
+@click.option("--epoch", type=click.IntRange(0, 2**63 - 1), help="Of the shuffle: each has another order.")
+@click.option("--transforms", metavar="JSON", help='Steps for features: {"x": [{"step": "flatten"}]}.')
 @click.option("--to", help="Format of the rows; a table on a terminal, ndjson elsewhere.")
 @click.option("-o", "--output", default="-", help="The file to write; standard output by default.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @options.place
 def rows(dataset: str, **given: Any) -> None:
     """Read rows of a published version."""
-    from . import storing
+    from .. import storing
 
     storing.rows(dataset, given=given)
 
@@ -102,6 +109,6 @@ def get(dataset: str, version: str, output: str, jobs: int, as_json: bool, **giv
 
     The same command again goes on where it was interrupted, and leaves alone what is there.
     """
-    from . import storing
+    from .. import storing
 
     storing.get(dataset, version, output, jobs, as_json=as_json, given=given)

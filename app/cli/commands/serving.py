@@ -22,7 +22,7 @@ from . import options
 )
 def serve(host: str | None, port: int | None, workers: int | None) -> None:
     """Serve HTTP until SIGTERM or SIGINT."""
-    from ..launch import run
+    from ...launch import run
 
     given = {"host": host, "port": port, "workers": workers}
     run(**{name: value for name, value in given.items() if value is not None})
@@ -36,7 +36,7 @@ def doctor(as_json: bool, **given: Any) -> None:
 
     The exit status is 1 if something is wrong.
     """
-    from .doctor import doctor as look
+    from ..doctor import doctor as look
 
     if not look(as_json=as_json, given=given):
         sys.exit(1)

@@ -27,6 +27,7 @@ ShardsmithError
 ├── Overloaded                    no worker came free in time; try again
 ├── CorruptData                   stored data does not match its checksum or format
 └── StreamInterrupted             the client went away before its body ended
+    ├── StreamAltered             what came is not what the client says that it sent
     └── StreamTimeout             the client sent nothing for too long
 
 CannotStart stands apart: no client hears of it.
@@ -314,6 +315,12 @@ class StreamInterrupted(ShardsmithError):
     """The client went away before its body ended; nothing is committed."""
 
     code = "stream_interrupted"
+
+
+class StreamAltered(StreamInterrupted):
+    """What came is not what the sender says that it sent: as good as nothing."""
+
+    code = "digest_mismatch"
 
 
 class StreamTimeout(StreamInterrupted):

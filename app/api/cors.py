@@ -12,6 +12,7 @@ _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _REQUEST_HEADERS: Final = (
     "Accept",
     "Authorization",
+    "Content-Digest",
     "Content-Encoding",
     "Content-Type",
     "Idempotency-Key",
@@ -20,6 +21,7 @@ _REQUEST_HEADERS: Final = (
     "If-Range",
     "Inference-Header-Content-Length",
     "Range",
+    "Repr-Digest",
     "X-Request-Id",
 )
 _ANSWER_HEADERS: Final = (

@@ -90,6 +90,13 @@ _HEADERS: Final[dict[str, dict[str, Any]]] = {
         ("Retry-After", _INTEGER, "Seconds to wait before the same request is sent again."),
     )
 }
+_DIGEST: Final = {
+    "name": "Content-Digest",
+    "in": "header",
+    "description": "Of the body as it is sent: `sha-256=:BASE64:` (RFC 9530; also sha-512 and crc32c). A "
+    "body that has another one is refused, and nothing is stored. `Repr-Digest` does the same.",
+    "schema": {"type": "string"},
+}
 _ROW: Final = {"$ref": "#/components/schemas/Row"}
 _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
 _DECLARED: Final = {
@@ -243,7 +250,11 @@ def body_of(inputs: Forms[FormT], *, json: str = "", named: bool = True) -> dict
     """
     of_oip = {"name": _OIP_LENGTH, "in": "header", **_HEADERS[_OIP_LENGTH]}
     return {
-        "parameters": [*([_choice("from", inputs)] if named else ()), *([of_oip] if "oip" in inputs else ())],
+        "parameters": [
+            *([_choice("from", inputs)] if named else ()),
+            *([of_oip] if "oip" in inputs else ()),
+            _DIGEST,
+        ],
         "requestBody": {
             "required": True,
             "description": f"Forms: {', '.join(f'`{form}`' for form in inputs)}.",
@@ -349,7 +360,10 @@ def _json_answer(description: str, model: Any, names: Sequence[str]) -> dict[str
 def json_body(description: str, model: Any, *, required: bool) -> dict[str, Any]:
     """For `openapi_extra`: a JSON request body."""
     content = {"application/json": {"schema": _schema(model)}}
-    return {"requestBody": {"required": required, "description": description, "content": content}}
+    return {
+        "parameters": [_DIGEST],
+        "requestBody": {"required": required, "description": description, "content": content},
+    }
 
 
 def file_response(media_types: Iterable[str], what: str, *, signed: bool = False) -> dict[str, Any]:

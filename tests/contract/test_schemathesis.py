@@ -63,6 +63,7 @@ def test_every_answer_is_one_that_the_document_has(
         if leads_somewhere and not operation_id.startswith("delete_"):
             for name in stored.keys() & (case.path_parameters or {}).keys():
                 case.path_parameters[name] = stored[name]
+            case.headers.pop("Content-Digest", None)  # one that is drawn is never right
         case.call_and_validate(base_url=service.url, checks=CHECKS, timeout=60)
         assert httpx.get(f"{service.url}/livez").status_code == 200
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Final
 
 from fastapi import Request
@@ -20,13 +21,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...domain.limits import KIB
-from ...errors import LimitExceeded, ShardsmithError, StreamTimeout
+from ...errors import InputError, LimitExceeded, ShardsmithError, StreamTimeout
 from ...runtime.amplification import Amplification
 from ...runtime.budget import Budget
 from ...runtime.memory import MemoryPool
 from ...runtime.streams import Buffer
 from ...runtime.turns import Turns
 from ..bare_response import BareResponse
+from ..body.digests import Digests
 from ..body.headers import declared_length
 from ..patience import in_time, shutting_down
 from ..state import Services
@@ -55,6 +57,7 @@ class Exchange:
         request: its body is read from `receive`.
         complete: whether the answer is completed before its first byte leaves.
         timeout_s: how long to wait for a byte of the body, or for one of the answer to be taken.
+        digests: of the body.
 
     Raises:
         Overloaded: there is no memory even for the beginning of a body.
@@ -69,6 +72,7 @@ class Exchange:
         *,
         complete: bool,
         timeout_s: float,
+        digests: Digests | None = None,
     ) -> None:
         limits = services.limits
         self._request = request
@@ -78,7 +82,10 @@ class Exchange:
         self._share = memory.share(max_seconds=limits.max_seconds)
         self._share.reserve(BODY_HEAD)
         self._body = body = RequestBody(
-            max_bytes=limits.max_body_bytes, timeout_s=timeout_s, require_open=self._share.require_open
+            max_bytes=limits.max_body_bytes,
+            timeout_s=timeout_s,
+            require_open=self._share.require_open,
+            digests=digests,
         )
         received = None if self._reads else Amplification(limits.max_amplification, lambda: body.received)
         budget = Budget(limits, self._share, received)
@@ -145,7 +152,7 @@ class Exchange:
 
         def do() -> None:
             nonlocal later
-            with self._job as job, turns.turn():
+            with self._job as job, turns.turn(), self._explained():
                 answer = work(job, self._body)
                 if isinstance(answer, Future):
                     later = answer
@@ -164,6 +171,17 @@ class Exchange:
             later.add_done_callback(
                 lambda done: self._pipe.finish(promise.kept_by(lambda: self._deliver(done.result(), promise)))
             )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What was found wrong in a body that was altered on its way is no fault of its sender."""
+        try:
+            yield
+        except LimitExceeded:
+            raise
+        except InputError:
+            self._body.require_unaltered()
+            raise
 
     def _deliver(self, answer: Answer, promise: Promise[Answer]) -> None:
         """Give the head of the answer to the event loop, which waits for it, then its bytes to the pipe."""

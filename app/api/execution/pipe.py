@@ -18,16 +18,19 @@ from typing import Final
 from starlette.types import Receive
 
 from ...domain.limits import KIB, MIB
-from ...errors import LimitExceeded, ShardsmithError, StreamInterrupted, StreamTimeout
+from ...errors import LimitExceeded, ShardsmithError, StreamAltered, StreamInterrupted, StreamTimeout
 from ...runtime.spool import Spool, SpoolFile
 from ...runtime.streams import Buffer
 from ...runtime.turns import offer_turn, waiting
+from ..body.digests import Digests
 from ..digests import digest_field
 from ..patience import body_timed_out, in_time, wait_in_time
 
 #: Body bytes held in memory before the socket is no longer read; until somebody reads them, and then.
 BODY_HEAD: Final = 256 * KIB
 BODY_WINDOW: Final = 2 * MIB
+#: Bytes behind a fault that are still looked at, before the client is told of it.
+_MOST_LOOKED_AT: Final = 16 * MIB
 #: Output bytes held in memory before they go to the spool or the worker waits.
 OUTPUT_WINDOW: Final = 4 * MIB
 #: Output is queued and sent in pieces: the server copies each on the event loop, a gigabyte in a second.
@@ -43,15 +46,22 @@ class RequestBody:
         max_bytes: of the body.
         timeout_s: how long it is waited for the next byte.
         require_open: asked before each read; raises where the request is to go no further.
+        digests: that it has to have. A body that has others does not end, as one that is cut short does not.
     """
 
     def __init__(
-        self, *, max_bytes: int, timeout_s: float, require_open: Callable[[], None] = lambda: None
+        self,
+        *,
+        max_bytes: int,
+        timeout_s: float,
+        require_open: Callable[[], None] = lambda: None,
+        digests: Digests | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._require_open = require_open
+        self._digests = digests
         self._window = BODY_HEAD
         self._ready = threading.Condition()
         self._room = asyncio.Event()
@@ -148,7 +158,31 @@ class RequestBody:
             StreamInterrupted: the client went away.
             StreamTimeout: nothing came for too long.
             LimitExceeded: the body is larger than allowed, or the request has taken too long.
+            StreamAltered: all of it has come, and is not what its digest says.
         """
+        piece = self._next_piece(n)
+        if self._digests is not None:
+            self._digests.take(piece)
+        return piece
+
+    def require_unaltered(self) -> None:
+        """Where something was found wrong in the body, see whether it is what its digest says at all.
+
+        What is left is read for that, unless it is much.
+
+        Raises:
+            StreamAltered: it is not.
+        """
+        left = _MOST_LOOKED_AT if self._digests is not None else 0
+        try:
+            while left > 0 and (piece := self.read(left)):
+                left -= len(piece)
+        except StreamAltered:
+            raise
+        except (LimitExceeded, StreamInterrupted):
+            pass  # then nobody can tell
+
+    def _next_piece(self, n: int) -> bytes:
         self._require_open()
         offer_turn()
         self._window = BODY_WINDOW

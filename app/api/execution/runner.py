@@ -20,6 +20,7 @@ from ...runtime.turns import Turns
 from ..admission import refusal
 from ..auth.principal import caller_of
 from ..bare_response import BareResponse
+from ..body.digests import declared_digests
 from ..body.headers import check_body_headers
 from ..digests import digest_field
 from ..http1.limits import BODY_DEADLINES
@@ -120,10 +121,15 @@ class Runner:
             ShardsmithError: whatever the work raised before its answer had begun.
         """
         scope, receive = request.scope, request.receive
+        digests = declared_digests(scope)
         if plan.on_loop is not None and self._may_run_on_loop(request):
             # A server with deadlines of its own looks after a silent client.
             timeout_s = None if BODY_DEADLINES in scope.get("extensions", ()) else self._body_timeout_s
             body, taken = await read_small(receive, timeout_s)
+            if digests is not None:
+                digests.take(body)
+                digests.take(b"")
+                digests = None
             response = await self._run_on_loop(request, plan.on_loop, body)
             if response is not None:
                 return response
@@ -144,6 +150,7 @@ class Runner:
             self._memory,
             complete=plan.complete_first or scope.get("http_version") == "1.0",
             timeout_s=self._body_timeout_s,
+            digests=digests,
         )
         return await exchange.run(plan.work, lane, groups, self._turns, may_store=plan.lane != "conversion")
 

@@ -9,6 +9,8 @@ from ...domain.limits import KIB
 
 #: An extension of the ASGI scope: the server cuts off a client that is silent in a body (`stall_s`).
 BODY_DEADLINES: Final = "shardsmith.body_deadlines"
+#: Another: its keys are the fields behind a chunked body that has ended, which ASGI has no place for.
+TRAILERS: Final = "shardsmith.trailers"
 
 
 @dataclass(frozen=True, slots=True)

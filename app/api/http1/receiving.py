@@ -1,8 +1,8 @@
 """What arrives on a connection: bytes to requests, each in its turn, or to a refusal.
 
 What uvicorn 0.54 with httptools 0.9 does not do, and this does: bound the head; refuse what has two meanings;
-keep what is pipelined unparsed until its turn (uvicorn makes a request of each at once, and reads on); leave
-trailer fields out of the headers of a running request; take the body of a request that offers an upgrade
+keep what is pipelined unparsed until its turn (uvicorn makes a request of each at once, and reads on); keep
+trailer fields apart from the headers of a running request; take the body of a request that offers an upgrade
 (`Upgrade: h2c`, which Java's HttpClient sends: uvicorn parses its body as the next request).
 """
 
@@ -22,7 +22,7 @@ from .cycle import Cycle
 from .deadlines import Deadlines
 from .flow import Flow
 from .head import CHUNKED, check_head, check_size, too_large
-from .limits import BODY_DEADLINES, ConnectionLimits
+from .limits import BODY_DEADLINES, TRAILERS, ConnectionLimits
 from .refusals import MALFORMED_TARGET, Refused, defect, malformed
 
 if TYPE_CHECKING:
@@ -258,9 +258,11 @@ class ReceivingProtocol(HttpToolsProtocol, ABC):
         self._deadlines.stop()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One field; those behind a body are left out, since they are no headers (RFC 9110, section 6.5)."""
+        """One field; those behind a body are kept apart, being no headers (RFC 9110, section 6.5)."""
         if self._phase == HEAD:
             self.headers.append((name.lower(), value))
+        else:
+            self.scope["extensions"].setdefault(TRAILERS, {})[name.lower(), value] = True
 
     def on_headers_complete(self) -> None:
         """The head is whole."""

@@ -214,9 +214,14 @@ class RunningCrc:
         data = np.frombuffer(buffer, np.uint8)
         self._crc = np.uint64(self._extend(self._crc, data, 0, len(data)))
 
+    @property
+    def value(self) -> int:
+        """The CRC32C of what was taken so far."""
+        return int(self._crc)
+
     def mask(self) -> int:
-        """The masked CRC32C of what was taken so far."""
-        value = int(self._crc)
+        """The same, masked."""
+        value = self.value
         return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
     def footer(self) -> bytes:

@@ -38,12 +38,15 @@ from .api.routes import (
     forms,
     health,
     imports,
-    pages,
     records,
     tensors,
     versions,
 )
 from .api.state import Services
+from .api.ui import assets, docs
+from .api.ui import datasets as datasets_pages
+from .api.ui import versions as version_pages
+from .api.ui.guard import GuardedPages
 from .codecs import kernels
 from .errors import SpoolUnavailable, StorageError
 from .garbage import collect_when_idle, keep_what_is_loaded
@@ -74,7 +77,8 @@ logger = logging.getLogger(__name__)
 _SWITCH_INTERVAL_S: Final = 0.0005
 
 #: Those of small requests first.
-_ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, health, pages)
+_ROUTES: Final = (tensors, examples, records, datasets, versions, imports, care, forms, health)
+_PAGES: Final = (docs, assets, datasets_pages, version_pages)
 
 #: The condition of readiness that all workers have in common.
 WORKERS: Final = "workers"
@@ -172,9 +176,9 @@ def create_app_with(
         title="Shardsmith",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # `pages` has a version that needs no internet
+        docs_url=None,  # `api/ui/docs.py` has a version that needs no internet
         redoc_url=None,
-        routes=[route for module in _ROUTES for route in module.router.routes],
+        routes=[route for module in (*_ROUTES, *_PAGES) for route in module.router.routes],
     )
     app.state.services = services
     app.state.runner = runner
@@ -185,6 +189,7 @@ def create_app_with(
     # The last is the outermost.
     auth.install(app)
     app.add_middleware(Admission, max_requests=settings.max_requests, load=load)
+    app.add_middleware(GuardedPages)
     allow_origins(app, settings.origins)
     show_state(
         services,

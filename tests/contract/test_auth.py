@@ -35,6 +35,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 def filled(path: str, dataset: str = "nothing") -> str:
     if path == "/docs/{file}":
         return "/docs/swagger-ui.css"
+    if path == "/ui/assets/{tag}/{file}":
+        return "/ui/assets/0/ui.css"
     values = {"{dataset}": dataset, "{version}": "1.0.0", "{append_id}": "0" * 32, "{file}": "_manifest.json"}
     for name, value in values.items():
         path = path.replace(name, value)

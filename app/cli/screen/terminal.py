@@ -14,6 +14,8 @@ from typing import IO, Any, Final
 import click
 
 from ...domain.limits import MIB
+from ...domain.wording import count_text as count_text
+from ...domain.wording import size_text as size_text
 
 #: What lasts less shows no progress.
 _SHOWN_AFTER_S: Final = 1.0
@@ -85,20 +87,6 @@ def _fit(widths: list[int], most: int) -> list[int]:
 def terminal_width() -> int:
     """Columns of the terminal; 100 where there is none."""
     return shutil.get_terminal_size((100, 24)).columns
-
-
-def size_text(num_bytes: float) -> str:
-    """`1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if num_bytes < 1024:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    return f"{num_bytes:.1f} TiB"
-
-
-def count_text(count: int, what: str) -> str:
-    """`1 row`, `2,000 rows`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 class Progress:

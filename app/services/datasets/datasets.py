@@ -56,6 +56,7 @@ from .publish.publisher import Publisher, abort_version, write_shards
 from .publish.room import Room
 from .publish.unwritten import Spread, UnwrittenShards
 from .publish.waiting import WaitingAppends, WaitingJson
+from .read.overview import Published, Summary, read_history, summarize
 from .read.reader import Reader
 from .read.stored_file import StoredFile
 from .read.tar import VersionTar
@@ -543,6 +544,14 @@ class Datasets:
     def collectable(self) -> Sequence[str]:
         """The names of all datasets of which there may be something to collect, also of those deleted."""
         return self._catalog.candidates()
+
+    def summarize(self, names: Sequence[str]) -> Sequence[Summary]:
+        """Each of these datasets in one line; one that is not there is left out."""
+        return summarize(self._backend, names)
+
+    def history(self, name: str, most: int) -> tuple[Sequence[Published], bool]:
+        """The newest versions of a dataset, newest first, `most` of them; and whether there are older."""
+        return read_history(self._backend.open(name), most)
 
     def list(self) -> Sequence[str]:
         """The names of all datasets, sorted."""

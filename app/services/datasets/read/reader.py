@@ -40,7 +40,7 @@ class Reader:
 
     def versions(self) -> list[str]:
         """Every published version, oldest first."""
-        manifests = map_in(self._pool, self._read_published, range(1, self._log.newest() + 1))
+        manifests = map_in(self._pool, self.read_published, range(1, self._log.newest() + 1))
         return [manifest.version for manifest in manifests if manifest is not None]
 
     def manifest(self, version: str) -> Manifest:
@@ -164,7 +164,7 @@ class Reader:
         """
         n = self.latest() if version == "latest" else self._number(version)
         # The last published version is never deleted.
-        manifest = self._log.verdict(n) if version == "latest" and n else self._read_published(n)
+        manifest = self._log.verdict(n) if version == "latest" and n else self.read_published(n)
         if not isinstance(manifest, Manifest):
             raise NotFound(
                 f"Dataset {self._layout.dataset!r} has no published version {version!r}.",
@@ -176,7 +176,8 @@ class Reader:
         """The number of the plan that can have published `version`, 0 where none can."""
         return self._layout.number(parse_version(version))
 
-    def _read_published(self, n: int) -> Manifest | None:
+    def read_published(self, n: int) -> Manifest | None:
+        """The manifest of plan `n`; None where it did not become a version, or that was deleted."""
         verdict = self._log.verdict(n) if n else None
         if not isinstance(verdict, Manifest) or exists(self._store, self._layout.deleted(n)):
             return None

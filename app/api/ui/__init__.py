@@ -1,0 +1,1 @@
+"""`/ui`: pages for people, rendered here; htmx and a script of ours spare them the reloading."""

@@ -1,0 +1,60 @@
+"""The features of a schema as a table shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ...domain.feature import Feature
+
+#: Names of classes that are listed.
+_CLASSES: Final = 8
+_TIMES: Final = " \N{MULTIPLICATION SIGN} "
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLine:
+    """A feature as a line of a table; `meaning` is what its values stand for, or empty."""
+
+    name: str
+    dtype: str
+    shape: str
+    kind: str
+    meaning: str
+    is_optional: bool
+
+
+def describe_features(features: Iterable[Feature]) -> list[FeatureLine]:
+    """A line for each feature."""
+    return [
+        FeatureLine(
+            feature.name,
+            feature.dtype.name,
+            shape_text(feature.shape),
+            feature.kind,
+            _meaning(feature),
+            feature.nullable,
+        )
+        for feature in features
+    ]
+
+
+def shape_text(shape: Iterable[int | None]) -> str:
+    """`28 × 28 × 1`; a dimension that differs from row to row is a question mark."""
+    return _TIMES.join("?" if dim is None else str(dim) for dim in shape) or "scalar"
+
+
+def _meaning(feature: Feature) -> str:
+    meaning = feature.meaning
+    if meaning.image is not None:
+        known = [str(dim) for dim in meaning.image.shape if dim is not None]
+        size = f", {shape_text(meaning.image.shape)}" if known else ""
+        return f"{meaning.image.format or 'any'} image{size}"
+    if meaning.class_names:
+        named = ", ".join(meaning.class_names[:_CLASSES])
+        more = len(meaning.class_names) - _CLASSES
+        return f"{len(meaning.class_names)} classes: {named}" + (f" and {more} more" if more > 0 else "")
+    if meaning.quantized is not None:
+        return "quantized"
+    return ""

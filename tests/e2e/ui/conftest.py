@@ -1,0 +1,40 @@
+"""A real browser before a running service, and what is asked of every page that it shows."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.e2e.service import Service, ready
+from tests.e2e.ui.looking import Visit, visiting
+from tests.e2e.ui.stored import store_examples
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium. Its sandbox needs what containers do not have; nothing but our own pages is loaded."""
+    if CHROMIUM is None and not os.environ.get("CI"):
+        pytest.skip("Chromium is not installed here; .ci/run installs it")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service without authentication that holds the datasets of `stored.py`. Tests change none."""
+    with ready(tmp_path_factory.mktemp("shown")) as started:
+        store_examples(started.url)
+        yield started
+
+
+@pytest.fixture
+def visit(browser: Browser, shown: Service) -> Iterator[Visit]:
+    """A page of that service: at its end nothing may have gone wrong in the browser."""
+    with visiting(browser, shown.url) as opened:
+        yield opened

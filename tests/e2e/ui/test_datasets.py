@@ -1,0 +1,73 @@
+"""The pages of datasets and versions in Chromium."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.ui.looking import Visit
+
+pytestmark = pytest.mark.tools
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("datasets", "/ui"),
+        ("datasets-found", "/ui?q=flow"),
+        ("datasets-none", "/ui?q=nothing"),
+        ("dataset", "/ui/datasets/growing"),
+        ("dataset-waiting", "/ui/datasets/waiting"),
+        ("dataset-odd", "/ui/datasets/odd"),
+        ("version", "/ui/datasets/flowers/latest"),
+        ("version-signals", "/ui/datasets/signals/1.0.0"),
+        ("docs", "/docs"),
+    ],
+)
+def test_a_page_has_no_faults_in_any_look(visit: Visit, name: str, path: str) -> None:
+    page = visit.open(path)
+    if name == "docs":
+        page.wait_for_selector(".opblock")
+        return  # axe has findings about Swagger UI itself
+    visit.look(name)
+
+
+def test_links_lead_on_without_a_reload(visit: Visit) -> None:
+    page = visit.open("/ui")
+    page.evaluate("window.stays = true")
+    page.get_by_role("link", name="growing", exact=True).click()
+    page.wait_for_url("**/ui/datasets/growing")
+    page.get_by_role("heading", name="growing", level=1).wait_for()
+    page.get_by_role("link", name="1.4.0", exact=True).first.click()
+    page.get_by_role("heading", name="growing 1.4.0", level=1).wait_for()
+    assert page.title() == "growing 1.4.0 · Shardsmith"
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.go_back()
+    page.get_by_role("heading", name="growing", level=1, exact=True).wait_for()
+    assert page.evaluate("window.stays") is True
+
+
+def test_everything_is_there_without_javascript(visit: Visit, tmp_path: Path) -> None:
+    context = visit.page.context.browser
+    assert context is not None
+    quiet = context.new_context(java_script_enabled=False)
+    page = quiet.new_page()
+    try:
+        page.goto(f"{visit.url}/ui")
+        page.get_by_role("link", name="flowers", exact=True).click()
+        page.get_by_role("link", name="1.0.0").first.click()
+        with page.expect_download() as downloading:
+            page.get_by_role("link", name="Checksums").click()
+        path = tmp_path / "sums"
+        downloading.value.save_as(path)
+        assert "flowers-train.tfrecord-00000-of-00001" in path.read_text()
+    finally:
+        quiet.close()
+
+
+def test_the_keyboard_reaches_the_content_at_once(visit: Visit) -> None:
+    page = visit.open("/ui")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "q"

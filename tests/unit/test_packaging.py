@@ -306,7 +306,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_every_module_and_page_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "app" / "api" / "pages").iterdir()]
+    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "app" / "api" / "ui").glob("*s/*.*")]
     assert names == {
         *(f"shardsmith/{path.relative_to(ROOT / 'app')}" for path in sources),
         "shardsmith/py.typed",

@@ -156,12 +156,15 @@ def create_app_with(
         services.readiness.start()
         auth.start()
         collection.start()
+        if settings.sources:
+            services.import_runs.begin()
         if watch is not None:
             watch.start()
         try:
             yield
         finally:
             collection.stop()
+            services.import_runs.stop()
             if watch is not None:
                 watch.stop()
             auth.stop()
@@ -250,7 +253,7 @@ def _wire(
         spool=spool,
         datasets=known,
         imports=importing,
-        import_runs=ImportRuns(importing),
+        import_runs=ImportRuns(importing, store),
         images=images,
         readiness=Readiness(
             store,

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 import obstore
 from obstore.exceptions import BaseError, PreconditionError
 
-from ..domain.import_ranges import SourceObject
 from ..domain.urls import hide_secrets
 from ..errors import MalformedInput, StorageError, StorageUnavailable, UnprocessableInput
 from ..runtime.streams import Buffer
@@ -25,7 +24,7 @@ from ..runtime.turns import waiting
 from .failures import failure
 from .object_store import ObjectNotFound
 from .remote import HINTS, Timeouts, open_remote
-from .source_errors import nothing_at, source_changed
+from .source_objects import SourceObject, nothing_at, source_changed
 from .web import WebObjects, is_web_url
 
 T = TypeVar("T")

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from typing import IO, Final
 from urllib.parse import quote, urljoin, urlsplit
 
-from ..domain.import_ranges import MAX_RANGES, SourceObject
 from ..domain.limits import KIB, MIB
 from ..domain.urls import hide_secrets
 from ..errors import InputError, LimitExceeded, StorageUnavailable, UnprocessableInput
 from ..runtime.streams import Buffer
 from ..runtime.turns import pause, waiting
-from .source_errors import nothing_at, source_changed
+from .source_objects import MAX_OBJECTS, SourceObject, nothing_at, source_changed
 
 #: Until a server says something, and until it has said all.
 _TIMEOUT_S: Final = 60.0
@@ -100,9 +99,9 @@ class WebObjects:
                     code="invalid_source",
                 )
             urls[url] = None
-            if len(urls) > MAX_RANGES:
+            if len(urls) > MAX_OBJECTS:
                 raise LimitExceeded(
-                    f"The list names more than {MAX_RANGES} objects. Import them in parts.",
+                    f"The list names more than {MAX_OBJECTS} objects. Import them in parts.",
                     code="too_many_ranges",
                 )
         return urls

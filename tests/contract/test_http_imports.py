@@ -129,6 +129,17 @@ def test_imports_that_are_refused(importing: httpx.Client, body: object, code: s
     assert importing.get("/v1/datasets/c").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/v1/datasets/g"), ("POST", "/v1/datasets/g/imports")],
+    ids=["dataset", "import"],
+)
+def test_a_description_that_is_too_long_is_refused(importing: httpx.Client, method: str, path: str) -> None:
+    body = b'{"description": "' + b"a" * 5 * 2**20
+    answer = importing.request(method, path, content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+
+
 def test_by_default_nothing_is_allowed(client: httpx.Client, incoming: Path) -> None:
     answer = client.post("/v1/datasets/c/imports", json={"source": f"file://{incoming}"})
     assert (answer.status_code, answer.json()["code"]) == (400, "source_not_allowed")

@@ -17,14 +17,13 @@ from ...codecs.archives.form_data import MULTIPART
 from ...codecs.forms import MEDIA_TYPES
 from ...codecs.json.text import parse_json
 from ...codecs.schemas.declared import schema_from_value
-from ...domain.limits import MIB
 from ...domain.losses import Losses
 from ...domain.manifest import Manifest
 from ...domain.names import check_idempotency_key, check_split_name
 from ...domain.schema import Schema
-from ...errors import InputError, LimitExceeded, MalformedInput
+from ...errors import InputError, MalformedInput
 from ...runtime.budget import Budget
-from ...runtime.streams import ByteStream, read_all
+from ...runtime.streams import ByteStream
 from ...services.datasets.append.digests import HashingStream, request_digest
 from ...services.datasets.append.request import AppendBody, AppendRequest, may_be_grouped
 from ...services.datasets.append.result import AppendJson, AppendResult
@@ -35,6 +34,7 @@ from ...services.datasets.publish.waiting import WaitingAppendsJson
 from ...services.deferred import then
 from ..answers import VersionJson, json_answer, manifest_json, no_content, underway_answer
 from ..auth.principal import visible_to
+from ..body.documents import read_document
 from ..body.multipart import boundary_of
 from ..body.schemas import declared_schema, unwrap
 from ..execution.job import Answer, Declined, Job, LaneName, Plan, Work
@@ -51,7 +51,6 @@ router = APIRouter(
     prefix="/v1/datasets", tags=["datasets"], route_class=Operation, default_response_class=Response
 )
 
-_MAX_CREATE_BYTES = 4 * MIB
 _DESCRIPTION: Final = {"json": MEDIA_TYPES["json"]}
 _CREATE_MEMBERS = {"schema", "description", "keep_versions"}
 
@@ -136,9 +135,7 @@ def create_dataset(dataset: str, headers: NegotiatingHeaders) -> Plan:
 
 
 def _read_creation(body: ByteStream, budget: Budget) -> tuple[Schema | None, DatasetOptions]:
-    text = bytes(read_all(body, budget))
-    if len(text) > _MAX_CREATE_BYTES:
-        raise LimitExceeded("The description of a dataset is larger than 4 MiB.", code="payload_too_large")
+    text = read_document(body, budget, "a dataset")
     if not text:
         return None, DatasetOptions()
     value = parse_json(text, budget).value

@@ -9,14 +9,11 @@ from starlette.responses import Response
 
 from ...codecs.forms import MEDIA_TYPES
 from ...codecs.json.text import parse_json
-from ...domain.limits import MIB
 from ...domain.names import check_idempotency_key
-from ...errors import LimitExceeded
-from ...runtime.budget import Budget
-from ...runtime.streams import ByteStream, read_all
-from ...services.datasets.imports.request import ImportRequest
+from ...runtime.streams import ByteStream
 from ...services.datasets.imports.status import ImportJson
 from ..answers import json_answer
+from ..body.documents import read_document
 from ..execution.events import Sight, asks_for_events, follow
 from ..execution.job import Answer, Job, Plan
 from ..negotiation import choose_input
@@ -32,7 +29,6 @@ router = APIRouter(
     default_response_class=Response,
 )
 
-_MAX_BYTES: Final = 4 * MIB
 _BODY: Final = {"json": MEDIA_TYPES["json"]}
 
 ImportKey = Annotated[
@@ -68,13 +64,14 @@ def begin_import(dataset: str, headers: NegotiatingHeaders, idempotency_key: Imp
     """Import rows from a source that the operator allows, and publish them at the end.
 
     The answer comes once the source is listed and the plan is stored. `GET` of its `Location` tells how far
-    the import is. If the replica dies, the same request at any other goes on.
+    the import is. If the replica dies, another one goes on.
     """
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
 
     def work(job: Job, body: ByteStream) -> Answer:
         choose_input(_BODY, headers, from_=None, default="json")
-        request = _read_request(body, job.budget)
+        text = read_document(body, job.budget, "an import")
+        request = parse_import(parse_json(text, job.budget).value, job.budget.limits)
         services = job.services
         services.import_runs.require_room()
         import_id, is_new = services.imports.begin(dataset, request, key)
@@ -85,13 +82,6 @@ def begin_import(dataset: str, headers: NegotiatingHeaders, idempotency_key: Imp
         return json_answer(status.to_json(), status=201 if is_new else 200, headers=location)
 
     return Plan(work, "store")
-
-
-def _read_request(body: ByteStream, budget: Budget) -> ImportRequest:
-    text = bytes(read_all(body, budget))
-    if len(text) > _MAX_BYTES:
-        raise LimitExceeded("The description of an import is larger than 4 MiB.", code="payload_too_large")
-    return parse_import(parse_json(text, budget).value, budget.limits)
 
 
 @router.get(

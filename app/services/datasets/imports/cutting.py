@@ -18,11 +18,12 @@ from ....codecs.arrow.parquet import find_row_groups
 from ....codecs.csv.lines import end_of_line
 from ....codecs.forms import FormName
 from ....codecs.messages.framing import HEADER_BYTES, frame_header, iter_frames
-from ....domain.import_ranges import Range, SourceObject
 from ....domain.limits import KIB, MIB
 from ....errors import InputError
 from ....runtime.workspace import Workspace
+from ....storage.source_objects import SourceObject
 from ....storage.sources import Source
+from .ranges import Range
 from .reading import PieceStream, SpooledParquet, container_of
 
 _LF, _QUOTE = b'\n"'

@@ -11,12 +11,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, Literal
 
 from ....codecs.forms import FormName
-from ....domain.import_ranges import MAX_RANGES, Range, SourceObject
 from ....domain.limits import Limits
 from ....domain.manifest import Manifest
 from ....domain.names import check_append_id, check_dataset_name, check_idempotency_key
@@ -36,7 +35,9 @@ from ....runtime.spool import Spool
 from ....runtime.turns import pause
 from ....runtime.workspace import Workspace
 from ....storage.object_store import ObjectNotFound
+from ....storage.source_objects import MAX_OBJECTS, SourceObject
 from ....storage.sources import Source, is_allowed, open_source
+from ....transforms.parse import check_transforms
 from ..append.attempt import id_of_key
 from ..append.request import AppendBody
 from ..append.result import AppendResult
@@ -49,6 +50,7 @@ from ..publish.unwritten import Spread, UnwrittenShards
 from .cutting import cut
 from .notes import FailureJson, NoteBook, describe_failure
 from .plan import ImportPlan, create_plan, find_plan, open_plan, read_page
+from .ranges import Range
 from .reading import CountedSource, open_range
 from .request import ImportRequest, form_of
 from .status import ImportStatus, status_of
@@ -129,11 +131,14 @@ class Imports:
             MalformedInput: a source that is none, or not allowed (`source_not_allowed`).
             UnprocessableInput: nothing is there to import (`source_not_found`, `no_records`), or the key was
                 used for another import (`idempotency_key_reused`).
-            InputError: the first rows cannot be read, or do not fit the dataset.
+            InputError: the schema has transforms that cannot be done; the first rows cannot be read, or do
+                not fit the dataset.
             LimitExceeded: too many ranges (`too_many_ranges`).
         """
         check_dataset_name(dataset)
         _require_allowed(request.source, self._allowed)
+        if request.schema is not None:
+            request = replace(request, schema=check_transforms(request.schema))
         import_id = secrets.token_hex(16) if key is None else id_of_key(check_idempotency_key(key))
         if key is not None and (found := self._find(dataset, import_id)) is not None:
             return self._require_same(found, request), False
@@ -410,9 +415,9 @@ def _choose_objects(
             passed_over += 1
         else:
             objects.append(item)
-        if len(objects) > MAX_RANGES:
+        if len(objects) > MAX_OBJECTS:
             raise LimitExceeded(
-                f"The source has more than {MAX_RANGES} objects. Import it in parts.", code="too_many_ranges"
+                f"The source has more than {MAX_OBJECTS} objects. Import it in parts.", code="too_many_ranges"
             )
     forms = {form for item in objects if (form := form_of(item.name)) is not None}
     form = request.form

@@ -24,13 +24,13 @@ from typing import Any, Final, NotRequired
 
 from typing_extensions import TypedDict
 
-from ....domain.import_ranges import Range
 from ....errors import CorruptData, ShardsmithError
 from ....storage.create_once import create_once, new_nonce
 from ....storage.object_store import ObjectNotFound
 from ..objects.dataset import Dataset
 from ..objects.slot import DEAD_BYTES
 from ..objects.stored_json import open_json, read_again, seal_json
+from .ranges import Range
 
 _NOTE: Final = re.compile(
     r"(?P<index>[0-9]{6})\.(done\.(?P<rows>[0-9]+)\.(?P<bytes>[0-9]+)|closed\.(?P<attempt>[0-9]+)"

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Final
 
 from ....codecs.forms import FormName
-from ....domain.import_ranges import MAX_RANGES, Range
 from ....domain.stored_values import count, text
 from ....errors import CorruptData, InputError, LimitExceeded, NotFound, StorageError
 from ....storage.create_once import create_once, new_nonce
@@ -18,6 +17,7 @@ from ....storage.object_store import ObjectNotFound
 from ..objects.dataset import Dataset
 from ..objects.plan import NamedFile
 from ..objects.stored_json import dump_json, load_json, open_json, read_again, seal_json
+from .ranges import MAX_RANGES, Range
 from .request import ImportRequest
 
 #: Ranges in an object of the plan.

@@ -10,14 +10,15 @@ from typing import Final
 
 from ....codecs.compression.inflate import Container, InflatedStream
 from ....codecs.compression.zstd import WINDOW_BYTES
-from ....domain.import_ranges import Range, SourceObject
 from ....domain.limits import MIB
 from ....runtime.budget import Budget
 from ....runtime.spool import SpoolFile
 from ....runtime.streams import Buffer, ByteStream, FarFile, PrefixedStream
 from ....runtime.workspace import Workspace
+from ....storage.source_objects import SourceObject
 from ....storage.sources import Source
 from ..pieces.run_ahead import run_ahead
+from .ranges import Range
 
 #: Read at a time; one such piece is read ahead of that which is decoded.
 PIECE_BYTES: Final = 8 * MIB

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ....domain.import_ranges import Range
 from .notes import FailureJson, NoteBook, Notes
 from .plan import ImportPlan
+from .ranges import Range
 
 #: `stopped`: a range failed, and no other attempt of it is known to have come to an end; `publishing`: all
 #: ranges are decided.

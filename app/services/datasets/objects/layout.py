@@ -18,6 +18,7 @@
 | `<d>/<version>/<file>`                    | put     | shards and the files beside them                   |
 | `<d>/<version>/_manifest.json`            | once    | the publication, or why it was aborted             |
 | `<d>/<version>/_deleted.json`             | once    | the version was deleted                            |
+| `_imports/<d>/<id>`                       | put     | that a replica runs an import (`imports.runs`)     |
 | `_probe/<nonce>`                          | put     | nothing for long: tries the store, tells its time  |
 
 Those written once carry their writer's nonce and are never overwritten. The others have a nonce in

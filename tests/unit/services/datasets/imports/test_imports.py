@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.domain.limits import Limits
+from app.domain.schema import Schema
 from app.errors import InputError, MalformedInput, NotFound, StorageUnavailable, UnprocessableInput
 from app.runtime.budget import Budget
 from app.runtime.memory import MemoryPool
@@ -480,3 +481,23 @@ def test_a_store_in_a_folder_takes_an_import(tmp_path: Path) -> None:
     world = World(tmp_path / "in", Client(open_store(f"file://{tmp_path}/data")))
     assert world.run(world.request()).version == "1.0.0"
     assert world.read() == list(range(40))
+
+
+def test_the_transforms_of_a_schema_are_checked_and_written_out_before_anything_is_planned(
+    world: World,
+) -> None:
+    write_ndjson(world.folder / "a.ndjson", 0, 3)
+
+    def request(*steps: object) -> ImportRequest:
+        features = {"id": {"dtype": "int64", "transforms": list(steps)}, "t": {"dtype": "text"}}
+        return world.request(schema=Schema.from_json({"features": features}))
+
+    with pytest.raises(InputError) as caught:
+        world.imports.begin("d", request({"step": "nothing"}), "k")
+    assert (caught.value.code, caught.value.location.feature) == ("invalid_transform", "id")
+    assert world.client.store.list_children("") == []
+    import_id, _ = world.imports.begin("d", request({"step": "cast", "dtype": "float32"}), "k")
+    stored = world.imports.follow("d", import_id).plan.request.schema
+    assert stored is not None
+    assert '"unfit"' in next(iter(stored)).transforms, "as it is by default"
+    assert world.imports.begin("d", request({"step": "cast", "dtype": "float32"}), "k") == (import_id, False)

@@ -1,36 +1,16 @@
-"""What an import reads: objects of a source, and the ranges that they are cut into."""
+"""The ranges that the objects of a source are cut into."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .immutable import immutable
-from .stored_values import count, text
-from .urls import hide_secrets
+from ....domain.immutable import immutable
+from ....domain.stored_values import count, text
+from ....storage.source_objects import SourceObject
 
-#: Of one import, and so objects of a source: 25 TB by ranges of 256 MiB. Each leaves an object or two behind.
+#: Of one import: 25 TB by ranges of 256 MiB. Each leaves an object or two behind.
 MAX_RANGES: Final = 100_000
-
-
-@immutable()
-class SourceObject:
-    """An object of a source as it was listed.
-
-    Attributes:
-        name: below the place that the source names, or the URL of an object of a list.
-        size: in bytes.
-        etag: changes when the object does.
-    """
-
-    name: str
-    size: int
-    etag: str
-
-    @property
-    def shown_name(self) -> str:
-        """The name; of a URL without what may be a secret."""
-        return hide_secrets(self.name) if "://" in self.name else self.name
 
 
 @immutable()

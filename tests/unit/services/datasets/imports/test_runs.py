@@ -1,0 +1,160 @@
+"""Imports that a service runs: one whose replica is gone is gone on with by another one."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import StorageUnavailable
+from app.services.datasets.imports.runs import SILENT_S, ImportRuns
+from app.services.datasets.imports.status import ImportStatus
+from app.services.datasets.objects.publish_options import PublishOptions
+from app.storage.object_store import ObjectStore
+from tests.rows import Client
+from tests.stores import FaultStore, Operation, When
+from tests.unit.services.datasets.imports.test_imports import World, write_ndjson
+from tests.waiting import wait_for
+
+ROWS = 20
+
+
+class Replicas:
+    """Some replicas at one store, and a clock that passes only when a test says so."""
+
+    def __init__(self, world: World, store: ObjectStore) -> None:
+        self.now = 0.0
+        self.store = store
+        self.world = world
+        write_ndjson(world.folder / "a.ndjson", 0, ROWS)
+        self.import_id, _ = world.imports.begin("d", world.request(), "k")
+
+    def replica(self, store: ObjectStore | None = None) -> ImportRuns:
+        world = self.world if store is None else World(self.world.folder, Client(store))
+        return ImportRuns(world.replica(), store or self.store, lambda: self.now)
+
+    def follow(self) -> ImportStatus:
+        return self.world.imports.follow("d", self.import_id)
+
+    def says(self) -> list[str]:
+        return [info.key for info in self.store.list("_imports")]
+
+    def wait_until_over(self, runs: ImportRuns) -> None:
+        wait_for(lambda: not runs.num_running)
+        wait_for(lambda: not self.says())
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, client: Client, store: FaultStore) -> Replicas:
+    return Replicas(World(tmp_path, client), store)
+
+
+class Held:
+    """A store at which notes on ranges that are done have to wait."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.reached, self.may_go_on = threading.Event(), threading.Event()
+        self.store = FaultStore(store, self._fault)
+
+    def _fault(self, when: When, operation: Operation, key: str) -> None:
+        if when == "before" and operation == "put" and ".done." in key:
+            self.reached.set()
+            assert self.may_go_on.wait(120)
+
+
+@pytest.fixture
+def held(replicas: Replicas) -> Iterator[Held]:
+    made = Held(replicas.store)
+    yield made
+    made.may_go_on.set()
+
+
+def test_an_import_whose_replica_says_nothing_for_long_is_gone_on_with(
+    replicas: Replicas, held: Held
+) -> None:
+    dead, other = replicas.replica(held.store), replicas.replica()
+    dead.start("d", replicas.import_id)
+    assert held.reached.wait(120)
+    for passed in (0.0, SILENT_S / 2, SILENT_S / 2 - 1):
+        replicas.now += passed
+        other.look()
+        assert other.num_running == 0
+    replicas.now += 1
+    other.look()
+    replicas.wait_until_over(other)
+    status = replicas.follow()
+    assert (status.state, status.num_records) == ("done", ROWS)
+    assert replicas.world.read() == list(range(ROWS))
+    # The one that was taken for dead comes back.
+    held.may_go_on.set()
+    wait_for(lambda: not dead.num_running)
+    again = replicas.follow()
+    assert (again.version, again.num_records) == (status.version, ROWS)
+    assert replicas.world.read() == list(range(ROWS))
+
+
+def test_an_import_whose_replica_says_that_it_runs_is_left_to_it(replicas: Replicas, held: Held) -> None:
+    runs, other = replicas.replica(held.store), replicas.replica()
+    runs.start("d", replicas.import_id)
+    assert held.reached.wait(120)
+    for _ in range(5):
+        runs.look()
+        other.look()
+        replicas.now += SILENT_S - 1
+    assert other.num_running == 0
+    held.may_go_on.set()
+    replicas.wait_until_over(runs)
+    assert replicas.follow().state == "done"
+
+
+def test_what_a_replica_leaves_at_its_end_is_gone_on_with_at_once(replicas: Replicas, held: Held) -> None:
+    leaving, other = replicas.replica(held.store), replicas.replica()
+    leaving.begin()
+    leaving.start("d", replicas.import_id)
+    assert held.reached.wait(120)
+    leaving.stop()
+    other.look()
+    replicas.wait_until_over(other)
+    assert replicas.follow().state == "done"
+
+
+def test_an_import_that_the_store_broke_off_is_tried_again_later(
+    replicas: Replicas, store: FaultStore
+) -> None:
+    def fault(when: When, operation: Operation, key: str) -> None:
+        if operation == "list" and key.endswith("/ranges"):
+            raise StorageUnavailable("down")
+
+    broken = FaultStore(replicas.store, fault)
+    runs = replicas.replica(broken)
+    runs.start("d", replicas.import_id)
+    wait_for(lambda: not runs.num_running)
+    assert replicas.says() == [f"_imports/d/{replicas.import_id}"]
+    broken.fault = None
+    runs.look()
+    replicas.now += SILENT_S
+    runs.look()
+    replicas.wait_until_over(runs)
+    assert replicas.follow().state == "done"
+
+
+def test_what_was_asked_for_wrongly_is_not_tried_again(replicas: Replicas) -> None:
+    world = replicas.world
+    request = world.request(publish=PublishOptions(by="nothing", fractions={"a": "0.5", "b": "0.5"}))
+    import_id, _ = world.imports.begin("e", request, "wrong")
+    runs = replicas.replica()
+    runs.start("e", import_id)
+    replicas.wait_until_over(runs)
+    assert world.imports.follow("e", import_id).state == "publishing"
+
+
+@pytest.mark.parametrize("what", ["ended", "deleted"])
+def test_what_is_over_is_forgotten(replicas: Replicas, what: str) -> None:
+    replicas.store.put(f"_imports/d/{replicas.import_id}", b"")
+    if what == "ended":
+        replicas.world.imports.cancel("d", replicas.import_id)
+    else:
+        replicas.world.client.datasets.delete("d")
+    runs = replicas.replica()
+    runs.look()
+    assert (runs.num_running, replicas.says()) == (0, [])

@@ -18,6 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import ClientError
+
 #: The schema of the service in the metadata of Arrow's.
 _SCHEMA_KEY: Final = b"shardsmith:schema"
 _CONTINUES: Final = 0xFFFFFFFF
@@ -38,7 +40,7 @@ Batch = dict[str, NDArray[Any]]
 Features = Mapping[str, Mapping[str, Any]]
 
 
-class NotReadable(ValueError):
+class NotReadable(ClientError, ValueError):
     """What came is not what the service writes, or has features that no array holds."""
 
 

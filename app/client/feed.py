@@ -16,33 +16,24 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import httpx
-
+from .aio import connect
 from .arrow import ArrowStream, Batch, Features, no_rows
+from .connection import Answer, Parameter, Passing
+from .errors import FeedError
+from .transport import BlockingTransport, run
 
 T = TypeVar("T")
 
-#: Answers after which another try makes sense: too much to do, or a proxy without a replica.
-_PASSING: Final = frozenset({408, 429, 502, 503, 504})
-_FIRST_WAIT_S: Final = 0.1
-_LONGEST_WAIT_S: Final = 10.0
 #: Steps that threads which read ahead are from one another, at most.
 _MAX_SKIPPED: Final = 64
 #: Between two bytes: a window of the shuffle may have to be read first.
-_TIMEOUT: Final = httpx.Timeout(60.0)
-
-
-class FeedError(Exception):
-    """The service refused, or did not answer for too long."""
+_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -94,11 +85,13 @@ class Feed:
         shuffle_buffer, seed: of the order; 0 keeps the order of the version.
         drop_remainder: leave out a last step that is not full.
         transforms: for the values, by feature: lists of steps as the service takes them.
-        token: sent as `Authorization: Bearer`.
+        token: sent as `Authorization: Bearer`; if not given, that of SHARDSMITH_CLIENT_TOKEN.
         patience_s: how long the service may fail, from the last batch on, before the feed does.
 
     Raises:
-        FeedError: there is no such dataset, version or split, or it cannot be fed like this.
+        FeedError: there is no such split, or it cannot be fed like this.
+        Refused: there is no such dataset or version, or the service refuses these parameters.
+        Unavailable: the service failed for too long; so do all methods that read.
     """
 
     def __init__(
@@ -126,17 +119,14 @@ class Feed:
         self.dataset, self.split = dataset, split
         self.worker, self.num_workers = worker, num_workers
         self.global_batch = global_batch
-        self._url = url.rstrip("/")
         self._order = {"shuffle_buffer": shuffle_buffer, "seed": seed}
         self._transforms = None if transforms is None else json.dumps(transforms, sort_keys=True)
-        self._headers = {"Accept-Encoding": "identity"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._patience_s = patience_s
+        self._connection = connect(
+            BlockingTransport, url, token, timeout_s=_TIMEOUT_S, patience_s=patience_s, verify=True
+        )
         self._drop_remainder = drop_remainder
-        self._client: httpx.Client | None = None
-        self._process = os.getpid()
         self._stream: Generator[Batch, None, None] | None = None
+        self._process = os.getpid()
         #: Where the stream that is open goes on.
         self._stream_at: tuple[int, int] | None = None
         self._lock = threading.Lock()
@@ -220,9 +210,7 @@ class Feed:
     def close(self) -> None:
         """Close the connection; the feed opens it again when it is used."""
         self._close_stream()
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        run(self._connection.close())
 
     def __enter__(self) -> Feed:
         return self
@@ -232,7 +220,7 @@ class Feed:
 
     def __getstate__(self) -> dict[str, Any]:
         """For other processes: without the connection."""
-        nothing = dict.fromkeys(("_client", "_stream", "_stream_at", "_lock"))
+        nothing = dict.fromkeys(("_stream", "_stream_at", "_lock"))
         return {**self.__dict__, **nothing, "_skipped": {}}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -254,7 +242,7 @@ class Feed:
 
     def _pin(self, version: str) -> None:
         """Take the version as it is published."""
-        answer = self._patiently(lambda: self._get_json(f"{self._versions}/{version}"))
+        _, answer = run(self._connection.ask("GET", *self._versions, version))
         splits = answer["splits"]
         if self.split not in splits:
             raise FeedError(
@@ -269,9 +257,10 @@ class Feed:
             )
         self._close_stream()
         self._skipped.clear()
-        one = {"length": 1} if self._transforms is None else {"length": 1, "transforms": self._transforms}
-        with closing(self._patiently(lambda: self._open(one))) as answer:
-            self._features = ArrowStream(answer.read).features
+        one: dict[str, Parameter] = (
+            {"length": 1} if self._transforms is None else {"length": 1, "transforms": self._transforms}
+        )
+        self._features = self._patiently(lambda: self._read_features(one))
 
     def _read(self, epoch: int, row: int) -> Batch:
         """The batch of the step that begins at a row."""
@@ -301,58 +290,58 @@ class Feed:
                 del self._skipped[next(iter(self._skipped))]
 
     def _next(self, epoch: int, row: int) -> Batch:
+        if self._process != os.getpid():
+            # A process that was forked must not read from the connection of its parent.
+            self._process, self._stream = os.getpid(), None
         if self._stream is None or self._stream_at != (epoch, row):
             self._close_stream()
             self._stream = self._batches(epoch, row)
         batch = next(self._stream, None)
         if batch is None:
-            raise _Passing(f"The answer ended at row {row} of epoch {epoch}, before the epoch did.")
+            raise Passing(f"The answer ended at row {row} of epoch {epoch}, before the epoch did.")
         self._stream_at = (epoch, row + self.global_batch)
         return batch
 
     def _batches(self, epoch: int, row: int) -> Generator[Batch, None, None]:
-        parameters: dict[str, Any] = {
+        parameters: dict[str, Parameter] = {
             "start": row,
             "global_batch": self.global_batch,
             "worker": self.worker,
             "num_workers": self.num_workers,
-            "drop_remainder": str(self._drop_remainder).lower(),
+            "drop_remainder": self._drop_remainder,
         }
         if self._order["shuffle_buffer"]:
             parameters |= {**self._order, "epoch": epoch}
         if self._transforms is not None:
             parameters["transforms"] = self._transforms
-        with closing(self._open(parameters)) as answer:
-            yield from ArrowStream(answer.read)
+        answer = self._open(parameters)
+        try:
+            yield from ArrowStream(lambda n: run(answer.read(n)))
+        finally:
+            run(answer.close())
 
-    def _open(self, parameters: Mapping[str, Any]) -> _Answer:
-        path = f"{self._versions}/{self.version}/records"
-        request = self._http.build_request(
-            "GET", path, params={"split": self.split, "to": "arrow", **parameters}
-        )
-        return _Answer(self._http.send(request, stream=True))
+    def _read_features(self, parameters: Mapping[str, Parameter]) -> Features:
+        answer = self._open(parameters)
+        try:
+            return ArrowStream(lambda n: run(answer.read(n))).features
+        finally:
+            run(answer.close())
 
-    def _get_json(self, url: str) -> Any:
-        with closing(_Answer(self._http.send(self._http.build_request("GET", url), stream=True))) as answer:
-            return answer.json()
+    def _open(self, parameters: Mapping[str, Parameter]) -> Answer:
+        params = {"split": self.split, "to": "arrow", **parameters}
+        return run(self._connection.send("GET", *self._versions, self.version, "records", params=params))
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """What `call` gives in the end, tried again where it may go better."""
-        began: float | None = None
-        wait_s = _FIRST_WAIT_S
-        while True:
+        """What `call` gives in the end, tried again from a new stream where it may go better."""
+
+        async def attempt() -> T:
             try:
                 return call()
-            except (httpx.TransportError, _Passing) as error:
+            except Passing:
                 self._close_stream()
-                now = time.monotonic()
-                began = now if began is None else began
-                if now - began >= self._patience_s:
-                    raise FeedError(f"The service has failed for {self._patience_s:g} s: {error}") from error
-                asked_s = error.retry_after_s if isinstance(error, _Passing) else 0.0
-            # Spread out, so that workers that failed together do not come back together.
-            time.sleep(max(asked_s, wait_s * random.uniform(0.5, 1.0)))  # noqa: S311  # not a secret
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+                raise
+
+        return run(self._connection.patiently(attempt))
 
     def _close_stream(self) -> None:
         if self._stream is not None:
@@ -360,65 +349,5 @@ class Feed:
         self._stream = self._stream_at = None
 
     @property
-    def _versions(self) -> str:
-        return f"{self._url}/v1/datasets/{self.dataset}/versions"
-
-    @property
-    def _http(self) -> httpx.Client:
-        if self._client is None or self._process != os.getpid():
-            # A process that was forked must not read from the connection of its parent.
-            self._client, self._process = httpx.Client(headers=self._headers, timeout=_TIMEOUT), os.getpid()
-            self._stream = self._stream_at = None
-        return self._client
-
-
-class _Passing(Exception):
-    """A failure after which another try makes sense, at the earliest after so many seconds."""
-
-    def __init__(self, detail: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(detail)
-        self.retry_after_s = retry_after_s
-
-
-class _Answer:
-    """An answer that succeeded, read as far as it is asked for."""
-
-    def __init__(self, answer: httpx.Response) -> None:
-        self._answer = answer
-        self._chunks = answer.iter_raw()
-        self._rest = memoryview(b"")
-        if not answer.is_success:
-            with closing(self):
-                raise self._problem()
-
-    def read(self, n: int) -> bytearray:
-        """Exactly the next `n` bytes."""
-        if len(self._rest) >= n:
-            taken, self._rest = self._rest[:n], self._rest[n:]
-            return bytearray(taken)
-        data = bytearray(self._rest)
-        while len(data) < n:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                raise _Passing("The answer was cut short.")
-            data += chunk
-        self._rest = memoryview(data)[n:].toreadonly()
-        return data[:n] if len(self._rest) else data
-
-    def json(self) -> Any:
-        return json.loads(self._answer.read())
-
-    def close(self) -> None:
-        self._answer.close()
-
-    def _problem(self) -> Exception:
-        status = self._answer.status_code
-        text = self._answer.read().decode(errors="replace")
-        try:
-            detail = str(json.loads(text)["detail"])
-        except (ValueError, LookupError, TypeError):
-            detail = text[:200]
-        if status not in _PASSING:
-            return FeedError(f"{status}: {detail}")
-        seconds = self._answer.headers.get("Retry-After", "")
-        return _Passing(f"{status}: {detail}", float(seconds) if seconds.isdecimal() else 0.0)
+    def _versions(self) -> tuple[str, str, str]:
+        return "datasets", self.dataset, "versions"

@@ -17,7 +17,11 @@ import httpx
 import numpy as np
 import pytest
 
-from app.client.feed import Feed, FeedError
+from app.client import ClientError, Unavailable
+from app.client.connection import Patience
+from app.client.errors import FeedError
+from app.client.feed import Feed
+from app.client.transport import BlockingTransport
 from tests.e2e.service import Service
 
 ROWS = 2000
@@ -166,14 +170,14 @@ def test_values_go_through_transforms(service: Service, name: str) -> None:
         ({"worker": 1}, "has no part"),
         ({"global_batch": 4000}, "less than a step"),
         ({"split": "test"}, "no split 'test'"),
-        ({"version": "7.0.0"}, "404: .*no published version"),
-        ({"transforms": {"x": [{"step": "dance"}]}}, "400: "),
+        ({"version": "7.0.0"}, "404 version_not_found: .*no published version"),
+        ({"transforms": {"x": [{"step": "dance"}]}}, "400 invalid_transform: "),
     ],
 )
 def test_what_cannot_be_fed_is_said_at_once(
     service: Service, name: str, options: dict[str, Any], what: str
 ) -> None:
-    with pytest.raises(FeedError, match=what):
+    with pytest.raises(ClientError, match=what):
         feed(service, name, **options)
 
 
@@ -240,11 +244,18 @@ def cut(service: Service, seed: int) -> Iterator[Cutter]:
         cutter.close()
 
 
-def test_connections_that_break_lose_and_repeat_nothing(
-    service: Service, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.client.feed._LONGEST_WAIT_S", 0.0)
-    monkeypatch.setattr("app.client.feed._FIRST_WAIT_S", 0.0)
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that tries again at once."""
+
+    async def sleep(_: BlockingTransport, seconds: float) -> None:
+        assert seconds > 0
+
+    monkeypatch.setattr(BlockingTransport, "sleep", sleep)
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_connections_that_break_lose_and_repeat_nothing(service: Service, name: str) -> None:
     with feed(service, name, global_batch=16) as whole:
         expected = ids(whole)
     with (
@@ -255,14 +266,11 @@ def test_connections_that_break_lose_and_repeat_nothing(
     assert cutter.num_cut > 3
 
 
-def test_a_service_that_is_gone_for_too_long_is_an_error(
-    service: Service, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.client.feed._LONGEST_WAIT_S", 0.0)
-    monkeypatch.setattr("app.client.feed._FIRST_WAIT_S", 0.0)
+@pytest.mark.usefixtures("no_waits")
+def test_a_service_that_is_gone_for_too_long_is_an_error(service: Service, name: str) -> None:
     with cut(service, 3) as cutter:
         rows = Feed(cutter.url, name, global_batch=16, patience_s=5.0)
-    rows._patience_s = 0.0
-    with pytest.raises(FeedError, match="has failed for 0 s"):
+    rows._connection.patience = Patience(0.0)
+    with pytest.raises(Unavailable, match="has failed for 0 s"):
         next(iter(rows))
     rows.close()

@@ -101,12 +101,12 @@ class Dataset:
     create = _run(AsyncDataset.create)
     begin_import = _run_to(Import, AsyncDataset.begin_import)
 
-    @wraps(AsyncDataset.version)
     def version(self, name: str = "latest") -> Version:
+        """A published version. What `latest` is, is looked up once, at its first use."""
         return Version(self._waiting.version(name))
 
-    @wraps(AsyncDataset.import_)
     def import_(self, import_id: str) -> Import:
+        """An import that was begun."""
         return Import(self._waiting.import_(import_id))
 
 
@@ -140,8 +140,8 @@ class Client:
     parse_tensor = _run(AsyncService.parse_tensor)
     close = _run(AsyncService.close)
 
-    @wraps(AsyncService.dataset)
     def dataset(self, name: str) -> Dataset:
+        """A dataset, which need not exist yet: the first append creates it."""
         return Dataset(self._waiting.dataset(name))
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .connection import Content, digest_of
 from .errors import Unsendable
@@ -68,7 +68,7 @@ Row = Mapping[str, Any]
 Items = Iterable[Row] | Iterable[ArrowStreamable] | Iterable[bytes]
 #: All that can be appended; see the table above.
 Rows = (
-    Mapping[str, ArrayLike]
+    Mapping[str, Any]
     | ArrowStreamable
     | Items
     | bytes
@@ -290,7 +290,7 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
 # Columns
 
 
-def _to_array(name: str, values: ArrayLike) -> NDArray[Any]:
+def _to_array(name: str, values: Any) -> NDArray[Any]:
     """The array of a column, whose strings are as numpy has them."""
     array = to_array(f"Column {name!r}", values)
     if array.dtype.kind == "O":

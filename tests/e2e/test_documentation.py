@@ -78,6 +78,14 @@ def test_every_program_runs_on_what_the_commands_made(page: Page, service: Servi
         pytest.skip(f"not installed here: {', '.join(sorted(missing))}; .ci/run installs them")
 
 
+@pytest.mark.tools
+def test_the_program_of_the_python_client_prints_what_stands_below_it(tmp_path: Path) -> None:
+    page = Page(ROOT / "docs" / "how-to" / "python.md")
+    [printed] = page.blocks("text")
+    with ready(tmp_path) as service:
+        assert run_program("python", page.blocks("python")[0], service, tmp_path) == printed
+
+
 def test_the_pages_have_the_commands_and_programs_that_this_test_is_for() -> None:
     readme, page = (Page(ROOT / name) for name in SENDING)
     assert {language for language, _ in readme.programs()} == {"go", "python"}

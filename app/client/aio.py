@@ -23,9 +23,7 @@ from .errors import OutcomeUnknown, Refused, Unavailable
 from .transport import AsyncTransport, Transport
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
+    from .tables import ArrowTable, PandasFrame, PolarsFrame
 
 #: Of the environment, as for the command line.
 TOKEN_VARIABLE: Final = "SHARDSMITH_CLIENT_TOKEN"  # noqa: S105  # the name of it
@@ -349,10 +347,26 @@ class AsyncVersion:
         name: str = (await self.manifest())["version"]
         return name
 
+    async def files(self) -> list[File]:
+        """All files: shards, their indexes, and what describes them."""
+        return files_of(await self.manifest())
+
     async def shards(self, split: str | None = None) -> list[File]:
         """The shards of a split, or of all."""
-        files = files_of(await self.manifest())
-        return [file for file in files if file.split is not None and split in (None, file.split)]
+        return [file for file in await self.files() if file.split is not None and split in (None, file.split)]
+
+    async def read_file(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        """The bytes of a file, or of a part of it."""
+        await self.manifest()
+        if stop is not None and stop <= start:
+            return b""
+        headers = {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"} if start or stop else {}
+
+        async def attempt() -> bytes:
+            answer = await self._connection.send("GET", *self._path, "files", name, headers=headers)
+            return await answer.content()
+
+        return await self._connection.patiently(attempt)
 
     async def download(self, folder: str | os.PathLike[str], *, at_once: int = 4) -> Path:
         """Download all files into `folder/dataset/version`, which TFDS loads as it is.
@@ -366,10 +380,9 @@ class AsyncVersion:
         Raises:
             Damaged: a file came twice with other bytes than the manifest says.
         """
-        manifest = await self.manifest()
-        into = Path(folder) / self.dataset / await self.name()
-        files = files_of(manifest)
-        await download_files(self._connection, self.dataset, await self.name(), files, into, at_once)
+        name = await self.name()
+        into = Path(folder) / self.dataset / name
+        await download_files(self._connection, self.dataset, name, await self.files(), into, at_once)
         return into
 
     async def rows(
@@ -425,15 +438,15 @@ class AsyncVersion:
             return no_rows(stream.features)
         return {name: np.concatenate([batch[name] for batch in batches]) for name in stream.features}
 
-    async def to_arrow(self, /, split: str = "train", **parameters: Parameter) -> pa.Table:
+    async def to_arrow(self, /, split: str = "train", **parameters: Parameter) -> ArrowTable:
         """All rows as a table of pyarrow, which has to be installed."""
         return tables.read_pyarrow(await self.to_arrow_bytes(split, **parameters))
 
-    async def to_pandas(self, /, split: str = "train", **parameters: Parameter) -> pd.DataFrame:
+    async def to_pandas(self, /, split: str = "train", **parameters: Parameter) -> PandasFrame:
         """All rows as a DataFrame of pandas, which has to be installed, with pyarrow."""
         return tables.read_pandas(await self.to_arrow_bytes(split, **parameters))
 
-    async def to_polars(self, /, split: str = "train", **parameters: Parameter) -> pl.DataFrame:
+    async def to_polars(self, /, split: str = "train", **parameters: Parameter) -> PolarsFrame:
         """All rows as a DataFrame of polars, which has to be installed."""
         return tables.read_polars(await self.to_arrow_bytes(split, **parameters))
 

@@ -74,7 +74,9 @@ class Version:
 
     manifest = property(_run(AsyncVersion.manifest))
     name = property(_run(AsyncVersion.name))
+    files = _run(AsyncVersion.files)
     shards = _run(AsyncVersion.shards)
+    read_file = _run(AsyncVersion.read_file)
     download = _run(AsyncVersion.download)
     rows = _iterate(AsyncVersion.rows)
     to_numpy = _run(AsyncVersion.to_numpy)

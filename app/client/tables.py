@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    ArrowTable = pa.Table
+    PandasFrame = pd.DataFrame
+    PolarsFrame = pl.DataFrame
+
 
 def has_arrow_stream(value: Any) -> bool:
     """Whether it is a table of a library that speaks the Arrow PyCapsule interface."""

@@ -24,10 +24,10 @@ from ..domain.limits import MIB
 from ..domain.manifest import FileEntry, Manifest, ShardEntry
 from ..domain.names import check_dataset_name, parse_version
 from ..errors import CorruptData
+from ..services.convert.cells import row_cells
 from .conversion import Target
 from .places import Place, open_place
 from .reading import Given, check_form, open_input, refuse_inapplicable, schema_text
-from .screen.cells import row_cells
 from .screen.terminal import Progress, count_text, printable, progress, size_text, table
 from .sources import STANDARD, Run, Source, pieces_of
 

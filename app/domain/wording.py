@@ -1,4 +1,4 @@
-"""Sizes and counts as people read them, at the terminal and on the pages."""
+"""Sizes, counts and strangers' text as people read them, at the terminal and on the pages."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def size_text(num_bytes: float) -> str:
 def count_text(count: int, what: str) -> str:
     """`1 row`, `2,000 rows`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def printable(text: str) -> str:
+    """The text on one line; control characters and those that turn text around are written as escapes.
+
+    Names and values come from strangers: raw, an escape sequence could rewrite what was printed before.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

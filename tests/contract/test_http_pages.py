@@ -46,6 +46,7 @@ PAGES = [
     "/ui",
     "/ui?q=ui-&first=0",
     f"/ui?q={quote(SCRIPT)}",
+    "/ui/file",
     "/ui/datasets/ui-odd",
     "/ui/datasets/ui-empty",
     "/ui/datasets/ui-odd/1.0.0",
@@ -103,7 +104,7 @@ def test_a_page_of_another_origin_sends_nothing_to_the_pages(client: httpx.Clien
 def test_files_are_kept_under_their_hash(client: httpx.Client) -> None:
     page = client.get("/ui", headers=BROWSER).text
     paths = re.findall(r'"(/ui/assets/[^"]+)"', page)
-    assert len(paths) == 4
+    assert len(paths) == 5
     for path in paths:
         file = client.get(path)
         tag = path.split("/")[3]

@@ -28,6 +28,7 @@ ACCESS: Final[Mapping[str, Mapping[str, Right | None]]] = {
     "/openapi.json": {"GET": PUBLIC},
     "/ui/assets/{tag}/{file}": {"GET": PUBLIC},
     "/ui": {"GET": "read"},
+    "/ui/file": {"GET": "read", "POST": "read"},
     "/ui/datasets/{dataset}": {"GET": "read"},
     "/ui/datasets/{dataset}/{version}": {"GET": "read"},
     "/v1/forms": {"GET": "read"},

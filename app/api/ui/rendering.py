@@ -31,7 +31,7 @@ class Section:
 
 
 #: What the navigation offers, in order.
-SECTIONS: Final = (Section("datasets", "Datasets", "/ui"),)
+SECTIONS: Final = (Section("datasets", "Datasets", "/ui"), Section("file", "Look at a file", "/ui/file"))
 
 
 @cache

@@ -15,22 +15,13 @@ import click
 
 from ...domain.limits import MIB
 from ...domain.wording import count_text as count_text
+from ...domain.wording import printable as printable
 from ...domain.wording import size_text as size_text
 
 #: What lasts less shows no progress.
 _SHOWN_AFTER_S: Final = 1.0
 _LEAST_COLUMN: Final = 6
 _GAP: Final = "  "
-
-
-def printable(text: str) -> str:
-    """The text on one line; control characters and those that turn text around are written as escapes.
-
-    Names and values come from strangers: raw, an escape sequence could rewrite what was printed before.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def width_of(text: str) -> int:

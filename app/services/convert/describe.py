@@ -84,18 +84,36 @@ def describe_records(records: Records, description: Description, *, find_lengths
     The schema in the forms of others, and the source that loads it, are of the Examples that the rows become.
 
     Args:
-        find_lengths: the schema is that of the first messages, which came without one: it is given the
-            lengths that all rows turn out to have, as inference from all of them would.
+        find_lengths: as of `survey_records`.
 
     Raises:
         InputError: as the rows are drawn; or a schema that the description cannot express.
     """
+    if not find_lengths and description != "json":
+        serialize_schema(
+            records.schema, description
+        )  # what it cannot express is refused before any row is drawn
+    wants_statistics = description == "json"
+    schema, found = survey_records(records, find_lengths=find_lengths, wants_statistics=wants_statistics)
+    return _json(found) if wants_statistics else serialize_schema(schema, description)
+
+
+def survey_records(
+    records: Records, *, find_lengths: bool = False, wants_statistics: bool = True
+) -> tuple[Schema, RecordsDescriptionJson]:
+    """Draw all rows: their schema, and what is said of them.
+
+    Args:
+        find_lengths: the schema is that of the first messages, which came without one: it is given the
+            lengths that all rows turn out to have, as inference from all of them would.
+
+    Raises:
+        InputError: as the rows are drawn.
+    """
     schema, num_records = records.schema, 0
     lengths = [_Lengths() for _ in schema] if find_lengths else []
-    statistics = [_FeatureStatistics(feature) for feature in schema] if description == "json" else []
+    statistics = [_FeatureStatistics(feature) for feature in schema] if wants_statistics else []
     seen: list[_Lengths | _FeatureStatistics] = [*lengths, *statistics]
-    if not find_lengths and description != "json":
-        _serialize(schema, description)  # what it cannot express is refused before any row is drawn
     for batch in records.batches:
         num_records += batch.num_rows
         for column, of_feature in zip(cycle(batch.columns), seen, strict=False):
@@ -103,20 +121,19 @@ def describe_records(records: Records, description: Description, *, find_lengths
     if find_lengths:
         features = [of_feature.narrow(feature) for of_feature, feature in zip(lengths, schema, strict=True)]
         schema = Schema(tuple(features), schema.message)
-    if description != "json":
-        return _serialize(schema, description)
-    found: RecordsDescriptionJson = {
-        "num_records": num_records,
-        "schema": schema.to_json(),
-        "features": {
-            feature.name: of_feature.to_json(feature)
-            for feature, of_feature in zip(schema, statistics, strict=True)
-        },
+    of_features = {
+        feature.name: of_feature.to_json(feature)
+        for feature, of_feature in zip(schema, statistics, strict=False)
     }
-    return _json(found)
+    return schema, {"num_records": num_records, "schema": schema.to_json(), "features": of_features}
 
 
-def _serialize(schema: Schema, description: Description) -> bytes:
+def serialize_schema(schema: Schema, description: Description) -> bytes:
+    """A schema as others read it, that of the Examples which the rows become; or, as `schema`, as it is.
+
+    Raises:
+        InputError: it cannot be expressed so.
+    """
     return _SERIALIZERS[description](schema if description == "schema" else schema.as_stored())
 
 

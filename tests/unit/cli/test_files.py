@@ -217,7 +217,7 @@ def test_a_large_array_is_looked_at_piece_by_piece(monkeypatch: pytest.MonkeyPat
     values = np.arange(1 << 20, dtype=np.float32)
     np.save("a.npy", values)
     expected = inspected("a.npy")
-    monkeypatch.setattr("app.cli.inspection._MOST_READ", 0)
+    monkeypatch.setattr("app.services.convert.inspect._MOST_READ", 0)
     monkeypatch.setenv("SHARDSMITH_MAX_DECODED_BYTES", "1000000")
     assert inspected("a.npy") == expected
     assert expected["tensors"][0]["max"] == float(values[-1])

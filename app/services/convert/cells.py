@@ -1,26 +1,36 @@
-"""Rows and tensors as the cells of a table. Only what is shown is looked at."""
+"""Rows, tensors and their statistics as the cells of a table. Only what is shown is looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
+from ...codecs.array import AnyTensor, Array
 from ...codecs.columns import Batch, Column, Strings
 from ...codecs.content import extend_sign
 from ...codecs.images.header import read_header
 from ...domain.dtypes import DType
 from ...domain.feature import Feature
 from ...domain.schema import Schema
+from ...domain.wording import count_text, size_text
 from ...errors import InputError
-from .terminal import count_text, size_text
+from .inspect import Findings
 
 #: Values of a cell that are shown, and bytes of a string.
 _VALUES: Final = 8
 _STRING: Final = 200
 _ABSENT: Final = "·"
+#: Members of statistics that are worth a word where they are not 0.
+_NOTED: Final = (
+    ("num_missing", "missing"), ("num_zeros", "zeros"), ("num_nan", "NaN"), ("num_infinite", "infinite"),
+    ("num_empty", "empty"),
+)  # fmt: skip
+#: What the cells of a line of statistics, and of a tensor, are.
+STATISTICS: Final = ("feature", "shape", "rows", "values", "min", "max", "mean", "std", "")
+TENSORS: Final = ("name", "kind", "dtype", "shape", "size", "min", "max", "mean", "first values")
 
 
 def row_cells(schema: Schema, batch: Batch, first: int, last: int) -> Iterator[list[str]]:
@@ -95,6 +105,38 @@ def _number(value: object) -> str:
 def shape_text(shape: Sequence[int | None]) -> str:
     """`28x28x1`; a dimension that differs is a question mark."""
     return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
+
+
+def statistics_cells(schema: Schema, features: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Of each feature, a line as `STATISTICS` says; of strings, the numbers are those of their lengths."""
+    for feature in schema:
+        of = features[feature.name]
+        is_text = "min_length" in of
+        least, most, mean = ("min_length", "max_length", "mean_length") if is_text else ("min", "max", "mean")
+        notes = [f"{of[key]:,} {what}" for key, what in _NOTED if of.get(key)]
+        counts = [shape_text(feature.shape), f"{of['num_present']:,}", f"{of['num_values']:,}"]
+        numbers = [_statistic(of.get(key)) for key in (least, most, mean, "std")]
+        yield [feature.name, *counts, *numbers, "; ".join(["lengths in bytes"] * is_text + notes)]
+
+
+def tensor_cells(findings: Findings, previews: Sequence[str]) -> Iterator[list[str]]:
+    """Of each tensor, a line as `TENSORS` says."""
+    for of, preview in zip(findings.tensors, previews, strict=False):
+        least, most, mean = (
+            _statistic(of.get(name, of.get(f"{name}_length"))) for name in ("min", "max", "mean")
+        )
+        shape, size = shape_text(of["shape"]), size_text(of["num_bytes"])
+        yield [of["name"] or "", of["kind"], of["dtype"], shape, size, least, most, mean, preview]
+
+
+def tensor_text(tensor: AnyTensor) -> str:
+    """The first values of a tensor; nothing of one that is still arriving."""
+    values = tensor if isinstance(tensor, Array) else tensor.values
+    return "" if values.is_arriving else values_text(values.elements, values.dtype)
+
+
+def _statistic(value: object) -> str:
+    return "" if value is None else _number(value)
 
 
 def image_of(column: Column, row: int) -> bytes | None:

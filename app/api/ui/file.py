@@ -1,0 +1,277 @@
+"""A file that somebody drops on the page: what it is and holds. Nothing of it is kept.
+
+All that a page says of it was written by strangers: characters that steer are written as escapes, and what is
+long is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+
+from ...codecs.archives.form_data import FILE, Parts, malformed
+from ...codecs.compression.inflate import Container, InflatedStream
+from ...codecs.compression.tfrecord import detect_compression
+from ...codecs.forms import RECORDS_CODECS, TENSOR_CODECS, FormName
+from ...codecs.options import CsvDialect, RecordsDecodeOptions, TensorDecodeOptions
+from ...codecs.sniff import HEAD_BYTES, SUFFIXES, Sniffed, sniff
+from ...domain.compression import Compression
+from ...domain.schema import Schema
+from ...domain.wording import printable
+from ...errors import InputError
+from ...runtime.streams import CHUNK_BYTES, ByteStream, peek
+from ...services.convert.cells import row_cells, shape_text, statistics_cells, tensor_cells, tensor_text
+from ...services.convert.describe import Description, serialize_schema
+from ...services.convert.inspect import Findings, NotMessages, RowsInspection, inspect_tensors
+from ...services.convert.records import open_records
+from ...services.convert.tensors import open_tensors
+from ..body.multipart import boundary_of
+from ..execution.job import Answer, Job, Plan
+from ..operation import NegotiatingHeaders, Operation
+from .rendering import page
+
+router = APIRouter(include_in_schema=False, route_class=Operation)
+
+#: What is shown: rows, features of these, features and tensors in the tables, lost ranges, and characters.
+_ROWS: Final = 10
+_COLUMNS: Final = 40
+_LINES: Final = 200
+_RANGES: Final = 20
+_NAME: Final = 120
+_CELL: Final = 240
+_MOST_SOURCE: Final = 64 * 1024
+
+_LOADERS: Final[dict[str, Description]] = {
+    "tf.data": "python", "TFDS (features.json)": "features", "TensorFlow Metadata (schema.pbtxt)": "pbtxt",
+}  # fmt: skip
+_CONTENT_ENCODINGS: Final[dict[Container, str]] = {"gzip": "gzip", "zstd": "zstd", "zlib": "deflate"}
+_DELIMITERS: Final = {"\t": "tab"}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What a file can become: where it is sent once more, and what the answer is called."""
+
+    form: FormName
+    path: str
+    file: str
+
+
+@dataclass(slots=True)
+class FileView:
+    """What the page shows of a file; texts are safe to read and short.
+
+    Attributes:
+        refusal: why it cannot be told what it is, or why nothing of it can be read.
+        coding: the Content-Encoding with which it is to be sent once more.
+        left_out: features or tensors that are not shown.
+    """
+
+    name: str
+    num_bytes: int = 0
+    sniffed: Sniffed | None = None
+    refusal: str = ""
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    schema: list[list[str]] = field(default_factory=list)
+    statistics: list[list[str]] = field(default_factory=list)
+    tensors: list[list[str]] = field(default_factory=list)
+    num_records: int | None = None
+    left_out: int = 0
+    is_whole: bool = False
+    lost_bytes: int = 0
+    num_lost: int = 0
+    lost: list[list[str]] = field(default_factory=list)
+    fault: str = ""
+    loaders: list[tuple[str, str]] = field(default_factory=list)
+    conversions: list[Conversion] = field(default_factory=list)
+    coding: str = ""
+
+
+@router.get("/ui/file")
+@router.head("/ui/file")
+def file_page() -> Plan:
+    """Where a file is chosen."""
+
+    def work(job: Job, _: ByteStream) -> Answer:
+        return page("file.html", job, {"section": "file", "file": None})
+
+    return Plan(work, "metadata")
+
+
+@router.post("/ui/file")
+def show_file(headers: NegotiatingHeaders) -> Plan:
+    """What the file of a form is and holds."""
+    boundary = boundary_of(headers.get("content-type", ""))
+
+    def work(job: Job, body: ByteStream) -> Answer:
+        source = _FileOfForm(body, boundary)
+        view = FileView(shown(source.name, _NAME))
+        try:
+            _look(source, view, job)
+        except NotMessages as error:
+            view.refusal = f"Its first record is a message, and another one is none: {_told(error.fault)}"
+        except InputError as error:
+            view.refusal = _told(error)
+        # Browsers read no answer before they have sent everything.
+        while source.read(CHUNK_BYTES):
+            pass
+        view.num_bytes = source.num_bytes
+        return page("file.html", job, {"section": "file", "file": view})
+
+    return Plan(work, "conversion")
+
+
+class _FileOfForm:
+    """The one file of a form as a stream.
+
+    Raises:
+        MalformedInput: no form, or one without a file (`malformed_multipart`).
+    """
+
+    def __init__(self, body: ByteStream, boundary: bytes) -> None:
+        self._parts = Parts(body, boundary)
+        part = self._parts.next_part()
+        if part is None or part.name != FILE:
+            raise malformed(f"the part {FILE!r} is expected", None)
+        part.refuse_encoding()
+        self.name = (part.parameter(b"filename") or b"").decode("utf-8", "replace")
+        self.num_bytes = 0
+        self._left = b""
+        self._has_ended = False
+
+    def read(self, n: int, /) -> bytes:
+        if not self._left and not self._has_ended:
+            self._left = self._parts.read_piece()
+            self.num_bytes += len(self._left)
+            self._has_ended = not self._left
+            if self._has_ended and self._parts.next_part() is not None:
+                raise malformed("another part follows the file; send one file at a time", None)
+        piece, self._left = self._left[:n], self._left[n:]
+        return piece
+
+
+def _look(source: _FileOfForm, view: FileView, job: Job) -> None:
+    head, stream = peek(source, HEAD_BYTES)
+    view.sniffed = sniffed = sniff(head, source.name)
+    if sniffed.container is not None:
+        stream = InflatedStream(stream, sniffed.container, job.budget)
+        view.coding = _CONTENT_ENCODINGS[sniffed.container]
+    view.conversions = list(_conversions(sniffed, source.name))
+    if sniffed.kind == "tensors":
+        _look_at_tensors(stream, sniffed, view, job)
+        return
+    inspection = _look_at_rows(stream, sniffed, view, job)
+    found = inspection.findings
+    schema = found.schema or inspection.records.schema
+    view.num_records = found.num_records
+    view.statistics = [
+        [shown(cell) for cell in line] for line in islice(statistics_cells(schema, found.features), _LINES)
+    ]
+    compression = (detect_compression(head) if sniffed.form == "tfrecord" else None) or "none"
+    view.loaders = list(_loaders(schema, source.name, sniffed, compression))
+    _say_damage(found, view)
+
+
+def _look_at_rows(stream: ByteStream, sniffed: Sniffed, view: FileView, job: Job) -> RowsInspection:
+    options = RecordsDecodeOptions(
+        message=sniffed.message, as_bytes=sniffed.as_bytes, csv=CsvDialect(sniffed.delimiter)
+    )
+    inspection = RowsInspection(
+        Findings(sniffed),
+        lambda losses: open_records(stream, sniffed.form, replace(options, losses=losses), job),
+        is_inferred=not sniffed.as_bytes,
+    )
+    records, first = inspection.records, inspection.first
+    features = list(records.schema)
+    view.left_out = max(0, len(features) - _LINES)
+    view.schema = [
+        [shown(feature.name, _NAME), feature.dtype.name, shape_text(feature.shape), feature.kind]
+        for feature in features[:_LINES]
+    ]
+    view.columns = [shown(feature.name, _NAME) for feature in features[:_COLUMNS]]
+    if first is not None:
+        few = first.rows(0, min(_ROWS, first.num_rows))
+        few = replace(few, columns=few.columns[:_COLUMNS])
+        cells = row_cells(Schema(tuple(features[:_COLUMNS]), records.schema.message), few, 0, few.num_rows)
+        view.rows = [[shown(cell) for cell in line] for line in cells]
+    inspection.finish()
+    return inspection
+
+
+def _look_at_tensors(stream: ByteStream, sniffed: Sniffed, view: FileView, job: Job) -> None:
+    found = Findings(sniffed)
+    options = TensorDecodeOptions(images=job.services.images)
+    tensors = open_tensors(stream, sniffed.form, options, job)
+    previews = [tensor_text(tensor) for tensor in inspect_tensors(tensors, found, job.budget)]
+    lines = islice(tensor_cells(found, previews), _LINES)
+    view.tensors = [[shown(cell) for cell in line] for line in lines]
+    view.left_out = max(0, len(found.tensors) - _LINES)
+    _say_damage(found, view)
+
+
+def _say_damage(found: Findings, view: FileView) -> None:
+    losses = found.losses
+    view.is_whole, view.lost_bytes, view.num_lost = found.is_whole, losses.num_bytes, losses.num_ranges
+    view.lost = [[f"{lost.offset:,}", f"{lost.num_bytes:,}", lost.reason] for lost in losses.ranges[:_RANGES]]
+    view.fault = "" if found.fault is None else _told(found.fault)
+
+
+def _loaders(
+    schema: Schema, name: str, sniffed: Sniffed, compression: Compression
+) -> Iterator[tuple[str, str]]:
+    """Source and schemas that read the Examples of the file, or those that it becomes as TFRecord."""
+    file = name if sniffed.form == "tfrecord" else _renamed(name, "tfrecord")
+    for title, description in _LOADERS.items():
+        try:
+            text = serialize_schema(schema, description).decode()
+        except InputError:
+            continue  # what it cannot express
+        if description == "python":
+            options = "" if compression == "none" else f', compression_type="{compression.upper()}"'
+            text += f"\n\nrows = load({file!a}{options})\n"
+        if len(text) <= _MOST_SOURCE:
+            yield title, text
+
+
+def _conversions(sniffed: Sniffed, name: str) -> Iterator[Conversion]:
+    """What both routes of conversion make of the file."""
+    if sniffed.kind == "records":
+        route, codecs = "/v1/records/serialize", {form: bool(of.kinds) for form, of in RECORDS_CODECS.items()}
+    else:
+        route, codecs = "/v1/tensors/serialize", {form: bool(of.kinds) for form, of in TENSOR_CODECS.items()}
+    asked: dict[str, str] = {"from": sniffed.form}
+    if sniffed.form in ("tfrecord", "b64") and sniffed.kind == "records":
+        message = "bytes" if sniffed.as_bytes else sniffed.message
+        asked |= {"message": message} if message not in (None, "example") else {}
+    if sniffed.form == "csv" and sniffed.delimiter != ",":
+        asked["delimiter"] = _DELIMITERS.get(sniffed.delimiter, sniffed.delimiter)
+    for form, is_written in codecs.items():
+        if is_written and form != sniffed.form:
+            yield Conversion(form, f"{route}?{urlencode({**asked, 'to': form})}", _renamed(name, form))
+
+
+def _renamed(name: str, form: FormName) -> str:
+    """The name with the ending of a format."""
+    suffix = next(end for end, named in SUFFIXES.items() if named == form)
+    return (shown(name.partition(".")[0], _NAME) or "file") + suffix
+
+
+def _told(error: InputError) -> str:
+    places = [
+        f"{name} {value}"
+        for name, value in (("row", error.location.row), ("offset", error.location.offset))
+        if value is not None
+    ]
+    return shown(f"{error.detail} [{', '.join([error.code, *places])}]", 1000)
+
+
+def shown(text: str, most: int = _CELL) -> str:
+    """Text of a stranger: characters that steer as escapes, and no more than so many of them."""
+    safe = printable(text[: most + 1])
+    return safe if len(safe) <= most else f"{safe[:most]}…"

@@ -43,6 +43,7 @@ BENCHMARKS = (
     "bench_random_read",
     "bench_training_stream",
     "bench_feed",
+    "bench_imports",
     "bench_afternoon",
     "bench_small_requests",
     "bench_stream_tensor",

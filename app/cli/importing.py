@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -112,7 +112,12 @@ def import_command(source: str, **given: Any) -> None:
     import_id, _ = local.imports.begin(given["dataset"], request, given["key"] or _key_of(request))
     status = local.imports.follow(given["dataset"], import_id)
     try:
-        with closing(_engine(local, given)) as engine, _Bar(status, of or 1) as bar:
+        # Ray says on standard output what its nodes do.
+        with (
+            redirect_stdout(sys.stderr),
+            closing(_engine(local, given)) as engine,
+            _Bar(status, of or 1) as bar,
+        ):
             status = drive(
                 local.imports, given["dataset"], import_id, engine,
                 index=index or 0, of=of or 1, wait=given["wait"],

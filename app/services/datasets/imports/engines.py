@@ -179,7 +179,8 @@ class RayEngine:
 
         self._ray: Any = ray
         self._open = open_imports
-        if not ray.is_initialized():
+        self._connected = not ray.is_initialized()
+        if self._connected:
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
 
     @property
@@ -207,7 +208,9 @@ class RayEngine:
                 ray.cancel(reference)
 
     def close(self) -> None:
-        """Its processes are the cluster's."""
+        """Leave the cluster, whose processes are its own."""
+        if self._connected:
+            self._ray.shutdown()
 
     def _outcome(self, reference: Any) -> AnyOutcome:
         ray = self._ray

@@ -1,10 +1,11 @@
-"""Generate clients from openapi/openapi.yaml, compile them strictly, and let each talk to a real service.
+"""Let clients talk to a real service: those made of openapi/openapi.yaml, and the examples in languages.
 
-`python -m conformance.run FOLDER_OF_GENERATORS`, as README.md shows it; prints one line for each client.
+`python -m conformance.run`, as README.md shows it; prints one line for each client.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.service import start
+
+from .examples import run_examples, run_large
 
 HERE: Final = Path(__file__).parent
 BUILD: Final = HERE / "build"
@@ -73,7 +76,25 @@ def compile_all(tools: Path) -> None:
 
 
 def main() -> None:
-    tools = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "tools", nargs="?", type=Path, help="folder of generators, of which all clients are made"
+    )
+    parser.add_argument(
+        "--examples", nargs="*", metavar="LANGUAGE", help="behind a faulty proxy; all, or these"
+    )
+    parser.add_argument("--large", nargs="*", metavar="LANGUAGE", help="what each takes to upload 1 GiB")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults")
+    arguments = parser.parse_args()
+    if arguments.tools is not None:
+        run_generated(arguments.tools)
+    if arguments.examples is not None:
+        run_examples(arguments.examples, arguments.seed)
+    if arguments.large is not None:
+        run_large(arguments.large)
+
+
+def run_generated(tools: Path) -> None:
     generate(tools)
     compile_all(tools)
     clients: dict[str, tuple[str | Path, ...]] = {

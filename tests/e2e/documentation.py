@@ -59,7 +59,11 @@ def run_commands(
             ["sh", "-c", command.replace(PRINTED_URL, service.url)],
             cwd=folder,
             # The command line stands beside the interpreter.
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "SHARDSMITH_URL": service.url,
+            },
             capture_output=True,
             text=True,
             timeout=timeout,

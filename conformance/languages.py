@@ -1,0 +1,58 @@
+"""The examples in languages: what they need, how they are built, and what runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+EXAMPLES: Final = HERE.parent / "examples"
+BUILD: Final = HERE / "build" / "examples"
+
+
+@dataclass(frozen=True)
+class Language:
+    """A client in `examples/<name>/`."""
+
+    name: str
+    #: Programs that have to be there.
+    tools: tuple[str, ...]
+    #: What runs it, with the verb and its arguments behind.
+    command: tuple[str | Path, ...]
+    #: What makes it.
+    build: tuple[str | Path, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    #: What runs it in as little memory as it can, where that differs.
+    small: tuple[str | Path, ...] = ()
+
+    def is_there(self) -> bool:
+        """Whether its tools are. Where CI is set they must be."""
+        return bool(os.environ.get("CI")) or all(map(shutil.which, self.tools))
+
+
+_GO: Final = (("GO111MODULE", "off"), ("GOFLAGS", ""))
+_JAVA_SMALL: Final = ("java", "-Xmx16m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                      "-XX:ReservedCodeCacheSize=8m", "-cp", BUILD, "Shardsmith")  # fmt: skip
+
+LANGUAGES: Final = (
+    Language("shell", ("sh", "curl"), ("sh", EXAMPLES / "shell" / "shardsmith.sh")),
+    Language(
+        "go",
+        ("go",),
+        (BUILD / "go",),
+        ("go", "build", "-o", BUILD / "go", *sorted((EXAMPLES / "go").glob("*.go"))),
+        environment=_GO,
+    ),
+    Language(
+        "java",
+        ("java", "javac"),
+        ("java", "-XX:TieredStopAtLevel=1", "-cp", BUILD, "Shardsmith"),
+        ("javac", "--release", "11", "-Werror", "-d", BUILD, EXAMPLES / "java" / "Shardsmith.java"),
+        small=_JAVA_SMALL,
+    ),
+    Language("javascript", ("node",), ("node", EXAMPLES / "javascript" / "shardsmith.mjs")),
+    Language("ruby", ("ruby",), ("ruby", EXAMPLES / "ruby" / "shardsmith.rb")),
+)

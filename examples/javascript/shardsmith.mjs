@@ -1,0 +1,210 @@
+// A client of Shardsmith in one file, with nothing but Node.js 18 or newer. Copy it into your project; the last lines
+// make a command of it. In a browser take page.html, since browsers do not stream bodies over HTTP/1.1.
+import { createHash, randomUUID } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { mkdir, open, rename, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+
+const MOST_TRIES = 10;
+
+/** An answer that refuses a request (RFC 9457). docs/reference/errors.md has all codes. */
+export class Problem extends Error {
+  constructor(status, { code = "no_problem_document", detail = "" } = {}) {
+    super(`${code} (${status}): ${detail}`);
+    Object.assign(this, { status, code, detail });
+  }
+}
+
+/** A key: what is sent under one is stored once, however often it is sent. */
+export const newKey = () => randomUUID();
+
+export class Shardsmith {
+  constructor(url = "http://127.0.0.1:8000", token = undefined) {
+    this.datasets = `${url}/v1/datasets`;
+    // Digests are of what is sent, so nothing is to be compressed.
+    this.headers = { "Accept-Encoding": "identity", ...(token && { Authorization: `Bearer ${token}` }) };
+  }
+
+  /**
+   * Appends rows; resolves to what is stored of them. `open` gives an (async) iterable of Buffers, which are sent while
+   * they are made; it is called again for each try. After an error this may be repeated with the same key.
+   * `sha256` (a Buffer) is that of the body, if it is known; the service compares it with what arrives.
+   */
+  async put(dataset, open, { type = "application/x-ndjson", key = newKey(), sha256 } = {}) {
+    const headers = { "Content-Type": type, "Idempotency-Key": key };
+    if (sha256) headers["Content-Digest"] = digest(sha256);
+    return this.#call(
+      `${dataset}/records`,
+      () => ({ method: "POST", headers, body: ReadableStream.from(open()), duplex: "half" }),
+      json,
+    );
+  }
+
+  /**
+   * Makes a version of all that was appended; resolves to its number once it can be read. While it is not done the same
+   * is asked again, which also takes over from a server that has died in the middle of it.
+   */
+  async publish(dataset, key = newKey()) {
+    const request = { method: "POST", headers: { "Idempotency-Key": key } };
+    return (await this.#call(`${dataset}/versions`, () => request, json)).version;
+  }
+
+  /** Resolves to the number of a version, or of "latest", once it can be read. Somebody else publishes it. */
+  async wait(dataset, version) {
+    return (await this.#call(`${dataset}/versions/${version}`, () => ({}), json)).version;
+  }
+
+  /** The rows of a split, one after the other, as text of JSON. After a broken connection it goes on with the next. */
+  async *rows(dataset, version, split = "train") {
+    const records = `${dataset}/versions/${await this.wait(dataset, version)}/records?split=${split}&offset=`;
+    let offset = 0;
+    for (let tries = 1, left = Infinity; left > 0; ) {
+      const answer = await this.#call(records + offset, () => ({}), (found) => found);
+      left = Number(answer.headers.get("Record-Count") ?? NaN);
+      try {
+        for await (const line of linesOf(answer.body)) {
+          if (!(left > 0)) break;
+          yield line;
+          [offset, left, tries] = [offset + 1, left - 1, 1];
+        }
+        if (left !== 0) throw new Error("The rows were cut off.");
+      } catch (error) {
+        if (tries++ === MOST_TRIES) throw error;
+        left = Infinity;
+      }
+    }
+  }
+
+  /**
+   * Downloads a version into a folder: shards, and the files that describe them. What is there is not downloaded again,
+   * and what is there in part is completed. A file gets its name once its checksum is right.
+   */
+  async get(dataset, version, folder) {
+    const files = `${dataset}/versions/${await this.wait(dataset, version)}`;
+    const sums = (await this.#call(`${files}/SHA256SUMS`, () => ({}), whole)).toString();
+    await mkdir(folder, { recursive: true });
+    for (const line of sums.trimEnd().split("\n")) {
+      const [sum, name] = line.split("  ");
+      if (path.basename(name) !== name) throw new Error(`This is no name of a file: ${name}`);
+      const target = path.join(folder, name);
+      if ((await hexOf(target)) !== sum) await this.#download(`${files}/files/${name}`, sum, target);
+    }
+  }
+
+  async #download(url, sum, target) {
+    const part = `${target}.${sum.slice(0, 16)}.part`;
+    const file = await open(part, "a");
+    const resume = async () => {
+      const { size } = await file.stat();
+      // A file's ETag is its checksum.
+      return size ? { headers: { Range: `bytes=${size}-`, "If-Range": `"${sum}"` } } : {};
+    };
+    try {
+      await this.#call(url, resume, async (answer) => {
+        if (answer.status === 200) await file.truncate();
+        for await (const piece of answer.body) await file.writeFile(piece);
+        if ((await hexOf(part)) === sum) return file.sync();
+        await file.truncate();
+        throw new Error(`${target} was damaged on its way.`);
+      });
+    } catch (error) {
+      if (error.status === 416) await rm(part); // it has all its bytes, but wrong ones
+      throw error;
+    } finally {
+      await file.close();
+    }
+    await rename(part, target);
+  }
+
+  /** Sends a request until its answer is there and taken without an error, or refuses it for good. */
+  async #call(url, prepare, take) {
+    for (let tries = 1, pause = 200; ; tries++, pause = Math.min(pause * 2, 30_000)) {
+      const { headers, ...rest } = await prepare();
+      let after = null;
+      try {
+        const answer = await fetch(`${this.datasets}/${url}`, { ...rest, headers: { ...this.headers, ...headers } });
+        after = answer.headers.get("Retry-After");
+        if (answer.status === 202) tries = 0; // a publication is under way
+        if (answer.ok && answer.status !== 202) return await take(answer);
+        if (!answer.ok) throw new Problem(answer.status, await json(answer).catch(() => ({})));
+      } catch (error) {
+        // Without a status there was no answer, or a damaged one.
+        const again = !error.status || [408, 429, 502, 503, 504, 507].includes(error.status);
+        if (tries === MOST_TRIES || (!again && after === null && error.code !== "digest_mismatch")) throw error;
+      }
+      await sleep(after === null ? pause : Number(after) * 1000);
+    }
+  }
+}
+
+const digest = (sha256) => `sha-256=:${sha256.toString("base64")}:`;
+
+async function whole(answer) {
+  const content = Buffer.from(await answer.arrayBuffer());
+  const said = answer.headers.get("Repr-Digest");
+  if (!content.length || (said && said !== digest(createHash("sha256").update(content).digest())))
+    throw new Error("The answer was damaged on its way.");
+  return content;
+}
+
+const json = async (answer) => JSON.parse(await whole(answer));
+
+async function* linesOf(body) {
+  let rest = "";
+  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop(); // a row that is cut off has no end
+    yield* lines;
+  }
+}
+
+/** The checksum of a file. */
+export async function sha256Of(file) {
+  const sum = createHash("sha256");
+  for await (const piece of createReadStream(file)) sum.update(piece);
+  return sum.digest();
+}
+
+const hexOf = async (file) => ((await stat(file).catch(() => null)) ? (await sha256Of(file)).toString("hex") : null);
+
+async function main([verb, dataset, what, a, b]) {
+  const service = new Shardsmith(process.env.SHARDSMITH_URL, process.env.SHARDSMITH_TOKEN);
+  if (verb === "put" && what === "-") {
+    let isSent = false;
+    const input = () => {
+      if (isSent) throw new Error("Standard input cannot be sent again.");
+      isSent = true;
+      return process.stdin;
+    };
+    return `${(await service.put(dataset, input, { type: a, key: b })).num_records} rows`;
+  }
+  if (verb === "put" && what) {
+    const options = { type: a, key: b, sha256: await sha256Of(what) };
+    return `${(await service.put(dataset, () => createReadStream(what), options)).num_records} rows`;
+  }
+  if (verb === "publish" && dataset) return service.publish(dataset, what);
+  if (verb === "wait" && what) return service.wait(dataset, what);
+  if (verb === "rows" && what) {
+    for await (const row of service.rows(dataset, what, a)) {
+      if (!process.stdout.write(`${row}\n`)) await new Promise((drained) => process.stdout.once("drain", drained));
+    }
+    return undefined;
+  }
+  if (verb === "get" && a) return service.get(dataset, what, a).then(() => a);
+  throw new Error(
+    "put DATASET FILE|- [MEDIA-TYPE [KEY]], publish DATASET [KEY], wait DATASET VERSION, " +
+      "rows DATASET VERSION [SPLIT], get DATASET VERSION FOLDER",
+  );
+}
+
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  try {
+    const said = await main(process.argv.slice(2));
+    if (said) console.log(said);
+  } catch (error) {
+    console.error(error.message);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,47 @@
+"""The pages of the examples in languages, as printed; conformance/ runs them behind a faulty proxy."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from conformance.languages import EXAMPLES, LANGUAGES, Language
+from tests.e2e.documentation import Page, matches, run_commands
+from tests.e2e.service import Service, ready
+
+pytestmark = [pytest.mark.tools]
+
+#: They are not languages, and have tests of their own.
+OTHERS: Final = {"digits", "images"}
+MOST_LINES: Final = 300
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with ready(tmp_path_factory.mktemp("service")) as started:
+        yield started
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_every_command_gives_the_output_printed_below_it(
+    language: Language, service: Service, tmp_path: Path
+) -> None:
+    if not language.is_there():
+        pytest.skip(f"{', '.join(language.tools)}: not all installed here; .ci/run installs them")
+    folder = tmp_path / language.name
+    shutil.copytree(EXAMPLES / language.name, folder)
+    outputs = run_commands(Page(EXAMPLES / language.name / "README.md"), service, folder, timeout=300)
+    assert len(outputs) >= 7
+    for command, printed, given in outputs:
+        assert matches(printed, given), f"{command}\n{given}"
+
+
+def test_each_language_has_its_folder_and_a_client_of_one_page_of_code() -> None:
+    assert {folder.name for folder in EXAMPLES.iterdir()} - OTHERS == {
+        language.name for language in LANGUAGES
+    }
+    for language in LANGUAGES:
+        for file in sorted((EXAMPLES / language.name).iterdir()):
+            assert len(file.read_text("utf-8").splitlines()) <= MOST_LINES, file

@@ -71,7 +71,7 @@ def connect(
     headers = {"Accept-Encoding": "identity", "User-Agent": "shardsmith-client"}
     token = os.environ.get(TOKEN_VARIABLE) if token is None else token
     if token:
-        headers["Authorization"] = f"Bearer {token}"
+        headers["Authorization"] = f"Bearer {token.strip()}"  # a file of it ends in a line feed
     options = {"verify": verify, "timeout": httpx.Timeout(timeout_s)}
     return Connection(
         transport(**options), url.rstrip("/"), headers, Patience(patience_s), httpx.Timeout(timeout_s)
@@ -83,6 +83,9 @@ class AsyncService:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<service {self._connection.url}>"
 
     def dataset(self, name: str) -> AsyncDataset:
         """A dataset, which need not exist yet: the first append creates it."""
@@ -175,6 +178,9 @@ class AsyncDataset:
     def __init__(self, connection: Connection, name: str) -> None:
         self.name = name
         self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<dataset {self.name}>"
 
     async def append(
         self,
@@ -331,6 +337,9 @@ class AsyncVersion:
         self._connection = connection
         self._name = name
         self._manifest = manifest
+
+    def __repr__(self) -> str:
+        return f"<version {self._name} of {self.dataset}>"
 
     async def manifest(self) -> Mapping[str, Any]:
         """What it consists of: `version`, `schema`, `splits`, `files`, and lines of code that `load` it."""
@@ -505,6 +514,9 @@ class AsyncImport:
         self.dataset = dataset
         self.import_id = import_id
         self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<import {self.import_id} of {self.dataset}>"
 
     async def status(self) -> Progress:
         """How far it is."""

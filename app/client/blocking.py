@@ -56,6 +56,9 @@ class Import:
     def __init__(self, waiting: AsyncImport) -> None:
         self._waiting = waiting
 
+    def __repr__(self) -> str:
+        return repr(self._waiting)
+
     @property
     def import_id(self) -> str:
         return self._waiting.import_id
@@ -71,6 +74,9 @@ class Version:
 
     def __init__(self, waiting: AsyncVersion) -> None:
         self._waiting = waiting
+
+    def __repr__(self) -> str:
+        return repr(self._waiting)
 
     manifest = property(_run(AsyncVersion.manifest))
     name = property(_run(AsyncVersion.name))
@@ -91,6 +97,9 @@ class Dataset:
 
     def __init__(self, waiting: AsyncDataset) -> None:
         self._waiting = waiting
+
+    def __repr__(self) -> str:
+        return repr(self._waiting)
 
     @property
     def name(self) -> str:
@@ -136,6 +145,9 @@ class Client:
         self._waiting = AsyncService(
             connect(BlockingTransport, url, token, timeout_s=timeout_s, patience_s=patience_s, verify=verify)
         )
+
+    def __repr__(self) -> str:
+        return repr(self._waiting)
 
     datasets = _run(AsyncService.datasets)
     serialize_tensor = _run(AsyncService.serialize_tensor)

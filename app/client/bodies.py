@@ -115,9 +115,13 @@ def body_of(rows: Rows, media_type: str | None = None) -> Body:
     if media_type is None and has_arrow_stream(rows):
         return _of_pieces(_ARROW, lambda: write_table(rows))
     if isinstance(rows, Mapping):
+        if not all(isinstance(name, str) and "\0" not in name for name in rows):
+            raise Unsendable(f"Columns have names that are no str, or have a NUL: {list(rows)}.")
         columns = {name: _to_array(name, values) for name, values in rows.items()}
         _check_columns(columns)
         return _of_pieces(_NPZ, lambda: _write_npz(columns))
+    if isinstance(rows, np.ndarray):
+        raise Unsendable("An array has no name of a feature. Give a dictionary: {'x': array}.")
     if isinstance(rows, AsyncIterable):
         return _of_async(rows, media_type)
     if callable(rows):
@@ -332,7 +336,10 @@ def _are(values: list[Any], kind: type) -> TypeGuard[list[Any]]:
 def _check_columns(columns: Mapping[str, NDArray[Any]]) -> None:
     lengths = {name: None if array.ndim == 0 else len(array) for name, array in columns.items()}
     if not columns or None in lengths.values() or len(set(lengths.values())) > 1:
-        raise Unsendable(f"The first axis of each column counts rows, which are as many in all: {lengths}.")
+        raise Unsendable(
+            f"The first axis of each column counts rows, which are as many in all: {lengths}. A dictionary "
+            f"is columns; one row is [{{...}}]."
+        )
 
 
 class _Sink(io.RawIOBase):

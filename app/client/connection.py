@@ -9,8 +9,10 @@ import base64
 import email.utils
 import hashlib
 import json
+import logging
 import random
 import re
+import ssl
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from urllib.parse import quote
 
 import httpx
 
-from .errors import ClientError, Damaged, Refused, Unavailable, read_problem, refusal
+from .errors import ClientError, Damaged, Refused, Unavailable, Unsendable, read_problem, refusal
 from .transport import Reply, Transport
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 10.0
 #: Of a problem document; a longer one is none.
 _MOST_PROBLEM: Final = 1 << 16
+_LOG: Final = logging.getLogger("shardsmith.client")
 _SHA_256: Final = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/=]*):")
 
 #: What httpx sends as a body.
@@ -176,6 +179,8 @@ class Connection:
         Raises:
             Passing: another try may go better.
             Refused: it cannot.
+            Unsendable: what HTTP does not allow.
+            Unavailable: what answers does not speak TLS as it should.
         """
         given = {name: _text_of(value) for name, value in (params or {}).items() if value is not None}
         request = httpx.Request(
@@ -189,7 +194,14 @@ class Connection:
         try:
             reply = await self.transport.send(request)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            if _is_of_tls(error):
+                raise Unavailable(
+                    f"{_told(error)} Check that {self.url} is the right address, and see verify for a "
+                    f"certificate of your own."
+                ) from error
             raise Passing(_told(error), may_be_done=False) from error
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
+            raise Unsendable(_told(error)) from error
         except httpx.TransportError as error:
             raise Passing(_told(error)) from error
         if 200 <= reply.status < 300:
@@ -229,6 +241,7 @@ class Connection:
                         f"The service has failed for {now - began:.0f} s: {error} Try again later, or with "
                         f"more patience."
                     ) from error
+                _LOG.warning("%s Trying again in %.1f s.", error, pause_s)
             await self.transport.sleep(pause_s)
             wait_s = min(2 * wait_s, self.patience.longest_s)
 
@@ -268,6 +281,14 @@ async def _failure(reply: Reply) -> Passing | Refused:
     # A proxy's own answer says nothing of what is behind it.
     is_known = failure.code not in ("", "outcome_unknown", *_PASSING_CODES)
     return Passing(f"{failure}.".replace("..", "."), retry_after(reply.headers), may_be_done=not is_known)
+
+
+def _is_of_tls(error: BaseException) -> bool:
+    """Whether the other side does not speak TLS, or has no certificate that is trusted."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _told(error: httpx.TransportError) -> str:

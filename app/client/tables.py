@@ -100,7 +100,13 @@ def _read_batches(table: Any) -> pa.RecordBatchReader:
         # An index without a name counts rows, or says where they were taken from; it is no feature.
         keeps_index = any(name is not None for name in table.index.names)
         return pa.Table.from_pandas(table, preserve_index=keeps_index).to_reader()
-    return pa.RecordBatchReader.from_stream(table)
+    try:
+        return pa.RecordBatchReader.from_stream(table)
+    except pa.ArrowInvalid as error:
+        raise Unsendable(
+            f"A {type(table).__name__} has values, but no names of features. "
+            f"Give a table, or a dictionary of it."
+        ) from error
 
 
 def _write_of_polars(frames: Iterable[pl.DataFrame]) -> Iterator[bytes]:

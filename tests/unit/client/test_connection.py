@@ -6,13 +6,14 @@ import base64
 import hashlib
 import json
 import pickle
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
-from app.client import Conflict, Damaged, Denied, NotFound, OutcomeUnknown, Refused, Unavailable
+from app.client import Conflict, Damaged, Denied, NotFound, OutcomeUnknown, Refused, Unavailable, Unsendable
 from app.client.aio import AsyncDataset, AsyncService
 from app.client.connection import Connection, Patience
 from app.client.transport import Task, iterate, run
@@ -266,6 +267,28 @@ def test_redirects_are_refused_and_the_token_stays() -> None:
     with pytest.raises(Refused, match="sends requests on to http://elsewhere"):
         run(AsyncService(connection(transport)).datasets())
     assert [request.url.host for request in transport.requests] == ["service"]
+
+
+def test_what_never_goes_better_is_not_tried_again() -> None:
+    strange = httpx.ConnectError("certificate verify failed")
+    strange.__cause__ = ssl.SSLCertVerificationError()
+    for failure, kind in (
+        (strange, Unavailable),
+        (httpx.LocalProtocolError("Illegal header value"), Unsendable),
+    ):
+        transport = Scripted(failure)
+        with pytest.raises(kind):
+            run(AsyncService(connection(transport)).datasets())
+        assert transport.waits == []
+
+
+def test_each_try_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    run(
+        dataset(Scripted(NO_ANSWER, problem(503, "overloaded", retry_after="7"), stored())).append([{"x": 1}])
+    )
+    first, second = caplog.messages
+    assert first.startswith("Server disconnected without sending a response. Trying again in 0.")
+    assert second == "503 overloaded: It is so. Trying again in 7.0 s."
 
 
 def test_what_is_no_service_is_said() -> None:

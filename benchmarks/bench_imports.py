@@ -2,7 +2,7 @@
 
 Both on the same cluster of two nodes with a processor each, in turns: rows of 64 float32 and two integers,
 ours from some 512 MiB (`--size`, in MiB), the peer, `ray.data.read_parquet(...).write_tfrecords(...)`, from a
-sixteenth of the rows, since it takes long. Ours has all of the command: the start of its process, the plan,
+quarter of the rows, since it takes long. Ours has all of the command: the start of its process, the plan,
 the appends and the version that is published of them. Of the peer it is what that line takes, once Ray is
 connected. This is time by the clock. It needs the extra `ray`.
 Run: python -m benchmarks.bench_imports
@@ -27,7 +27,7 @@ from tests.campaign.ray_import import Cluster
 MIB = 512
 ROUNDS = 3
 #: The peer gets one row of so many.
-LESS = 16
+LESS = 4
 PEER = """
 import sys, time, ray
 ray.init(address=sys.argv[1], log_to_driver=False)

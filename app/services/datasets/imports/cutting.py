@@ -24,7 +24,7 @@ from ....runtime.workspace import Workspace
 from ....storage.source_objects import SourceObject
 from ....storage.sources import Source
 from .ranges import Range
-from .reading import PieceStream, SpooledParquet, container_of
+from .reading import READ_AHEAD_BYTES, PieceStream, SpooledParquet, container_of
 
 _LF, _QUOTE = b'\n"'
 #: Read at a time to find the end of a line.
@@ -78,6 +78,7 @@ def _ends(
     if form in ("ndjson", "libsvm"):
         yield from _line_ends(source, item, range_bytes)
     elif form in ("csv", "tfrecord"):
+        workspace.budget.reserve(READ_AHEAD_BYTES)
         with closing(PieceStream(source, item, 0, item.size, pool)) as body:
             if form == "csv":
                 yield from _csv_line_ends(body, item.size, range_bytes)

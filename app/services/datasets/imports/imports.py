@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -46,6 +47,7 @@ from ..objects.dataset import Dataset
 from ..objects.kept import Kept
 from ..objects.slot import Dead, close_slot, read_slot
 from ..objects.stored_json import dump_json
+from ..pieces.run_ahead import map_in
 from ..publish.unwritten import Spread, UnwrittenShards
 from .cutting import cut
 from .notes import FailureJson, NoteBook, describe_failure
@@ -59,6 +61,8 @@ from .status import ImportStatus, status_of
 _KEPT_RANGES: Final = 100_000
 #: Ranges whose beginning is read for a schema: those before it have no row.
 _LOOKED_AT: Final = 100
+#: Objects that are cut at a time, each with 16 MiB that are read ahead of it.
+_CUTTERS: Final = 4
 #: How long until a publication that waits for another one asks again.
 _AGAIN_S: Final = 1.0
 
@@ -144,13 +148,15 @@ class Imports:
             return self._require_same(found, request), False
         source = open_source(request.source)
         objects, form, passed_over = _choose_objects(source, request, self._allowed)
-        with self._workspace(source) as (counted, workspace):
-            pool = self._datasets.pool
-            ranges = [
-                part
-                for item in objects
-                for part in cut(counted, item, form, request.range_bytes, workspace, pool)
-            ]
+
+        def cut_one(item: SourceObject) -> list[Range]:
+            with self._workspace(source) as (counted, workspace):
+                pool = self._datasets.pool
+                return list(cut(counted, item, form, request.range_bytes, workspace, pool))
+
+        # Not in the pool: what cuts waits for what is read ahead there.
+        with ThreadPoolExecutor(_CUTTERS, thread_name_prefix="cut") as cutters:
+            ranges = [part for parts in map_in(cutters, cut_one, objects) for part in parts]
         self._settle_schema(dataset, source, request, form, ranges)
         plan = create_plan(
             self._datasets.open(dataset),

@@ -23,6 +23,7 @@ from .ranges import Range
 #: Read at a time; one such piece is read ahead of that which is decoded.
 PIECE_BYTES: Final = 8 * MIB
 _AHEAD: Final = 2
+READ_AHEAD_BYTES: Final = _AHEAD * PIECE_BYTES
 #: At the end of a Parquet file, kept in memory: its footer is mostly in it.
 _TAIL_BYTES: Final = 1 * MIB
 
@@ -140,7 +141,7 @@ def open_range(
     """
     item = part.source
     budget = workspace.budget
-    budget.reserve(_AHEAD * PIECE_BYTES)
+    budget.reserve(READ_AHEAD_BYTES)
     body = PieceStream(source, item, part.start, part.stop, pool)
     workspace.enter_context(closing(body))
     if part.row_groups is not None:

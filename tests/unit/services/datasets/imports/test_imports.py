@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,19 @@ from app.services.datasets.append.attempt import id_of_key
 from app.services.datasets.imports.drive import drive
 from app.services.datasets.imports.engines import HereEngine
 from app.services.datasets.imports.imports import Imports
+from app.services.datasets.imports.plan import open_plan, read_page
+from app.services.datasets.imports.reading import CountedSource
 from app.services.datasets.imports.request import ImportRequest, form_of
 from app.services.datasets.imports.status import ImportStatus
 from app.services.datasets.objects.publish_options import PublishOptions
 from app.services.datasets.objects.slot import Dead, close_slot, read_slot
 from app.storage.obstore_store import open_store
+from app.storage.source_objects import SourceObject
 from tests.arrow_rows import as_arrow
 from tests.frames import frame
 from tests.rows import Client
 from tests.stores import FaultStore
+from tests.waiting import PATIENCE_S
 from tests.zstandard import zstd
 
 #: Texts that hold what a careless cut would take for the end of a row.
@@ -501,3 +506,35 @@ def test_the_transforms_of_a_schema_are_checked_and_written_out_before_anything_
     assert stored is not None
     assert '"unfit"' in next(iter(stored)).transforms, "as it is by default"
     assert world.imports.begin("d", request({"step": "cast", "dtype": "float32"}), "k") == (import_id, False)
+
+
+def test_ranges_keep_the_order_of_objects_that_are_cut_at_the_same_time(world: World) -> None:
+    sizes = [60 if k % 3 else 5 for k in range(12)]
+    for k, size in enumerate(sizes):
+        write_csv(world.folder / f"{k:02}.csv", 100 * k, size)
+    import_id, _ = world.imports.begin("d", world.request(range_bytes=200), "k")
+    plan = open_plan(world.client.datasets.open("d"), import_id)
+    ranges = [part for page in plan.pages for part in read_page(world.client.datasets.open("d"), page)]
+    places = [(part.source.name, part.start) for part in ranges]
+    assert places == sorted(places)
+    assert len(ranges) > 40
+    for k in range(12):
+        of_object = [part for part in ranges if part.source.name == f"{k:02}.csv"]
+        assert [part.start for part in of_object] == [0, *(part.stop for part in of_object[:-1])]
+        assert of_object[-1].stop == of_object[-1].source.size
+
+
+def test_several_objects_are_cut_at_the_same_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for k in range(3):
+        write_csv(world.folder / f"{k}.csv", 0, 60)
+    together = threading.Barrier(3)
+    read = CountedSource.read
+
+    def wait_for_the_others(source: CountedSource, item: SourceObject, offset: int, length: int) -> Any:
+        if threading.current_thread().name.startswith("cut"):
+            together.wait(PATIENCE_S)
+        return read(source, item, offset, length)
+
+    monkeypatch.setattr(CountedSource, "read", wait_for_the_others)
+    world.imports.begin("d", world.request(range_bytes=1000), "k")
+    assert not together.broken
